@@ -1,4 +1,4 @@
-"""Admin pages for node pools and nodes. All changes are made by the services."""
+"""Django admin pages for node pools and nodes. Services make all changes."""
 
 from typing import Any
 
@@ -232,7 +232,7 @@ class JoinTokenAdmin(ReadOnlyModelAdmin):
 
 
 class SecretAdmin(ReadOnlyModelAdmin):
-    """Read-only admin for secrets without their values."""
+    """Django admin for secrets. It does not show their values."""
 
     list_filter = (("kind", ChoicesDropdownFilter), ("updated_at", TimeRangeFilter))
     search_fields = ("name", "registry", "updated_by")

@@ -1,4 +1,4 @@
-"""Django app for node pools."""
+"""Django app for pools and nodes."""
 
 from django.apps import AppConfig
 

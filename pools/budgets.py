@@ -26,7 +26,10 @@ StoredBudget = dict[str, Any]
 
 
 def normalize_budgets(budgets: object) -> list[StoredBudget]:
-    """Return the budgets as stored, with durations in seconds. Raises Invalid if any budget is invalid."""
+    """Return the disruption budgets in the stored format. Raises Invalid if a budget is invalid.
+
+    Durations are stored in seconds.
+    """
     if not isinstance(budgets, list | tuple):
         allowed = "[] for none, or a list of budgets"
         raise Invalid(
@@ -55,7 +58,7 @@ def parse_budgets(pool: NodePool) -> tuple[Budget, ...]:
 
 
 def drain_allowance(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Allowance:
-    """Return how many nodes may be drained now, by reason. An expired pool ignores its budgets."""
+    """Return how many nodes may be drained now for each reason. An expired pool ignores its budgets."""
     if not pool.disruption_budgets or (pool.expires_at is not None and now >= pool.expires_at):
         return UNLIMITED
     states = [node.state for node in nodes]
@@ -64,7 +67,7 @@ def drain_allowance(pool: NodePool, nodes: Iterable[Node], now: datetime) -> All
 
 
 def describe(budget: Budget, now: datetime) -> str:
-    """Return a budget's summary, including the end of its current window."""
+    """Describe a budget in one sentence, with the end of its current window."""
     until = budget.active_until(now)
     return budget.text + (f", until {until:%Y-%m-%d %H:%M} UTC" if until else "")
 

@@ -1,4 +1,4 @@
-"""A pool's capacity over time, derived from its nodes and scaling history."""
+"""Capacity of a pool over time, derived from its nodes and scaling events."""
 
 from collections import defaultdict
 from datetime import datetime, timedelta
@@ -25,7 +25,7 @@ PHASE_BY_EVENT = {
 def capacity_over_time(
     pool: NodePool, *, now: datetime, span: timedelta, points_max: int = POINTS_MAX
 ) -> tuple[Point, ...]:
-    """Return at most `points_max` points for the last `span`. Times are in seconds since the epoch."""
+    """Return node counts for the last `span`, with at most `points_max` points. Times are Unix times."""
     begin = min(max(now - span, pool.created_at), now)
     points = build_timeline(
         _node_histories(pool, begin), _desired_changes(pool, begin), begin.timestamp(), now.timestamp()
@@ -34,7 +34,7 @@ def capacity_over_time(
 
 
 def _node_histories(pool: NodePool, begin: datetime) -> list[NodeHistory]:
-    """Return the phase history of every node that has existed since `begin`."""
+    """Return the phases of each node that has existed since `begin`."""
     nodes = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gte=begin), pool=pool)
     moves: dict[int, list[tuple[float, NodePhase]]] = defaultdict(list)
     events = ScalingEvent.objects.filter(pool=pool, kind__in=list(PHASE_BY_EVENT), node__in=nodes).order_by(

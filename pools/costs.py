@@ -1,4 +1,4 @@
-"""A pool's GPU price over time, and the cost of its nodes."""
+"""GPU price of a pool over time, and the cost of its nodes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """A pool's costs, in the currency of its GPU price."""
+    """Costs of a pool, in the currency of its GPU price."""
 
     price_per_gpu_hour: Decimal | None
     per_hour: Decimal | None
@@ -38,7 +38,7 @@ class Costs:
 
 
 def pool_costs(pool: NodePool, now: datetime) -> Costs:
-    """Return the cost of the current nodes, and the costs of the last 24 hours and the last 30 days."""
+    """Return the cost of the pool's nodes per hour, in the last 24 hours and in the last 30 days."""
     price = current_price(pool)
     living = Node.objects.filter(pool=pool, queued=False).exclude(state=NodeState.ENDED)
     gpus = living.aggregate(n=Coalesce(Sum("gpus"), 0))["n"]
@@ -83,7 +83,7 @@ def _sum_spending(pool: NodePool, begin: datetime, now: datetime) -> Spending:
 
 
 def _hours(pool: NodePool, begin: datetime, end: datetime) -> tuple[float, float]:
-    """Return the node-hours and GPU-hours in a period."""
+    """Return the pool's node-hours and GPU-hours in a period."""
     living = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gt=begin), created_at__lt=end)
     # a node in the provider's queue incurs no cost
     nodes = living.filter(pool=pool, queued=False)
@@ -106,7 +106,7 @@ def _datetime_value(at: datetime) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class PricePeriod:
-    """Period with a constant price. `price` is None if the price was unknown."""
+    """Period with a constant GPU price. `price` is None if the price was unknown."""
 
     begin: datetime
     end: datetime
@@ -114,7 +114,7 @@ class PricePeriod:
 
 
 def current_price(pool: NodePool) -> Decimal | None:
-    """Return the pool's price per GPU-hour or, if it has none, the list price.
+    """Return the price per GPU-hour that is set for the pool, or else the list price.
 
     Return None if both are unknown.
     """
@@ -124,12 +124,12 @@ def current_price(pool: NodePool) -> Decimal | None:
 
 
 def store_past_price(pool: NodePool, price: Decimal | None, *, until: datetime) -> None:
-    """Record the price that applied until `until`, in the caller's transaction, which changes the price."""
+    """Record the pool's price up to `until`. Call this in the transaction that changes the price."""
     PoolPrice.objects.update_or_create(pool=pool, until=until, defaults={"price_per_gpu_hour": price})
 
 
 def price_periods(pool: NodePool, begin: datetime, end: datetime) -> Iterator[PricePeriod]:
-    """Yield the price periods in order. The last period has the current price."""
+    """Yield the price periods in order. The last one has the current price."""
     past = PoolPrice.objects.filter(pool=pool, until__gt=begin).order_by("until")
     for until, price in past.values_list("until", "price_per_gpu_hour"):
         if begin < min(until, end):

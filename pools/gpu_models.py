@@ -1,4 +1,4 @@
-"""GPU models of pools. All pools of a quota group must have the same GPU model."""
+"""GPU models of pools. All pools in a quota group must have the same model."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -8,13 +8,13 @@ from pools.models.node import HOSTING
 
 
 def gpu_models(pool: NodePool) -> frozenset[str]:
-    """Return the GPU models of the pool's settings and nodes. Unknown models are omitted."""
+    """Return the GPU models in the pool's settings and of its nodes. Unknown models are omitted."""
     nodes = Node.objects.filter(pool=pool, state__in=HOSTING, gpus__gt=0)
     return frozenset({*nodes.values_list("gpu_model", flat=True).distinct(), pool.gpu_model} - {""})
 
 
 def differing_models(pools: Iterable[NodePool]) -> Mapping[str, frozenset[str]]:
-    """Return the GPU models by pool. The result is empty if all pools have the same model."""
+    """Return the GPU models of each pool, or an empty mapping if all pools have the same model."""
     models = {pool.name: gpu_models(pool) for pool in pools}
     return {name: values for name, values in models.items() if values} if _has_several_models(models) else {}
 
@@ -24,7 +24,7 @@ def describe_models(models: Mapping[str, Iterable[str]]) -> str:
 
 
 def group_model_problems(pool: NodePool) -> Iterator[Problem]:
-    """Yield a problem if the pool's new GPU model differs from its quota group's."""
+    """Yield a problem if the pool's GPU model differs from that of its quota group."""
     if pool.quota_group is None:
         return
     others = NodePool.objects.filter(quota_group=pool.quota_group_id).exclude(pk=pool.pk).order_by("name")

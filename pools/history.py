@@ -1,4 +1,4 @@
-"""Write a pool's scaling events."""
+"""Write scaling events of pools."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -19,7 +19,7 @@ def write(
     after: int | None = None,
     **data: Any,
 ) -> ScalingEvent:
-    """Write one event in the caller's transaction. `before` and `after` are desired node counts."""
+    """Write a scaling event in the caller's transaction. `before` and `after` are desired node counts."""
     return ScalingEvent.objects.create(
         pool=pool, kind=kind, reason=reason, at=at, node=node, before=before, after=after, data=data
     )
@@ -33,7 +33,7 @@ def write_many(
     at: datetime,
     after: int | None = None,
 ) -> None:
-    """Write one event per node, with the node's reason, in one statement."""
+    """Write a scaling event for each node in one statement. Each node is paired with its reason."""
     ScalingEvent.objects.bulk_create(
         ScalingEvent(pool=pool, kind=kind, reason=reason, at=at, node=node, after=after)
         for node, reason in nodes

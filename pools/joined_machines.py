@@ -14,7 +14,7 @@ MachineState = Literal["free", "used", "draining", "silent", "departed"]
 
 
 def join_tokens(pool: NodePool, now: datetime) -> QuerySet[Any]:
-    """Return the pool's tokens, newest first, annotated with `state` and `machines_joined`."""
+    """Return the pool's join tokens, newest first, annotated with `state` and `machines_joined`."""
     state = Case(
         When(revoked_at__isnull=False, then=Value("revoked")),
         When(machines_joined__gte=F("max_machines"), then=Value("used")),
@@ -27,7 +27,7 @@ def join_tokens(pool: NodePool, now: datetime) -> QuerySet[Any]:
 
 
 def machines(pool: NodePool, now: datetime) -> QuerySet[Any]:
-    """Return the pool's machines sorted by name, annotated with `state`, `use_key` and `token_prefix`."""
+    """Return the pool's machines by name, annotated with `state`, `use_key` and `token_prefix`."""
     use = MachineUse.objects.filter(machine=OuterRef("pk"), ended_at=None)
     state = Case(
         When(departed_at__isnull=False, then=Value("departed")),
@@ -46,7 +46,7 @@ def machines(pool: NodePool, now: datetime) -> QuerySet[Any]:
 
 
 def current_node_names(machines: "list[Machine]") -> dict[int, str]:
-    """Return the name of each machine's current node, by machine key."""
+    """Return the name of each machine's current node, by the machine's primary key."""
     uses = MachineUse.objects.filter(machine__in=machines, ended_at=None).select_related("machine")
     machine_by_instance = {instance_id(use): use.machine_id for use in uses}
     living = Node.objects.filter(instance_id__in=machine_by_instance).exclude(state=NodeState.ENDED)

@@ -1,4 +1,4 @@
-"""Work that would be lost if a node were terminated.
+"""Compute the work that would be lost if a node were terminated.
 
 Pods and allocations belong to a higher layer, so this module reads them through the node's relations. The
 database computes the sums.
@@ -22,7 +22,7 @@ NON_PREEMPTIBLE = Q(allocations__pod__workload__preemptible=False)
 
 
 def work_to_lose(now: datetime, pool: NodePool | None = None) -> dict[int, Work]:
-    """Return the work on each node with allocations or reservations, by node ID."""
+    """Return the work that each node with allocations or reservations would lose, by node ID."""
     running: Iterable[tuple[int, ...]]
     reserved: Iterable[int]
     if pool is None:
@@ -54,7 +54,7 @@ def _running_work(nodes: QuerySet[Node], now: Value | Parameter) -> QuerySet[Nod
 
 
 def _reserved_nodes(nodes: QuerySet[Node]) -> QuerySet[Node, int]:
-    """Return the node ID of each reservation."""
+    """Return the ID of each reservation's node."""
     return nodes.filter(reservations__isnull=False).values_list("pk", flat=True)
 
 
@@ -63,7 +63,7 @@ RESERVED = compiled_once(lambda: _reserved_nodes(_hosting_nodes()), planned_once
 
 
 class LazyLostWork(Mapping[int, Work]):
-    """Result of `work_to_lose`, computed on first use because most passes drain no nodes."""
+    """Result of `work_to_lose`. It is computed on first use, because most passes drain no nodes."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
@@ -86,7 +86,7 @@ class LazyLostWork(Mapping[int, Work]):
 
 
 def _seconds_at_risk(now: Value | Parameter) -> Expression:
-    """Return whole seconds since the pod was bound or since its workload's last checkpoint."""
+    """Return the whole seconds since the pod was bound or since its workload's last checkpoint."""
     since = Greatest("allocations__bound_at", CHECKPOINT)  # `Greatest` ignores a null checkpoint
     elapsed = Func(now - since, template="floor(extract(epoch FROM %(expressions)s))")
     return Greatest(Cast(elapsed, BigIntegerField()), Value(0), output_field=BigIntegerField())

@@ -1,4 +1,4 @@
-"""Lock for changes to pools, quota groups and quotas."""
+"""Lock that serializes changes to pools, quota groups and quotas."""
 
 from django.db import connection
 
@@ -6,7 +6,7 @@ KEY = 0x71756F74  # key of the advisory lock
 
 
 def lock_places() -> None:
-    """Serialize transactions that create pools, change quota groups or write quotas.
+    """Lock until the end of the transaction. Call this before creating pools or changing groups or quotas.
 
     Without this lock, a pool and a group could be given the same name, or two quotas of one owner could apply
     to one pool.

@@ -1,4 +1,4 @@
-"""Preview the nodes that a smaller pool would drain, and the nodes that a budget protects."""
+"""Preview which nodes a smaller pool would drain, and which nodes a budget protects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ POLICY = NodePool.NodeConsolidation
 
 @dataclass(frozen=True, slots=True)
 class NodeToDrain:
-    """Node to drain. `blocked_by` describes the budget that delays the drain, or is empty."""
+    """Node that would be drained. `blocked_by` describes the budget that delays the drain, or is empty."""
 
     node: Node
     work: Work
@@ -63,7 +63,7 @@ def list_nodes_to_drain(pool: NodePool, desired: int, now: datetime) -> tuple[No
 
 
 def blocked_reasons(pool: NodePool, now: datetime) -> tuple[str, ...]:
-    """Return a sentence for each action that a budget blocks. No query is run if there are no budgets."""
+    """Return a sentence for each action that a budget blocks. Without budgets, no query is run."""
     if not pool.disruption_budgets or pool.paused:
         return ()
     nodes = load_active_nodes(pool.pk)

@@ -42,7 +42,7 @@ PROVIDER_EVENTS = {
 
 
 def pools() -> QuerySet[NodePool]:
-    """Return all pools with their node counts by phase and the GPU count of nodes that can host pods."""
+    """Return all pools with their node counts by phase and the GPU count of nodes that accept pods."""
     return NodePool.objects.annotate(
         nodes_ready=_node_count(USABLE),
         nodes_pending=_node_count(PENDING),
@@ -59,15 +59,15 @@ def nodes() -> QuerySet[Node]:
 
 
 def find_node(name: str, among: QuerySet[Node] | None = None) -> Node | None:
-    """Return the current node with this name, else the last node that had it, else None."""
+    """Return the current node with this name, or the last one that had it, or None."""
     rows = (Node.objects if among is None else among).filter(name=name).select_related("pool", "environment")
     return rows.order_by(F("ended_at").desc(nulls_first=True), "-pk").first()
 
 
 def pending_instances(pool_name: str, *, joined: bool) -> frozenset[str]:
-    """Return the instances of nodes that are not ready yet.
+    """Return the instance IDs of nodes that are not ready yet.
 
-    With `joined`, return only instances that have joined.
+    With `joined`, return only instances whose machines have joined.
     """
     rows = Node.objects.filter(pool__name=pool_name, state__in=PENDING)
     if joined:
@@ -77,7 +77,7 @@ def pending_instances(pool_name: str, *, joined: bool) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class NodeWorkload:
-    """Workload with active pods on a node."""
+    """Workload that has active pods on a node."""
 
     handle: str
     pods: int
@@ -89,7 +89,7 @@ class NodeWorkload:
 
 
 def workloads_on_nodes(node_ids: Iterable[int]) -> dict[int, list[NodeWorkload]]:
-    """Return the workloads of all projects on each node. Only platform admins may see the result."""
+    """Return the workloads on each node, of all projects. Only platform admins may see the result."""
     workloads: dict[int, list[NodeWorkload]] = {node_id: [] for node_id in node_ids}
     # Pods belong to a higher layer, so this function reads them through the node's relations.
     active_states = ("starting", "running", "stopping")
@@ -103,7 +103,7 @@ def workloads_on_nodes(node_ids: Iterable[int]) -> dict[int, list[NodeWorkload]]
 
 @reconnects
 def ray_nodes() -> list[RayNode]:
-    """Return the nodes of Ray pools that have an address and are not lost."""
+    """Return the nodes of Ray pools, except lost nodes and nodes without an address."""
     nodes = Node.objects.filter(pool__runtime=NodePool.Runtime.RAY, state__in=(*PENDING, *HOSTING))
     rows = nodes.exclude(address="").order_by("pk").values_list(
         "instance_id", "pool__name", "ordinal", "address", "devices"
@@ -120,7 +120,7 @@ def scaling_events(pool: NodePool) -> QuerySet[ScalingEvent]:
 
 
 def overdue_drains(now: datetime) -> QuerySet[Node]:
-    """Return draining nodes whose pods have exceeded the drain timeout.
+    """Return draining nodes that still have pods after the drain timeout.
 
     A spot interruption shortens the timeout so that pods still have time to stop.
     """
@@ -134,14 +134,14 @@ def overdue_drains(now: datetime) -> QuerySet[Node]:
 
 
 def installation() -> str:
-    """Return the name that identifies this installation's machines at providers, configured or generated."""
+    """Return the name by which providers distinguish this installation's machines, set or generated."""
     if name := str(settings.BERTH_INSTALLATION):
         return name
     return Installation.objects.get_or_create(pk=1, defaults={"name": uuid.uuid4().hex[:12]})[0].name
 
 
 def project_namespace(project: str) -> str:
-    """Return the namespace of a project's pods in the clusters of this installation."""
+    """Return the Kubernetes namespace for a project's pods."""
     return namespace_name(installation(), project)
 
 
@@ -154,7 +154,7 @@ def is_operational(pool: NodePool) -> bool:
 
 
 def pool_state(pool: NodePool, now: datetime) -> PoolState:
-    """Return the pool's state as shown in lists, pages and the API."""
+    """Return the pool's state as shown to users."""
     if pool.last_error:
         return "failing"
     if pool.paused:
@@ -168,14 +168,14 @@ def ready_threshold(pool: NodePool) -> int:
 
 
 def visible_reason(event: ScalingEvent, *, is_admin: bool) -> str:
-    """Return the event's reason. Provider messages are visible only to platform admins."""
+    """Return the reason of a scaling event. Only platform admins may see provider messages."""
     if is_admin or event.kind not in PROVIDER_EVENTS:
         return event.reason
     return PROVIDER_EVENTS[ScalingKind(event.kind)]
 
 
 def _weakest_isolation() -> Case:
-    """Return the weakest level of the nodes that can host pods, or None if none has reported its level."""
+    """Return the weakest isolation level of the pool's nodes, or None if none has reported its level."""
     hosting = Node.objects.filter(pool=OuterRef("pk"), state__in=HOSTING)
     weakest_first = [level.value for level in reversed(Level)]
     cases = (When(Exists(hosting.filter(isolation__level=name)), then=Value(name)) for name in weakest_first)

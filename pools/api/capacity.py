@@ -28,12 +28,12 @@ def node_capacity(node: Node) -> Amounts:
 
 
 def node_free_capacity(node: Node) -> Amounts:
-    """Return the free resources of an annotated node, or zero if the node accepts no pods."""
+    """Return the free resources of an annotated node, or zeros if it accepts no pods."""
     return to_amounts(*_free_amounts(node))
 
 
 def pool_capacity(pool_ids: Iterable[int]) -> dict[int, tuple[Amounts, Amounts]]:
-    """Return the total and free capacity of each pool's ready nodes, by pool ID."""
+    """Return the total and the free capacity of each pool's ready nodes, by pool ID."""
     rows_by_pool: dict[int, list[Sequence[int]]] = {pool_id: [] for pool_id in pool_ids}
     ready = Node.objects.filter(pool__in=list(rows_by_pool), state=NodeState.READY)
     for node in annotate_allocated(ready).order_by("pk"):

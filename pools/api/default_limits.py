@@ -1,4 +1,4 @@
-"""REST models for a pool's default limits."""
+"""REST models for the default resource limits of pools."""
 
 from typing import Annotated, Any
 

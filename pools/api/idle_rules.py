@@ -1,4 +1,4 @@
-"""REST models for the idle GPU rules of pools and projects."""
+"""REST models for rules about idle GPUs, which pools and projects have."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""REST models for image policies of pools."""
+"""REST models for the image policies of pools."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""Inventory of machines and nodes, as reported by agents and as shown to admins."""
+"""REST models for the properties of machines that agents report and admins see."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -56,7 +56,7 @@ class InventoryResponse(ResponseModel):
 
 
 def inventory_response(stored: Mapping[str, Any]) -> InventoryResponse | None:
-    """Return the inventory that an agent last reported, or None."""
+    """Return the response for the inventory that an agent last reported, or None."""
     if not stored:
         return None
     values = InventoryBody(**stored).model_dump(mode="json")

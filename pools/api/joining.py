@@ -149,7 +149,7 @@ class MachineView(TokenlessView):
     caller = "machine"
 
     def machine_secret(self, headers: Mapping[str, Any]) -> str:
-        """Return the machine's secret. Raises Unauthenticated if Berth did not issue the secret."""
+        """Return the machine's secret from the headers. Raises Unauthenticated if Berth did not issue it."""
         secret = _bearer_token(headers)
         if not secrets.is_machine_secret(secret):
             raise Unauthenticated(UNKNOWN_MACHINE)

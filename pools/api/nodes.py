@@ -123,9 +123,9 @@ class NodeView(ApiView):
     change_scope = "admin"
 
     def visible_nodes(self, nodes: QuerySet[Node] | None = None) -> QuerySet[Node]:
-        """Return these nodes, by default all nodes that have not ended.
+        """Return these nodes, by default all that have not ended.
 
-        Return none for an account without a role.
+        Return no nodes for an account without a role.
         """
         rows: QuerySet[Node] = annotate_allocated(selectors.nodes() if nodes is None else nodes)
         return rows if self.is_allowed("view_capacity") else rows.none()

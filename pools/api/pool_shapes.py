@@ -1,4 +1,4 @@
-"""REST models for node pool settings and responses."""
+"""REST models for the settings of node pools, and for responses about pools."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -229,7 +229,7 @@ class PoolValues(Body):
     ] = 1.0
 
     def column_values(self) -> dict[str, Any]:
-        """Return the explicitly set fields as model column values."""
+        """Return the values that were set explicitly, by model column."""
         return {
             IN_THOUSANDTHS.get(name, name): _stored_value(name, value)
             for name, value in self.explicit_values().items()
@@ -346,7 +346,7 @@ class NodePoolResponse(ResponseModel):
 def to_pool_response(
     pool: NodePool, capacity_by_pool: Mapping[int, tuple[Amounts, Amounts]], *, is_admin: bool
 ) -> NodePoolResponse:
-    """Return a pool with its node counts. `capacity_by_pool` maps pool IDs to total and free capacity."""
+    """Return the response for a pool. `capacity_by_pool` maps pool IDs to total and free capacity."""
     capacity, free = capacity_by_pool[pool.pk]
     return NodePoolResponse.from_row(
         pool,

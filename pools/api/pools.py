@@ -167,7 +167,7 @@ class PoolView(ApiView):
         return pool
 
     def pool_response(self, name: str) -> Response:
-        """Reload the pool with its node counts and return it as a response."""
+        """Reload the pool with its node counts, and return the response for it."""
         pool = self.get_pool(name)
         is_admin = self.is_allowed("administer")
         response_data = to_pool_response(pool, pool_capacity([pool.pk]), is_admin=is_admin)

@@ -1,4 +1,4 @@
-"""REST endpoint that scales a pool and previews the nodes to drain."""
+"""REST endpoint that scales a pool, or previews which nodes would be drained."""
 
 from typing import Annotated
 

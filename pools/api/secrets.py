@@ -1,4 +1,4 @@
-"""REST endpoints for pool secrets, and REST models for all secrets. No response contains a value."""
+"""REST endpoints for the secrets of pools, and REST models for all secrets. Responses contain no values."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -104,7 +104,7 @@ class PoolSecretDetail(PoolView):
 
 
 def parse_secret(request: Request, *, is_pools: bool = False) -> SecretContent:
-    """Return the content of the body. Errors do not repeat the input, which may be the secret value."""
+    """Return the secret's content from the request's body. Errors never repeat the input."""
     try:
         body = parse_body(request, SecretBody)
     except Invalid as error:
@@ -132,7 +132,7 @@ def parse_secret(request: Request, *, is_pools: bool = False) -> SecretContent:
 
 
 def _require(names: Sequence[str], keys: Collection[str]) -> None:
-    """Raise Invalid if the body lacks one of these keys."""
+    """Raise Invalid if the body lacks any of these keys."""
     if missing := [name for name in names if name not in keys]:
         raise Invalid([Problem(name, "is missing", "", "text") for name in missing])
 
@@ -146,7 +146,7 @@ def secret_responses(secrets: Sequence[Secret]) -> list[SecretResponse]:
 
 
 def stored_secret_response(secret: Secret, content: SecretContent, location: str) -> Response:
-    """Return the response to a PUT. `location` is empty if the secret was replaced."""
+    """Return the response to a PUT request. `location` is empty if an existing secret was replaced."""
     answer = StoredSecretResponse(**secret_response(secret).model_dump(), warnings=content.warnings)
     return created_response(answer, location) if location else Response(answer)
 

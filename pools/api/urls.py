@@ -1,4 +1,4 @@
-"""URL routes for the pools API."""
+"""URL routes of the pools API."""
 
 from django.urls import URLPattern, URLResolver, path
 

@@ -1,1 +1,1 @@
-"""Volumes in S3: credentials, listings and signed URLs."""
+"""Access to S3 volumes: credentials, listings and signed URLs."""

@@ -1,4 +1,4 @@
-"""List the objects of a volume in S3, and sign URLs for nodes.
+"""List the objects of an S3 volume, and sign URLs with which nodes download them.
 
 Error messages are shown to users, who may not know where a volume is stored. They contain no address, bucket
 or key ID.
@@ -42,7 +42,7 @@ ELSEWHERE = (
 
 @dataclass(frozen=True, slots=True)
 class ListedObject:
-    """Object of a volume. `path` is relative to the prefix, and `modified` is in seconds since 1970."""
+    """Object of an S3 volume. `path` is relative to the prefix, and `modified` is a Unix time."""
 
     path: str
     size: int
@@ -52,21 +52,21 @@ class ListedObject:
 
 @dataclass(frozen=True, slots=True)
 class ObjectPage:
-    """Part of a listing. `next` is where the next part starts, or empty."""
+    """Page of a listing. `next` is the start of the next page, or empty."""
 
     objects: list[ListedObject]
     next: str
 
 
 class Bucket:
-    """Objects of one volume. Call its methods outside of transactions."""
+    """Objects of an S3 volume. Its methods must be called outside transactions."""
 
     def __init__(self, volume: Volume, login: BucketLogin) -> None:
         self._volume = volume
         self._s3 = client_for(volume.endpoint, volume.region, login)
 
     def list_page(self, after: str = "") -> ObjectPage:
-        """Return up to 1,000 objects.
+        """Return a page of up to 1,000 objects.
 
         Raises Conflict if the bucket cannot be used with these settings, or Unavailable if another attempt
         may succeed.
@@ -85,10 +85,10 @@ class Bucket:
         return ObjectPage(objects, answer.get("NextContinuationToken", ""))
 
     def sign(self, objects: Sequence[tuple[str, str]]) -> list[str]:
-        """Return a URL for each object, given by path and ETag. A URL stops working once its object's ETag
-        changes.
+        """Return a signed URL for each object, given by path and ETag.
 
-        Raises Conflict if there are no usable credentials.
+        A URL stops working once its object's ETag changes. Raises Conflict if there are no usable
+        credentials.
         """
         with converted_errors():
             return [
@@ -120,7 +120,7 @@ def client_for(endpoint: str, region: str, login: BucketLogin) -> Any:
 
 @contextmanager
 def converted_errors() -> Iterator[None]:
-    """Raise Unavailable for errors of the object store that may be temporary, and Conflict for all others."""
+    """Convert errors of the object store to Unavailable if they may be temporary, or else to Conflict."""
     try:
         yield
     except ClientError as error:

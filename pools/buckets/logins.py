@@ -1,4 +1,4 @@
-"""Credentials for the pools' volumes in S3."""
+"""Credentials for the S3 volumes of pools."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ NO_BOTO3 = "needs boto3, which is not installed on the server. Run `pip install 
 
 @dataclass(frozen=True)
 class BucketLogin:
-    """Access key for an object store. If the ID is empty, the server's own identity is used."""
+    """Access key for an object store. If its ID is empty, the server's own identity is used."""
 
     access_key_id: str = ""
     secret_access_key: str = field(default="", repr=False)
 
 
 def find_login(pool: NodePool, volume: Volume) -> BucketLogin:
-    """Return the credentials for a volume. Raises Conflict if its secret is missing or unusable."""
+    """Return the credentials for a volume. Raises Conflict if the volume's secret is missing or unusable."""
     if not volume.secret:
         return BucketLogin()
     secret = _s3_keys(pool).filter(name=volume.secret).first()
@@ -36,7 +36,7 @@ def find_login(pool: NodePool, volume: Volume) -> BucketLogin:
 
 
 def check_volume_logins(pool: NodePool, stored: Iterable[Mapping[str, Any]]) -> None:
-    """Raise Invalid if the server lacks something that it needs to read one of the pool's volumes."""
+    """Raise Invalid if the server cannot read one of the pool's volumes, for example without credentials."""
     problems = []
     for number, volume in enumerate(read_volumes(stored)):
         if volume.is_synced and find_spec("boto3") is None:

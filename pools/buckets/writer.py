@@ -1,4 +1,4 @@
-"""Store and delete objects of a writable volume in S3."""
+"""Store and delete objects of a writable S3 volume."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,11 +13,11 @@ MISSING = ("NoSuchKey", "404")
 
 
 class UploadGone(Exception):
-    """Raised if a multipart upload no longer exists, because it was completed or the store has deleted it."""
+    """Raised if a multipart upload no longer exists. It may be complete, or the store has deleted it."""
 
 
 class BucketWriter:
-    """Objects of one volume, addressed by their path. Call its methods outside of transactions.
+    """Writer for the objects of an S3 volume. Its methods must be called outside transactions.
 
     Methods raise Conflict if the bucket cannot be used with these settings, or Unavailable if another attempt
     may succeed.
@@ -32,12 +32,11 @@ class BucketWriter:
             self._s3.put_object(**self._object_arguments(path), Body=content)
 
     def begin(self, path: str) -> str:
-        """Begin a multipart upload. Return its ID."""
         with converted_errors():
             return str(self._s3.create_multipart_upload(**self._object_arguments(path))["UploadId"])
 
     def put_part(self, path: str, upload: str, number: int, content: bytes) -> str:
-        """Store the part with this number, from 1. Return its ETag. Raises UploadGone."""
+        """Store a part of an upload, and return its ETag. Numbers start at 1. Raises UploadGone."""
         with converted_errors(), _upload_exists():
             answer = self._s3.upload_part(
                 **self._object_arguments(path), UploadId=upload, PartNumber=number, Body=content
@@ -45,7 +44,7 @@ class BucketWriter:
         return str(answer["ETag"])
 
     def complete(self, path: str, upload: str, etags: Sequence[str]) -> None:
-        """Create the object from its parts. Raises UploadGone."""
+        """Create the object from the parts of an upload. Raises UploadGone."""
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
         with converted_errors(), _upload_exists():
             self._s3.complete_multipart_upload(
@@ -53,12 +52,12 @@ class BucketWriter:
             )
 
     def abort(self, path: str, upload: str) -> None:
-        """Delete the parts of an upload, unless it is complete or no longer exists."""
+        """Delete the parts of an upload. Do nothing if it is complete or no longer exists."""
         with converted_errors(), suppress(UploadGone), _upload_exists():
             self._s3.abort_multipart_upload(**self._object_arguments(path), UploadId=upload)
 
     def delete(self, path: str, etag: str) -> bool:
-        """Delete an object if it still has this ETag. Return True if it no longer exists."""
+        """Delete an object if it still has this ETag. Return whether the object no longer exists."""
         with converted_errors():
             try:
                 current = self._s3.head_object(**self._object_arguments(path))["ETag"]

@@ -1,1 +1,1 @@
-"""Pure functions that decide how many nodes a pool needs and how to reach that number."""
+"""Pure functions that decide the size of pools and the steps towards it."""

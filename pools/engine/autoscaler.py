@@ -1,4 +1,4 @@
-"""Desired node count of an elastic pool, computed from its demand."""
+"""Compute the desired node count of an elastic pool from its load."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +9,7 @@ RESOURCE_LABELS = {"cpu": "CPU", "memory_mib": "memory", "pods": "number of pods
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """Load on a pool, with `queued`, `running` and `capacity` in thousandths of a slot.
+    """Load of a pool. `queued`, `running` and `capacity` are in thousandths of a slot.
 
     `queued` is the work that fits the pool and its limits but needs further nodes, plus the work with
     reservations on booting nodes. `binding` is the scarcest resource of the queued work. `nodes` counts ready
@@ -28,7 +28,7 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class AutoscalerConfig:
-    """Autoscaler settings, with `slots_per_node` in thousandths and durations in seconds.
+    """Autoscaler settings of a pool. `slots_per_node` is in thousandths, and durations are in seconds.
 
     `ready_threshold` is 0 once the pool is operational. A pool with a minimum of 0 ignores the threshold
     until there is work.
@@ -44,7 +44,7 @@ class AutoscalerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Timestamps in seconds. None means that the pool was never scaled, is not idle or does not expire."""
+    """Current time, and times of a pool's last scaling, idle start and expiry, in seconds or None."""
 
     now: float
     last_scaled_at: float | None = None
@@ -71,7 +71,7 @@ class ScaleDecision:
 def decide_node_count(
     pressure: Pressure, current_desired: int, config: AutoscalerConfig, clock: ScalingTimes
 ) -> ScaleDecision:
-    """Return the decision of the first rule that applies.
+    """Return the new desired node count, as decided by the first rule that applies.
 
     The cooldown delays scaling down but not scaling up.
     """

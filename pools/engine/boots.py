@@ -1,13 +1,11 @@
-"""Back-off after failed boots, and the limit that stops provisioning."""
+"""Back-off after failed boots, and the number of failures that stops provisioning."""
 
 MIN_DELAY = 30
 MAX_DELAY = 1800
 
 
 def boot_retry_delay(failures: int) -> int:
-    """Return how many seconds to wait before the next launch request. Each further failed boot doubles the
-    delay.
-    """
+    """Return the delay before the next launch request in seconds. Each further failed boot doubles it."""
     if failures <= 0:
         return 0
     doublings = min(failures - 1, 10)  # further doublings would exceed the maximum delay
@@ -15,5 +13,5 @@ def boot_retry_delay(failures: int) -> int:
 
 
 def should_stop_provisioning(failures: int, limit: int) -> bool:
-    """Return whether the number of failed boots has reached the limit. A limit of 0 means no limit."""
+    """Return whether the number of failed boots has reached the limit. A limit of 0 never applies."""
     return 0 < limit <= failures

@@ -1,4 +1,4 @@
-"""Disruption budgets: how many nodes may be drained at the same time, by reason and time."""
+"""Disruption budgets, which limit how many nodes may be drained at the same time."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from pools.engine.schedule import Schedule
 
 
 class DisruptionReason(StrEnum):
-    """Reason for removing a node that the pool does not need."""
+    """Reason for draining a node that its pool does not need."""
 
     EMPTY = "empty"  # no pod runs on the node
     UNDERUTILIZED = "underutilized"  # the pool does not need the node once its pods have moved
@@ -17,7 +17,7 @@ class DisruptionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Maximum number (`nodes`) or share (`percent`) of nodes that may be disrupted at the same time.
+    """Limit on the nodes that may be disrupted at the same time, as a number or a percentage.
 
     With a `schedule`, the budget applies for `duration` from each scheduled time in `zone`. Without a
     schedule, the budget always applies.
@@ -32,7 +32,7 @@ class Budget:
     text: str = ""
 
     def limit_for(self, total: int) -> int:
-        """Return the limit for a pool of `total` nodes, rounded up: 10% of 19 nodes is 2."""
+        """Return the maximum number of disrupted nodes out of `total`, rounded up: 10% of 19 nodes is 2."""
         if self.percent is None:
             return self.nodes or 0
         return -(-total * self.percent // 100)
@@ -41,7 +41,7 @@ class Budget:
         return self.schedule is None or self._window_start(now) is not None
 
     def active_until(self, now: datetime) -> datetime | None:
-        """Return the end of the active window, or None if the budget is inactive or has no schedule."""
+        """Return the end of the current window, or None if the budget is inactive or has no schedule."""
         start = None if self.schedule is None else self._window_start(now)
         return None if start is None else start + self.duration
 
@@ -52,7 +52,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Number of nodes that may still be drained for each reason, and the budget that sets the limit.
+    """Number of nodes that may still be drained for each reason, and the budget that limits it.
 
     A reason without an entry is not limited.
     """
@@ -61,7 +61,7 @@ class Allowance:
     limiting_budgets: Mapping[DisruptionReason, Budget] = field(default_factory=dict)
 
     def allows(self, reason: DisruptionReason, chosen: int = 0) -> bool:
-        """Return whether a node may be drained in addition to the `chosen` nodes."""
+        """Return whether another node may be drained after the `chosen` nodes."""
         return reason not in self.remaining or chosen < self.remaining[reason]
 
     def cap_count(self, reason: DisruptionReason, count: int) -> int:
@@ -72,9 +72,10 @@ UNLIMITED = Allowance()
 
 
 def compute_allowance(budgets: Iterable[Budget], total: int, disrupted: int, now: datetime) -> Allowance:
-    """Return how many more nodes may be drained. `disrupted` of `total` nodes are already disrupted.
+    """Return how many more nodes may be drained for each reason.
 
-    The strictest budget applies to each reason.
+    `disrupted` of the pool's `total` nodes are already disrupted. The strictest budget applies to each
+    reason.
     """
     remaining: dict[DisruptionReason, int] = {}
     limiting_budgets: dict[DisruptionReason, Budget] = {}

@@ -1,4 +1,4 @@
-"""A pool's image policy: whether workloads may or must use container images, and which images are allowed."""
+"""Image policy of a pool, which decides which container images its workloads may or must use."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ PATTERN_ALLOWED = "REGISTRY/NAME or REGISTRY/NAME:TAG with * and ?, for example 
 
 @dataclass(frozen=True, slots=True)
 class ImagePolicy:
-    """Policy of one pool. Without patterns, every image matches."""
+    """Image policy of a pool. Without patterns, every image is allowed."""
 
     mode: str = ALLOW
     patterns: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class ImagePolicy:
 
 
 def matches(pattern: str, image: ImageReference) -> bool:
-    """Return whether an image matches a pattern. `*` stands for any text and `?` for one character.
+    """Return whether an image reference matches a pattern, in which `*` and `?` are wildcards.
 
     Registry and name are compared separately, so that `*` never spans both. A pattern without a tag or digest
     matches every tag and digest. A pattern with a tag never matches a reference by digest, because the digest
@@ -60,7 +60,7 @@ def read_policy(stored: Mapping[str, Any]) -> ImagePolicy:
 
 
 def normalize_policy(value: object) -> dict[str, Any]:
-    """Return the policy to store.
+    """Return the image policy in the stored format.
 
     A policy without restrictions is empty. Raises Invalid if the value is invalid.
     """

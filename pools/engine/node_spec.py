@@ -1,4 +1,4 @@
-"""Parse a pool's minimum size, ready threshold and maximum size from any of four notations."""
+"""Parse a pool's minimum size, ready threshold and maximum size, in any of four notations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ FIELDS = ("min", "desired", "max")
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """Size of a pool.
+    """Minimum and maximum number of nodes in a pool.
 
     Without `max`, the size is fixed at `min`. `desired` is the ready threshold and defaults to `min`.
     """
@@ -41,7 +41,7 @@ class NodeSpec:
 
     @property
     def initial_nodes(self) -> int:
-        """Number of nodes that a new pool requests: 0 if the minimum is 0."""
+        """Number of nodes that a new pool requests, which is 0 if the minimum is 0."""
         return max(self.min, self.ready_threshold) if self.min > 0 else 0
 
     def clamp(self, count: int) -> int:
@@ -49,7 +49,7 @@ class NodeSpec:
 
 
 def parse_node_spec(value: Any) -> NodeSpec:
-    """Return the NodeSpec for a value in any of the four notations.
+    """Parse a node spec in any of the four notations.
 
     The notations are a number, a pair of minimum and maximum, a mapping with min, max and desired, and a
     NodeSpec. Raises Invalid if the value has another form or contradicts itself.

@@ -1,4 +1,4 @@
-"""Resolve pod limits from the document, or from the pool's defaults."""
+"""Derive the resource limits of pods from the workload's document and the pool's defaults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ FIELD = "default_limits"
 
 
 class DefaultLimits(Document):
-    """Default limits for roles that declare none.
+    """Default limits for roles that set none.
 
     With `memory_from_request` or `cpu_from_request`, a role that requests the resource is limited to its
     request. For all other roles, `memory_mib` and `cpu` are the limits. Limits below the role's request are
@@ -48,7 +48,7 @@ class LimitSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PodLimits:
-    """Limits of one pod. 0 means no limit. Memory is in MiB, CPU in thousandths of a core."""
+    """Resource limits of one pod. Memory is in MiB, and CPU in thousandths of a core. 0 means no limit."""
 
     memory_mib: int = 0
     memory_source: LimitSource = LimitSource.NONE
@@ -56,7 +56,7 @@ class PodLimits:
     cpu_source: LimitSource = LimitSource.NONE
 
     def stored(self) -> dict[str, Any]:
-        """Return the values in the format of a pod's row."""
+        """Return the limits in the format of a pod's database row."""
         return {
             "memory_mib": self.memory_mib, "memory_source": self.memory_source.value,
             "cpu_milli": self.cpu_milli, "cpu_source": self.cpu_source.value,
@@ -64,7 +64,7 @@ class PodLimits:
 
 
 def normalize_default_limits(values: object) -> dict[str, Any]:
-    """Return the default limits as stored, with every key. Raises Invalid if a value is not allowed."""
+    """Return the default limits in the stored format, with every key. Raises Invalid."""
     if not isinstance(values, Mapping):
         allowed = "a mapping with the keys " + ", ".join(DefaultLimits.model_fields)
         raise Invalid([Problem(FIELD, "is not a mapping", format_value(values), allowed)])
@@ -84,7 +84,7 @@ def normalize_default_limits(values: object) -> dict[str, Any]:
 
 
 def resolve_limits(role: RoleSpec, defaults: Mapping[str, Any]) -> PodLimits:
-    """Return the limits of the role's pods. `defaults` are the stored default limits of the pool."""
+    """Return the limits for the role's pods. `defaults` are the pool's default limits as stored."""
     policy = DefaultLimits.model_validate(dict(defaults))
     memory, memory_source = _resolve(
         role.limit.memory_mib, role.memory_mib, policy.memory_from_request, policy.memory_mib,
@@ -95,7 +95,7 @@ def resolve_limits(role: RoleSpec, defaults: Mapping[str, Any]) -> PodLimits:
 
 
 def limit_values(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a pod's stored limits in the units shown to users: MiB and cores. None means no limit."""
+    """Return a pod's stored limits in MiB and cores, or None where there is no limit."""
     cpu_milli = stored.get("cpu_milli")
     return {
         "memory_mib": stored.get("memory_mib") or None,
@@ -108,7 +108,7 @@ def limit_values(stored: Mapping[str, Any]) -> dict[str, Any]:
 def _resolve(
     declared: float | None, requested: float, from_request: bool, default: float | None, least: float
 ) -> tuple[float, LimitSource]:
-    """Return a limit and its source. `least` is the lowest limit that still lets programs start."""
+    """Return a limit and its source. `least` is the lowest limit derived from a request."""
     if declared is not None:
         return declared, LimitSource.DOCUMENT
     if requested and from_request:

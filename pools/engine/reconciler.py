@@ -20,7 +20,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """A pool's nodes, identified by ordinal.
+    """Nodes of a pool by state. The numbers are the nodes' ordinals.
 
     `queued` contains the pending nodes whose launch request waits in the provider's queue. `retiring` nodes
     are drained on request, regardless of the desired size. `in_flight` is the number of nodes in the current
@@ -45,7 +45,7 @@ class Fleet:
 
     @property
     def effective_size(self) -> int:
-        """Number of current and requested nodes, so that no node is requested twice."""
+        """Number of current and requested nodes. Requested nodes count, so that none is requested twice."""
         return len(self.current) + len(self.pending) + self.in_flight
 
     @property
@@ -61,7 +61,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Command to request `count` instances with consecutive ordinals from `start_ordinal`."""
+    """Command to request `count` instances. Their ordinals begin with `start_ordinal`."""
 
     count: int
     start_ordinal: int
@@ -69,28 +69,28 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Command to drain these nodes, in this order."""
+    """Command to drain nodes in the given order."""
 
     ordinals: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CancelQueued:
-    """Command to cancel the requests for these nodes, which are still in the provider's queue."""
+    """Command to cancel the requests for nodes that are still in the provider's queue."""
 
     ordinals: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class UndoDrain:
-    """Command to abort these drains, so that the nodes accept pods again."""
+    """Command to cancel the drains of nodes, so that they accept pods again."""
 
     ordinals: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Commands to run, and the fleet after them.
+    """Commands to execute, and the fleet that results from them.
 
     `blocked` lists the nodes that would be drained now if disruption budgets allowed it.
     """
@@ -106,7 +106,7 @@ Command = Launch | Drain | CancelQueued | UndoDrain
 def next_step(
     fleet: Fleet, work_to_lose: Mapping[int, Work] | None = None, allowance: Allowance = UNLIMITED
 ) -> Step:
-    """Return the commands to run now, if any, and the resulting fleet.
+    """Return the commands that bring the fleet closer to its desired size, and the resulting fleet.
 
     `work_to_lose` maps ordinals to the work that a drain would lose. Nodes with the least work are drained
     first, as far as the disruption budgets allow.
@@ -134,7 +134,7 @@ def next_step(
 
 
 def _surplus_in_queue(fleet: Fleet) -> tuple[int, ...]:
-    """Return the queued nodes that the pool no longer needs, highest ordinals first."""
+    """Return the queued nodes that the pool no longer needs, starting with the highest ordinals."""
     if not fleet.may_drain:
         return ()
     surplus = max(fleet.effective_size - fleet.desired, 0)
@@ -143,7 +143,7 @@ def _surplus_in_queue(fleet: Fleet) -> tuple[int, ...]:
 
 
 def surplus_nodes(fleet: Fleet, work_to_lose: Mapping[int, Work]) -> tuple[int, ...]:
-    """Return the nodes to drain in order, regardless of budgets.
+    """Return the nodes to drain in order. Disruption budgets are ignored.
 
     The head is included only if the pool needs no nodes.
     """
@@ -154,7 +154,7 @@ def surplus_nodes(fleet: Fleet, work_to_lose: Mapping[int, Work]) -> tuple[int, 
 
 
 def _undo_drains(fleet: Fleet) -> tuple[Fleet, UndoDrain]:
-    """Cancel as many drains as needed to reach the desired size.
+    """Cancel drains until the fleet has its desired size.
 
     The lowest ordinals come first, because they would have been drained last.
     """
@@ -167,12 +167,12 @@ def _undo_drains(fleet: Fleet) -> tuple[Fleet, UndoDrain]:
 
 
 def _needs_nodes(fleet: Fleet) -> bool:
-    """Return whether the pool needs more nodes or a head. Without a head, the other nodes are useless."""
+    """Return whether the fleet has too few nodes or no head. Other nodes are useless without the head."""
     return fleet.desired > fleet.effective_size or (fleet.desired > 0 and HEAD not in fleet.ordinals_in_use)
 
 
 def _next_launch(fleet: Fleet) -> Launch:
-    """Return a request for the head if it is missing, otherwise for the next free ordinals."""
+    """Return a request for the missing head or, if there is one, for the next free ordinals."""
     missing = max(fleet.desired - fleet.effective_size, 1)
     start = max(fleet.ordinals_in_use, default=-1) + 1 if HEAD in fleet.ordinals_in_use else HEAD
     count = next((n for n in range(missing) if start + n in fleet.ordinals_in_use), missing)

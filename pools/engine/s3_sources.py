@@ -1,4 +1,4 @@
-"""Sources and settings of volumes in S3."""
+"""Validate the S3 source of a volume and its settings."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ MAX_GIB, MAX_GIB_MAX = 100, 100_000  # default and maximum of `max_gib`
 
 
 def s3_problems(path: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield problems with the keys that only volumes in S3 have."""
+    """Yield a problem for each setting of an S3 volume that is invalid, or that other volumes cannot have."""
     used = [key for key in S3_KEYS if entry.get(key) not in (None, "")]
     source = entry.get("source")
     if not isinstance(source, str) or not source.startswith(S3):

@@ -1,4 +1,4 @@
-"""Cron schedules and their latest runs."""
+"""Parse cron schedules, and find their latest run."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -17,12 +17,12 @@ FIELDS = "minute, hour, day of month, month and day of week"
 
 
 class InvalidSchedule(ValueError):
-    """Raised for an invalid cron schedule. The message names the invalid field and its allowed values."""
+    """Raised for an invalid cron schedule. The message contains the invalid field and its allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A five-field cron schedule.
+    """Cron schedule with five fields.
 
     If both day of month and day of week are restricted, a day matches if either field matches.
     """
@@ -30,9 +30,10 @@ class Schedule:
     expression: str
 
     def last_run(self, now: datetime, zone: tzinfo, *, within: timedelta) -> datetime | None:
-        """Return the latest run up to `now` in `zone`, or None if it is older than `within`.
+        """Return the latest run at or before `now`, or None if it is older than `within`.
 
-        If a local time occurs twice because the clocks go back, the first occurrence counts.
+        The schedule applies in the time zone `zone`. If a local time occurs twice because the clocks go back,
+        the first occurrence counts.
         """
         latest = now.astimezone(zone).replace(tzinfo=None) + timedelta(
             hours=3
@@ -47,7 +48,7 @@ class Schedule:
 
 
 def parse_schedule(text: str) -> Schedule:
-    """Parse a cron expression or a nickname such as @daily. Raises InvalidSchedule for any other text."""
+    """Parse a cron expression or a nickname such as @daily. Raises InvalidSchedule."""
     words = NICKNAMES.get(text.strip().lower(), text).split()
     if len(words) != 5:
         raise InvalidSchedule(f"has {len(words)} fields instead of 5: {FIELDS}")

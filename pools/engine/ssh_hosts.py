@@ -1,4 +1,4 @@
-"""Decide the next task for a host that Berth reaches over SSH."""
+"""Decide which task is due on an SSH host."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -28,7 +28,7 @@ class HostState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """State of a host and its agent.
+    """State of an SSH host and its agent.
 
     `is_touched` means that an installation has begun, so the host may contain files of the agent.
     `is_current` means that the current settings are installed. `silent_for` is the time since the last report
@@ -50,7 +50,7 @@ class Host:
 
 
 def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> Task | None:
-    """Return the next task, or None if no task is due.
+    """Return the task that is due, or None.
 
     `watched_for` is how long this process has received reports. Silence before that does not count, because
     agents cannot report while Berth is stopped.
@@ -73,7 +73,7 @@ def _next_removal_task(host: Host) -> Task | None:
 
 
 def retry_delay(failures: int) -> timedelta:
-    """Return the delay after this many consecutive failures."""
+    """Return the delay after this number of consecutive failures."""
     doublings = min(max(failures - 1, 0), 10)
     return min(RETRY_FIRST * (1 << doublings), RETRY_MAX)
 

@@ -1,4 +1,4 @@
-"""Node counts over time, computed from the phases of each node."""
+"""Compute node counts over time from the phases of each node."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class NodePhase(StrEnum):
-    """Phase in which a node is counted. Lost and ended nodes are not counted."""
+    """Phase of a node, for counting. Lost and ended nodes have none."""
 
     PENDING = "pending"
     CURRENT = "current"
@@ -16,7 +16,7 @@ class NodePhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeHistory:
-    """Phases of one node.
+    """Phases of one node over time.
 
     The node is pending from `began` on. `moves` lists (time, phase) pairs in the order they were recorded.
     """
@@ -39,7 +39,7 @@ class Point:
 def build_timeline(
     histories: Iterable[NodeHistory], desired: Sequence[tuple[float, int]], begin: float, end: float
 ) -> tuple[Point, ...]:
-    """Return a point at `begin` and one for each later change of a count.
+    """Return a point at `begin`, and a point for each later change of a count.
 
     `desired` lists at least one (time, count) pair, in order. The first count also applies before its time.
     """
@@ -63,7 +63,7 @@ def build_timeline(
 
 
 def thin_out(points: Sequence[Point], points_max: int, end: float) -> tuple[Point, ...]:
-    """Return at most `points_max` points: the last one in each of `points_max` equal periods."""
+    """Return at most `points_max` points: the last one in each of that many equal periods."""
     if len(points) <= points_max or points_max < 1:
         return tuple(points)
     begin = points[0].at

@@ -9,10 +9,10 @@ HEAD = 0
 
 
 class Work(NamedTuple):
-    """Work that running and reserved pods would lose if their node were drained.
+    """Work that would be lost if a node were drained. Instances are sorted by its amount.
 
-    Instances sort by the amount of work. A drain waits indefinitely for `non_preemptible` pods.
-    Seconds are counted from the start or the last checkpoint.
+    A drain waits indefinitely for `non_preemptible` pods. Seconds are counted from the start or the last
+    checkpoint.
     """
 
     non_preemptible: int = 0
@@ -27,7 +27,7 @@ NO_WORK = Work()
 def choose_victims(
     current: Collection[int], count: int, work_to_lose: Mapping[int, Work], *, include_head: bool = False
 ) -> tuple[int, ...]:
-    """Return `count` nodes in drain order.
+    """Return `count` nodes to drain, in order.
 
     Nodes with the least work come first. Ties are resolved by ordinal, highest first. The head comes last.
     """
@@ -40,7 +40,7 @@ def choose_victims(
 def split_by_budget(
     chosen: Collection[int], work_to_lose: Mapping[int, Work], allowance: Allowance
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the chosen nodes that may be drained now, and the chosen nodes that must wait for a budget."""
+    """Split the chosen nodes into those that may be drained now, and those that must wait for a budget."""
     drainable: list[int] = []
     blocked: list[int] = []
     for ordinal in chosen:

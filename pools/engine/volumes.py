@@ -1,4 +1,4 @@
-"""Volumes of a pool: directories of its nodes, or objects in S3, that the pods of some projects may use."""
+"""Volumes of a pool: directories on its nodes or objects in S3 that pods can mount."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ SYSTEM = (
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """Directory `source` on the nodes with all labels in `nodes`.
+    """Volume of a pool: the directory `source` on the nodes that have all `nodes` labels, or objects in S3.
 
     Without `projects`, all projects may use the volume. If the source is s3://BUCKET/PREFIX, nodes fetch the
     objects from the store at `endpoint`, or from AWS if it is empty. Berth lists and signs with the pool's
@@ -63,7 +63,7 @@ class Volume:
 
     @property
     def is_synced(self) -> bool:
-        """Whether nodes fetch the volume from S3."""
+        """Whether the volume is in S3, so that nodes have to fetch it."""
         return self.source.startswith(S3)
 
     @property
@@ -72,13 +72,13 @@ class Volume:
 
     @property
     def prefix(self) -> str:
-        """Prefix of all object keys: empty, or ending with /."""
+        """Prefix of the keys of all objects. It is empty or ends with /."""
         prefix = self.source.removeprefix(S3).partition("/")[2].strip("/")
         return f"{prefix}/" if prefix else ""
 
     @property
     def cache(self) -> str:
-        """Name of the objects' cache on nodes, or an empty string for other volumes."""
+        """Name of the cache for the volume's objects on nodes, or empty for volumes that are not in S3."""
         place = f"{self.endpoint}\0{self.bucket}\0{self.prefix}"
         return hashlib.sha256(place.encode()).hexdigest()[:32] if self.is_synced else ""
 
@@ -99,12 +99,12 @@ def read_volumes(stored: Iterable[Mapping[str, Any]]) -> tuple[Volume, ...]:
 
 
 def usable_volumes(stored: Iterable[Mapping[str, Any]], project: str) -> dict[str, Volume]:
-    """Return the volumes that the project may use, by name."""
+    """Return the volumes that the project may use, by volume name."""
     return {each.name: each for each in read_volumes(stored) if each.is_usable_by(project)}
 
 
 def normalize_volumes(value: object, *, is_kubernetes: bool) -> list[dict[str, Any]]:
-    """Return the volumes to store. Raises Invalid if a volume is invalid."""
+    """Return the volumes in the stored format. Raises Invalid if a volume is invalid."""
     if value is None:
         return []
     if not isinstance(value, list | tuple):
@@ -192,7 +192,7 @@ def _is_names(value: object) -> bool:
 
 
 def rejection(stored: Iterable[Mapping[str, Any]], pool: str, project: str, names: Collection[str]) -> str:
-    """Return why a project cannot use volumes in a pool, as a clause, or an empty string."""
+    """Return why a project cannot use these volumes in the pool, as a clause, or an empty string."""
     missing = sorted(set(names) - set(usable_volumes(stored, project)))
     if not missing:
         return ""

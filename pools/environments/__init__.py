@@ -1,1 +1,1 @@
-"""Install plugin environments on this machine and prepare them for others."""
+"""Install environments on this machine, and prepare them for other machines."""

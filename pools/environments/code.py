@@ -1,4 +1,4 @@
-"""Package the part of Berth's code that workers run."""
+"""Package Berth's code for workers."""
 
 import hashlib
 import io
@@ -19,7 +19,7 @@ _PARTS = (
 
 @cache
 def worker_code() -> bytes:
-    """Return Berth's code for workers as a reproducible tar archive without secrets."""
+    """Return Berth's code for workers as a tar archive that is reproducible and contains no secrets."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for part in _PARTS:
@@ -33,7 +33,7 @@ def worker_code() -> bytes:
 
 
 def write_code_file(directory: Path) -> Path:
-    """Write the code to a file for scripts that run on this machine. Return the file's path."""
+    """Write the code to a file for scripts that run on this machine. Return its path."""
     path = directory / f"worker-{hashlib.sha256(worker_code()).hexdigest()[:16]}.tar"
     if not path.exists():
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,4 +1,4 @@
-"""Run bootstrap scripts on this machine. Nodes with the same digest share an environment."""
+"""Install environments on this machine with bootstrap scripts. Nodes with the same digest share one."""
 
 import fcntl
 import os
@@ -39,7 +39,7 @@ _INHERITED_VARIABLES = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """Script and secrets for creating an environment. The secrets are never written to a file."""
+    """Script that creates an environment, and its secrets, which are never written to a file."""
 
     digest: str
     script: str
@@ -48,7 +48,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class InstallStatus:
-    """Progress of a node's installation and, if it failed, the reason."""
+    """Progress of a node's installation, and the reason if it failed."""
 
     progress: Progress
     ready: bool = False
@@ -56,7 +56,7 @@ class InstallStatus:
 
 
 class LocalEnvironments:
-    """Environments under `root`, by digest.
+    """Environments on this machine, stored below `root` by digest.
 
     The files below `boots/NAME` record the installation for node NAME.
     """
@@ -66,7 +66,7 @@ class LocalEnvironments:
         self._children: list[subprocess.Popen[bytes]] = []
 
     def begin(self, name: str, recipe: Recipe) -> None:
-        """Start a node's script unless it is running or has ended. After a crash, the script runs again."""
+        """Start the installation for a node unless it is running or has ended. Repeat it after a crash."""
         home = self._home(name)
         if (home / "exit").exists() or self._is_running(home):
             return
@@ -83,7 +83,7 @@ class LocalEnvironments:
         write_record(str(home / "process"), [("pid", str(child.pid)), ("start", start_time(child.pid))])
 
     def get_status(self, name: str, secrets: Mapping[str, str]) -> InstallStatus | None:
-        """Return the script's progress, or None if the script is not running and left no exit code."""
+        """Return the installation's progress, or None if it is not running and left no exit code."""
         self._reap()
         home = self._home(name)
         # Check this before reading the exit code, because the script may end between both steps.
@@ -100,7 +100,7 @@ class LocalEnvironments:
         return InstallStatus(progress) if is_running else None
 
     def end(self, name: str) -> None:
-        """Stop the node's script and delete its record. Other nodes with this environment are unaffected."""
+        """Stop the installation for a node and delete its record. Other nodes are not affected."""
         home = self._home(name)
         record = read_record(str(home / "process"))
         if record is not None and self._is_running(home):
@@ -109,7 +109,7 @@ class LocalEnvironments:
         shutil.rmtree(home, ignore_errors=True)
 
     def clear(self, keep: frozenset[str]) -> list[str]:
-        """Delete environments that are neither in `keep` nor being installed. Return the deleted digests."""
+        """Delete environments that are not in `keep` and not being installed. Return the deleted digests."""
         installing = {_read_text(path) for path in self.root.glob("boots/*/digest")}
         deleted = []
         for path in sorted(self.root.glob("[0-9a-f]" * 64)):
@@ -118,7 +118,7 @@ class LocalEnvironments:
         return deleted
 
     def _remove(self, path: Path) -> bool:
-        """Delete an environment unless its script holds the lock. Return whether it was deleted."""
+        """Delete an environment unless it is being installed. Return whether it was deleted."""
         with Path(f"{path}.lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -147,7 +147,7 @@ class LocalEnvironments:
     def _with_script_failure(
         self, progress: Progress, home: Path, code: str, secrets: Mapping[str, str]
     ) -> Progress:
-        """Return the progress of a script that failed outside its phases, for example on a full disk."""
+        """Add the failure of a script outside its phases to the progress, for example a full disk."""
         return add_script_failure(
             progress, f"{_read_text(home / 'output')}\nexit code {code}", secrets.values()
         )

@@ -1,4 +1,4 @@
-"""Parse the progress of a bootstrap script, one JSON line per phase."""
+"""Parse the progress of a bootstrap script, which prints one line of JSON per phase."""
 
 import json
 import re
@@ -27,7 +27,7 @@ class Phase:
     exit_code: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the phase as stored. The exit code is omitted if there is none."""
+        """Return the phase in the stored format. The exit code is omitted if there is none."""
         fields = asdict(self)
         if self.exit_code is None:
             del fields["exit_code"]
@@ -36,14 +36,14 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a script: its phases in order."""
+    """Progress of a bootstrap script: its phases in order."""
 
     phases: tuple[Phase, ...] = ()
     ready: bool = False
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, Any]]) -> "Progress":
-        """Build the progress from stored phases."""
+        """Return the progress from its stored phases."""
         return cls(tuple(Phase(**row) for row in rows))
 
     @property
@@ -52,7 +52,7 @@ class Progress:
 
     @property
     def failure(self) -> str:
-        """Reason for the failure, with the last line of output, or an empty string if no phase failed."""
+        """Reason for a failed phase with its last line of output, or an empty string if no phase failed."""
         failed = self.failed
         if failed is None:
             return ""
@@ -66,7 +66,7 @@ class Progress:
 
 
 def parse_progress(lines: Iterable[str], secrets: Iterable[str] = ()) -> Progress:
-    """Parse the output of one run. Incomplete and unrelated lines are ignored."""
+    """Parse the output of a bootstrap script. Ignore incomplete and unrelated lines."""
     phases: dict[str, Phase] = {}
     ready = False
     for line in lines:
@@ -81,7 +81,7 @@ def parse_progress(lines: Iterable[str], secrets: Iterable[str] = ()) -> Progres
 
 
 def add_script_failure(progress: Progress, output: str, secrets: Iterable[str] = ()) -> Progress:
-    """Return the progress with an added phase for a script that failed outside its phases."""
+    """Add a phase for the failure of a script that failed outside its phases."""
     failed = Phase("script", "failed", 0, _redact_secrets(output.strip(), secrets)[-MESSAGE_MAX:])
     return Progress((*progress.phases, failed))
 

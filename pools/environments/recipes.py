@@ -1,4 +1,4 @@
-"""Installation recipes, including secrets, for environments on this machine."""
+"""Load the scripts and secrets for installing environments on this machine."""
 
 from pools.environments.local import Recipe
 from pools.joining.sealed import UnsealError
@@ -9,12 +9,12 @@ from pools.services.environments import environment_secrets
 
 
 def load_recipe(pool_name: str, digest: str) -> Recipe:
-    """Return the recipe for the nodes that a pool requests."""
+    """Return the recipe for the environment of nodes that a pool requests."""
     return _recipe(NodePool.objects.get(name=pool_name), Environment.objects.get(digest=digest))
 
 
 def load_pending_recipes(pool_name: str) -> dict[str, Recipe]:
-    """Return the recipes for pending nodes by instance ID."""
+    """Return the recipes for a pool's pending nodes, by instance ID."""
     pending = Node.objects.filter(pool__name=pool_name, state__in=PENDING).exclude(environment=None)
     rows = list(pending.select_related("pool", "environment"))
     row_by_digest = {row.environment_id: row for row in rows}
@@ -25,7 +25,7 @@ def load_pending_recipes(pool_name: str) -> dict[str, Recipe]:
 
 
 def digests_in_use() -> frozenset[str]:
-    """Return the digests of environments that nodes or pools use."""
+    """Return the digests of all environments that nodes or pools use."""
     nodes = Node.objects.filter(state__in=ALIVE).exclude(environment=None)
     pools = NodePool.objects.exclude(built_environment=None)
     node_digests = nodes.values_list("environment_id", flat=True)

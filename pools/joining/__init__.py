@@ -1,1 +1,1 @@
-"""Protocol for joining machines to a pool."""
+"""Agent and protocol by which machines join a pool."""

@@ -1,4 +1,4 @@
-"""Instructions from the pool's runtime for turning a joined machine into a node."""
+"""Shell scripts with which a runtime turns a joined machine into a node."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """Idempotent shell scripts for the machine.
+    """Idempotent shell scripts that the agent runs on a joined machine.
 
     `check` exits with 0 if the node that `start` started is still running. The agent runs it with every
     report, and restarts a node that is gone. A restarted agent runs `check` first, because `start` would end
@@ -27,7 +27,7 @@ class Instructions:
 
 @runtime_checkable
 class ProvidesInstructions(Protocol):
-    """Runtime whose nodes must run a script before they can run pods."""
+    """Runtime whose machines must run a script before they can run pods."""
 
     def instructions(self, node: "Node") -> Instructions: ...
 

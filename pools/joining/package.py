@@ -1,4 +1,4 @@
-"""Package the agent as one file that runs on Python 3.9 or newer."""
+"""Package the agent as a single file for Python 3.9 or newer."""
 
 import hashlib
 import io
@@ -16,7 +16,7 @@ _VERSION_FILE = "berth_agent/version.py"
 
 @cache
 def agent_version() -> str:
-    """Return the version of the agent that machines download: Berth's version and a digest."""
+    """Return the version of the packaged agent: Berth's version and a digest of the agent's code."""
     sources = {**_sources(), **node_sources()}
     content = "\0".join(f"{name}\0{sources[name]}" for name in sorted(sources))
     digest = hashlib.sha256(content.encode())
@@ -25,7 +25,7 @@ def agent_version() -> str:
 
 @cache
 def agent_package() -> bytes:
-    """Return the agent as a reproducible, uncompressed zip file. The file contains no secret."""
+    """Return the agent as an uncompressed zip file that is reproducible and contains no secret."""
     sources = {**_sources(), _VERSION_FILE: f'VERSION = "{agent_version()}"\n'}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:

@@ -1,4 +1,4 @@
-"""Values that a Slurm pilot job needs to join its pool."""
+"""Shell variables with which a Slurm pilot job joins its pool."""
 
 from collections.abc import Mapping
 
@@ -8,10 +8,10 @@ from pools.providers.base import LaunchRequest
 
 
 def pilot_variables(order: LaunchRequest) -> Mapping[str, str]:
-    """Return the shell variables for a launch request's pilot jobs. The token admits only nodes of this
-    request.
+    """Return the shell variables for the pilot jobs of a launch request.
 
-    Raises ProviderError if machines could not join with the current settings.
+    The token admits only nodes of this request. Raises ProviderError if machines could not join with the
+    current settings.
     """
     server = reachable_server()
     return {

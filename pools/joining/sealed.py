@@ -1,4 +1,4 @@
-"""Encrypt secrets with the installation's key before they are stored."""
+"""Encrypt secrets with this installation's key, so that they can be stored."""
 
 import base64
 import hashlib
@@ -10,7 +10,7 @@ SALT = b"berth.pools.sealed"
 
 
 class UnsealError(Exception):
-    """Raised if this installation no longer has the key that encrypted a secret."""
+    """Raised if a secret cannot be decrypted, because the installation no longer has its key."""
 
 
 def seal(secret: str) -> str:
@@ -27,7 +27,7 @@ def unseal(sealed: str) -> str:
 
 
 def _keys() -> MultiFernet:
-    """Return the current key, which encrypts secrets, and the former keys, which only decrypt them."""
+    """Return the current key and the former keys. Former keys only decrypt secrets."""
     keys = [str(key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
     return MultiFernet([Fernet(_derive_key(key)) for key in keys])
 

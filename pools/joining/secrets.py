@@ -1,4 +1,4 @@
-"""Derive and verify the secrets of machines.
+"""Derive and verify the secrets of machines and pods.
 
 The secrets of launch requests, machines and pods are derived from the installation's key and not stored. A
 request that is repeated after a crash therefore has the same secret. Only issued join tokens are random, and
@@ -15,7 +15,7 @@ TOKEN_PREFIX = "join_"  # noqa: S105 - a prefix
 
 
 def for_launch_request(pool: str, client_token: str) -> str:
-    """Return the secret that a launch request's machines use to join."""
+    """Return the secret with which a launch request's machines join."""
     return _sign("order", f"{pool}.{client_token}")
 
 
@@ -24,7 +24,7 @@ def for_node(key: int) -> str:
 
 
 def for_machine(key: int, version: int) -> str:
-    """Return a machine's secret.
+    """Return the secret of a machine. `key` is its primary key.
 
     The version changes when the machine joins again, so the old secret becomes invalid.
     """
@@ -32,29 +32,29 @@ def for_machine(key: int, version: int) -> str:
 
 
 def for_host(key: int, version: int) -> str:
-    """Return the join token for one installation of the agent on an SSH host."""
+    """Return the join token that an SSH host uses for one installation of the agent."""
     return _sign("host", f"{key}-{version}")
 
 
 def verified_host(token: str) -> tuple[int, int] | None:
-    """Return the host's key and the installation's version, or None for any other kind of token."""
+    """Return the host's primary key and the installation's version, or None for other tokens."""
     key, _, version = (verified_key(token, "host") or "").partition("-")
     return (int(key), int(version)) if key and version else None
 
 
 def verified_machine(secret: str) -> tuple[int, int] | None:
-    """Return the machine's key and the version of its secret, or None if the secret is invalid."""
+    """Return the machine's primary key and the secret's version, or None if the secret is invalid."""
     key, _, version = (verified_key(secret, "machine") or "").partition("-")
     return (int(key), int(version)) if key and version else None
 
 
 def for_pod(key: str) -> str:
-    """Return the secret for a session's worker, valid while its pod runs."""
+    """Return the secret for a session's worker. It is valid while the worker's pod runs."""
     return _sign("pod", key)
 
 
 def for_downloads(key: str) -> str:
-    """Return the secret that a pod's node uses to download the pod's code and volumes.
+    """Return the secret with which a node downloads a pod's code and volumes.
 
     The secret is valid while the pod is live.
     """
@@ -62,27 +62,27 @@ def for_downloads(key: str) -> str:
 
 
 def for_port(key: str) -> str:
-    """Return the secret that identifies Berth to a pod with open ports."""
+    """Return the secret that identifies Berth to a pod that has open ports."""
     return _sign("port", key)
 
 
 def for_cluster(pool: str) -> str:
-    """Return the secret shared by Berth and all nodes of a pool's cluster."""
+    """Return the secret that Berth shares with all nodes of a pool's cluster."""
     return _signature("cluster", pool)
 
 
 def for_gang(workload: str, run: int) -> str:
-    """Return the secret shared by the pods of one run."""
+    """Return the secret that all pods in one run of a workload share."""
     return _signature("gang", f"{workload}.{run}")
 
 
 def is_machine_secret(secret: str) -> bool:
-    """Return whether the secret has a valid signature for a node or machine. Makes no query."""
+    """Return whether the secret has a valid signature for a node or machine. Does not query the database."""
     return any(verified_key(secret, kind) is not None for kind in ("node", "machine"))
 
 
 def verified_key(secret: str, kind: str) -> str | None:
-    """Return the key that the secret signs, or None if the secret is invalid or of the wrong kind."""
+    """Return the key that is part of the secret, or None if the secret is invalid or of another kind."""
     stated_kind, _, signed = secret.partition(".")
     value, _, signature = signed.rpartition(".")
     if stated_kind != kind or not value or not constant_time_compare(signature, _signature(kind, value)):

@@ -1,4 +1,4 @@
-"""Address that machines use to reach this server."""
+"""URL at which machines and pods reach this server."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ class ReachableServer:
 
 
 def reachable_server() -> ReachableServer:
-    """Return the server. Raises ProviderError if machines could not join with the current settings."""
+    """Return the server's URL and certificates. Raises ProviderError if machines could not join."""
     url = str(settings.BERTH_PUBLIC_URL)
     if not url:
         message = "BERTH_PUBLIC_URL is not set. Set it to the URL at which machines reach this server"
@@ -34,10 +34,10 @@ def reachable_server() -> ReachableServer:
 
 
 def reachable_server_for_pods(provider: str) -> ReachableServer:
-    """Return the server's address for the machine that downloads code for the provider's pods.
+    """Return the server's URL for downloads of pods' code, depending on the provider.
 
-    This machine is the pod's node or, on Kubernetes, the scheduler's machine. Raises ProviderError if the
-    machine cannot reach the server.
+    Pods' nodes download the code or, on Kubernetes, the scheduler's machine. Raises ProviderError if they
+    cannot reach the server.
     """
     if (provider not in REMOTE_PROVIDERS or provider == KUBERNETES) and settings.BERTH_LOCAL_URL:
         return ReachableServer(str(settings.BERTH_LOCAL_URL), "", plain_http=True)
@@ -45,7 +45,7 @@ def reachable_server_for_pods(provider: str) -> ReachableServer:
 
 
 def _ca_certificates() -> str:
-    """Return the certificates that machines use to verify this server, or an empty string."""
+    """Return the CA certificates that verify this server, or an empty string to use the machines' own."""
     if not settings.BERTH_PUBLIC_CA:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""First-boot script for cloud machines that a pool has requested."""
+"""First-boot script of cloud machines that join a pool."""
 
 import shlex
 
@@ -29,7 +29,7 @@ BERTH_CA
 
 
 def user_data(order: LaunchRequest) -> str:
-    """Return a launch request's first-boot script, which never changes for the same request.
+    """Return the first-boot script for a launch request. It never changes for the same request.
 
     Raises ProviderError if machines could not join with the current settings.
     """

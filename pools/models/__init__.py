@@ -1,4 +1,4 @@
-"""Models of pools, nodes and their scaling history."""
+"""Database models of pools, nodes and their scaling history."""
 
 from pools.models.environment import Environment, PluginSecret
 from pools.models.installation import Installation

@@ -1,4 +1,4 @@
-"""Models of content-addressed environments and plugin secrets."""
+"""Database models of environments and of plugin secrets."""
 
 from django.db import models
 from django.db.models import Q
@@ -26,7 +26,7 @@ class Environment(models.Model):
 
 
 class PluginSecret(models.Model):
-    """Secret of a plugin, encrypted with the installation's key and passed to processes in `variable`."""
+    """Encrypted secret of a plugin. Processes receive it in the environment variable `variable`."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="plugin_secrets")
     plugin = models.CharField(max_length=40)
@@ -48,7 +48,5 @@ class PluginSecret(models.Model):
 
     @property
     def name(self) -> str:
-        """Name of the secret among the pool's secrets: PLUGIN.PARAMETER. Other secrets have no dot in their
-        name.
-        """
+        """Name of the secret in its pool: PLUGIN.PARAMETER. Names of other secrets contain no dot."""
         return f"{self.plugin}.{self.parameter}"

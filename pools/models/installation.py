@@ -1,10 +1,10 @@
-"""Identity of this installation in a shared cloud account."""
+"""Database model of this installation's name."""
 
 from django.db import models
 
 
 class Installation(models.Model):
-    """Single row with the name of this installation. A copied database needs a different name."""
+    """Name of this installation, in a single row. A copied database needs a different name."""
 
     name = models.SlugField(max_length=40)
     created_at = models.DateTimeField(auto_now_add=True)

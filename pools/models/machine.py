@@ -1,4 +1,4 @@
-"""Models of machines that joined with a token, and of their use as nodes."""
+"""Database models of joined machines, their join tokens and their use as nodes."""
 
 from django.db import models
 from django.db.models import Q
@@ -7,7 +7,7 @@ from pools.models.pool import NodePool
 
 
 class JoinToken(models.Model):
-    """Token that lets machines join one pool. Only the secret's digest and prefix are stored."""
+    """Token with which machines join one pool. Only the secret's digest and prefix are stored."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="join_tokens")
     digest = models.CharField(max_length=64, unique=True)
@@ -30,7 +30,7 @@ class JoinToken(models.Model):
 
 
 class Machine(models.Model):
-    """Machine that joined a pool, with its measured capacity.
+    """Machine that has joined a pool, with its measured capacity.
 
     A machine is free if no node uses it.
     """
@@ -82,7 +82,7 @@ class Machine(models.Model):
 
 
 class JoinTokenUse(models.Model):
-    """Record that a machine joined with a token.
+    """Record of a machine that joined with a token.
 
     A machine that joins again with the same token counts once.
     """
@@ -102,7 +102,7 @@ class JoinTokenUse(models.Model):
 
 
 class MachineUse(models.Model):
-    """Use of a machine as a node, from the request for the node until the node ends.
+    """Use of a machine as a node, from the launch request until the node ends.
 
     Each use is an instance of the static provider.
     """

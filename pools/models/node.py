@@ -1,4 +1,4 @@
-"""Model of a node, from the request for its instance to its end."""
+"""Database model of a node, from its launch request to its end."""
 
 from django.db import models
 from django.db.models import Q
@@ -25,7 +25,7 @@ ALIVE = (*PENDING, *HOSTING, NodeState.LOST)
 
 
 class Node(FastRows):
-    """Node of a pool. Its shape is the pool's shape at the time of the request."""
+    """Node of a pool. Its shape is that of the pool when the node was requested."""
 
     State = NodeState
 
@@ -142,5 +142,5 @@ class Node(FastRows):
 
     @property
     def usable_gpus(self) -> int:
-        """Number of devices that foreign pods do not use."""
+        """Number of devices that are not used by foreign pods."""
         return self.gpus - len(self.foreign_devices)

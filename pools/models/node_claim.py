@@ -1,4 +1,4 @@
-"""Model of a pool's claim to a node in a Kubernetes cluster."""
+"""Database model of a pool's claim to a node of a Kubernetes cluster."""
 
 from django.db import models
 from django.db.models import Q
@@ -7,7 +7,7 @@ from pools.models.pool import NodePool
 
 
 class NodeClaim(models.Model):
-    """Claim of one pool to a cluster node, from the pool's request until the node's termination."""
+    """Claim of a pool to a cluster node, from the launch request until the node's termination."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="node_claims")
     node_name = models.CharField(max_length=253)

@@ -1,4 +1,4 @@
-"""Model of a node pool: size, node shape and placement."""
+"""Database models of a node pool and its former prices."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from pools.engine.boots import should_stop_provisioning
 
 
 class NodePool(ChecksTogether, FastRows):
-    """Nodes of one shape from one provider, scheduled and scaled together. Times are in seconds."""
+    """Pool of nodes that have one shape and provider and are scaled together. Times are in seconds."""
 
     # private keys for the preview of a pool, by the secret's name
     unstored_ssh_keys: Mapping[str, str] | None = None
@@ -288,17 +288,17 @@ class NodePool(ChecksTogether, FastRows):
 
     @property
     def largest_gpus(self) -> int:
-        """Number of GPUs at the pool's maximum size."""
+        """Total number of GPUs at the pool's maximum size."""
         return (self.nodes_max or self.nodes_min) * self.gpus_per_node
 
     @property
     def provisioning_stopped(self) -> bool:
-        """Whether too many boots have failed in a row. No nodes are requested until an admin retries."""
+        """Whether too many boots have failed in a row. An admin must retry before nodes are requested."""
         return should_stop_provisioning(self.boot_failures, self.boot_failure_limit)
 
 
 class PoolPrice(models.Model):
-    """Former price of a pool. Null if no price was set."""
+    """Former price of a pool, or null if it had none."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="prices")
     until = models.DateTimeField()

@@ -1,4 +1,4 @@
-"""Model of pool groups that share quotas."""
+"""Database model of quota groups. The pools of a group share quotas."""
 
 from django.db import models
 from django.db.models import Q
@@ -7,7 +7,7 @@ from berth.db.fast_rows import FastRows
 
 
 class QuotaGroup(FastRows):
-    """Group of pools with the same GPU model.
+    """Group of pools with the same GPU model that share quotas.
 
     A group quota covers all of its pools together. No pool may have the group's name.
     """

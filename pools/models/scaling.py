@@ -1,4 +1,4 @@
-"""Append-only model of scaling events."""
+"""Database model of scaling events, which are never changed."""
 
 from django.db import models
 
@@ -29,7 +29,7 @@ class ScalingKind(models.TextChoices):
 
 
 class ScalingEvent(models.Model):
-    """Event in a pool's scaling history. A database trigger rejects updates and deletes."""
+    """Event in the scaling history of a pool. A database trigger rejects updates and deletes."""
 
     Kind = ScalingKind
 

@@ -1,4 +1,4 @@
-"""Models of secrets, whose values are encrypted with the installation's key."""
+"""Database models of encrypted secrets."""
 
 from django.core.validators import RegexValidator
 from django.db import models
@@ -20,7 +20,7 @@ class SecretKind(models.TextChoices):
 
 
 class Secret(models.Model):
-    """Base class for secrets. `sealed` is the encrypted value or password, and is never shown.
+    """Base class of secrets. `sealed` is the encrypted value or password, which is never shown.
 
     `registry` is a host with an optional port and path. `username` belongs to the registry, or is the ID of
     an S3 access key. Both are empty for other kinds. `version` is incremented with each new content.
@@ -45,7 +45,7 @@ class Secret(models.Model):
 
 
 class PoolSecret(Secret):
-    """Secret that pods of any project may use in the pool."""
+    """Secret of a pool. Pods of all projects in the pool may use it."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="secrets")
 

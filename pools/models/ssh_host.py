@@ -1,4 +1,4 @@
-"""Model of a host that Berth reaches over SSH."""
+"""Database model of SSH hosts."""
 
 from django.db import models
 
@@ -7,7 +7,7 @@ from pools.models.pool import NodePool
 
 
 class SshHost(models.Model):
-    """Host that a pool reaches over SSH.
+    """Host that Berth reaches over SSH for one pool.
 
     The row is created when the host is added to the pool's settings, and deleted when its agent has been
     uninstalled.

@@ -1,4 +1,4 @@
-"""A plugin: a name and up to six hooks."""
+"""Plugin interface: a plugin has a name and up to six hooks."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,7 +14,7 @@ HookContext = AbstractContextManager[object]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Idempotent shell script that runs on each node after the packages are installed.
+    """Idempotent shell script that runs on each node after the environment's packages are installed.
 
     The script runs under `sh -eu` with the pool's variables and secrets set, and with the pool's `python`
     first in PATH.
@@ -26,7 +26,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """Named set of optional hooks.
+    """Plugin: a name and optional hooks.
 
     `transform` adds packages and settings to the image. `bootstrap` returns operations for each node after
     the installation. `decorate` returns the function that a worker executes instead of the submitted one.

@@ -1,4 +1,7 @@
-"""Combine the hooks of several plugins: images and operations in order, decorators nested."""
+"""Combine the hooks of several plugins.
+
+Images and operations are combined in order, and decorators are nested.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,7 +13,7 @@ from pools.plugins.image import Image
 
 
 def transform_all(plugins: Iterable[Plugin], image: Image, cluster: Cluster) -> Image:
-    """Apply the transforms of all plugins to the image in order. Raises HookFailed if one fails."""
+    """Apply the transforms of all plugins to the image, in order. Raises HookFailed if one fails."""
     for plugin in plugins:
         if plugin.transform is None:
             continue
@@ -24,7 +27,7 @@ def transform_all(plugins: Iterable[Plugin], image: Image, cluster: Cluster) -> 
 
 
 def bootstrap_all(plugins: Iterable[Plugin], cluster: Cluster) -> tuple[Operation, ...]:
-    """Return the operations of all plugins. The default title is the plugin's name. Raises HookFailed."""
+    """Return the operations of all plugins, by default titled with the plugin's name. Raises HookFailed."""
     operations: list[Operation] = []
     for plugin in plugins:
         if plugin.bootstrap is None:
@@ -43,7 +46,7 @@ def bootstrap_all(plugins: Iterable[Plugin], cluster: Cluster) -> tuple[Operatio
 
 
 def decorate_all(plugins: Iterable[Plugin], function: Function) -> Function:
-    """Decorate the function, with the first plugin's decorator outermost. Raises HookFailed if one fails."""
+    """Apply the decorators of all plugins to a function, the first one outermost. Raises HookFailed."""
     for plugin in reversed(tuple(plugins)):
         if plugin.decorate is None:
             continue

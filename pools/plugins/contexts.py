@@ -1,4 +1,4 @@
-"""Enter each plugin context once, and exit the contexts in reverse order."""
+"""Enter the context managers of plugins once each, and exit them in reverse order."""
 
 import logging
 import sys
@@ -21,7 +21,7 @@ class Hook(StrEnum):
 
 
 class HookContexts:
-    """Open plugin contexts by name, for one hook in one process.
+    """Open context managers of one plugin hook in one process, by plugin name.
 
     The hook is called as `hook(*facts)`: with InstanceInfo on workers, and with the session and Cluster in
     the client. Thread-safe: a second thread waits until all contexts are open, and does not reopen them.
@@ -34,11 +34,11 @@ class HookContexts:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of open contexts in the order they were entered."""
+        """Names of the plugins with open contexts, in the order in which they were entered."""
         return tuple(self._open)
 
     def enter(self, plugins: Iterable[Plugin], *facts: Any) -> None:
-        """Enter the contexts that are not open yet.
+        """Enter the contexts of plugins that are not open yet.
 
         If a context fails, the contexts that this call opened are exited, and HookFailed is raised.
         """
@@ -58,7 +58,7 @@ class HookContexts:
                 self._open[plugin.name] = context
 
     def leave(self) -> tuple[HookFailed, ...]:
-        """Exit all contexts in reverse order. Log and return the failures."""
+        """Exit all contexts in reverse order. Log errors and return them."""
         with self._lock:
             return self._leave(down_to=0)
 
@@ -78,7 +78,7 @@ class HookContexts:
 
 @contextmanager
 def hook_contexts(plugins: Iterable[Plugin], hook: Hook, *facts: Any) -> Iterator[HookContexts]:
-    """Open all contexts of one hook for a block. Errors in the block are never swallowed."""
+    """Open a hook's contexts for a block. Errors inside the block are always raised."""
     record = HookContexts(hook)
     record.enter(plugins, *facts)
     try:

@@ -1,4 +1,4 @@
-"""Parse the plugins that a pool declares, and separate out their secrets."""
+"""Parse the plugins in a pool's settings, and separate their secrets."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ KEYS = ("name", "parameters", "secrets_set")  # `secrets_set` appears in respons
 
 @dataclass(frozen=True)
 class DeclaredPlugin:
-    """One plugin of a pool, with the secrets to store. A value of None deletes the secret."""
+    """Plugin in a pool's settings, with the secrets to store. A secret that is None is deleted."""
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -27,14 +27,14 @@ class DeclaredPlugin:
         return available_plugins()[self.name].secrets[parameter]
 
     def plugin(self, secrets_set: Sequence[str]) -> Plugin:
-        """Build the plugin with placeholders for its secrets."""
+        """Build the plugin with placeholders instead of its secrets."""
         return available_plugins()[self.name].build(
             {**self.parameters, **dict.fromkeys(secrets_set, SECRET_PLACEHOLDER)}
         )
 
 
 def parse_plugins(value: object) -> tuple[tuple[DeclaredPlugin, ...], tuple[Problem, ...]]:
-    """Parse a list of plugins. Return the plugins and any problems. An entry may be just a name."""
+    """Parse a list of plugins. Return the plugins and any problems. An entry may be only a name."""
     if not isinstance(value, list | tuple):
         return (), (
             Problem(
@@ -55,7 +55,7 @@ def parse_plugins(value: object) -> tuple[tuple[DeclaredPlugin, ...], tuple[Prob
 
 
 def build_image(environment: Mapping[str, Any]) -> Image:
-    """Return the image of a pool's validated environment."""
+    """Return the image that a pool's validated environment describes."""
     indexes = tuple(
         Index(entry["url"], tuple(entry.get("packages", ()))) for entry in environment.get("indexes", ())
     )

@@ -1,12 +1,12 @@
-"""Plugin errors, which can be pickled so that workers can send them to clients."""
+"""Errors of plugins. Workers pickle them to send them to clients."""
 
 
 class PluginError(Exception):
-    """Raised if a plugin is broken or used incorrectly."""
+    """Raised if a plugin is faulty or used incorrectly."""
 
 
 class HookFailed(PluginError):
-    """Raised if a hook returned an invalid value, or raised the error stored as `__cause__`."""
+    """Raised if a hook returned an invalid value or raised an error, which is its `__cause__`."""
 
     def __init__(self, plugin: str, hook: str, problem: str) -> None:
         super().__init__(plugin, hook, problem)
@@ -17,5 +17,5 @@ class HookFailed(PluginError):
 
 
 def error_text(error: BaseException) -> str:
-    """Return the error's type and message on one line."""
+    """Return the type and the message of an error on one line."""
     return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")

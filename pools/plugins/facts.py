@@ -1,4 +1,4 @@
-"""Descriptions of the pool, the worker and the client session, as passed to plugin hooks."""
+"""Data that plugin hooks receive about the pool, the worker and the client's session."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Description of a pool.
+    """Description of a pool for plugin hooks.
 
     `head_address` is empty if there are no nodes. `node_count` is the desired number of nodes. `cuda` is true
     if programs can use the nodes' NVIDIA GPUs. `gpus_per_node` includes simulated GPUs, for which `cuda` is
@@ -24,7 +24,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class InstanceInfo:
-    """A worker's position among all workers in a session.
+    """Position of a worker among all workers of a session.
 
     The worker runs on node `node_index` of `node_count` as worker `worker_index` of `workers_per_node`, with
     indexes from 0, and sees `gpus` GPUs. The rendezvous address is `head_address:head_port`, on the first
@@ -41,7 +41,7 @@ class InstanceInfo:
 
     @property
     def rank(self) -> int:
-        """Rank among all workers. With one worker per node, the rank is the node's index."""
+        """Rank among all workers. With one worker per node, it equals the node's index."""
         return self.node_index * self.workers_per_node + self.worker_index
 
     @property
@@ -54,8 +54,8 @@ class InstanceInfo:
 
 
 class ClientPool(Protocol):
-    """The client's open session on a pool, passed to `around_client`."""
+    """Open session of a client on a pool, as passed to the hook `around_client`."""
 
     def parallel(self) -> AbstractContextManager[object]:
-        """Run this process's joblib `Parallel(n_jobs=-1)` calls on the session's workers inside the block."""
+        """Run joblib's `Parallel(n_jobs=-1)` calls inside the block on the session's workers."""
         ...

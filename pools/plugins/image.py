@@ -1,4 +1,4 @@
-"""The immutable description of a pool's environment."""
+"""Immutable description of a pool's environment: packages, variables and settings."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,7 @@ class Variables(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Package index for `packages` or, if there are none, for all packages that no other index serves."""
+    """Package index for the listed `packages`. If it lists none, it is the default for all other packages."""
 
     url: str
     packages: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Content of an environment.
+    """Packages, variables and settings of an environment.
 
     `python` is a version such as "3.12", or empty for the machine's default. `pip` holds requirements.
     `secrets` names environment variables. Their values are stored elsewhere and passed to processes at run
@@ -75,7 +75,7 @@ class Image:
         return replace(self, env={**self.env, **variables})
 
     def with_default_env(self, **variables: str) -> "Image":
-        """Add variables that neither the pool nor an earlier plugin has set."""
+        """Return the image with these variables added, except those that are already set."""
         return replace(self, env={**variables, **self.env})
 
     def with_secrets(self, *names: str) -> "Image":

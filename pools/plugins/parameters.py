@@ -1,4 +1,4 @@
-"""Derive a plugin's parameters from its function signature, and validate values.
+"""Derive the parameters of a plugin from its function's signature, and validate their values.
 
 A parameter is a keyword argument with a type that JSON can represent: text, numbers, booleans, literals,
 lists and mappings of these, and unions. `Annotated[..., Parameter("...")]` adds a description and
@@ -26,7 +26,7 @@ _TYPE_DESCRIPTIONS = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """Description and constraints of a parameter. `pattern` must match the whole text."""
+    """Description and constraints of a plugin parameter. `pattern` must match the whole text."""
 
     description: str
     pattern: str = ""
@@ -37,14 +37,14 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Secret:
-    """Marker for a secret parameter. Its value is never shown. The plugin function receives a placeholder."""
+    """Marks a plugin parameter as secret. Its value is never shown, and the function gets a placeholder."""
 
     variable: str
     description: str = ""
 
 
 def parameter_schema(function: Callable[..., object]) -> dict[str, Any]:
-    """Return a JSON schema of the function's parameters. Raises PluginError for an unsupported parameter."""
+    """Return a JSON schema for the parameters of a function. Raises PluginError if one is unsupported."""
     properties, required = {}, []
     # get_type_hints() on Python 3.10 adds None to the type of a parameter whose default is None.
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
@@ -60,12 +60,12 @@ def parameter_schema(function: Callable[..., object]) -> dict[str, Any]:
 
 
 def secret_variables(schema: Schema) -> dict[str, str]:
-    """Return the environment variable of each secret parameter."""
+    """Return the name of the environment variable for each secret parameter."""
     return {name: details["secret"] for name, details in schema["properties"].items() if "secret" in details}
 
 
 def parameter_problems(schema: Schema, value: object, path: str = "") -> Iterator[Problem]:
-    """Yield a problem for each value that the schema does not allow, without revealing secrets."""
+    """Yield a problem for each value that the schema rejects, without revealing secrets."""
     if "anyOf" in schema:
         if all(any(parameter_problems(choice, value)) for choice in schema["anyOf"]):
             yield Problem(

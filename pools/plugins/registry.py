@@ -1,4 +1,4 @@
-"""Available plugins, both built-in and from installed packages."""
+"""Find all available plugins: those of Berth and those of installed packages."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 @dataclass(frozen=True)
 class RegisteredPlugin:
-    """Plugin that pools can use. `source` names its package and is empty for built-in plugins."""
+    """Plugin that pools can use. `source` is the name of its package, or empty for built-in plugins."""
 
     name: str
     factory: Callable[..., Plugin]
@@ -30,12 +30,12 @@ class RegisteredPlugin:
 
     @property
     def summary(self) -> str:
-        """Return the first line of the function's docstring."""
+        """First line of the plugin function's docstring."""
         text = (self.factory.__doc__ or "").strip()
         return text.partition("\n")[0]
 
     def build(self, parameters: Mapping[str, Any]) -> Plugin:
-        """Build the plugin. The parameters have placeholders instead of secrets. Raises PluginError."""
+        """Build the plugin. `parameters` has placeholders instead of secrets. Raises PluginError."""
         try:
             plugin = self.factory(**parameters)
         except Exception as error:
@@ -50,7 +50,7 @@ class RegisteredPlugin:
 
 @cache
 def available_plugins() -> Mapping[str, RegisteredPlugin]:
-    """Return all usable plugins by name, built in or from installed packages."""
+    """Return all usable plugins by name, both built-in and from installed packages."""
     plugins = {name: _register(name, factory) for name, factory in builtin.ALL.items()}
     plugins |= {
         entry.name: loaded for entry in _entries() if isinstance(loaded := _load(entry), RegisteredPlugin)

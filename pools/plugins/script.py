@@ -1,4 +1,4 @@
-"""Generate the idempotent script that creates an environment on a machine."""
+"""Generate the idempotent shell script that installs an environment on a machine."""
 
 import hashlib
 import json
@@ -15,14 +15,14 @@ _PIP = "pip install --no-input --retries 2"
 
 
 def compute_digest(image: Image, operations: Sequence[Operation]) -> str:
-    """Return the digest that names an environment, computed from its canonical content."""
+    """Return the digest that identifies an environment by its content."""
     scripts = [[operation.title, operation.script] for operation in operations]
     content = {**image.to_dict(), "installer": INSTALLER, "operations": scripts}
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def bootstrap_script(image: Image, operations: Sequence[Operation]) -> str:
-    """Return the script that nodes run when they boot.
+    """Return the script that installs the environment when a node boots.
 
     The script is deterministic and contains no secrets.
     """
@@ -47,12 +47,12 @@ def bootstrap_script(image: Image, operations: Sequence[Operation]) -> str:
 
 
 def phase_names(image: Image, operations: Sequence[Operation]) -> tuple[str, ...]:
-    """Return the names of all phases in order."""
+    """Return the names of all phases of the script, in order."""
     return ("apt", "python", "pip", "code", *(operation.title for operation in operations))
 
 
 def _pip_commands(image: Image) -> Iterator[str]:
-    """Yield shell commands that install scoped packages from their own indexes, then all others.
+    """Yield pip commands that install packages with an index of their own, and then all others.
 
     pip's configured indexes are ignored if the image names a default index.
     """
@@ -82,7 +82,7 @@ def _package_name(requirement: str) -> str:
 
 
 def _normalize(name: str) -> str:
-    """Return the normalized name of a package."""
+    """Return the normalized name of a Python package."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

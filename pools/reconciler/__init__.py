@@ -1,4 +1,4 @@
-"""Bring a pool one step closer to its desired number of nodes."""
+"""Reconcile the nodes of pools with their desired number."""
 
 from pools.reconciler.reconcile import reconcile
 

@@ -1,4 +1,4 @@
-"""Reconcile remote pools outside the scheduler loop, so that slow clouds do not block the loop.
+"""Reconcile remote pools in background threads, so that slow clouds do not block the scheduler.
 
 A launch may take a minute, but the leader's lease lasts ten seconds. Each pool has at most one pass at a
 time, and the next pass starts from the database rows, as after a crash.
@@ -15,14 +15,14 @@ THREADS_MAX = 8
 
 
 class BackgroundReconciler:
-    """Thread pool that runs reconciliation passes."""
+    """Thread pool for reconciliation passes."""
 
     def __init__(self, threads_max: int = THREADS_MAX) -> None:
         self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="reconcile")
         self._passes: dict[int, Future[bool]] = {}
 
     def reconcile(self, pool_id: int, run_pass: Callable[[], bool]) -> bool:
-        """Start a pass unless one is running. Return the outcome of the last pass, or raise its error."""
+        """Start a pass unless one is running. Return the result of the last pass, or raise its error."""
         running = self._passes.get(pool_id)
         if running is not None and not running.done():
             return False
@@ -32,12 +32,12 @@ class BackgroundReconciler:
         return has_changed
 
     def end(self) -> None:
-        """Cancel passes that have not started, and wait for running passes."""
+        """Cancel all queued passes, and wait for running ones."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 
 def _run_in_thread(run_pass: Callable[[], bool]) -> bool:
-    """Run a pass on the thread's own database connection, then close the connection."""
+    """Run a pass with the thread's own database connection, and close the connection afterwards."""
     try:
         has_changed = run_pass()
         if has_changed:

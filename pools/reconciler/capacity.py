@@ -1,4 +1,4 @@
-"""Store the capacity that Berth may use on machines that are also used by others."""
+"""Store how much capacity Berth may use on machines that it shares with others."""
 
 from collections.abc import Collection
 from typing import Any
@@ -14,11 +14,10 @@ def capacity_columns(
     pool: NodePool, instance: Instance, ordered: Shape, before: Collection[int] = (),
     held: Collection[int] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Return a node's capacity columns, from its instance if that reports a shape, otherwise from its
-    request.
+    """Return the values of a node's capacity columns.
 
-    `before` lists the devices that were unavailable because of foreign pods. `held` lists the
-    allocated devices.
+    They come from the instance if it reports a shape, or from the launch request. `before` lists the devices
+    that were unavailable because of foreign pods. `held` lists the allocated devices.
     """
     shape, shared = instance.shape or ordered, instance.shared
     columns: dict[str, Any] = {
@@ -42,7 +41,7 @@ def capacity_columns(
 
 
 def store_capacity(node: Node, instance: Instance) -> bool:
-    """Store the capacity of a machine that is also used by others. Return whether it has changed."""
+    """Store the capacity of a shared machine. Return whether it has changed."""
     if instance.shared is None:
         return False
     pool = node.pool

@@ -1,4 +1,4 @@
-"""Execute a pool's current launch request and record its outcome."""
+"""Execute a pool's current launch request and store its result."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -29,7 +29,7 @@ RECENT_BOOTS = 10
 
 
 def execute_launch_request(pool: NodePool, context: PassContext) -> bool:
-    """Execute the stored launch request, possibly that of an earlier pass. Return whether rows changed."""
+    """Execute the stored launch request, which may be from an earlier pass. Return whether rows changed."""
     pool_id = pool.pk
     if not pool.provisioning or pool.paused or retry_is_delayed(pool, context.now):
         return False
@@ -63,7 +63,7 @@ def _is_still_needed(pool: NodePool) -> bool:
 
 
 def _discard_launch_request(pool_id: int, context: PassContext) -> bool:
-    """Discard the launch request. Any instances that it created are terminated as orphans."""
+    """Discard the launch request. If it has created instances, they are terminated as orphans."""
     with context.fence():
         pool = lock_pool(pool_id)
         if not pool.provisioning:
@@ -90,7 +90,7 @@ def _record_failure(pool_id: int, order: LaunchRequest, error: ProviderError, co
 
 
 def _record_result(pool_id: int, order: LaunchRequest, result: ProvisionResult, context: PassContext) -> bool:
-    """Create a node for each instance in the result. Terminate instances that cannot be nodes."""
+    """Create a node for each usable instance in the result. Terminate the other instances."""
     with context.fence():
         pool = lock_pool(pool_id)
         if not _is_current(pool, order):
@@ -132,14 +132,14 @@ def _is_current(pool: NodePool, order: LaunchRequest) -> bool:
 
 
 def _is_new(pool: NodePool, context: PassContext) -> bool:
-    """Return whether this pass created the launch request. Otherwise, an earlier call may have succeeded."""
+    """Return whether this pass created the launch request, so that no earlier call can have succeeded."""
     return pool.provisioning is not None and pool.provisioning["pass"] == context.name
 
 
 def _split_instances(
     order: LaunchRequest, instances: Iterable[Instance], used: set[int]
 ) -> tuple[list[Instance], list[Instance]]:
-    """Split the instances into those that can be nodes, ordered by ordinal, and all others."""
+    """Split the instances into those that can become nodes, sorted by ordinal, and the others."""
     ordered = range(order.start_ordinal, order.start_ordinal + order.count)
     fitting: list[Instance] = []
     surplus: list[Instance] = []
@@ -184,7 +184,7 @@ def _create_node(
 
 
 def _expected_ready_at(pool: NodePool, context: PassContext) -> datetime | None:
-    """Estimate when new nodes will be ready from the average of recent boots."""
+    """Estimate when new nodes will be ready, based on the average of recent boots."""
     booted = Node.objects.filter(pool=pool, state__in=HOSTING).order_by("-pk")[:RECENT_BOOTS]
     times = [node.ready_at - node.created_at for node in booted if node.ready_at is not None]
     return context.now + sum(times, timedelta()) / len(times) if times else None

@@ -1,4 +1,4 @@
-"""Compare the provider's instances with the database rows."""
+"""Update the database rows of nodes from the provider's list of instances."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -20,7 +20,7 @@ BOOTING_INTERVAL = timedelta(seconds=3)
 
 
 def sync_nodes(pool: NodePool, context: PassContext) -> bool:
-    """Update nodes from the provider's listing. Return whether rows changed."""
+    """Update the nodes from the provider's list of instances. Return whether rows changed."""
     pool_id = pool.pk
     try:
         listed = context.provider.list_instances(pool.name)
@@ -45,7 +45,7 @@ def sync_nodes(pool: NodePool, context: PassContext) -> bool:
 
 
 def is_listing_due(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
-    """Return whether a listing is due: once per pool tick, and more often while nodes are booting.
+    """Return whether instances must be listed again: once per pool tick, or sooner while nodes boot.
 
     If the provider has noticed a change since the last listing, the next one is due immediately.
     """
@@ -66,7 +66,7 @@ def _record_tick(pool: NodePool, context: PassContext) -> None:
 
 
 def _clear_error_when_done(pool: NodePool, nodes: list[Node], context: PassContext) -> bool:
-    """Clear the pool's error once the provider responds and no launch or termination is outstanding."""
+    """Clear the pool's error if the provider responds and no launch or termination is outstanding."""
     living = sum(node.state in (*USABLE, *PENDING) for node in nodes)
     if pool.provisioning or (pool.nodes_desired > living and not launches_are_delayed(pool, context.now)):
         return False
@@ -111,14 +111,14 @@ def _interrupt(node: Node, interruption: Interruption, context: PassContext) -> 
 
 
 def _is_ready(node: Node, instance: Instance, context: PassContext) -> bool:
-    """Return whether the machine is running, has joined if required, and has installed its environment."""
+    """Return whether the machine is running, has joined if it must, and has installed its environment."""
     joined = node.joined_at or not context.provider.machines_join
     prepared = node.environment_id is None or node.prepared_at or instance.prepared
     return bool(instance.state == InstanceState.READY and joined and prepared)
 
 
 def _store_phases(node: Node, instance: Instance | None) -> bool:
-    """Store the environment's installation progress, if the provider reports it."""
+    """Store the installation progress of the node's environment, if the provider reports it."""
     if instance is None or instance.phases is None or node.phases == list(instance.phases):
         return False
     node.phases = [dict(phase) for phase in instance.phases]
@@ -127,7 +127,7 @@ def _store_phases(node: Node, instance: Instance | None) -> bool:
 
 
 def _store_address(node: Node, instance: Instance, context: PassContext) -> bool:
-    """Store a booting node's address for runtime checks. Machines that join report their own address."""
+    """Store a booting node's address for runtime checks. Joining machines report their own address."""
     if context.provider.machines_join or node.address or not instance.address:
         return False
     node.address = instance.address
@@ -136,7 +136,7 @@ def _store_address(node: Node, instance: Instance, context: PassContext) -> bool
 
 
 def _store_reason(node: Node, instance: Instance) -> bool:
-    """Store the reason that the node is not ready yet. The node's page shows it."""
+    """Store why the node is not ready yet, for its page."""
     if node.not_ready_reason == instance.message:
         return False
     node.not_ready_reason = instance.message
@@ -145,7 +145,7 @@ def _store_reason(node: Node, instance: Instance) -> bool:
 
 
 def _store_queued(node: Node, instance: Instance, context: PassContext) -> bool:
-    """Store whether the launch request is in the provider's own queue.
+    """Store whether the node's launch request is in the provider's own queue.
 
     The node's age counts from the time at which the request leaves the queue.
     """

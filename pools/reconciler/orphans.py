@@ -1,4 +1,4 @@
-"""Find instances that cost money but have no node, and decide when to terminate them.
+"""Find instances that cost money but are not nodes, and decide when to terminate them.
 
 An instance whose node has ended is terminated immediately. An instance without a row is recorded first and
 terminated after a grace period, during which an admin who has restored an old database can pause the pool.
@@ -22,7 +22,7 @@ GRACE = timedelta(seconds=60)
 def find_orphans_to_end(
     pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance], context: PassContext
 ) -> tuple[list[str], bool]:
-    """Return the IDs of instances to terminate, and whether an event was written."""
+    """Return the IDs of orphaned instances to terminate, and whether an event was written."""
     instance_ids = _orphans(pool, nodes, listed)
     if not instance_ids:
         return [], False
@@ -41,7 +41,7 @@ def find_orphans_to_end(
 
 
 def _orphans(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance]) -> list[str]:
-    """Return the IDs of instances without a node, except those from the current launch request."""
+    """Return the IDs of instances without a node, except those of the current launch request."""
     node_ids = {node.instance_id for node in nodes}
     token = pool.provisioning["token"] if pool.provisioning else None
     return [
@@ -54,7 +54,7 @@ def _orphans(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance]) 
 
 
 def _grace_is_over(pool: NodePool, instance_id: str, context: PassContext) -> tuple[bool, bool]:
-    """Return whether the grace period has ended, and whether an event was written."""
+    """Return whether the instance's grace period is over, and whether an event was written."""
     if pool.paused:
         return False, False
     events = ScalingEvent.objects.filter(pool=pool, data__instance=instance_id)

@@ -1,4 +1,4 @@
-"""One reconciliation pass over a pool: compare, terminate, launch, decide.
+"""One reconciliation pass over a pool.
 
 State between passes is kept only in the database, and the provider is called outside transactions. A launch
 request is stored before the call, and its outcome afterwards. After a crash in between, the next pass of any
@@ -28,7 +28,7 @@ def reconcile(
     work_to_lose: Mapping[int, Work] | None = None,
     changed_at: datetime | None = None,
 ) -> bool:
-    """Run one pass. Return whether the pass changed anything.
+    """Run one reconciliation pass over a pool. Return whether anything changed.
 
     `work_to_lose` maps node IDs to the work that a drain would lose. Nodes with the least work are drained
     first. `changed_at` is when the provider last noticed that instances changed; a listing is then due. A

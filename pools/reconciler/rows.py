@@ -1,4 +1,4 @@
-"""Load a pool's rows for one pass."""
+"""Load, lock and update the rows of a pool during a reconciliation pass."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -24,7 +24,7 @@ LIVING_NODES = compiled_once(
 
 @dataclass(frozen=True, slots=True)
 class PassContext:
-    """Context of one pass.
+    """Context of one reconciliation pass.
 
     `fence()` opens a transaction and raises if this process no longer leads. `name` distinguishes a launch
     request of this pass from a request of an earlier pass. `changed_at` is when the provider last noticed
@@ -39,7 +39,7 @@ class PassContext:
 
 
 def lock_pool(pool_id: int) -> NodePool:
-    """Return the pool's row, locked against updates but not against new foreign keys to it.
+    """Lock the pool's row for updates, and return it. New foreign keys to the row remain possible.
 
     A transaction that locks a node and writes its history therefore does not wait for the pool, which
     prevents deadlocks.
@@ -55,7 +55,7 @@ def load_pool(pool_id: int) -> NodePool:
 
 
 def load_active_nodes(pool_id: int) -> list[Node]:
-    """Return the nodes that have not ended.
+    """Return the pool's nodes that have not ended.
 
     Lost nodes are included, because their ordinals are still in use.
     """
@@ -63,7 +63,7 @@ def load_active_nodes(pool_id: int) -> list[Node]:
 
 
 def load_pool_nodes(pool: NodePool) -> list[Node]:
-    """Return the nodes that have not ended, with `node.pool` set to this object to save queries."""
+    """Return the pool's nodes that have not ended. `node.pool` is this object, which saves queries."""
     nodes = load_active_nodes(pool.pk)
     for node in nodes:
         node.pool = pool
@@ -92,7 +92,7 @@ def build_fleet(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Fleet:
 
 
 def retry_is_delayed(pool: NodePool, now: datetime) -> bool:
-    """Return whether a failed call delays the next one.
+    """Return whether a failed call to the provider delays the next one.
 
     Setting the clock back does not prolong the delay.
     """
@@ -102,7 +102,7 @@ def retry_is_delayed(pool: NodePool, now: datetime) -> bool:
 
 
 def record_error(pool: NodePool, action: str, error: ProviderError, now: datetime) -> None:
-    """Store the error with the pool, and in the history unless the same error was recorded recently."""
+    """Store the provider's error on the pool. Add it to the history unless it was added recently."""
     pool.last_error = f"could not {action} ({error.kind}): {error.message}"
     pool.save(update_fields=["last_error"])
     # Sort by primary key, because the clock may have been set back.
@@ -115,7 +115,7 @@ def record_error(pool: NodePool, action: str, error: ProviderError, now: datetim
 
 
 def clear_error(pool: NodePool) -> bool:
-    """Clear the provider's error, but not a boot failure. Return whether an error was cleared."""
+    """Clear the provider's error, but not a boot failure. Return whether there was an error."""
     if pool.last_error == pool.boot_error:
         return False
     pool.last_error = pool.boot_error

@@ -1,4 +1,4 @@
-"""Write the next step to the database: drains, reverted drains or a new launch request."""
+"""Store the next step of a pool: drains, canceled drains or a launch request."""
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from pools.services.readiness import has_readiness_changed, record_readiness
 def take_step(
     pool: NodePool, nodes: Sequence[Node], context: PassContext, work_to_lose: Mapping[int, Work]
 ) -> bool:
-    """Check without a lock whether a step is due, and take the step. Return whether rows changed.
+    """Take the next step if one is due, which is first checked without a lock. Return whether rows changed.
 
     `nodes` are the pool's nodes that had not ended when they were last read.
     """
@@ -91,7 +91,7 @@ def _drain_nodes(nodes: Sequence[Node], pool: NodePool, context: PassContext) ->
 
 
 def _withdraw(nodes: Sequence[Node], pool: NodePool, context: PassContext) -> None:
-    """Mark nodes that are in the provider's queue, so that the next pass terminates them."""
+    """Mark nodes in the provider's queue as drained, so that the next pass terminates them."""
     reason = f"scaled down to {pool.nodes_desired} nodes while in the provider's queue"
     ended = {"drain_started_at": context.now, "drain_reason": reason, "emptied_at": context.now}
     moved = compare_and_set_all(

@@ -1,4 +1,4 @@
-"""Terminate nodes that are lost or drained."""
+"""Terminate the instances of nodes that are lost or drained."""
 
 from collections.abc import Iterable, Sequence
 
@@ -38,7 +38,7 @@ def _is_finished(node: Node) -> bool:
 
 
 def terminate(pool: NodePool, instance_ids: Sequence[str], context: PassContext) -> None:
-    """Terminate the instances. A failure is recorded, and the next listing retries the termination."""
+    """Terminate instances. A failure is recorded, and the next listing leads to a retry."""
     try:
         context.provider.terminate(pool.name, instance_ids)
     except ProviderError as error:
@@ -47,7 +47,7 @@ def terminate(pool: NodePool, instance_ids: Sequence[str], context: PassContext)
 
 
 def _mark_nodes_ended(pool: NodePool, context: PassContext) -> list[Node]:
-    """Mark finished nodes as ended, and return them, highest ordinals first.
+    """Mark finished nodes as ended. Return them, starting with the highest ordinals.
 
     The lock excludes nodes whose drain was just reverted.
     """

@@ -1,4 +1,4 @@
-"""Services that change pools and nodes."""
+"""Functions that change pools and nodes."""
 
 from pools.services.joining import join, leave, record_report
 from pools.services.machines import issue_join_token, remove_machine, revoke_join_token

@@ -1,4 +1,4 @@
-"""Boot progress reported by a node's machine: first for the environment, then for the start script."""
+"""Record the boot progress that a node's machine reports for its environment and start script."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,7 +18,7 @@ from pools.services.failed_boots import record_failed_boot
 
 @dataclass(frozen=True, slots=True)
 class BootReport:
-    """Progress of an environment's script. `exit_code` is None while the script runs."""
+    """Progress of installing an environment. `exit_code` is None while the script runs."""
 
     digest: str
     phases: tuple[Phase, ...] = ()
@@ -28,7 +28,7 @@ class BootReport:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSetup:
-    """Environment that a machine must install before its node is ready, or empty if there is none."""
+    """Environment to install on a machine before its node is ready. All fields are empty if there is none."""
 
     digest: str = ""
     script: str = ""
@@ -37,7 +37,7 @@ class EnvironmentSetup:
 
 @dataclass(frozen=True, slots=True)
 class StartReport:
-    """Progress of the start script on one instance. `exit_code` is None while the script runs."""
+    """Progress of the start script of one instance. `exit_code` is None while the script runs."""
 
     instance: str
     exit_code: int | None = None
@@ -46,7 +46,7 @@ class StartReport:
 
 
 def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
-    """Store the progress as the node's last phase, and mark the node as lost if the script failed.
+    """Store the start script's progress as the node's last phase. If it failed, mark the node as lost.
 
     A report for another instance is ignored, because a machine may still report its previous node. Even a
     ready node is marked as lost, because the script first stops all processes on the node.
@@ -66,7 +66,7 @@ def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
 
 
 def record_boot(node: Node, booted: BootReport, *, at: datetime) -> None:
-    """Store the progress of the environment's script.
+    """Store the progress of installing the node's environment.
 
     A report is ignored if it refers to another environment or if the node is no longer pending.
     """

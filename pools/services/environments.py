@@ -1,4 +1,4 @@
-"""Build a pool's environment from its declaration, and store plugin secrets."""
+"""Build a pool's environment from its plugins, and store the plugins' secrets."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -27,13 +27,13 @@ AMD_MODELS = re.compile(r"(AMD|MI ?\d|Instinct|Radeon)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class PluginChanges:
-    """Requested plugins with their secrets, or None to keep the current plugins."""
+    """Plugins to set, with their secrets, or None to keep the current plugins."""
 
     plugins: tuple[DeclaredPlugin, ...] | None = None
 
 
 def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], PluginChanges]:
-    """Split the values into pool columns without secrets, and plugins with secrets. Raises Invalid."""
+    """Separate the plugins and their secrets from the values of pool columns. Raises Invalid."""
     columns = dict(values)
     for name, empty in (("plugins", []), ("environment", {})):
         if name in columns and columns[name] is None:
@@ -48,7 +48,7 @@ def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], PluginChang
 
 
 def merge_environment(pool: NodePool, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with the requested environment merged into the pool's. Raises Invalid."""
+    """Merge the requested environment into the pool's current one. Return the values. Raises Invalid."""
     if "environment" not in values:
         return dict(values)
     if problems := tuple(environment_problems(values["environment"])):
@@ -58,7 +58,7 @@ def merge_environment(pool: NodePool, values: Mapping[str, Any]) -> dict[str, An
 
 
 def build(pool: NodePool, changes: PluginChanges, *, at: datetime) -> None:
-    """Set the pool's plugins, secrets and environment without saving the pool.
+    """Set the plugins, secrets and environment of a pool without saving the pool.
 
     The caller must hold the lock on the pool's row.
     """
@@ -74,18 +74,18 @@ def build(pool: NodePool, changes: PluginChanges, *, at: datetime) -> None:
 
 
 def environment_secrets(pool: NodePool, environment: Environment | None) -> dict[str, str]:
-    """Return the environment's secrets by variable. Raises UnsealError if a secret cannot be decrypted."""
+    """Return the values of the environment's secrets by variable. Raises UnsealError if decryption fails."""
     return {row.variable: unseal(row.sealed) for row in plugin_secrets(pool, environment)}
 
 
 def plugin_secrets(pool: NodePool, environment: Environment | None) -> list[PluginSecret]:
-    """Return the secrets that the environment's processes receive."""
+    """Return the secrets that are passed to processes in the environment."""
     names = environment.image["secrets"] if environment else ()
     return list(PluginSecret.objects.filter(pool=pool, variable__in=names)) if names else []
 
 
 def delete_unused(*, before: datetime) -> int:
-    """Delete environments that are older than `before` and unused by any pool or node.
+    """Delete environments that are older than `before` and that no pool or node uses.
 
     Return the number of deleted environments.
     """
@@ -128,13 +128,13 @@ def _compose(
 
 
 def _worker_packages(pool: NodePool) -> list[str]:
-    """Return the packages that Berth's workers need."""
+    """Return the Python packages that Berth's workers need in the pool."""
     ray = [f"ray[default]=={RAY_VERSION}"] if pool.runtime == NodePool.Runtime.RAY else []
     return [f"cloudpickle=={version('cloudpickle')}", *ray]
 
 
 def _has_cuda(pool: NodePool) -> bool:
-    """Return whether programs can use NVIDIA GPUs. Simulated GPUs do not count."""
+    """Return whether programs on the nodes can use NVIDIA GPUs. Simulated GPUs do not count."""
     if not pool.gpus_per_node or pool.provider == NodePool.Provider.FAKE:
         return False
     if pool.provider == NodePool.Provider.LOCAL:
@@ -161,7 +161,7 @@ def _load_plugins(
 
 
 def _store_secrets(pool: NodePool, plugins: Sequence[DeclaredPlugin], at: datetime) -> None:
-    """Store new secrets.
+    """Store the new secrets of plugins.
 
     Delete secrets that are set to null or belong to removed plugins, and keep all other secrets.
     """
@@ -190,7 +190,7 @@ def _has_changed(row: PluginSecret, value: str) -> bool:
 def _replace_secrets_with_times(
     entry: Mapping[str, Any], set_times: Mapping[SecretKey, datetime]
 ) -> dict[str, Any]:
-    """Replace the secrets in the entry with the times when they were set."""
+    """Replace each secret in a plugin's entry with the time at which it was set."""
     times = {
         parameter: at.isoformat() for (plugin, parameter), at in set_times.items() if plugin == entry["name"]
     }

@@ -1,4 +1,4 @@
-"""Count failed boots, back off before the next launch request, and stop after too many in a row.
+"""Count a pool's failed boots, delay launches after failures, and stop after too many failures in a row.
 
 A boot fails if a node is lost before it becomes ready. A machine incurs costs even if it fails to boot. A
 rejected request incurs no costs and is repeated at the pool's next tick.
@@ -16,7 +16,7 @@ FIELDS = ("boot_failures", "boot_error", "boot_retry_at", "last_error")
 
 
 def record_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
-    """Record that `node` was lost before it was ready.
+    """Count the loss of a node that was not ready yet as a failed boot.
 
     All nodes of a launch request count as one failed boot. The caller must hold the lock on `node.pool`.
     """
@@ -38,7 +38,7 @@ def record_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
 
 
 def reset_failed_boots(pool: NodePool) -> bool:
-    """Reset the count of failed boots. Return whether any boots had failed.
+    """Reset the count of failed boots. Return whether the count was above zero.
 
     Call this function after a node has become ready or a user has requested a retry. The caller must hold the
     lock on the pool.
@@ -53,7 +53,7 @@ def reset_failed_boots(pool: NodePool) -> bool:
 
 
 def retry(pool: NodePool, *, actor: Any, at: datetime, by: str = "retried") -> bool:
-    """Allow the pool to request nodes again immediately. Return False if no boots had failed.
+    """Let the pool request nodes again immediately. Return False if no boots had failed.
 
     The caller must hold the lock on the pool.
     """
@@ -66,7 +66,7 @@ def retry(pool: NodePool, *, actor: Any, at: datetime, by: str = "retried") -> b
 
 
 def launches_are_delayed(pool: NodePool, now: datetime) -> bool:
-    """Return whether failed boots currently delay or stop launch requests.
+    """Return whether failed boots currently delay or stop the pool's launch requests.
 
     Setting the clock back does not prolong the delay.
     """

@@ -1,4 +1,4 @@
-"""Handle machines that join a pool, and their reports."""
+"""Register machines that join a pool, and process their reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ UNKNOWN_MACHINE = "Unknown machine secret."
 
 @dataclass(frozen=True, slots=True)
 class MachineReport:
-    """Hardware that a machine reports when it joins.
+    """Hardware that a joining machine reports.
 
     `instance_id` is set for a provider's instances. `machine_id` does not change when the machine is
     reinstalled.
@@ -47,7 +47,7 @@ class MachineReport:
 
 
 def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -> str:
-    """Register a machine that joins a pool. Return the secret for the machine's later reports.
+    """Register a machine that joins a pool. Return the secret with which it reports.
 
     A machine that joins again reuses its registration and counts once. Raises Unauthenticated for an unusable
     token, and Conflict for a duplicate name, a duplicate machine ID or a missing node.
@@ -81,7 +81,7 @@ def record_report(
     secret: str, *, at: datetime, interruption: Interruption | None = None, booted: BootReport | None = None,
     started: StartReport | None = None, inventory: Inventory | None = None,
 ) -> Node | None:  # fmt: skip
-    """Record a machine's report. Return the machine's current node, or None if it has no node.
+    """Process a machine's report. Return the machine's current node, or None if it has no node.
 
     Raises Unauthenticated if the secret is unknown or the node has ended.
     """
@@ -99,7 +99,7 @@ def record_report(
 
 
 def _record_interruption(node: Node, interruption: Interruption, at: datetime) -> None:
-    """Record the interruption of a node.
+    """Record that a node's machine will be interrupted.
 
     If the node is still booting and its Slurm allocation ends, its boot counts as failed, because the next
     allocation would probably also be too short.
@@ -117,14 +117,14 @@ def _record_interruption(node: Node, interruption: Interruption, at: datetime) -
 
 
 def _record_early_end(node: Node) -> None:
-    """Record that Slurm is ending the node's job, unless its end was announced because of its time limit."""
+    """Record that Slurm is ending the node's job before its time limit."""
     reason = f"Slurm ended job {node.instance_id.partition('-')[0]} before its time limit"
     rows = Node.objects.filter(pk=node.pk, state__in=HOSTING, interruption_at=None, eviction_reason="")
     rows.update(eviction_reason=reason)
 
 
 def leave(secret: str, *, at: datetime) -> None:
-    """Remove a machine that joined with a token. Raises Unauthenticated if the secret is unknown.
+    """Remove a machine from its pool at its own request. Raises Unauthenticated if the secret is unknown.
 
     The next tick marks the machine's node as lost.
     """
@@ -134,7 +134,7 @@ def leave(secret: str, *, at: datetime) -> None:
 
 
 def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime) -> str:
-    """Register a machine as a node of a launch request.
+    """Register a machine that was launched for a node. Return its secret.
 
     The machine may repeat the call until its node is ready, because a response may be lost.
     """
@@ -166,7 +166,7 @@ def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime
 
 
 def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None:
-    """Raise Unauthenticated, with the reason, if the token does not admit this machine."""
+    """Raise Unauthenticated if the machine may not join with this token. The message contains the reason."""
     if token.revoked_at is not None:
         raise Unauthenticated(f"This join token was revoked at {_format_time(token.revoked_at)}.")
     if token.expires_at <= at:
@@ -180,7 +180,7 @@ def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None
 
 
 def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Machine | None:
-    """Return this machine's row from before it was reinstalled, or None.
+    """Return the row of a machine that joined before it was reinstalled, or None.
 
     A machine that has lost its secret can join again only after its row has become silent. Otherwise, the
     holder of a token could replace a machine that still reports. Raises Conflict before that, and if the
@@ -213,13 +213,13 @@ def check_no_other_pool(pool: NodePool, measured: MachineReport) -> None:
 
 
 def has_changed(machine: Machine, measured: MachineReport) -> bool:
-    """Return whether a new node on the machine would have a different capacity."""
+    """Return whether the machine now reports other CPUs, memory or devices than are stored."""
     former = machine.cpu_milli, machine.memory_mib, tuple(machine.devices)
     return former != (measured.cpu_milli, measured.memory_mib, measured.devices)
 
 
 def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Machine:
-    """Store the machine, and mark a silent machine with the same name as departed.
+    """Store a joining machine, and mark a silent machine that has the same name as departed.
 
     The silent machine was replaced. Raises Conflict if another machine with this name still reports.
     """
@@ -244,7 +244,7 @@ def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Ma
 
 
 def _machines(key: int, version: int) -> QuerySet[Machine]:
-    """Return the machine with this key, unless it has left or has a newer secret."""
+    """Return the machine with this primary key, unless it has departed or has a newer secret."""
     return Machine.objects.filter(pk=key, secret_version=version, departed_at=None)
 
 

@@ -1,4 +1,4 @@
-"""Issue and revoke join tokens, and remove joined machines.
+"""Issue and revoke join tokens, and remove machines from pools.
 
 Only a digest of a join token is stored.
 """
@@ -29,8 +29,7 @@ PREFIX_LENGTH = 10  # number of leading characters that are stored, including th
 def issue_join_token(
     *, actor: Any, pool: NodePool, lifetime: timedelta, at: datetime, machines: int = 1, comment: str = ""
 ) -> tuple[JoinToken, str]:
-    """Create a token that admits a number of machines. Return the token and its secret, which is shown only
-    once.
+    """Create a join token for a number of machines. Return its row, and its secret, which is shown once.
 
     Raises Invalid if a value is not allowed, and Conflict if the pool's machines do not join with tokens.
     """
@@ -53,7 +52,7 @@ def issue_join_token(
 
 
 def revoke_join_token(*, actor: Any, token: JoinToken, at: datetime) -> None:
-    """Revoke a token. Machines that joined with it stay in the pool. Idempotent."""
+    """Revoke a join token. Machines that joined with it remain in the pool. Idempotent."""
     with transaction.atomic():
         usable = JoinToken.objects.filter(pk=token.pk, revoked_at=None)
         if usable.update(revoked_at=at):
@@ -69,7 +68,7 @@ def revoke_join_token(*, actor: Any, token: JoinToken, at: datetime) -> None:
 
 
 def delete_expired_tokens(*, before: datetime) -> int:
-    """Delete tokens that expired before `before`. The pool's history is kept.
+    """Delete join tokens that expired before `before`. The pool's history is kept.
 
     Return the number of deleted tokens.
     """
@@ -77,7 +76,7 @@ def delete_expired_tokens(*, before: datetime) -> int:
 
 
 def check_removable(machine: Machine) -> None:
-    """Raise Conflict for an SSH host, which is removed from the settings of its pool instead."""
+    """Raise Conflict if the machine is an SSH host, which only its pool's settings can remove."""
     pool = machine.pool
     if pool.provider == NodePool.Provider.SSH:
         detail = (
@@ -87,7 +86,7 @@ def check_removable(machine: Machine) -> None:
 
 
 def remove_machine(*, actor: Any, machine: Machine, at: datetime, reason: str = "") -> bool:
-    """Remove a machine. Return False if the machine leaves only after its node has been drained.
+    """Remove a machine. Return False if its node must be drained before the machine leaves.
 
     The provider reports the interruption again whenever it lists its machines, so the node cannot be
     uncordoned by mistake. Raises Conflict if the machine has already left.

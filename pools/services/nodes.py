@@ -24,7 +24,7 @@ DRAIN_RESET: dict[str, Any] = {
 
 
 def cordon_node(*, actor: Any, node: Node, reason: str = "") -> None:
-    """Cordon a node: running pods continue, but the node accepts no new pods.
+    """Cordon a node, so that it accepts no new pods. Running pods continue.
 
     Raises Conflict unless the node is ready.
     """
@@ -33,14 +33,14 @@ def cordon_node(*, actor: Any, node: Node, reason: str = "") -> None:
 
 
 def uncordon_node(*, actor: Any, node: Node) -> None:
-    """Return a node to service. Raises Conflict unless the node is cordoned or draining."""
+    """Uncordon a node or cancel its drain. Raises Conflict unless the node is cordoned or draining."""
     expected_states = (NodeState.CORDONED, NodeState.DRAINING)
     uncordon = _Change("uncordon", ScalingKind.UNCORDON, expected_states, NodeState.READY)
     _apply(uncordon, actor=actor, node=node, **DRAIN_RESET)
 
 
 def drain_node(*, actor: Any, node: Node, reason: str = "") -> None:
-    """Drain a node: its pods may finish within the pool's drain timeout, then the node is terminated.
+    """Drain a node. Its pods may finish within the pool's drain timeout; then the node is terminated.
 
     The pool replaces the node. Raises Conflict if the node cannot be drained in its state.
     """
@@ -60,7 +60,7 @@ def terminate_node(*, actor: Any, node: Node, reason: str = "") -> None:
 
 
 def mark_node_emptied(node: Node, *, at: datetime | None = None) -> bool:
-    """Record that no pods are left on a draining node, so that it can be terminated.
+    """Record that a draining node has no pods left and can be terminated.
 
     Return False, without a change, if the node is not draining.
     """
@@ -69,7 +69,7 @@ def mark_node_emptied(node: Node, *, at: datetime | None = None) -> bool:
 
 
 def mark_nodes_emptied(nodes: QuerySet[Node], *, at: datetime) -> int:
-    """Record in one statement that no pods are left on these draining nodes.
+    """Record in one statement that these draining nodes have no pods left.
 
     Return the number of newly recorded nodes.
     """

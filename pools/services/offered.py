@@ -1,4 +1,4 @@
-"""Providers and runtimes that users may choose. Fakes are offered only in tests."""
+"""Providers and runtimes that users may choose. Fake ones are offered only in tests."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ FAKE = "fake"
 
 
 def offered_choices(field: str, current: str = "") -> list[tuple[str, str]]:
-    """Return the choices for `provider` or `runtime`, including the pool's `current` value."""
+    """Return the form choices for `provider` or `runtime`, always including `current`."""
     return [
         (value, str(label))
         for value, label in KINDS[field].choices
@@ -23,7 +23,7 @@ def offered_choices(field: str, current: str = "") -> list[tuple[str, str]]:
 
 
 def check_offered(pool: NodePool, values: Mapping[str, Any]) -> None:
-    """Raise Invalid for a fake provider or runtime that is not offered.
+    """Raise Invalid if the values select a fake provider or runtime that is not offered.
 
     A pool that already uses a fake may still be edited.
     """

@@ -1,4 +1,4 @@
-"""Validate pool settings and describe them in the audit log."""
+"""Validate the settings of pools and convert them to JSON for the audit log."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -45,7 +45,7 @@ NODE_SPEC_KEYS = {"nodes_min": "min", "ready_threshold": "desired", "nodes_max":
 
 
 def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
-    """Set values on the pool without saving it. Raises Invalid if a value is not allowed.
+    """Set the pool's fields without saving the pool. Raises Invalid if a value is not allowed.
 
     The field `nodes` may replace the minimum, the ready threshold and the maximum.
     """
@@ -100,7 +100,7 @@ def _set_credentials(
 
 @contextmanager
 def _report_by_requested_field(values: Mapping[str, Any]) -> Iterator[None]:
-    """Report problems under the field that the caller set: nodes_max instead of nodes.max."""
+    """Rename the fields of problems to those that the caller set, such as nodes_max instead of nodes.max."""
     try:
         yield
     except Invalid as error:
@@ -141,7 +141,7 @@ def check_pool(pool: NodePool) -> None:
 
 
 def _name_problems(pool: NodePool) -> Iterator[Problem]:
-    """Yield a problem if workload documents could not refer to a new pool by this name."""
+    """Yield a problem if workload documents could not select a pool with this name."""
     if pool._state.adding and not (NAME.fullmatch(pool.name) and len(pool.name) <= NAME_MAX):
         yield Problem(
             "name", "is not a valid name", format_value(pool.name), NAME_ALLOWED.replace("63", str(NAME_MAX))
@@ -155,7 +155,7 @@ def pool_node_spec(pool: NodePool) -> NodeSpec:
 
 
 def pool_settings(pool: NodePool) -> dict[str, Any]:
-    """Return all settings of the pool as JSON values."""
+    """Return all settings of a pool as JSON values."""
     names = sorted(EDITABLE | {"name", "nodes_desired", "paused"})
     settings = {name: _to_json(getattr(pool, name)) for name in names}
     for name in sorted(CREDENTIALS):
@@ -201,7 +201,7 @@ def _is_taint(taint: object) -> bool:
 
 
 def _image_policy_problems(pool: NodePool) -> Iterator[Problem]:
-    """Yield a problem if the pool would not accept any workload."""
+    """Yield a problem if the pool would reject all workloads."""
     mode, requires_images = (
         read_policy(pool.image_policy).mode,
         runtime_capabilities(pool.runtime).requires_images,

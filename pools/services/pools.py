@@ -37,7 +37,7 @@ BOOT_FIELDS = (
 
 
 def create_pool(*, actor: Any, name: str, **values: Any) -> NodePool:
-    """Create a pool from the model's fields. Raises Invalid if a value is not allowed.
+    """Create a pool from values of the model's fields. Raises Invalid if a value is not allowed.
 
     `nodes` may use any of the node spec notations.
     """
@@ -56,7 +56,7 @@ def create_pool(*, actor: Any, name: str, **values: Any) -> NodePool:
 
 
 def preview_pool(*, provider_for: Callable[[NodePool], Provider], name: str, **values: Any) -> Preview:
-    """Preview the pool that `create_pool` would create: its nodes and any problems. No pool is created.
+    """Return the nodes and problems of the pool that `create_pool` would create. No pool is created.
 
     Raises Invalid like `create_pool`. If a provider cannot be examined, the preview contains an error.
     """
@@ -77,7 +77,7 @@ def preview_pool(*, provider_for: Callable[[NodePool], Provider], name: str, **v
 
 
 def _new_pool(name: str, values: dict[str, Any]) -> tuple[NodePool, environments.PluginChanges]:
-    """Return a valid, unsaved pool and its plugins."""
+    """Return a validated, unsaved pool and its plugins."""
     if "provider" in values:
         values.setdefault("runtime", default_runtime(values["provider"]))
     columns, plugins = environments.split_values(values)
@@ -90,7 +90,7 @@ def _new_pool(name: str, values: dict[str, Any]) -> tuple[NodePool, environments
 def edit_pool(
     *, actor: Any, pool: NodePool, changes: Mapping[str, Any], version: int | None = None
 ) -> NodePool:
-    """Edit a pool. Existing nodes keep their shape.
+    """Change settings of a pool. The shape of existing nodes does not change.
 
     Raises Invalid if a value is not allowed, Conflict if the provider or runtime changes while the pool has
     nodes, and PreconditionFailed if the pool is no longer at `version`.
@@ -117,7 +117,7 @@ def edit_pool(
 
 
 def preview_edit(pool: NodePool, changes: Mapping[str, Any]) -> NodePool:
-    """Return the pool as `edit_pool` would leave it, including its node count, without saving it.
+    """Return the pool as `edit_pool` would save it, including its node count, without saving it.
 
     Raises the same errors as `edit_pool` for invalid or conflicting values.
     """
@@ -135,7 +135,7 @@ def preview_edit(pool: NodePool, changes: Mapping[str, Any]) -> NodePool:
 
 
 def delete_pool(*, actor: Any, pool: NodePool) -> None:
-    """Delete a pool that was never used.
+    """Delete a pool that has never been used.
 
     Raises Conflict if the pool has nodes, quotas or a history.
     """
@@ -153,7 +153,7 @@ def delete_pool(*, actor: Any, pool: NodePool) -> None:
 
 
 def pause_pool(*, actor: Any, pool: NodePool) -> NodePool:
-    """Pause the scaling of the pool until the pool is resumed."""
+    """Pause the scaling of a pool until it is resumed."""
     return _set_paused(actor, pool, True)
 
 
@@ -170,7 +170,7 @@ def retry_pool(*, actor: Any, pool: NodePool) -> NodePool:
 
 
 def drain_pool(*, actor: Any, pool: NodePool, reason: str = "") -> NodePool:
-    """Make the pool expire now. Its nodes finish their pods and are not replaced.
+    """Let the pool expire now. Its nodes finish their pods and are not replaced.
 
     Raises Conflict for a paused pool.
     """
@@ -205,7 +205,7 @@ def set_nodes_desired(
 
 
 def check_nodes_desired(pool: NodePool, nodes_desired: int, field: str = "nodes_desired") -> None:
-    """Raise Invalid if the pool's size is fixed or the number is outside its limits."""
+    """Raise Invalid if the pool's size is fixed or the node count is outside its limits."""
     spec = pool_node_spec(pool)
     if not spec.elastic:
         raise Invalid([Problem(field, "cannot be changed: the pool has a fixed size. Set nodes.max first")])
@@ -223,7 +223,7 @@ def _clamp_desired(pool: NodePool, actor: Any, cause: str = "limits changed") ->
 
 
 def _desired_within_bounds(pool: NodePool) -> int:
-    """Return the desired number of nodes, limited to the allowed range.
+    """Return the desired node count, clamped to the pool's limits.
 
     The result is 0 for an expired pool.
     """
@@ -247,7 +247,7 @@ def _set_paused(actor: Any, pool: NodePool, paused: bool) -> NodePool:
 
 @contextmanager
 def _lock_pool(actor: Any, pool: NodePool, action: str, version: int | None) -> Iterator[NodePool]:
-    """Yield the locked pool, then save changes to it as a new version and send `changed`."""
+    """Lock the pool and yield it. Then save its changes as a new version and send `changed`."""
     with transaction.atomic():
         locked = NodePool.objects.select_for_update(no_key=True).get(pk=pool.pk)
         if version is not None and version != locked.version:
@@ -266,7 +266,7 @@ def _lock_pool(actor: Any, pool: NodePool, action: str, version: int | None) -> 
 def _changed_settings(
     before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the changed settings, with their values before and after the change."""
+    """Return the changed settings, first with their old and then with their new values."""
     names = [name for name in {**after, **before} if after.get(name) != before.get(name)]
     return {name: before.get(name) for name in names}, {name: after.get(name) for name in names}
 

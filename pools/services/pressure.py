@@ -1,4 +1,4 @@
-"""Store the load that the scheduler reports for a pool, and autoscale the pool accordingly."""
+"""Store the load that the scheduler reports for a pool, and autoscale the pool."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -44,7 +44,7 @@ LOCKED_POOLS = compiled_once(
 
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
-    """Number of usable and booting nodes, and the time at which the newest node became ready."""
+    """Numbers of usable and booting nodes, and the time at which the newest node became ready."""
 
     usable: int
     pending: int
@@ -89,7 +89,7 @@ def report_pressure(
 
 
 def autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:
-    """Autoscale the pool again, based on the latest report. Return whether the desired count changed.
+    """Autoscale the pool based on its latest report. Return whether the desired node count changed.
 
     `nodes` are the pool's nodes that have not ended. The caller must hold the lock on the pool's row.
     """
@@ -101,7 +101,7 @@ def would_autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool
 
 
 def _needs_write(pool: NodePool, pressure: Mapping[str, Any], nodes: NodeCounts, at: datetime) -> bool:
-    """Return whether the report would change stored values."""
+    """Return whether the report would change anything that is stored."""
     if pool.pressure != pressure or (pool.idle_since is None) != (_is_busy(pressure)):
         return True
     return _would_change(pool, nodes, at)
@@ -149,7 +149,7 @@ def _compute_decision(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScaleD
 
 
 def _pressure(pool: NodePool, nodes: NodeCounts) -> Pressure:
-    """Return the load from the latest report.
+    """Return the pool's load from the latest report.
 
     Queued work is added to the node count at the time of the report. If no work is queued, the current node
     count is used instead, so that an outdated count does not cause a scale-down.
@@ -182,10 +182,10 @@ def _scaling_times(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScalingTi
 
 
 def _idle_since(pool: NodePool, nodes: NodeCounts) -> datetime | None:
-    """Return when the pool became idle, or None if it is not idle.
+    """Return the time since which the pool has been idle, or None if it is not idle.
 
-    A pool is not idle while work is running or queued or a node is booting. The idle time starts
-    no earlier than the time at which the pool's newest node became ready.
+    A pool is not idle while work is running or queued or a node is booting. The idle time starts no earlier
+    than the time at which the pool's newest node became ready.
     """
     if pool.idle_since is None or nodes.pending:
         return None

@@ -16,7 +16,7 @@ def has_readiness_changed(pool: NodePool, nodes: Iterable[Node]) -> bool:
 
 
 def record_readiness(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:
-    """Record a change of readiness. Return whether it changed. The caller must lock the pool's row."""
+    """Store whether the pool is operational. Return whether that changed. The caller must lock the pool."""
     if not has_readiness_changed(pool, nodes):
         return False
     pool.operational_since = at if pool.operational_since is None else None

@@ -1,4 +1,4 @@
-"""Release nodes that a pool no longer needs."""
+"""Release nodes that an elastic pool no longer needs."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ POLICY = NodePool.NodeConsolidation
 
 @dataclass(frozen=True, slots=True)
 class ReleasableNodes:
-    """Names of nodes that may be released if their pods fit elsewhere.
+    """Names of nodes that may be released if their pods fit on other nodes.
 
     `empty` and `underutilized` are the maximum numbers of such nodes that may be released at the same time.
     """
@@ -37,7 +37,7 @@ class ReleasableNodes:
 
 
 def releasable_nodes(pool: NodePool, now: datetime) -> ReleasableNodes:
-    """Return the nodes that may be released.
+    """Return the nodes that the scheduler may release.
 
     No node may be released while the pool is being resized, or shortly afterwards.
     """
@@ -61,7 +61,7 @@ def releasable_nodes(pool: NodePool, now: datetime) -> ReleasableNodes:
 def release_pool_nodes(
     pool_id: int, names: Sequence[str], reason: DisruptionReason, *, message: str, at: datetime
 ) -> bool:
-    """Lower the desired node count and drain these nodes. The caller evicts their pods.
+    """Reduce the desired node count and drain these nodes. The caller evicts their pods.
 
     Return False, without making a change, if the pool no longer offers all of the nodes.
     """
@@ -95,7 +95,7 @@ def _have_allocations(nodes: Sequence[Node]) -> bool:
 
 
 def _is_stable(pool: NodePool, now: datetime) -> bool:
-    """Return whether the pool is elastic, operational and not recently resized."""
+    """Return whether the pool is elastic and operational, and was not resized recently."""
     expired = pool.expires_at is not None and now >= pool.expires_at
     if pool.paused or expired or not pool.elastic or pool.operational_since is None or pool.provisioning:
         return False
@@ -106,14 +106,14 @@ def _is_stable(pool: NodePool, now: datetime) -> bool:
 def _is_releasable(node: Node, pool: NodePool, now: datetime) -> bool:
     """Return whether the node may be released.
 
-    Cordoned nodes are not released, because an admin has taken them out of service.
+    A cordoned node may not, because an admin has taken it out of service.
     """
     is_settled = (now - node.since).total_seconds() >= pool.node_consolidation_after
     return node.ordinal != HEAD and node.state == NodeState.READY and is_settled
 
 
 def _recently_used_ids(pool: NodePool, now: datetime) -> Collection[int]:
-    """Return the IDs of recently used nodes."""
+    """Return the IDs of nodes on which a pod was placed or ended recently."""
     since = now - timedelta(seconds=pool.node_consolidation_after)
     # Allocations belong to a higher layer, so this function reads them through the node's relations.
     began_or_ended = Q(allocations__bound_at__gt=since) | Q(allocations__released_at__gt=since)
@@ -122,7 +122,7 @@ def _recently_used_ids(pool: NodePool, now: datetime) -> Collection[int]:
 
 
 def _lock_nodes(pool: NodePool, names: Sequence[str]) -> list[Node]:
-    """Return the nodes with their rows locked, because a user may drain a node concurrently."""
+    """Return these nodes with their rows locked, because a user may drain a node concurrently."""
     rows = Node.objects.select_for_update(of=("self",)).filter(pool=pool, name__in=names)
     return list(rows.exclude(state=NodeState.ENDED).order_by("-ordinal"))
 

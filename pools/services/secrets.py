@@ -1,4 +1,4 @@
-"""Set and delete secrets. Values are encrypted and never appear in responses, the history or errors."""
+"""Set and delete secrets. Their values are encrypted and never appear in responses, history or errors."""
 
 import re
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ SHORT_VALUE = f"Logs do not mask this value, because none of its lines has {BYTE
 
 @dataclass(frozen=True)
 class SecretContent:
-    """New content of a secret: a value for pods, or credentials for a registry, SSH hosts or S3.
+    """Content of a secret: a value for pods, or credentials for a registry, SSH hosts or S3.
 
     `username` belongs to the registry, or is the ID of the access key.
     """
@@ -55,7 +55,6 @@ class SecretContent:
 
     @property
     def warnings(self) -> list[str]:
-        """Advice for the user who sets the secret."""
         is_unmasked = self.kind == SecretKind.VALUE and not is_maskable(self.value)
         return [SHORT_VALUE] if is_unmasked else []
 
@@ -87,7 +86,7 @@ def delete_pool_secret(*, actor: Any, secret: PoolSecret) -> None:
 def store_secret(
     model: type[S], owner: Mapping[str, Any], name: str, content: SecretContent, *, by: str, at: datetime
 ) -> tuple[S, dict[str, str] | None]:
-    """Create or replace the owner's secret without checking permissions or writing an audit entry.
+    """Create or replace a secret, without a permission check or an audit entry.
 
     Each new content increments the version. Return the new secret, and the summary of the old one, if any.
     Raises Invalid and Conflict.
@@ -122,7 +121,7 @@ def store_secret(
 
 
 def secret_summary(secret: Secret) -> dict[str, str]:
-    """Return the secret's properties without its value, as recorded in the history."""
+    """Return the properties of a secret that the history records, without its value."""
     summary = {"secret": secret.name, "kind": str(secret.kind), "version": str(secret.version)}
     if secret.kind == SecretKind.REGISTRY:
         summary |= {"registry": secret.registry, "username": secret.username}
@@ -174,7 +173,7 @@ def _check_secret(name: str, content: SecretContent) -> None:
 
 
 def private_key_problem(text: str) -> str:
-    """Return why the text is not a private SSH key without a passphrase, or an empty string."""
+    """Return why the text is not an SSH private key without a passphrase, or an empty string."""
     content = text.strip().encode() + b"\n"
     is_openssh = b"OPENSSH PRIVATE KEY" in content
     load = serialization.load_ssh_private_key if is_openssh else serialization.load_pem_private_key

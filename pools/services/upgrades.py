@@ -1,4 +1,4 @@
-"""Upgrade nodes' agents from the server."""
+"""Upgrade the agents of nodes to the version that the server provides."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from pools.signals import changed
 
 @dataclass(frozen=True, slots=True)
 class AgentRelease:
-    """Agent version that this server provides, with the hash of its file."""
+    """Version and file hash of the agent that this server provides."""
 
     version: str
     sha256: str
 
 
 def upgrade_agent(*, actor: Any, node: Node) -> None:
-    """Request that the node's agent upgrade itself. Its pods keep running. Idempotent.
+    """Request an upgrade of the node's agent. The node's pods keep running. Idempotent.
 
     Raises Conflict if the node has no agent or its agent is current.
     """
@@ -43,12 +43,12 @@ def upgrade_agent(*, actor: Any, node: Node) -> None:
 
 
 def is_outdated(inventory: Mapping[str, Any]) -> bool:
-    """Return whether an agent's reported version differs from the version that this server provides."""
+    """Return whether the agent's version differs from the one that this server provides."""
     return bool(inventory) and inventory.get("agent_version") != agent_version()
 
 
 def offered_release(node: Node | None, installed: str) -> AgentRelease | None:
-    """Return the release that the reporting agent must install now, or None.
+    """Return the release that the reporting agent must install, or None.
 
     A machine without a node runs no pods, so its agent is always upgraded to the current version.
     """

@@ -1,4 +1,4 @@
-"""Form fields for a pool's plugins and environment."""
+"""Form fields for the plugins and the environment of a pool."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ EXAMPLE = "- torch\n- mps: {thread_percentage: 50}"
 
 
 class LinesField(forms.CharField):
-    """Text area whose value is a list of the non-empty lines."""
+    """Text area for a list. Its value contains the lines that are not empty."""
 
     def __init__(self, **kwargs: Any) -> None:
         rows = kwargs.pop("rows", 3)
@@ -28,7 +28,7 @@ class LinesField(forms.CharField):
 
 
 class PluginsField(LinesField):
-    """YAML list of plugins, each a name or a name with parameters."""
+    """YAML list of plugins. Each entry is a name, or a name with parameters."""
 
     def clean(self, value: Any) -> Any:
         try:
@@ -41,7 +41,7 @@ class PluginsField(LinesField):
 
 
 class IndexesField(LinesField):
-    """Package indexes, one per line: a URL, then `=` and the packages that the index serves."""
+    """Package indexes, one per line. A line has a URL, then `=` and the packages from that index."""
 
     def clean(self, value: Any) -> Any:
         return [_parse_index(line) for line in super().clean(value)]
@@ -59,7 +59,7 @@ class VariablesField(LinesField):
 
 
 def environment_fields() -> dict[str, forms.Field]:
-    """Return the fields in order, including one for each plugin secret."""
+    """Return the form fields in order, with a field for each plugin secret."""
     fields: dict[str, forms.Field] = {
         "plugins": PluginsField(
             label="Plugins", example=EXAMPLE,
@@ -133,7 +133,7 @@ def initial_values(pool: NodePool) -> dict[str, Any]:
 
 
 def secret_help_texts(pool: NodePool) -> Iterable[tuple[str, str]]:
-    """Yield (field name, help text) for each stored secret. The help text states when the secret was set."""
+    """Yield the field name and help text for each stored secret. The text says when the secret was set."""
     for entry in pool.plugins:
         for parameter, at in entry.get("secrets_set", {}).items():
             yield (

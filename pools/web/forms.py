@@ -1,4 +1,4 @@
-"""Forms for node pools."""
+"""Forms that create and edit node pools."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -47,7 +47,7 @@ PATHS = {
 
 
 class JsonField(forms.JSONField):
-    """JSON field that shows empty values as an empty string instead of null."""
+    """JSON field that shows an empty value as an empty string instead of null."""
 
     widget = forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "mono"})
 
@@ -224,20 +224,20 @@ class PoolForm(Form):
             self.fields.update(provider_fields.provider_fields(provider))
 
     def providers(self) -> list[str]:
-        """Return the providers whose settings the form offers."""
+        """Return the providers for whose settings the form has fields."""
         return [provider for provider, _ in offered_choices("provider")]
 
     def sections(self) -> Sequence[Section]:
         return pool_sections(self.providers())
 
     def keep_secrets(self) -> None:
-        """Retain the entered secrets when the form is shown again, so that they are submitted again."""
+        """Keep the entered secrets if the form is shown again, so that they are submitted again."""
         for field in self.fields.values():
             if isinstance(field.widget, forms.PasswordInput):
                 field.widget.render_value = True
 
     def values(self) -> dict[str, Any]:
-        """Return the values for the service, keyed by model field."""
+        """Return the form's values by model field, as the services expect them."""
         cleaned, provider = self.cleaned_data, self.chosen_provider()
         values = {
             name: cleaned[name] for name in self.base_fields if name in cleaned and name not in UNSTORED
@@ -257,7 +257,7 @@ class PoolForm(Form):
         return {name: value for name, value in values.items() if value or name not in OMITTED_IF_EMPTY}
 
     def clean_login_key(self) -> str:
-        """Reject a key that is not used by any login node."""
+        """Reject an SSH key if the pool has no login node."""
         key = str(self.cleaned_data["login_key"])
         login = self.data.get(f"{NodePool.Provider.SLURM}_login", "").strip()
         if key and not login and self.chosen_provider() == NodePool.Provider.SLURM:
@@ -266,28 +266,27 @@ class PoolForm(Form):
         return key
 
     def _key_settings(self, provider: str) -> Mapping[str, Any]:
-        """Return the settings section that names the private key's secret."""
+        """Return the section of a provider's settings that contains the name of the SSH key."""
         settings = provider_fields.provider_values(provider, self.cleaned_data)
         login = settings.get("login") if provider == NodePool.Provider.SLURM else settings
         return login if isinstance(login, Mapping) else {}
 
     def chosen_provider(self) -> str:
-        """Return the pool's provider."""
         return str(self.cleaned_data.get("provider", ""))
 
     def paths(self) -> dict[str, str]:
-        """Return the form field of each problem path whose field has a different name."""
+        """Map problem paths to form fields, where their names differ."""
         return PATHS | provider_fields.paths(self.chosen_provider())
 
     def offer_machine(self, gpus: int) -> None:
-        """Fill in a node that fits on this machine, which is the first provider choice."""
+        """Set the form's defaults for nodes on this machine, which has `gpus` GPUs."""
         field = self.fields["gpus_per_node"]
         field.initial = min(gpus, field.initial)
         field.help_text = f"This machine has {format_count(gpus, 'GPU')}."
 
 
 class SettingsForm(PoolForm):
-    """Form for an existing pool. Name, provider and runtime are omitted, because they cannot change."""
+    """Form that edits a pool. It has no fields for name, provider and runtime, which cannot change."""
 
     # number of nodes whose drain the user has confirmed
     confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)
@@ -315,7 +314,7 @@ class SettingsForm(PoolForm):
         return self.pool.provider
 
     def show_secret_times(self) -> None:
-        """Show when each stored secret was set."""
+        """Show when each stored secret of the pool was set."""
         for name, text in environment_fields.secret_help_texts(self.pool):
             if name in self.fields:
                 self.fields[name].help_text = text

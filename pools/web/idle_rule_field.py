@@ -1,4 +1,4 @@
-"""Form field for rules about idle GPUs."""
+"""Form field for the idle GPU rule of a pool or project."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from berth.core.idle_rule import normalize_rule, parse_text, read_rule
 
 
 class IdleRuleField(forms.CharField):
-    """Field for a rule in the notation of the command line, such as "below=5%,after=1h"."""
+    """Field for an idle GPU rule, in the same notation as on the command line: "below=5%,after=1h"."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(label="Idle rule", required=False, max_length=200, **options)
 
     def prepare_value(self, value: Any) -> Any:
-        """Return the text of a stored rule. Text that the user entered is returned unchanged."""
+        """Return the text for a stored rule. Text that the user entered is unchanged."""
         if not isinstance(value, dict):
             return value
         rule = read_rule(value)

@@ -1,4 +1,4 @@
-"""Form field for an amount of memory."""
+"""Form field for an amount of memory with a unit."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ MIB_PER_GIB = 1024
 
 
 class MemoryField(forms.CharField):
-    """Amount of memory as text with a unit, such as 64Gi. Text without a unit is in MiB, as is the value."""
+    """Amount of memory, such as 64Gi. Without a unit, it is in MiB. The value of the field is in MiB."""
 
     def clean(self, value: Any) -> int | None:
         text = super().clean(value)

@@ -100,7 +100,7 @@ def show(request: Request, name: str) -> HttpResponse:
 
 
 def _visible_nodes(request: Request, nodes: QuerySet[Node]) -> QuerySet[Node]:
-    """Return these nodes, or none if the user has no role."""
+    """Return these nodes, or no nodes if the user has no role."""
     return nodes if _is_allowed(request, "view_capacity") else nodes.none()
 
 
@@ -113,7 +113,7 @@ def _is_allowed(request: Request, action: str, target: Node | None = None) -> bo
 
 
 def _phase_rows(node: Node, *, is_admin: bool) -> list[dict[str, Any]]:
-    """Return all installation phases with their state.
+    """Return all installation phases and their states.
 
     Only platform admins see the messages of failed phases.
     """
@@ -129,7 +129,7 @@ def _phase_rows(node: Node, *, is_admin: bool) -> list[dict[str, Any]]:
 
 
 def _boot_steps(node: Node, phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the steps of a boot: the machine, each environment phase, and the first report."""
+    """Return the steps of a node's boot: the machine, the environment's phases, and the first report."""
     has_machine = node.state == NodeState.BOOTING
     steps = [{"title": "Machine", "state": "done" if has_machine else "running", "seconds": None}]
     steps += [{"title": row["phase"], "state": row["state"], "seconds": row["seconds"]} for row in phases]
@@ -138,7 +138,7 @@ def _boot_steps(node: Node, phases: list[dict[str, Any]]) -> list[dict[str, Any]
 
 
 def _start_script_progress(node: Node, *, is_admin: bool) -> dict[str, Any] | None:
-    """Return the progress of the start script, or None if it has not started."""
+    """Return the progress of the node's start script, or None if it has not started."""
     started = next((row for row in node.phases if row["phase"] == START), None)
     return started if started is None or is_admin else {**started, "message": ""}
 
@@ -146,7 +146,7 @@ def _start_script_progress(node: Node, *, is_admin: bool) -> dict[str, Any] | No
 @signed_in
 @require_http_methods(["GET", "POST"])
 def act(request: Request, name: str, step: str) -> HttpResponse:
-    """Ask for confirmation (GET) or perform the action (POST)."""
+    """Ask for confirmation on GET, and perform the action on POST."""
     node = get_object_or_404(_visible_nodes(request, selectors.nodes()), name=name)
     request.require("edit", node)
     action, back = STEPS[step], reverse("node-pool", args=[node.pool.name])

@@ -1,4 +1,4 @@
-"""Sections of the node pool forms."""
+"""Sections of the forms that create and edit node pools."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -31,12 +31,12 @@ CREDENTIALS: Mapping[str, Mapping[str, str]] = {
 
 
 def provider_choices() -> list[tuple[str, str]]:
-    """Return the offered providers with their names."""
+    """Return the providers that users may choose, with their labels."""
     return [(value, NAMES.get(value, label)) for value, label in offered_choices("provider")]
 
 
 def pool_sections(providers: Iterable[str]) -> Sequence[Section]:
-    """Return the form sections, including one for the settings of each of these providers."""
+    """Return the form sections, with a section for the settings of each provider."""
     return (
         Section("General", ("name", "provider", "runtime")),
         *(
@@ -89,7 +89,7 @@ def pool_sections(providers: Iterable[str]) -> Sequence[Section]:
 
 
 def _section_fields(provider: str) -> tuple[str, ...]:
-    """Return the names of the provider's settings and credentials, in form order."""
+    """Return the names of a provider's settings and credentials, in the order of the form."""
     credentials, names = CREDENTIALS.get(provider, {}), [""]
     names += provider_fields(provider)
     ordered = [[name, *(each for each in credentials if credentials[each] == name)] for name in names]

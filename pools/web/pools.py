@@ -59,12 +59,11 @@ def create(request: Request) -> HttpResponse:
 
 
 def _breadcrumbs(pool: NodePool) -> list[tuple[str, str]]:
-    """Return the title and URL of each page above the pool's settings."""
     return [("Node pools", _list_url()), (pool.name, _pool_url(pool))]
 
 
 def _preview(form: PoolForm) -> dict[str, Any]:
-    """Return the preview of the form's pool, for the template."""
+    """Return the template context for the preview of the form's pool."""
     preview = services.preview_pool(
         provider_for=load_wiring().provider_for, name=form.cleaned_data["name"], **form.values()
     )
@@ -177,7 +176,7 @@ def pause(request: Request, name: str, step: str) -> HttpResponse:
 def _confirm_drains(
     request: Request, form: SettingsForm, edited: NodePool, nodes_to_drain: Sequence[NodeToDrain]
 ) -> HttpResponse:
-    """Show the completed form again, with the nodes to drain, and ask for confirmation."""
+    """Ask the user to confirm the submitted form, and show the nodes that would be drained."""
     data = request.POST.copy()
     data["confirmed"] = str(edited.nodes_desired)
     confirmation_form = SettingsForm(edited, data, auto_id="pool_%s")

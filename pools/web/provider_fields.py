@@ -1,4 +1,4 @@
-"""Form fields for the settings of each provider, derived from the settings model."""
+"""Form fields for the settings of providers, derived from their pydantic models."""
 
 from collections.abc import Mapping
 from types import NoneType, UnionType
@@ -31,12 +31,12 @@ class YamlField(forms.CharField):
 
 
 def provider_fields(provider: str) -> dict[str, forms.Field]:
-    """Return the fields for a provider's settings by name, in the order of the settings model."""
+    """Return the form fields of a provider's settings, in the order of the model."""
     return {f"{provider}_{name}": _field(name, info) for name, info in _settings(provider).items()}
 
 
 def provider_values(provider: str, cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings whose fields are filled in with values other than the default."""
+    """Return the settings that were entered and differ from their defaults."""
     values = {name: cleaned.get(f"{provider}_{name}") for name in _settings(provider)}
     return {
         name: value
@@ -46,14 +46,14 @@ def provider_values(provider: str, cleaned: Mapping[str, Any]) -> dict[str, Any]
 
 
 def initial_values(provider: str, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the form's initial values for stored settings."""
+    """Return the form's initial values for the stored settings of a provider."""
     fields = provider_fields(provider)
     names = [name for name in _settings(provider) if name in stored]
     return {f"{provider}_{name}": _field_value(fields[f"{provider}_{name}"], stored[name]) for name in names}
 
 
 def paths(provider: str) -> dict[str, str]:
-    """Map the path of each setting in a pool document to its form field."""
+    """Return the form field of each setting, by the setting's path in a pool document."""
     return {f"provider_settings.{name}": f"{provider}_{name}" for name in _settings(provider)}
 
 
@@ -89,7 +89,7 @@ def _field(name: str, info: FieldInfo) -> forms.Field:
 
 
 def _without_none(annotation: Any) -> Any:
-    """Return the type without its constraints and without None."""
+    """Return a type without None and without its constraints."""
     if get_origin(annotation) is Annotated:
         return _without_none(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):

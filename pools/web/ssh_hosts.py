@@ -1,4 +1,4 @@
-"""Page of a pool's SSH hosts, where admins accept host keys."""
+"""Page on which admins see the SSH hosts of a pool and accept their host keys."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ HOSTS: tuple[Column[HostRow], ...] = (
 
 
 class _KeyForm(Form):
-    """Form with the key that the page shows.
+    """Form that accepts the host key shown on the page.
 
     If the host has since presented a different key, the key is not pinned.
     """

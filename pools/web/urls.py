@@ -1,4 +1,4 @@
-"""URL routes for the pool pages."""
+"""URL routes of the pool pages."""
 
 from django.urls import path, re_path
 

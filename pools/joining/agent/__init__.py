@@ -1,4 +1,4 @@
-"""The agent that joins a machine to a pool and executes the server's instructions.
+"""Agent that joins a machine to a pool and follows the server's instructions.
 
 Machines run this package as a zip file under the name `berth_agent`. The package uses only the standard
 library and runs on Python 3.9 and newer.

@@ -1,4 +1,4 @@
-"""Resources of this machine that a cluster has allocated to the agent's job."""
+"""Detect the resources that a cluster has allocated to the agent's job, and the end of the job."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ENDS_NOW = "the cluster ends the allocation now"
 
 
 class JobEnds(Exception):
-    """Raised if the job is being terminated. All its processes will be killed shortly."""
+    """Raised if the agent's job is being terminated. All its processes will be killed shortly."""
 
 
 class EndSignals:
-    """Signals that warn the agent before its allocation ends.
+    """Signals that announce the end of the job in which the agent runs.
 
     USR1 is an early warning. After TERM, the processes have little time left.
     """
@@ -41,7 +41,7 @@ class EndSignals:
         self._event.set()
 
     def wait(self, seconds: float) -> None:
-        """Wait for a number of seconds, but at most until the job ends."""
+        """Wait for `seconds`, or until the job is about to end."""
         self._event.wait(seconds)
 
     @property
@@ -51,7 +51,7 @@ class EndSignals:
 
 
 def has_job_ended() -> bool:
-    """Return whether the job's script was killed without a signal to the agent.
+    """Return whether the job's script has ended without a signal to the agent.
 
     The cluster may leave the agent running, as well as other processes that have started a session.
     """
@@ -60,7 +60,7 @@ def has_job_ended() -> bool:
 
 
 def allocated_gpus(gpus: list[dict[str, str]]) -> list[str]:
-    """Return the IDs of the devices that this process may use: all devices, or the job's devices.
+    """Return the device IDs of the GPUs that are allocated to the job, or of all GPUs outside a job.
 
     The cluster lists the devices by index or UUID. A job that is confined to its devices sees no others, and
     device indexes begin at 0.
@@ -74,13 +74,13 @@ def allocated_gpus(gpus: list[dict[str, str]]) -> list[str]:
 
 
 def cpus() -> int:
-    """Return how many CPUs this process may use."""
+    """Return the number of CPUs that this process may use."""
     count = len(os.sched_getaffinity(0))
     return min(count, _read_number("SLURM_CPUS_ON_NODE") or count) if INSTANCE_ID else count
 
 
 def memory_mib(total: int) -> int:
-    """Return how much of the machine's `total` memory this process may use."""
+    """Return the memory in MiB that this process may use, out of `total`."""
     return min(total, _read_number("SLURM_MEM_PER_NODE") or total) if INSTANCE_ID else total
 
 

@@ -1,4 +1,4 @@
-"""Read EC2's metadata service, which describes the instance and announces interruptions."""
+"""Read EC2's instance metadata, which describes the instance and announces interruptions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ METADATA = os.environ.get("BERTH_METADATA_URL", "http://169.254.169.254")
 
 
 def get_metadata(path: str) -> str:
-    """Return a value from EC2's metadata service (IMDSv2), or an empty string."""
+    """Return a value from EC2's metadata service (IMDSv2), or an empty string if there is none."""
     ttl_header = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
     try:
         request = urllib.request.Request(METADATA + "/latest/api/token", method="PUT", headers=ttl_header)

@@ -39,7 +39,7 @@ def measure(url: str, ec2_instance_id: str) -> dict[str, object]:
 
 
 def collect_inventory(gpus: list[dict[str, str]]) -> dict[str, object]:
-    """Return machine properties that are shown to admins but do not affect placement."""
+    """Return properties of the machine that are shown to admins but do not affect placement."""
     disk = os.statvfs(os.path.dirname(STATE))
     return {
         "agent_version": VERSION,
@@ -56,7 +56,7 @@ def collect_inventory(gpus: list[dict[str, str]]) -> dict[str, object]:
 
 
 def reserved_amount(variable: str) -> float:
-    """Return the amount that the variable reserves for the system. Raises ValueError for invalid values."""
+    """Return the amount that the variable reserves for the system. Raises ValueError if it is invalid."""
     value = os.environ.get(variable) or "0"
     try:
         amount = float(value)
@@ -68,7 +68,7 @@ def reserved_amount(variable: str) -> float:
 
 
 def machine_id() -> str:
-    """Return an ID that survives reboots. An ID from the firmware also survives a reinstallation."""
+    """Return an ID that survives reboots and, if it comes from the firmware, also a reinstallation."""
     path = os.path.join(STATE, "machine-id")
     stored = read_file(path)
     if stored:
@@ -82,7 +82,7 @@ def machine_id() -> str:
 
 
 def query_gpus() -> list[dict[str, str]]:
-    """Return each GPU's values, keyed by the field names of nvidia-smi.
+    """Return the values of each GPU, keyed by nvidia-smi's field names.
 
     The list is empty without a driver.
     """
@@ -96,7 +96,7 @@ def query_gpus() -> list[dict[str, str]]:
 
 
 def _to_integer(value: str) -> int:
-    """Return the number in the text, or 0 if the device reports none."""
+    """Parse an integer. Return 0 if the device reports no number."""
     try:
         return int(float(value))
     except ValueError:
@@ -121,7 +121,7 @@ def memory_mib() -> int:
 
 
 def own_address(url: str) -> str:
-    """Return the address that this machine uses to reach the server."""
+    """Return this machine's address on the route to the server."""
     host = url.partition("://")[2].partition("/")[0].rsplit(":", 1)[0]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, 9))  # connecting a UDP socket sends no packet

@@ -1,4 +1,4 @@
-"""Background scripts that outlive a restart of the agent."""
+"""Scripts that run in the background and outlive a restart of the agent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JOB_VARIABLE = "BERTH_AGENT_JOB"  # path of the job to which a process belongs
 
 
 class Job:
-    """Script that runs in at most one process at a time.
+    """Background script that runs in at most one process at a time.
 
     Its entire state is stored in files that are named after the job.
     """
@@ -27,7 +27,7 @@ class Job:
         self.output = self.path + ".output"
 
     def start(self, script: str, env: dict[str, str]) -> None:
-        """Start the script in its own session.
+        """Run the script in a session of its own.
 
         The script is in a file, because all users can see command lines.
         """
@@ -45,7 +45,7 @@ class Job:
         write_private_file(self.path + ".pid", record)
 
     def kill(self) -> None:
-        """Kill the script and its session, and wait until all their processes have ended."""
+        """Kill all processes of the script's session, and wait until they have ended."""
         while True:
             pids = self._session_pids()
             if not pids:
@@ -56,7 +56,7 @@ class Job:
             time.sleep(0.01)
 
     def _session_pids(self) -> list[int]:
-        """Return the processes of the script's session, even if the script itself has ended.
+        """Return the process IDs of the script's session, even if the script itself has ended.
 
         If a killed agent started a script without recording it, the script's session is included.
         """
@@ -118,18 +118,18 @@ def boot_id() -> str:
 
 
 def start_time(pid: int) -> str:
-    """Return a live process's start time in clock ticks since boot, or an empty string."""
+    """Return a process's start time in clock ticks since boot, or an empty string if it has ended."""
     fields = read_file("/proc/%d/stat" % pid).rpartition(")")[2].split()
     return "" if not fields or fields[0] in "ZX" else fields[19]
 
 
 def _mark(path: str) -> bytes:
-    """Return the variable that marks a job's processes, because process IDs are reused."""
+    """Return the environment variable that identifies a job's processes. Process IDs may be reused."""
     return os.fsencode("%s=%s" % (JOB_VARIABLE, path))
 
 
 def _live_processes() -> Iterator[tuple[int, str]]:
-    """Yield the ID and the session of every other process."""
+    """Yield the process ID and the session ID of every other running process."""
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             fields = read_file("/proc/%s/stat" % name).rpartition(")")[2].split()
@@ -138,7 +138,7 @@ def _live_processes() -> Iterator[tuple[int, str]]:
 
 
 def _read_strings(pid: int, name: str) -> list[bytes]:
-    """Return the command line or the environment of a process, or an empty list if it has ended."""
+    """Read a process's command line or environment. Return an empty list if the process has ended."""
     try:
         with open("/proc/%d/%s" % (pid, name), "rb") as file:
             return file.read().split(b"\0")[:-1]
@@ -147,7 +147,7 @@ def _read_strings(pid: int, name: str) -> list[bytes]:
 
 
 def _is_on_this_machine(pid: int) -> bool:
-    """Return whether the process sees the same state directory. A container may run an agent of its own.
+    """Return whether the process sees this agent's state directory. A container may run another agent.
 
     If the directory has been deleted, the process must see the same file systems.
     """

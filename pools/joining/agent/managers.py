@@ -1,4 +1,4 @@
-"""Managers that keep the agent running: systemd, or a supervisor on machines without systemd."""
+"""Service managers that keep the agent running: systemd, or a shell loop where systemd is missing."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ done
 
 
 class CannotInstall(Exception):
-    """Raised with the reason and a remedy if the agent cannot be installed or removed."""
+    """Raised if the agent cannot be installed or removed. The message contains the reason and a remedy."""
 
 
 class Systemd:
-    """Service that starts with the machine. Stopping the service does not stop the pods."""
+    """systemd service of the agent, started at boot. Stopping the service does not stop pods."""
 
     installed = "The agent is installed and starts with the machine. Its log: journalctl -u berth-agent"
 
@@ -83,7 +83,7 @@ class Systemd:
 
 
 class Supervisor:
-    """Shell loop that restarts the agent. The loop is not started when the machine boots."""
+    """Shell loop that restarts the agent. It is not started at boot."""
 
     installed = "The agent is installed and runs until the machine stops."
 
@@ -106,7 +106,7 @@ class Supervisor:
 
 
 def find_manager(*, detached: bool) -> Systemd | Supervisor:
-    """Return the manager for this machine. Raises CannotInstall with a remedy if none is usable."""
+    """Return the service manager for this machine. Raises CannotInstall if there is none."""
     if os.geteuid() != 0:
         raise CannotInstall("Only root can manage services. Repeat the command with sudo.")
     if os.path.isdir(SYSTEMD_RUNS):
@@ -138,6 +138,6 @@ def _systemctl(*arguments: str, check: bool = True) -> None:
 
 
 def _quote_argument(path: str) -> str:
-    """Quote a path for a systemd unit, where % begins a specifier and $ begins a variable."""
+    """Quote a path for a systemd unit file, in which % and $ have a special meaning."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return '"%s"' % escaped if set(path) & set(" \t\"'\\;") else escaped

@@ -1,4 +1,4 @@
-"""Join the pool, report to the server, and execute its instructions."""
+"""Main loop of the agent: join the pool, report to the server, and follow its instructions."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _detect_interruption(signals: EndSignals, ec2_instance_id: str) -> dict[str,
 def join_pool(server: Server, pool: str, ec2_instance_id: str) -> str:
     """Join the pool and return the machine's secret.
 
-    Raises MachineRejected, or OSError if another attempt may succeed.
+    Raises MachineRejected, or OSError if a retry may succeed.
     """
     body = measure(server.url, ec2_instance_id)  # this fails until the server's host name can be resolved
     body["token"] = os.environ.get("BERTH_JOIN_TOKEN", "")

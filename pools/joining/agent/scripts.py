@@ -1,4 +1,4 @@
-"""Scripts from the server: one installs a node's environment, the other starts the node."""
+"""Run the server's scripts, which install a node's environment and start the node."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _COMPARED = ("instance", "node", "start")
 
 
 class EnvironmentScript:
-    """Script that installs a node's environment. Each report includes the script's progress."""
+    """Script that installs a node's environment. Its progress is part of each report."""
 
     def __init__(self, url: str) -> None:
         self.url, self.digest, self.job = url, "", Job(PREPARE)
         self.phases = os.path.join(STATE, "prepare.phases")
 
     def follow(self, answer: dict[str, object]) -> None:
-        """Start the script for the environment in the response. Stop a script that is no longer requested."""
+        """Start the script that the server's response requests. Stop any other script."""
         digest = str(answer.get("digest") or "")
         if digest == self.digest:
             return
@@ -60,8 +60,7 @@ class EnvironmentScript:
 
 
 class StartScript:
-    """Script that turns the machine into a node. The script runs in the background, because it may take
-    minutes.
+    """Script that starts a node on this machine. It may take minutes, so it runs in the background.
 
     The instructions are stored, so that a restarted agent does not start its node again, which would end the
     pods.
@@ -76,7 +75,7 @@ class StartScript:
         self.failed_checks = 0  # number of consecutive failed checks
 
     def _load(self) -> dict[str, object]:
-        """Return the stored instructions if their node is still running, else empty instructions.
+        """Return the stored instructions if their node is still running, or else an empty dictionary.
 
         If the start script failed or was killed, processes that it may have left behind are stopped.
         """
@@ -92,7 +91,7 @@ class StartScript:
         return {}
 
     def _is_node_gone(self, answer: dict[str, object]) -> bool:
-        """Return whether the node has no processes left. A running node restarts single processes itself."""
+        """Return whether the node's check script fails. A running node restarts single processes itself."""
         if not answer.get("check"):
             return False
         check = ["/bin/sh", "-c", str(answer["check"])]
@@ -103,16 +102,17 @@ class StartScript:
         return done.returncode != 0
 
     def _count_failed_checks(self) -> int:
-        """Check a started node. Return how many consecutive checks found it gone."""
+        """Check a started node. Return the number of consecutive failed checks."""
         is_started = bool(self.answer.get("start")) and self.job.exit_code == 0
         is_failed = is_started and self._is_node_gone(self.answer)
         self.failed_checks = self.failed_checks + 1 if is_failed else 0
         return self.failed_checks
 
     def follow(self, answer: dict[str, object]) -> None:
-        """Apply changed instructions, and start the node again if its processes are gone.
+        """Follow the server's instructions. Start the node again if its processes have disappeared.
 
-        The node is updated, or the previous node is stopped and the new one started.
+        If the instructions have changed, the node is updated, or the old node is stopped and the new one
+        started.
         """
         if all(self.answer.get(name) == answer.get(name) for name in _COMPARED):
             self.answer = answer
@@ -154,7 +154,7 @@ class StartScript:
         return True
 
     def end(self) -> None:
-        """Kill the start script, and stop its node even if none seems to run."""
+        """Kill the start script and stop its node, even if no node seems to be running."""
         self.job.kill()
         if not self.answer:
             with contextlib.suppress(ValueError):
@@ -162,7 +162,7 @@ class StartScript:
         self.stop()
 
     def stop(self) -> None:
-        """Run the stop script of the current node, if there is one."""
+        """Run the stop script of the current node, if any."""
         if self.answer.get("stop"):
             path = write_private_file(os.path.join(STATE, "stop.sh"), str(self.answer["stop"]))
             try:
@@ -178,7 +178,7 @@ class StartScript:
             os.unlink(NODE_FILE)
 
     def report(self) -> dict[str, object] | None:
-        """Return the script's progress, or None without a script or an instance."""
+        """Return the start script's progress, or None if there is no script or no instance."""
         if not self.answer.get("start") or not self.answer.get("instance"):
             return None
         code = self.job.exit_code
@@ -198,7 +198,7 @@ def script_env(answer: dict[str, object]) -> dict[str, str]:
 
 
 def parse_phases(lines: str) -> list[dict[str, object]]:
-    """Return the latest state of each phase. Incomplete lines are ignored."""
+    """Return the latest state of each phase. Ignore incomplete lines."""
     phases: dict[str, dict[str, object]] = {}
     for line in lines.splitlines():
         try:

@@ -1,4 +1,4 @@
-"""Requests to the server.
+"""HTTP requests of the agent to Berth's server.
 
 Certificates are verified. If BERTH_CA names a file, only the authorities in it are trusted. Plain HTTP is
 allowed only to this machine, unless BERTH_PLAIN_HTTP=1 declares the network trusted, because a forged
@@ -18,7 +18,7 @@ TIMEOUT = 20.0
 
 
 class MachineRejected(Exception):
-    """Raised if the server rejects this machine or its token. Another attempt would fail as well."""
+    """Raised if the server rejects this machine or its token. A retry would fail as well."""
 
 
 class NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -52,7 +52,7 @@ class Server:
             raise OSError("the response is not JSON: %s" % error) from None
 
     def download(self, path: str, seconds: float) -> bytes:
-        """Download a public file from the server within this time. Raises OSError."""
+        """Download a public file from the server within `seconds`. Raises OSError."""
         deadline, content = time.monotonic() + seconds, b""
         with _make_opener().open("%s/api/v1/%s" % (self.url, path), timeout=TIMEOUT) as response:
             while True:
@@ -65,7 +65,7 @@ class Server:
 
 
 def is_safe(url: str) -> bool:
-    """Return whether requests to the URL are encrypted, stay on this machine or use a trusted network."""
+    """Return whether requests to the URL are encrypted, local or sent over a trusted network."""
     scheme, _, rest = url.partition("://")
     host = rest.split("/")[0].rpartition("@")[2].rsplit(":", 1)[0]
     is_local = host in ("localhost", "[::1]") or (host[:4] == "127." and host.replace(".", "").isdigit())
@@ -79,7 +79,7 @@ def _make_opener() -> urllib.request.OpenerDirector:
 
 
 def _reason(body: bytes) -> str:
-    """Return a response's error message, or the beginning of its body."""
+    """Return the error message in a response, or the beginning of the response."""
     text = body.decode(errors="replace")[:2000]
     try:
         return str(json.loads(text)["detail"])

@@ -1,4 +1,4 @@
-"""Install and uninstall the agent."""
+"""Install and uninstall the agent as a service of this machine."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ _INHERITED = (
 def install(
     server: Server, pool: str, *, join_later: bool = False, rejoin: bool = False, detached: bool = False
 ) -> str:
-    """Join the pool, and install, enable and start the service.
+    """Join the pool, and install and start the agent's service. Return a message for the user.
 
-    Return a message for the user. With `join_later`, the service joins when it starts, using the token in its
-    environment file. With
+    With `join_later`, the service joins when it starts, using the token in its environment file. With
     `rejoin`, an installed agent joins again without ending its pods. With `detached`, a supervisor is used if
     the machine does not run systemd. Raises CannotInstall, and MachineRejected if the server rejects the
     machine.
@@ -51,7 +50,7 @@ def install(
 
 
 def uninstall(server: Server, *, force: bool = False) -> str:
-    """Stop the node, leave the pool, and delete the service and all of the agent's files.
+    """Stop the node, leave the pool, and delete the service and all files of the agent.
 
     Return a note about remaining steps, or an empty string. Raises CannotInstall if the machine is in use as
     a node, or if another process keeps writing files.
@@ -84,14 +83,14 @@ def environment_file(*, keep_token: bool) -> str:
 
 
 def load_environment_file() -> None:
-    """Load the installed service's settings into the environment without overriding existing variables."""
+    """Load the installed service's settings as environment variables. Existing variables take precedence."""
     for assignment in shlex.split(read_file(ENVIRONMENT_FILE)):
         name, _, value = assignment.partition("=")
         os.environ.setdefault(name, value)
 
 
 def _rejoin(server: Server, pool: str, manager: Systemd | Supervisor) -> None:
-    """Stop the old agent and join again.
+    """Stop the installed agent and join again.
 
     A running agent would stop its pods once its secret is revoked.
     """
@@ -113,7 +112,7 @@ def _join(server: Server, pool: str) -> None:
 
 @contextlib.contextmanager
 def _lock() -> Iterator[None]:
-    """Prevent concurrent installations. Raises CannotInstall if one is running."""
+    """Prevent concurrent installations. Raises CannotInstall if another one is running."""
     os.makedirs(STATE, mode=0o700, exist_ok=True)
     with open(os.path.join(STATE, "lock"), "w") as file:
         try:
@@ -124,7 +123,7 @@ def _lock() -> Iterator[None]:
 
 
 def _store_agent(*, keep_token: bool) -> None:
-    """Write the settings, then copy the agent to the path that the service runs."""
+    """Write the settings, and copy the agent to the path from which the service runs it."""
     write_private_file(ENVIRONMENT_FILE, environment_file(keep_token=keep_token))
     with open(sys.argv[0], "rb") as file:
         write_private_file(AGENT_FILE, file.read())
@@ -145,7 +144,7 @@ def _leave(server: Server) -> str:
 
 
 def _delete_files() -> None:
-    """Delete the state directory, to which ending processes may still write.
+    """Delete the state directory. Retry, because ending processes may still write to it.
 
     The agent and its settings are deleted last, so that an interrupted uninstallation can be repeated. Raises
     CannotInstall if the directory cannot be deleted.
@@ -161,7 +160,7 @@ def _delete_files() -> None:
 
 
 def _try_delete_files() -> bool:
-    """Delete as many files as possible. Return whether all are deleted."""
+    """Delete as many files as possible. Return whether all of them were deleted."""
     others = {os.path.join(STATE, name) for name in os.listdir(STATE)} - {AGENT_FILE, ENVIRONMENT_FILE}
     for path in others:
         _delete(path)

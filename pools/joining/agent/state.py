@@ -1,4 +1,4 @@
-"""The agent's files in its state directory."""
+"""Read and write the files in the agent's state directory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ AGENT_FILE = os.path.join(STATE, "berth-agent")
 
 
 def read_file(path: str) -> str:
-    """Return a file's text without surrounding whitespace, or an empty string if it cannot be read."""
+    """Return a file's text without surrounding whitespace, or "" if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read().strip()
@@ -18,7 +18,7 @@ def read_file(path: str) -> str:
 
 
 def write_private_file(path: str, content: str | bytes) -> str:
-    """Atomically replace a file with one that only its owner can read. Return its path."""
+    """Atomically write a file that only its owner can read. Return its path."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     draft = "%s.%d.new" % (path, os.getpid())
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

@@ -1,4 +1,4 @@
-"""Upgrade the agent to the version that the server offers, without ending pods."""
+"""Upgrade the agent to the server's version without ending pods."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ CHECK_SECONDS = 20
 
 
 class UpgradeFailed(Exception):
-    """Raised if the agent could not be upgraded. The message states the reason."""
+    """Raised if the agent cannot be upgraded. The message contains the reason."""
 
 
 class Upgrade:
-    """Upgrade of the agent's file.
+    """Upgrade of the agent's program file.
 
     The file always contains a complete agent, either the old or the new version.
     """
@@ -36,7 +36,7 @@ class Upgrade:
         self.retry_at = 0.0
 
     def follow(self, answer: dict[str, object]) -> None:
-        """Upgrade the agent if the server requests it. Run the new version in this process.
+        """If the server requests an upgrade, install the new version and run it in this process.
 
         Store any error.
         """
@@ -72,7 +72,7 @@ class Upgrade:
         os.execv(sys.executable, [sys.executable, self.file, "run"])
 
     def _upgrade_node(self, script: str, answer: dict[str, object], deadline: float) -> None:
-        """Run the script that upgrades the current node's code. The script is safe to repeat."""
+        """Run the script that upgrades the code of the current node. It may be repeated safely."""
         if not script or not answer.get("node"):
             return
         path = write_private_file(os.path.join(STATE, "upgrade.sh"), script)

@@ -1,3 +1,3 @@
-"""The agent's version. The server writes it when it packages the agent."""
+"""Version of the agent. The server writes it when it packages the agent."""
 
 VERSION = "0"

@@ -54,7 +54,7 @@ class Bridge:
             writer.close()
 
     async def _serve(self, client: ChannelClient) -> Status | None:
-        """Serve the client's request. Return its status, or None if the cluster's connection was lost."""
+        """Serve the request. Return its status, or None if the connection to the cluster was lost."""
         try:
             async with asyncio.timeout(START_SECONDS):
                 await client.has_request.wait()

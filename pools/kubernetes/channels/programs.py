@@ -132,7 +132,7 @@ class Program:
                     return
 
     def _check_frame(self, kind: int, payload: bytes) -> None:
-        """Raise ChannelRejected if Berth's program never sends such a frame.
+        """Raise ChannelRejected for a frame that Berth's program never sends.
 
         The pod's processes can modify the program. Each accepted frame consumes part of a window, so no pod
         can keep this thread busy.

@@ -1,4 +1,4 @@
-"""The ten plugins that ship with Berth. Each plugin is a function with parameters."""
+"""Plugins that are part of Berth. Each plugin is a function with parameters."""
 
 from collections.abc import Callable, Mapping
 

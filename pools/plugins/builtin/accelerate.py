@@ -1,4 +1,4 @@
-"""Hugging Face Accelerate: FSDP, DeepSpeed and mixed precision."""
+"""Plugin for Hugging Face Accelerate: FSDP, DeepSpeed and mixed precision."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -54,7 +54,7 @@ def accelerate(
 
 
 def _settings(switch: bool | Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the merged settings of both keys, or None if both are unset. `..._config` takes precedence."""
+    """Merge `config` into the settings of `switch`. Return None if neither is set."""
     if switch is False and not config:
         return None
     return {**(switch if isinstance(switch, Mapping) else {}), **config}

@@ -1,4 +1,4 @@
-"""cuML: scikit-learn on the GPU without code changes."""
+"""Plugin for cuML, which runs scikit-learn on GPUs without code changes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

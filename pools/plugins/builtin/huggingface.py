@@ -1,4 +1,4 @@
-"""Hugging Face libraries, and a login on each node."""
+"""Plugin for the Hugging Face libraries, which also logs in on each node."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""joblib: `Parallel(n_jobs=-1)` on the session's workers or its Ray cluster."""
+"""Plugin for joblib. `Parallel(n_jobs=-1)` runs on the session's workers or on its Ray cluster."""
 
 import functools
 import importlib.util
@@ -31,12 +31,12 @@ def joblib() -> Plugin:
 
 
 def run_parallel_on_session(pool: ClientPool, cluster: Cluster) -> AbstractContextManager[object]:
-    """Run the client's parallel jobs on the session. Do nothing if joblib is not installed in the client."""
+    """Run the client's parallel jobs on the session's workers. Do nothing if the client lacks joblib."""
     return pool.parallel() if importlib.util.find_spec("joblib") else nullcontext()
 
 
 def use_ray_backend(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make joblib's `Parallel(n_jobs=-1)` inside the function use Ray's backend, if the session runs Ray."""
+    """Wrap a function so that `Parallel(n_jobs=-1)` inside it uses Ray's backend, if the session runs Ray."""
 
     @functools.wraps(function)
     def decorated(*args: Any, **kwargs: Any) -> Any:
@@ -47,7 +47,7 @@ def use_ray_backend(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_batch(batch: Any) -> list[Any]:
-    """Run a batch of the client's jobs with Ray's backend if the session runs Ray."""
+    """Run a batch of the client's jobs, with Ray's backend if the session runs Ray."""
     with _ray_backend() as is_ray:
         if not is_ray:
             return list(batch())
@@ -73,7 +73,7 @@ def _ray_backend() -> Iterator[bool]:
 
 
 def _parallel_on_all_nodes() -> Any:
-    """Return a Parallel over all nodes.
+    """Return a joblib Parallel that uses all nodes.
 
     The instance is reused until the nodes change, because its processes start slowly.
     """

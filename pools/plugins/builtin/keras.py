@@ -1,4 +1,4 @@
-"""Keras on the requested backend, with data spread over all devices."""
+"""Plugin for Keras, which selects the backend and spreads data over all devices."""
 
 import logging
 from collections.abc import Iterator

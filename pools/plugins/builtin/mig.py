@@ -1,4 +1,4 @@
-"""NVIDIA Multi-Instance GPU: partition each GPU of a node."""
+"""Plugin for NVIDIA Multi-Instance GPU, which partitions each GPU of a node."""
 
 from typing import Annotated
 

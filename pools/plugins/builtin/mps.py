@@ -1,4 +1,4 @@
-"""NVIDIA Multi-Process Service: several processes share a GPU concurrently."""
+"""Plugin for NVIDIA Multi-Process Service, with which several processes share a GPU."""
 
 from typing import Annotated
 

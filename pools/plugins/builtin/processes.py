@@ -1,4 +1,4 @@
-"""Standard environment variables for the rank and the world size."""
+"""Set the standard environment variables for rank and world size."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from pools.plugins.facts import InstanceInfo
 
 @contextmanager
 def set_variables(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for the duration of a block."""
+    """Set environment variables inside a block, and restore them afterwards."""
     previous = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -23,7 +23,7 @@ def set_variables(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def rank_variables(info: InstanceInfo) -> dict[str, str]:
-    """Return the variables that describe a process's rank and the rendezvous of all processes."""
+    """Return the environment variables for a process's rank and for the rendezvous of all processes."""
     return {
         "MASTER_ADDR": info.head_address,
         "MASTER_PORT": str(info.head_port),

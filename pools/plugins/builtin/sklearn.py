@@ -1,4 +1,4 @@
-"""scikit-learn, with parallel jobs on the session's workers."""
+"""Plugin for scikit-learn, with parallel jobs on the session's workers."""
 
 from pools.plugins.base import Plugin
 from pools.plugins.builtin.joblib import run_parallel_on_session, use_ray_backend

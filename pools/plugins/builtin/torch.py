@@ -1,4 +1,4 @@
-"""PyTorch: the build for the pool's GPUs, and a process group across all workers."""
+"""Plugin for PyTorch. It installs the build for the pool's GPUs and sets up a process group."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,1 +1,1 @@
-"""Access of pools to their clusters, with the stored credentials."""
+"""Connect to the clusters of pools with the stored credentials."""

@@ -1,4 +1,4 @@
-"""Access to the clusters of Kubernetes pools, based on pool rows and encrypted credentials."""
+"""Connect to the clusters of Kubernetes pools with the credentials stored in pool rows."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ COLUMNS = ("name", "provider_settings", "kubeconfig_sealed")
 
 
 def set_kubeconfig(pool: NodePool, kubeconfig: str | None) -> None:
-    """Store the credentials on the pool without saving it.
+    """Set the pool's kubeconfig without saving the pool.
 
     Raises Invalid if the credentials cannot be used.
     """
@@ -37,7 +37,7 @@ def set_kubeconfig(pool: NodePool, kubeconfig: str | None) -> None:
 
 
 def check_credentials(pool: NodePool) -> None:
-    """Raise Invalid unless the pool has exactly one kind of credentials for its cluster."""
+    """Raise Invalid unless a Kubernetes pool has either a kubeconfig or the setting `in_cluster`."""
     if pool.provider != KUBERNETES:
         return
     settings = kubernetes_settings(pool.provider_settings)
@@ -48,19 +48,19 @@ def check_credentials(pool: NodePool) -> None:
 
 
 def connects_through_cluster(pool: NodePool) -> bool:
-    """Return whether Berth reaches the ports of the pool's pods through its cluster's API server."""
+    """Return whether Berth connects to the pool's pods through its cluster's API server."""
     return pool.provider == KUBERNETES and pool.provider_settings.get("ports") == THROUGH_API_SERVER
 
 
 class KubernetesAccess:
-    """Access to the clusters of all Kubernetes pools."""
+    """Connections to the clusters of all Kubernetes pools."""
 
     def __init__(self, clusters: Clusters) -> None:
         self._clusters = clusters
 
     @reconnects
     def all_pools(self) -> Mapping[str, PoolAccess | UnusableCluster]:
-        """Return the cluster of each pool, or the reason that it cannot be used.
+        """Return each pool's cluster, or the reason that it cannot be used, by pool name.
 
         Clusters that are no longer used by any pool are closed.
         """
@@ -77,13 +77,13 @@ class KubernetesAccess:
         return access
 
     def nodes_changed_at(self, pool: NodePool) -> datetime | None:
-        """Return when nodes of the pool's cluster last changed, or None if no change has been noticed yet."""
+        """Return when the cluster's nodes last changed, or None if no change has been noticed yet."""
         access = self._open_access(json.dumps(pool.provider_settings), pool.kubeconfig_sealed)
         return access.cluster.mirror.nodes_changed_at if isinstance(access, PoolAccess) else None
 
     @contextmanager
     def open(self, pool: NodePool) -> Iterator[PoolAccess]:
-        """Yield the cluster of a pool that may not be stored yet. Raises ProviderError."""
+        """Yield the cluster of a pool, which may be unsaved. Raises ProviderError."""
         try:
             settings, connection = _parse(json.dumps(pool.provider_settings), pool.kubeconfig_sealed)
         except UNUSABLE as error:

@@ -1,4 +1,4 @@
-"""Access of Slurm pools to slurmrestd, based on pool rows and encrypted tokens."""
+"""Connect Slurm pools to slurmrestd with the tokens stored in pool rows."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ PATH = "slurm_token"
 
 
 def set_slurm_token(pool: NodePool, text: str | None) -> None:
-    """Store the token on the pool without saving it. Raises Invalid if it cannot be used."""
+    """Set the pool's token without saving the pool. Raises Invalid if the token cannot be used."""
     token = parse_token(text) if text else ""
     if token is None:
         raise Invalid([Problem(PATH, "is not a Slurm token", "", ALLOWED)])
@@ -28,12 +28,12 @@ def set_slurm_token(pool: NodePool, text: str | None) -> None:
 
 
 def token_receiver(pool: NodePool) -> tuple[Any, Any]:
-    """Return the address that the pool's token is sent to, and the token's user."""
+    """Return the URL that the pool's token is sent to, and the user of the token."""
     return pool.provider_settings.get("rest_url"), pool.provider_settings.get("rest_user")
 
 
 def drop_token_if_receiver_changed(pool: NodePool, receiver: tuple[Any, Any]) -> None:
-    """Delete the stored token, without saving the pool, unless it was set for this receiver.
+    """Delete the token of the unsaved pool if it would now be sent to another URL or for another user.
 
     Otherwise anyone who may edit the pool could have the token sent to another address, and read it there.
     """
@@ -42,7 +42,7 @@ def drop_token_if_receiver_changed(pool: NodePool, receiver: tuple[Any, Any]) ->
 
 
 def check_slurm_token(pool: NodePool) -> None:
-    """Raise Invalid if the pool uses slurmrestd without a token, or has a token without using slurmrestd."""
+    """Raise Invalid if a pool uses slurmrestd without a token, or has a token but does not use slurmrestd."""
     if pool.provider != SLURM:
         return
     uses_rest = slurm_settings(pool.provider_settings).rest_url is not None
@@ -64,6 +64,6 @@ def read_slurm_token(pool: NodePool) -> str:
 
 
 def slurm_server(pool: NodePool) -> Server:
-    """Return the address of the pool's slurmrestd, with its credentials. Raises ProviderError."""
+    """Return the URL and credentials of the pool's slurmrestd. Raises ProviderError."""
     values = slurm_settings(pool.provider_settings)
     return Server(values.rest_url or "", values.rest_user or "", read_slurm_token(pool), values.rest_ca or "")

@@ -1,1 +1,1 @@
-"""Hosts that Berth reaches over SSH."""
+"""Manage the hosts of SSH pools."""

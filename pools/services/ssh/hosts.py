@@ -1,4 +1,4 @@
-"""Keep the rows of SSH hosts in sync with their pool's settings."""
+"""Update the rows of SSH hosts when the settings of their pool change."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ SSH = NodePool.Provider.SSH.value
 
 
 def with_kept_host_keys(pool: NodePool, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the pool's new values, in which remaining hosts retain their pinned keys. Raises Invalid."""
+    """Return the pool's new values, with the pinned keys of hosts that remain listed. Raises Invalid."""
     if pool.provider != SSH or columns.get("provider", SSH) != SSH or "provider_settings" not in columns:
         return columns
     settings = keep_host_keys(columns["provider_settings"], pool.provider_settings)
@@ -29,11 +29,11 @@ def with_kept_host_keys(pool: NodePool, columns: Mapping[str, Any]) -> Mapping[s
 
 
 def sync_hosts(pool: NodePool, *, actor: Any) -> None:
-    """Add, change and remove the rows of hosts. Removed hosts are drained before their agents are
-    uninstalled.
+    """Create, update and remove host rows to match the pool's settings.
 
-    This function runs in the transaction that stores the settings. Raises Invalid if a host belongs to
-    another pool, is still being removed, or would have to be uninstalled first.
+    Removed hosts are drained before their agents are uninstalled. This function runs in the transaction that
+    stores the settings. Raises Invalid if a host belongs to another pool, is still being removed, or would
+    have to be uninstalled first.
     """
     if pool.provider != SSH:
         remove_all_hosts(pool)
@@ -66,7 +66,7 @@ def sync_hosts(pool: NodePool, *, actor: Any) -> None:
 
 
 def remove_all_hosts(pool: NodePool) -> None:
-    """Delete the rows of hosts on which nothing was installed. Raises Conflict if there are other rows."""
+    """Delete the rows of hosts without an agent. Raises Conflict if a host has one."""
     SshHost.objects.filter(pool=pool, touched_at=None).delete()
     if count := SshHost.objects.filter(pool=pool).count():
         raise Conflict(
@@ -76,7 +76,7 @@ def remove_all_hosts(pool: NodePool) -> None:
 
 
 def forget_host(host: SshHost, *, actor: Any) -> None:
-    """Delete the row of a removed host that can no longer be reached. Its agent, if any, stays on the host.
+    """Delete the row of a removed host that is unreachable. Its agent, if any, stays on the host.
 
     Raises Conflict if the host is not being removed, or if its node is still being drained.
     """
@@ -93,7 +93,7 @@ def forget_host(host: SshHost, *, actor: Any) -> None:
 
 
 def accept_host_keys(*, actor: Any, pool: NodePool, keys: Mapping[str, str]) -> None:
-    """Pin keys by host name. Raises Invalid unless each key equals the last key that the host presented."""
+    """Pin host keys by host name. Raises Invalid if a key is not the last one that the host presented."""
     from pools.services.pools import edit_pool
 
     presented = dict(SshHost.objects.filter(pool=pool).values_list("name", "presented_key"))
@@ -114,7 +114,7 @@ def accept_host_keys(*, actor: Any, pool: NodePool, keys: Mapping[str, str]) -> 
 
 
 def host_view(row: SshHost, now: datetime, *, is_busy: bool = False, applied: str = "") -> Host:
-    """Return the host's state for the engine. `applied` is the digest of an up-to-date installation."""
+    """Return the host's state for the engine. `applied` is the digest of the current installation."""
     machine = row.machine
     present = machine is not None and machine.departed_at is None
     return Host(
@@ -130,7 +130,7 @@ def host_view(row: SshHost, now: datetime, *, is_busy: bool = False, applied: st
 
 
 def displayed_state(row: SshHost, now: datetime) -> HostState:
-    """Return the state that users see.
+    """Return the host's state as shown to users.
 
     An installation is running if it began after the last SSH task ended.
     """
@@ -144,7 +144,7 @@ CONFLICT = "conflict"  # the host could not join, because its machine is registe
 
 
 def settings_digest(settings: Mapping[str, Any], url: str, ca: str) -> str:
-    """Return the digest of the files that an installation writes to the host."""
+    """Return the digest of the files that the installation writes to a host."""
     content = json.dumps([settings["home"], settings["env"], url, ca], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
@@ -157,7 +157,7 @@ def _row(pool: NodePool, host: dict[str, Any]) -> SshHost:
 
 
 def _update(row: SshHost, host: dict[str, Any]) -> None:
-    """Store changed settings, and make a connection to the host due immediately."""
+    """Store a host's changed settings, and let Berth connect to the host immediately."""
     row.settings, row.address, row.port, row.through = (
         host,
         host["address"],

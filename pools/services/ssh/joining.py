@@ -1,4 +1,4 @@
-"""Register machines that join a pool as SSH hosts.
+"""Register SSH hosts that join their pool.
 
 The agent repeats a rejected attempt, so the host's row stores the reason for the rejection.
 """
@@ -26,7 +26,7 @@ from pools.services.ssh.hosts import CONFLICT
 
 
 def join_host(pool_name: str, host_version: tuple[int, int], measured: MachineReport, at: datetime) -> str:
-    """Register the machine under the host's name. Return the secret for the machine's later reports.
+    """Register the machine under the host's name. Return the secret with which it reports.
 
     The token is valid for one installation, which Berth itself started, so the machine immediately replaces
     its previous registration. Raises Unauthenticated for an expired token, and Conflict for a machine that is
@@ -65,7 +65,7 @@ def _join(pool_name: str, host_version: tuple[int, int], measured: MachineReport
 
 
 def _record_conflict(key: int, version: int, reason: str, at: datetime) -> None:
-    """Store why the machine was rejected, and delay the next installation.
+    """Store why the machine was rejected, and delay the next installation of the agent.
 
     All attempts of the agent between two installations count as one.
     """
@@ -81,10 +81,9 @@ def _record_conflict(key: int, version: int, reason: str, at: datetime) -> None:
 
 
 def _former_machine(host: SshHost, measured: MachineReport, at: datetime) -> Machine | None:
-    """Return this machine's row, or None. If another machine used to be this host, mark it as departed.
+    """Return the machine's row, or None. Mark a different machine that was this host as departed.
 
-    Raises Conflict if the machine belongs to another pool, or to another host or a join token of
-    this pool.
+    Raises Conflict if the machine belongs to another pool, or to another host or a join token of this pool.
     """
     check_no_other_pool(host.pool, measured)
     rows = Machine.objects.select_for_update(of=("self",)).select_related("pool")

@@ -1,4 +1,4 @@
-"""Connections to SSH hosts, with keys from their pool's secrets."""
+"""SSH keys for hosts, stored as secrets of their pool."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +14,7 @@ from pools.services.secrets import SecretContent, set_pool_secret
 
 
 class PoolKeys:
-    """SSH keys of a pool. `unstored` are keys that are not stored yet."""
+    """SSH keys of a pool. `unstored` contains keys that are not stored yet."""
 
     def __init__(self, pool: NodePool | None, unstored: Mapping[str, str] | None = None) -> None:
         rows = PoolSecret.objects.filter(pool=pool, kind=SecretKind.SSH_KEY) if pool and pool.pk else ()
@@ -22,7 +22,7 @@ class PoolKeys:
         self._pool, self._unstored = pool, unstored or {}
 
     def endpoint(self, host: Mapping[str, Any]) -> Endpoint:
-        """Return the endpoint of a host with these settings. Raises SshError if a key is missing."""
+        """Return the endpoint for a host's settings. Raises SshError if a key is missing."""
         bastion = host.get("bastion")
         return Endpoint(
             address=host["address"], port=host["port"], user=host["user"], private_key=self.get(host["key"]),
@@ -40,7 +40,7 @@ class PoolKeys:
             raise SshError(SshErrorKind.KEY, f"the SSH key {name} cannot be used: {error}") from None
 
     def _missing_message(self, name: str) -> str:
-        """Return how to set the key. The secrets of a new pool cannot be set before it is created."""
+        """Return an error message that explains how to set the missing key."""
         pool = self._pool.name if self._pool else "POOL"
         command = f"`berth secret set {name} --pool {pool} --ssh-key --file KEY`"
         if self._pool is None or self._pool.pk is not None:
@@ -52,7 +52,7 @@ class PoolKeys:
 
 
 def split_keys(values: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, str]]:
-    """Split `ssh_keys` (private keys by secret name) from a pool's other values."""
+    """Separate `ssh_keys`, private keys by secret name, from the other values of a pool."""
     columns = dict(values)
     return columns, columns.pop("ssh_keys", None) or {}
 
