@@ -118,6 +118,27 @@ def test_gpu_counts_add_up_while_nodes_boot(cast: Cast, sign_in: SignIn, running
     assert "starting" not in client.get("/").content.decode()
 
 
+def test_overview_lists_the_longest_waits_with_one_row_per_array(cast: Cast, sign_in: SignIn) -> None:
+    array = WorkloadArray.objects.create(
+        project=cast.vision, name="sweep", submitted_by=cast.dave.user, spec={}, task_count=2
+    )
+    for index in range(2):
+        make.workload(
+            cast.vision, f"sweep-{index}", array=array, array_index=index, since=make.ago(hours=3),
+            reason="Backoff",
+        )  # fmt: skip
+    for name, hours, reason in (
+        ("older", 2, "Fragmented"),
+        ("new", 1, ""),
+        ("newer", 0.5, ""),
+        ("never", 9, "Unschedulable"),
+    ):
+        make.workload(cast.vision, name, since=make.ago(hours=hours), reason=reason)
+    card = sign_in("dave").get("/").content.decode().partition("Longest waits")[2].partition("</ul>")[0]
+    assert re.findall(r">([a-z-]+)</a>", card) == ["sweep", "older", "new"]
+    assert f'href="/arrays/{array.pk}"' in card and ">Waiting to restart<" in card
+
+
 @pytest.mark.parametrize(("hours", "is_shown"), [(0.5, False), (3.5, True)])
 def test_utilization_of_a_new_installation_is_a_sentence(
     hours: float, is_shown: bool, cast: Cast, sign_in: SignIn

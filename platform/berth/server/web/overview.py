@@ -58,6 +58,7 @@ HOURS = 24
 MIN_HISTORY, SHORT_HISTORY = 2, 3
 OWN_MAX = 8
 EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
+LONGEST_MAX, LONGEST_CANDIDATES = 3, 20  # tasks of one array may take several of the candidates
 # Approximate heights in pixels: of a card's head and rows, a department's line, and the chart's card with and
 # without a chart.
 HEAD_HEIGHT, ROW_HEIGHT, QUEUE_GROUP_HEIGHT, UTILIZATION_HEIGHT = 85, 52, 34, 290
@@ -129,6 +130,7 @@ def index(request: Request) -> HttpResponse:
     hours_with_nodes = sum(hour.total > 0 for hour in hourly_means)
     zone = reader_zone(request)
     reasons = reason_counts(actor, shown)
+    longest = longest_pending(actor, shown) if reasons else []
     queues = select_busiest(quota_lines(actor, shown))
     recent = evictions(actor).filter(pool_id__in=[each.pk for each in shown])
     mine = own_workloads(actor, now)
@@ -143,6 +145,7 @@ def index(request: Request) -> HttpResponse:
         "queues": queues,
         "counts": count_by_state(actor, shown),
         "reasons": reasons[:REASONS_MAX],
+        "longest": longest,
         "maps": shown_maps,
         "pool_bars": [] if shown_maps else [(each, by_pool[each.pk]) for each in shown],
         "legend": build_legend(maps) if small else [],
@@ -181,7 +184,11 @@ def index(request: Request) -> HttpResponse:
         "has_history": hours_with_nodes > MIN_HISTORY,  # the first and the last hour are incomplete
         "has_short_history": hours_with_nodes <= SHORT_HISTORY,
         **balance_columns(
-            mine, queues, reasons[:REASONS_MAX], shown_maps, has_chart=hours_with_nodes > MIN_HISTORY
+            mine,
+            queues,
+            [*reasons[:REASONS_MAX], *longest],
+            shown_maps,
+            has_chart=hours_with_nodes > MIN_HISTORY,
         ),
     }
     return page(request, "web/overview/page.html", context, inner="web/overview/body.html")
@@ -196,7 +203,7 @@ def count_evictions(rows: QuerySet[Eviction]) -> Mapping[str, int]:
 def balance_columns(
     mine: Sequence[OwnWorkload],
     queues: Sequence[tuple[QuotaLine, list[QuotaLine], int]],
-    reasons: Sequence[ReasonCount],
+    reasons: Sequence[object],
     maps: Sequence[NodeMap],
     *,
     has_chart: bool = True,
@@ -363,3 +370,15 @@ def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
     if counts.held_arrays:
         reasons.append(ReasonCount("", counts.held_arrays, bar(counts.held_arrays), is_held=True))
     return reasons
+
+
+def longest_pending(actor: Actor, pools: Iterable[NodePool]) -> list[Workload]:
+    """Return the queued workloads with the longest waits. An array is represented by one of its tasks."""
+    rows = workloads(actor).filter(
+        phase__in=PENDING_PHASES, held=False, pools__overlap=[pool.name for pool in pools]
+    )
+    candidates = rows.exclude(reason=UNSCHEDULABLE).select_related("array").order_by("since", "pk")
+    longest: dict[object, Workload] = {}
+    for row in candidates[:LONGEST_CANDIDATES]:
+        longest.setdefault(row.array_id or row.pk, row)
+    return list(longest.values())[:LONGEST_MAX]
