@@ -34,7 +34,13 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
     Column("name", "Queue", lambda row: row[1].name),
     Column("department", "Department", lambda row: row[0].name, in_file=True),
     Column("rank", "Rank", lambda row: row[1].rank if row[1].numbers_visible else None, number=True),
-    Column("weight", "Weight", lambda row: row[1].weight if row[1].numbers_visible else None, number=True),
+    Column(
+        "weight",
+        "Weight",
+        lambda row: row[1].weight if row[1].numbers_visible else None,
+        number=True,
+        is_secondary=True,
+    ),
     Column(
         "quota",
         "Quota",
@@ -50,7 +56,12 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
         "reserved", "Reserved", lambda row: _gpus_if_visible(row[1], row[1].reserved), "GPUs", number=True
     ),
     Column(
-        "borrowed", "Over quota", lambda row: _gpus_if_visible(row[1], row[1].over_quota), "GPUs", number=True
+        "borrowed",
+        "Over quota",
+        lambda row: _gpus_if_visible(row[1], row[1].over_quota),
+        "GPUs",
+        number=True,
+        is_secondary=True,
     ),
     Column("pending", "Pending", lambda row: _gpus_if_visible(row[1], row[1].pending), "GPUs", number=True),
     Column("used", "Decayed usage", lambda row: row[1].used if row[1].numbers_visible else None, number=True),

@@ -7,13 +7,23 @@ from tests.browser.conftest import Open
 MEDIUM = {"width": 1024, "height": 768}
 
 
-@pytest.mark.parametrize("path", ["/queue", "/workloads", "/quotas?pool=train"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/queue",
+        "/workloads",
+        "/quotas?pool=train",
+        "/fair-share?pool=train",
+        "/node-pools",
+        "/usage",
+    ],
+)
 def test_tables_fit_into_a_medium_window(opened: Open, path: str) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         page.goto(path)
-        table = page.locator(".table-wrap").first
-        hidden = table.evaluate("element => element.scrollWidth - element.clientWidth")
-        assert hidden <= 0, f"{hidden} px of the table are hidden"
+        hidden = "tables => tables.map(table => table.scrollWidth - table.clientWidth)"
+        widths = page.locator(".table-wrap").evaluate_all(hidden)
+        assert widths and max(widths) <= 0, f"hidden pixels of the tables: {widths}"
         assert faults == []
 
 

@@ -105,7 +105,7 @@ COLUMNS: tuple[Column[PoolRow], ...] = (
     Column("allocated", "Allocated", lambda row: row.capacity.allocated / MILLI, "GPUs", number=True),
     Column("reserved", "Reserved", lambda row: row.capacity.reserved / MILLI, "GPUs", in_file=True),
     Column("allocation", "Allocation", lambda row: row.allocation, "%"),
-    Column("node", "Per node", lambda row: row.pool.gpus_per_node, "GPUs"),
+    Column("node", "Per node", lambda row: row.pool.gpus_per_node, "GPUs", is_secondary=True),
     Column("maximum", "Maximum", lambda row: row.pool.nodes_max, "nodes"),
     Column("minimum", "Minimum", lambda row: row.pool.nodes_min, "nodes", in_file=True),
     Column("total", "Total", lambda row: row.capacity.total / MILLI, "GPUs", in_file=True),
