@@ -322,6 +322,7 @@ def test_query_count_does_not_grow_with_projects(
         return len(captured)
 
     make.eviction(running, running, cast.pool)
+    make.workload(cast.vision, "pending", reason="WouldExceedFairShare")
     few = {path: count_queries(path) for path in PAGES}
     for number in range(5):
         project = Project.objects.create(name=f"more-{number}", department=cast.research)
