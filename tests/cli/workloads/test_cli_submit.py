@@ -127,9 +127,15 @@ def test_training_job_manifest_is_sent_unchanged(terminal: Terminal) -> None:
     assert json.loads(server.requests[0].content)["metadata"] == {"name": "old", "namespace": "vision"}
 
 
-def test_dry_run_prints_outcome_and_blockers(terminal: Terminal) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "printed"),
+    [("would_stay_pending", "would stay pending"), ("unschedulable", "unschedulable")],
+)
+def test_dry_run_prints_outcome_blockers_and_smallest_change(
+    terminal: Terminal, outcome: str, printed: str
+) -> None:
     answer = {
-        "outcome": "would_stay_pending", "workload": {"name": "train"}, "decisions": [], "evictions": [],
+        "outcome": outcome, "workload": {"name": "train"}, "decisions": [], "evictions": [],
         "blockers": [{"reason": "WouldExceedFairShare", "message": "It holds all of its share."}],
     }  # fmt: skip
     response = {
@@ -141,7 +147,7 @@ def test_dry_run_prints_outcome_and_blockers(terminal: Terminal) -> None:
     result = terminal.run("submit", "-n", "train", "-g", "1", "--dry-run", server=server)
     assert server.calls == ["POST /api/v1/workloads?dry_run=true", "POST /api/v1/workloads:smallest-change"]
     assert result.stdout.splitlines() == [
-        "train: would stay pending", "  WouldExceedFairShare: It holds all of its share.",
+        f"train: {printed}", "  WouldExceedFairShare: It holds all of its share.",
         "  It would start with 1 GPU.",
     ]  # fmt: skip
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from berth.client.models.workloads import DryRun, Submission
 
 
+BLOCKED_OUTCOMES = ("would_stay_pending", "unschedulable")
 FILE_SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -138,7 +139,7 @@ def _find_change(
     from berth.client.errors import Rejected
     from berth.client.models.workloads import DryRun
 
-    if not isinstance(result, DryRun) or result.outcome != "would_stay_pending" or result.nodes_to_boot:
+    if not isinstance(result, DryRun) or result.outcome not in BLOCKED_OUTCOMES or result.nodes_to_boot:
         return None
     try:
         change = client.workloads.dry_run_change(document)
