@@ -1,30 +1,32 @@
 """Propose smaller requests for the pending workload: fewer replicas, or less of a resource per replica."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from berth.core.amounts import MILLI
 from scheduler.engine.model import Role
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import PendingCase
-from scheduler.engine.smallest_change.proposals import Ladder, lowering_ladder
+from scheduler.engine.smallest_change.proposals import Ladder, halving_ladder, lowering_ladder
 
 
 def at_least_half(case: PendingCase) -> Iterator[Ladder]:
     """Propose lower requests that keep at least half of the current amount."""
     for role, resource, amount in _role_amounts(case):
-        yield _ladder(role, resource, amount, amount, -(-amount // 2))
+        yield lowering_ladder(amount, resource, _half(amount), _lowered(role, resource, amount))
 
 
 def less_than_half(case: PendingCase) -> Iterator[Ladder]:
+    """Propose lower requests in steps that become smaller with the request, down to one unit."""
     for role, resource, amount in _role_amounts(case):
-        yield _ladder(role, resource, amount, -(-amount // 2), 1)
+        yield halving_ladder(amount, resource, _half(amount), _lowered(role, resource, amount))
 
 
-def _ladder(role: Role, resource: str, amount: int, most: int, least: int) -> Ladder:
-    def change(after: int) -> Change:
-        return Change(ChangeKind.REQUEST_LOWERED, role.name, resource, before=amount, after=after)
+def _half(amount: int) -> int:
+    return -(-amount // 2)
 
-    return lowering_ladder(amount, resource, most, least, change)
+
+def _lowered(role: Role, resource: str, amount: int) -> Callable[[int], Change]:
+    return lambda after: Change(ChangeKind.REQUEST_LOWERED, role.name, resource, before=amount, after=after)
 
 
 def _role_amounts(case: PendingCase) -> Iterator[tuple[Role, str, int]]:

@@ -30,12 +30,30 @@ def ladder_in_order(changes: Iterable[Change]) -> Ladder:
     return [sized_proposal(change, rank) for rank, change in enumerate(changes)]
 
 
-def lowering_ladder(
-    amount: int, resource: str, most: int, least: int, change: Callable[[int], Change]
-) -> Ladder:
-    """Return a ladder that lowers `amount` in round steps, from below `most` down to `least`."""
-    step = step_size(amount, resource)
-    rungs = range((most - 1) // step * step, least - 1, -step)[:MAX_RUNGS]
+def lowering_ladder(amount: int, resource: str, least: int, change: Callable[[int], Change]) -> Ladder:
+    """Return a ladder that lowers `amount` in round steps down to `least`."""
+    return _lowered_proposals(amount, _round_amounts(amount, least, step_size(amount, resource)), change)
+
+
+def halving_ladder(amount: int, resource: str, most: int, change: Callable[[int], Change]) -> Ladder:
+    """Return a ladder that lowers `amount` from below `most` down to one unit.
+
+    The steps become smaller with the amount, so that small amounts are reached in few rungs.
+    """
+    rungs = list[int]()
+    while most > 1:
+        least = max(1, most // 2)
+        rungs += _round_amounts(most, least, step_size(most, resource))
+        most = least
+    return _lowered_proposals(amount, rungs, change)
+
+
+def _round_amounts(most: int, least: int, step: int) -> range:
+    """Return the multiples of `step` below `most` that are at least `least`, in descending order."""
+    return range((most - 1) // step * step, least - 1, -step)[:MAX_RUNGS]
+
+
+def _lowered_proposals(amount: int, rungs: Iterable[int], change: Callable[[int], Change]) -> Ladder:
     return [sized_proposal(change(after), Fraction(amount - after, amount)) for after in rungs]
 
 

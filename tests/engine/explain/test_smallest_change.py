@@ -164,6 +164,12 @@ def test_lowering_the_request_by_more_than_half_is_the_last_resort() -> None:
     assert sentence(world) == would_start("role worker needed 2 replicas instead of 40")
 
 
+def test_request_that_exceeds_a_node_many_times_is_lowered_to_the_size_of_the_node() -> None:
+    world = World().node("n", 0, cpu=4, memory=8192).department("d", 0).project("p", "d", 0)
+    world.queued("w", "p", roles=(role(ask=request(0, cpu=500)),))
+    assert sentence(world).endswith(" if each replica of role worker requested 4 CPUs instead of 500.")
+
+
 def test_maximum_runtime_that_ends_before_held_nodes_are_needed_is_suggested() -> None:
     pool = Pool("default", reservation_after=60)
     world = World(pool=pool, n=4).department("d", 4).project("p", "d", 4)
