@@ -249,7 +249,7 @@ def test_queues_with_uneven_workload_sizes_get_equal_shares_over_time(sizes: tup
     later = held[4 * HALF_LIFE :]
     for part in allocated_fractions(later).values():
         assert part == pytest.approx(1 / len(sizes), rel=0.1), allocated_fractions(later)
-    assert evicted <= 30 * 12
+    assert evicted <= 31 * 12  # backoffs are short, because runs last for less than half a minute (ADR 59)
 
 
 @pytest.mark.heavy
