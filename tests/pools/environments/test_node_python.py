@@ -186,6 +186,7 @@ def test_error_on_an_older_python_states_the_required_version(tmp_path: Path) ->
         "tail",
         "sha256sum",
         "cut",
+        "date",
         "ln",
         "mv",
     ):
