@@ -28,6 +28,10 @@ def test_log_of_a_running_workload_is_one_click_away_and_above_the_fold(
         box = page.locator("#log").bounding_box()
         assert box is not None
         assert box["y"] + box["height"] <= 900, "the log ends above the fold"
+        page.get_by_role("button", name="Full screen").click()
+        full = page.locator("#log-card").bounding_box()
+        assert full is not None and full["height"] == 900
+        page.keyboard.press("Escape")
         page.get_by_role("navigation", name="Workload", exact=True).get_by_role("link", name="Logs").click()
         expect(page).to_have_url(f"/workloads/{workload.pk}/logs")
         expect(log).to_contain_text("checkpoint of step 900")
