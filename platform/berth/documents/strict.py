@@ -15,6 +15,15 @@ TEXT_MAX = 256 * 1024
 BOOLEAN, TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
 NO_REFERENCES = "Anchors and aliases (& and *) are not supported: write the values out."
 
+# Parts of common errors, which use the terms of the YAML specification, with the remedies.
+REMEDIES = (
+    ("mapping values are not allowed", "put quotes around values that contain a colon and a space"),
+    (
+        "cannot start any token",
+        "indent with spaces instead of tabs, and put quotes around values with @ or `",
+    ),
+)
+
 
 class InvalidYaml(Malformed):
     """Raised for invalid YAML. `line` counts from 1 and is None if the error has no line."""
@@ -38,7 +47,7 @@ def read_yaml(body: bytes) -> Any:
         KeyError,
         TypeError,
     ) as error:  # raised for an invalid !!timestamp or !!bool
-        raise InvalidYaml(f"The body is not YAML: {_first_line(error)}.", _line(error)) from None
+        raise InvalidYaml(f"The body is not YAML: {_describe(error)}.", _line(error)) from None
 
 
 def read_text(text: str) -> Any:
@@ -94,8 +103,10 @@ class PlainLoader(SafeLoader):
         return pairs
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0][:200]
+def _describe(error: Exception) -> str:
+    """Return the problem on one line, with a remedy if there is a known one."""
+    message = str(getattr(error, "problem", None) or error).splitlines()[0][:200]
+    return next((f"{message}; {remedy}" for part, remedy in REMEDIES if part in message), message)
 
 
 def _line(error: Exception) -> int | None:
