@@ -111,6 +111,14 @@ def test_unmeasured_gpus_are_shown_as_one_number_with_the_reason(
     assert f"nvidia-smi does not respond on {pod.node.name}" in text
 
 
+def test_first_measurement_of_a_new_run_is_announced(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
+    path = f"/workloads/{pod.workload_id}/utilization?part=strip"
+    Workload.objects.filter(pk=pod.workload_id).update(since=make.ago(seconds=5))
+    assert "The first measurement is expected within seconds." in page(sign_in("dave"), path)
+    Workload.objects.filter(pk=pod.workload_id).update(since=make.ago(minutes=2))
+    assert "first measurement" not in page(sign_in("dave"), path)
+
+
 @pytest.mark.heavy
 def test_pending_workload_has_no_utilization(cast: Cast, sign_in: SignIn) -> None:
     pending = make.workload(cast.vision, "waits")

@@ -20,7 +20,7 @@ from pools.models import Node
 from pools.selectors import nodes
 from projects.access import visible_nodes
 from projects.idle_gpus import MAX_MEASUREMENT_AGE, idle_since
-from projects.models import Workload
+from projects.models import Phase, Workload
 from projects.selectors import find_workload
 from scheduler.reports.utilization import summary
 from scheduler.reports.utilization.over_time import Point
@@ -31,6 +31,7 @@ LAST_KNOWN = timedelta(days=1)  # older measurements are not shown
 # looks empty.
 LEAST_SCALES: Mapping[str, tuple[str, int]] = {"cpu": ("cpu_milli", 100), "memory": ("memory_mib", 100)}
 FLAT_PART = 0.05
+FIRST_MEASUREMENT = timedelta(seconds=30)
 
 
 @signed_in
@@ -38,8 +39,12 @@ FLAT_PART = 0.05
 def workload(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     workload = find_workload(request.actor, workload_id)
     if request.GET.get("part") == "strip":
-        strip = utilization_strip(workload, timezone.now())
-        return render(request, "scheduler/utilization/strip.html", {"strip": strip, "workload": workload})
+        strip, unmeasured = (
+            utilization_strip(workload, timezone.now()),
+            is_unmeasured(workload, timezone.now()),
+        )
+        context = {"strip": strip, "workload": workload, "is_unmeasured": unmeasured}
+        return render(request, "scheduler/utilization/strip.html", context)
     return _render_panel(request, workload_utilization(workload, request.GET.get("span", ""), timezone.now()))
 
 
@@ -83,6 +88,11 @@ class StripFigure:
     chart: Chart | None
     old_since: datetime | None  # time of the measurement if it is no longer current
     reason: str = ""  # why nothing was measured
+
+
+def is_unmeasured(workload: Workload, now: datetime) -> bool:
+    """Return whether the run began so recently that its first measurement is still expected."""
+    return workload.phase == Phase.RUNNING and now - workload.since < FIRST_MEASUREMENT
 
 
 def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:

@@ -40,7 +40,7 @@ from scheduler.reports.explanations.workload import PENDING_PHASES
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import ChangeAnswer, find_smallest_change
-from scheduler.web.utilization.pages import utilization_strip, workload_utilization
+from scheduler.web.utilization.pages import is_unmeasured, utilization_strip, workload_utilization
 from scheduler.web.workloads import details
 from scheduler.web.workloads.change_link import change_link
 from scheduler.web.workloads.code import role_code
@@ -207,6 +207,7 @@ def _overview(request: Request, workload: Workload) -> Context:
         "pods": pod_table(current),
         "earlier": pod_table(earlier),
         "strip": utilization_strip(workload, now) if workload.phase == Phase.RUNNING else (),
+        "is_unmeasured": is_unmeasured(workload, now),
         "log_runs": pods_by_run([*current, *earlier]),
         # The last eviction of a pending workload is described at the top of the page.
         "as_victim": suffered[1 if last_eviction else 0 :][:EVICTIONS_ON_OVERVIEW],
