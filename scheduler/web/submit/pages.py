@@ -109,7 +109,8 @@ def _submit(request: Request, document: Mapping[str, Any]) -> HttpResponse:
         kind = "service" if "service" in stored.workload.spec else "workload"
         to, name = reverse(kind, args=[stored.workload.pk]), f"{kind.capitalize()} {stored.workload.name}"
         warnings = stored.warnings
-    return done(request, " ".join([f"{name} submitted.", *warnings]), to=to, leave=True)
+    message = " ".join([f"{name} submitted.", *warnings])
+    return done(request, message, to=to, leave=True, warns=bool(warnings))
 
 
 def _predict(actor: Actor, document: Mapping[str, Any], answer: CheckResult) -> None:

@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from berth.core.amounts import MILLI
 from berth.core.words import format_gpus
 from berth.server.web.numbers import memory, thousandths, used_memory
 from berth.server.web.pages import Request, signed_in
@@ -111,9 +112,7 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
             "cpu",
             "CPU",
             cpu,
-            f"of {thousandths(use.allocated_cpu_milli)} cores"
-            if use.allocated_cpu_milli
-            else "cores, none requested",
+            _allocated_cores(use.allocated_cpu_milli) if use.allocated_cpu_milli else "cores, none requested",
         ),
         (
             "memory",
@@ -133,6 +132,10 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
         allocated, reason = f"of {format_gpus(use.allocated_gpu_milli)}", _unmeasured_reason(pods, now)
         shown.insert(0, StripFigure("GPU utilization and memory", "", allocated, None, None, reason))
     return shown
+
+
+def _allocated_cores(cpu_milli: int) -> str:
+    return f"of {thousandths(cpu_milli)} {'core' if cpu_milli == MILLI else 'cores'}"
 
 
 def _is_flat(key: str, points: Sequence[Point]) -> bool:

@@ -95,18 +95,21 @@ def confirm_page(
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html", status=status)
 
 
-def done(request: Request, message: str, *, to: str, leave: bool = False) -> HttpResponse:
+def done(
+    request: Request, message: str, *, to: str, leave: bool = False, warns: bool = False
+) -> HttpResponse:
     """Respond to a successful change.
 
     An open page shows the message. If `leave` is set, or if the form is a page of its own, the browser
-    navigates to `to`. Without scripts, the browser is redirected to `to`.
+    navigates to `to`. Without scripts, the browser is redirected to `to`. Set `warns` if the message contains
+    warnings.
     """
     is_own_page = urlsplit(request.htmx.current_url or "").path == request.path
     if request.htmx and not leave and not is_own_page:
         return HttpResponse(
             status=204, headers={"HX-Trigger": json.dumps({"berth:done": {"message": message}})}
         )
-    messages.success(request, message)
+    messages.add_message(request, messages.WARNING if warns else messages.SUCCESS, message)
     if request.htmx:
         return HttpResponse(status=204, headers={"HX-Redirect": to})
     return redirect(to)

@@ -87,7 +87,7 @@
     if (!body.firstElementChild) body.textContent = !pod ? body.textContent : complete ? "No output." : `No output yet${elapsed()}.`;
   }
 
-  /** Show the last line of a failed pod that names an error, or else its last line, above the log and in red. */
+  /** Show the last line of a failed pod that names an error, also in red in the log, or else its last line. */
   function showError() {
     const target = document.getElementById("failure-line");
     if (!target || target.dataset.pod !== pod || !complete) return;
@@ -95,7 +95,7 @@
     const element = last.findLast((each) => ERROR.test(each.textContent)) ?? last.at(-1);
     if (!element) return;
     body.querySelector(".error")?.classList.remove("error");
-    element.classList.add("error");
+    if (ERROR.test(element.textContent)) element.classList.add("error");
     target.textContent = element.textContent.trim().slice(0, 300);
     target.parentElement.hidden = false;
   }
