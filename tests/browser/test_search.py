@@ -31,6 +31,16 @@ def test_search_dialog_finds_a_workload_by_keyboard(opened: Open, width: int) ->
         assert not faults
 
 
+def test_enter_opens_the_result_of_the_typed_text_before_it_has_arrived(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/node-pools/train")
+        page.keyboard.press("Control+k")
+        page.keyboard.type("ablation-7")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="ablation-7")).to_be_visible()
+        assert not faults
+
+
 def test_search_without_results_leads_to_the_list_of_workloads(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/node-pools/train")

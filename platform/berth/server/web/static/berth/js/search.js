@@ -6,6 +6,8 @@
   if (!dialog) return;
   const field = dialog.querySelector("input"), results = dialog.querySelector("[data-results]");
   const MAX_RECENT = 6, key = `berth-recent-${document.body.dataset.person}`;
+  let sent = null, shown = null; // text of the last request, and of the results on the page
+  let opensFirst = false; // Enter was pressed before the results of the text have arrived
   const hasName = /^\/(workloads|arrays|services|node-pools|nodes|evictions)\/[^/]+$/;
 
   function recent() {
@@ -21,6 +23,7 @@
   function open() {
     if (dialog.open) return;
     field.value = "";
+    [sent, shown, opensFirst] = [null, null, false];
     results.replaceChildren(); // of the search before
     dialog.showModal();
     field.focus();
@@ -33,6 +36,13 @@
   function mark() {
     dialog.querySelector(".first")?.classList.remove("first");
     links()[0]?.classList.add("first");
+  }
+
+  /** Open the first result after Enter, once the results are those of the text. */
+  function openFirst() {
+    if (!opensFirst || shown !== field.value) return;
+    opensFirst = false;
+    links()[0]?.click();
   }
 
   function move(step) {
@@ -52,16 +62,24 @@
       dialog.close();
     } else if (dialog.open && event.key === "Enter" && document.activeElement === field) {
       event.preventDefault();
-      links()[0]?.click();
+      opensFirst = true;
+      if (sent !== field.value) htmx.trigger(field, "search");
+      openFirst();
     }
   });
+  field.addEventListener("input", () => { opensFirst = false; });
   document.addEventListener("click", (event) => {
     if (event.target.closest?.("[data-search]")) open();
     else if (event.target === dialog || event.target.closest?.("#search-dialog a:is([hx-get], [data-theme-toggle])")) dialog.close();
   });
   field.addEventListener("htmx:configRequest", (event) => { // an empty search lists recent pages with their state
+    sent = field.value;
     if (!field.value.trim()) event.detail.parameters.recent = recent().map((page) => page.path);
   });
-  results.addEventListener("htmx:afterSwap", mark);
+  results.addEventListener("htmx:afterSwap", () => {
+    shown = sent;
+    mark();
+    openFirst();
+  });
   remember();
 })();
