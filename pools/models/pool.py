@@ -198,8 +198,8 @@ class NodePool(ChecksTogether, FastRows):
         null=True,
         blank=True,
         default=600,
-        help_text="Seconds that a workload within its fair share is pending before nodes or quota "
-        "are held for it. Leave empty to hold none.",
+        help_text="Seconds that a workload within its fair share must be pending before nodes or quota "
+        "are held for it. Leave empty to hold neither.",
     )
     cpu_load_limit = models.PositiveIntegerField(
         default=1000, help_text="In thousandths of the node's CPU capacity."

@@ -108,7 +108,7 @@ class DownloadOutputs(ApiView):
         path = (query.path or "").strip("/")
         files = outputs.output_files(stored.tree, path)
         if not files:
-            raise NotFound(f"The outputs of {workload.name} have no file {format_value(query.path)}.")
+            raise NotFound(f"Workload {workload.name} has no output file {format_value(query.path)}.")
         if len(files) == 1 and files[0]["path"] == path and not query.archive:
             (file,) = files
             content = code.read_file(stored.tree, file)

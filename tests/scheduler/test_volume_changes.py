@@ -111,7 +111,7 @@ def test_changes_are_stored_after_the_pod_has_ended(writer: Writer) -> None:
     ]
 
 
-def test_only_writable_volumes_in_s3_have_changes(writer: Writer) -> None:
+def test_only_writable_s3_volumes_report_changes(writer: Writer) -> None:
     assert [row.volume for row in PodOutputs.objects.all()] == ["results"]
     writer.define()
     reader = writer.stage.submit("reader", roles=ONE, volumes=[{**MOUNTS[1], "read_only": True}])

@@ -74,7 +74,7 @@ def test_first_decorator_is_outermost() -> None:
     assert cloudpickle.loads(outcome.data) == "a(b(x a b))"
 
 
-def test_error_in_a_decorator_becomes_the_calls_error() -> None:
+def test_error_in_a_decorator_fails_the_call() -> None:
     def broken(function: Callable[..., Any]) -> Callable[..., Any]:
         raise ValueError("no")
 

@@ -22,7 +22,7 @@ _LOSS_ERRORS = {
 
 
 class SessionRay:
-    """Ray on one node of a session, between `join` and `leave`.
+    """Ray on one node of a session. `join` starts Ray, and `leave` stops it.
 
     Both methods do nothing on pools without Ray.
     """

@@ -193,7 +193,7 @@ class Collections:
         except BrokenArchive as error:
             raise _Interrupted(str(error)) from error
         except OSError as error:
-            raise _Interrupted(f"Berth cannot store them: {error.strerror}") from error
+            raise _Interrupted(f"Berth cannot store the collected files: {error.strerror}") from error
         finally:
             unpacker.close()
             await session.close()

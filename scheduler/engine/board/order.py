@@ -1,7 +1,6 @@
-"""Sort order of pending workloads. Every sort order is total: ties are broken by name.
+"""Sort orders of pending workloads. Each is total: ties are broken by name.
 
-A number at the end of a name is compared as a number, so that the tasks of an array are in the order of their
-indices.
+Numbers at the ends of names are compared as numbers, so that array tasks are sorted by index.
 """
 
 from collections.abc import Iterable, Iterator

@@ -8,7 +8,7 @@ from scheduler.engine.board.gang import Arrangement, Gang, ReplicaRequest, Scope
 from scheduler.engine.board.ledger import NO_BOUND
 from scheduler.engine.board.run_ends import known_end
 from scheduler.engine.placement.search import MAX_STEPS, MIN_STEPS, is_search_useful, search
-from scheduler.engine.placement.slots import Horizon, equal_slots, pick_slot
+from scheduler.engine.placement.slots import Horizon, interchangeable_slots, pick_slot
 
 MAX_DOMAINS = 256  # maximum number of domains tried per gang
 
@@ -158,7 +158,7 @@ def place_as_many_as_fit(
             return 0
         board.put(gang, part, index, slot)
         return 1
-    slots = equal_slots(board, part, need.count, horizon, within)
+    slots = interchangeable_slots(board, part, need.count, horizon, within)
     for placed in range(need.count):
         index = next(free, None)
         slot = next(slots, None) if index is not None else None

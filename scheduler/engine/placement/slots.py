@@ -34,7 +34,7 @@ def pick_slot(
     return _pick(board, part, horizon, within, None)
 
 
-def equal_slots(
+def interchangeable_slots(
     board: Board, part: BoardRole, count: int, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Iterator[Slot]:
     """Yield the best slot for each of `count` equal replicas.

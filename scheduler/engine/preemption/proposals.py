@@ -9,7 +9,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, least_request, total_request
 from scheduler.engine.board.ledger import KINDS, QueueAccount
 from scheduler.engine.placement.find_room import available_nodes, difficulty_key, find_room
-from scheduler.engine.placement.slots import Horizon, equal_slots
+from scheduler.engine.placement.slots import Horizon, interchangeable_slots
 from scheduler.engine.preemption.bounds import largest_victim
 from scheduler.engine.preemption.exact_repack import place_exactly
 from scheduler.engine.preemption.outcome import reapply_moves
@@ -128,7 +128,7 @@ def _propose_by_node(
     for need in sorted(arrangement, key=difficulty_key):
         costs: NodeCosts | None = None
         indices = need.part.free_indices()
-        slots = equal_slots(board, need.part, need.count, Horizon.LEAVING, within)
+        slots = interchangeable_slots(board, need.part, need.count, Horizon.LEAVING, within)
         for placed in range(need.count):
             slot = next(slots, None)
             if slot is None:
@@ -136,7 +136,7 @@ def _propose_by_node(
                 slot, untouched = costs.clear_cheapest(), False
                 left = need.count - placed - 1
                 # Search again, because nodes have changed.
-                slots = equal_slots(board, need.part, left, Horizon.LEAVING, within)
+                slots = interchangeable_slots(board, need.part, left, Horizon.LEAVING, within)
             index = next(indices, None)
             if slot is None or index is None:
                 return False

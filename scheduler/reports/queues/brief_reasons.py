@@ -21,9 +21,9 @@ BACKOFF_END = re.compile(r"^Can start again at ")  # the reason's name already s
 
 
 def brief_reason(workload: Workload) -> str:
-    """Return the first pending reason as a short text for a list.
+    """Return the first pending reason in short form for lists.
 
-    An example is "2 requested, 12 allocated of fair share 11". The queue is named unless it is the workload's
+    For example: "2 requested, 12 allocated of fair share 11". The queue is named unless it is the workload's
     project. For held quota, and for reasons that do not concern a queue's bounds, the text is the workload's
     message.
     """

@@ -77,6 +77,6 @@ def test_error_for_a_quota_change_without_changes_names_the_keys_received(
     result = terminal.run("quota", "preview", "-f", str(file))
     assert result.exit_code == 255
     assert result.stderr == (
-        f"berth: {file}: `changes` is missing; received change, note."
+        f"berth: {file}: the key `changes` is missing. The file has change, note."
         " Use changes: [{project: NAME, pool: POOL, set: {gpu: 8}}].\n"
     )

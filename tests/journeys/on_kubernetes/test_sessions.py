@@ -142,7 +142,9 @@ def test_session_reports_an_image_without_python(client: Client, prod: Prod) -> 
     until(lambda: not prod.objects("pods"), details=lambda: prod.objects("pods"))
 
 
-def test_port_opens_through_the_api_server(users: Users, client: Client, prod: Prod, image: str) -> None:
+def test_port_is_reachable_through_the_api_server(
+    users: Users, client: Client, prod: Prod, image: str
+) -> None:
     program = (ROOT / "tests" / "journeys" / "echo_server.py").read_text()
     only_loopback = (
         'import os; assert os.environ["BERTH_HOST"] == "0.0.0.0"; os.environ["BERTH_HOST"] = "127.0.0.1"\n'

@@ -77,7 +77,7 @@ def test_workload_over_its_limit_waits_for_no_node_to_boot(stage: Stage, empty_p
     assert prediction.nodes_to_boot == 0
 
 
-def test_workload_reserved_on_booting_nodes_starts_after_their_boot(stage: Stage) -> None:
+def test_workload_with_reserved_nodes_starts_after_they_boot(stage: Stage) -> None:
     Node.objects.update(state="booting")
     prediction = predict(stage, roles=FOUR)
     assert prediction.outcome == "would_stay_pending"

@@ -37,7 +37,7 @@ def login(
     ] = False,
     project: Annotated[str | None, typer.Option("--project", "-p", help="Default project.")] = None,
     name: Annotated[
-        str | None, typer.Option(help="Name of the context; default: host name of the server.")
+        str | None, typer.Option(help="Context name. The default is the host name of the server.")
     ] = None,
 ) -> None:
     """Sign in to a server, and store its address and a token as a context that only you can read.

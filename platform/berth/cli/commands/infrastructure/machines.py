@@ -190,7 +190,7 @@ def _print_removal(machine: Any) -> None:
 
 
 def describe_inventory(inventory: Any) -> list[tuple[str, str]]:
-    """Return the inventory reported by the machine's agent, as pairs of title and value."""
+    """Return the inventory reported by the machine's agent as (title, value) pairs."""
     if inventory is None:
         return []
     gpus = Counter(f"{gpu.model} with {gpu.memory_mib} MiB" for gpu in inventory.gpus)
