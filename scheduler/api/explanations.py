@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.spec import WorkloadSpec
+from berth.server.api.idempotency import repeatable
 from berth.server.api.requests import parse_document
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
@@ -123,6 +124,7 @@ class DocumentSmallestChange(ApiView):
         "Find the smallest change with which a submitted document would start now",
         body=WorkloadSpec, response=SmallestChangeResponse,
     )  # fmt: skip
+    @repeatable
     def post(self, request: Request) -> Response:
         """Search for a change without storing anything."""
         draft = validate(actor=self.actor, document=parse_document(request))

@@ -23,6 +23,7 @@ WRITES_WITHOUT_CHANGE = {
     "sessions/{session}/calls/drop": "the data of a session is not audited",
     "projects/vision/code/chunks": "the submission that uses the code is audited",
     "projects/vision/code/tree": "the submission that uses the code is audited",
+    "workloads:smallest-change": "only a dry run",
     "workloads/cancel": "the matrix names no existing workload",
 }
 CALLS_WITHOUT_EFFECT = {
