@@ -1,5 +1,7 @@
 """Browser tests for windows that are wider than a phone but too narrow for all columns."""
 
+import re
+
 import pytest
 
 from tests.browser.conftest import Open
@@ -31,6 +33,6 @@ def test_notes_replace_the_hidden_columns_of_a_medium_window(opened: Open) -> No
     with opened("ada", viewport=MEDIUM) as (page, faults):
         page.goto("/queue")
         row = page.get_by_role("row").filter(has_text="policy-sweep")
-        assert "for 5 min" in row.inner_text().replace("\N{NO-BREAK SPACE}", " ")
+        assert re.search(r"\bfor [45]\smin", row.inner_text())
         assert not page.get_by_role("columnheader", name="Pending since").is_visible()
         assert faults == []

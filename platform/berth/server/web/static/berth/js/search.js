@@ -62,8 +62,7 @@
       dialog.close();
     } else if (dialog.open && event.key === "Enter" && document.activeElement === field) {
       event.preventDefault();
-      opensFirst = true;
-      if (sent !== field.value) htmx.trigger(field, "search");
+      opensFirst = true; // the request for a new text follows its last key
       openFirst();
     }
   });
