@@ -1,7 +1,7 @@
 """Exponential backoff after evictions and failures."""
 
 INITIAL_SECONDS, MAX_SECONDS = 5, 300
-RUNS_LONG = 10  # maximum backoff after an eviction, as a multiple of the evicted run
+RUN_MULTIPLE = 10  # maximum backoff after an eviction, as a multiple of the evicted run
 
 
 def backoff_seconds(times: int) -> int:
@@ -14,4 +14,4 @@ def eviction_backoff_seconds(times: int, run_seconds: float) -> int:
 
     `run_seconds` is the duration of the evicted run. A short run loses little work, so its backoff is short.
     """
-    return min(backoff_seconds(times), max(INITIAL_SECONDS, round(RUNS_LONG * run_seconds)))
+    return min(backoff_seconds(times), max(INITIAL_SECONDS, round(RUN_MULTIPLE * run_seconds)))

@@ -40,11 +40,12 @@ FIRST_MEASUREMENT = timedelta(seconds=30)
 def workload(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     workload = find_workload(request.actor, workload_id)
     if request.GET.get("part") == "strip":
-        strip, unmeasured = (
-            utilization_strip(workload, timezone.now()),
-            is_unmeasured(workload, timezone.now()),
-        )
-        context = {"strip": strip, "workload": workload, "is_unmeasured": unmeasured}
+        now = timezone.now()
+        context = {
+            "strip": utilization_strip(workload, now),
+            "workload": workload,
+            "is_unmeasured": is_unmeasured(workload, now),
+        }
         return render(request, "scheduler/utilization/strip.html", context)
     return _render_panel(request, workload_utilization(workload, request.GET.get("span", ""), timezone.now()))
 
