@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -181,3 +182,33 @@ def test_platform_admins_see_idle_gpus_of_other_users_in_one_item(
     assert (item.label, item.name) == ("GPUs idle", "2 workloads")
     assert item.text == "hold 3 GPUs without using them."
     assert len(client.get(item.path).context["slice"].rows) == 2
+
+
+def test_workload_larger_than_the_rest_of_the_fair_share_needs_attention(cast: Cast, sign_in: SignIn) -> None:
+    status = make.queue_status(cast.vision, cast.pool, share=6, allocated=1, requested=9)
+    pending: dict[str, Any] = {"pools": [cast.pool.name], "since": make.ago(minutes=6), "by": cast.dave.user}
+    large = make.workload(cast.vision, "large", gpus=8, **pending)
+    (item,) = sign_in("dave").get("/").context["attention"]
+    assert (item.label, item.name, item.path) == (
+        "Exceeds fair share", "large", f"/workloads/{large.pk}/review-change",
+    )  # fmt: skip
+    assert item.text == (
+        f"requests 8 GPUs, but vision has 5 GPUs left of its fair share in pool {cast.pool.name}."
+    )
+    assert sign_in("carol").get("/").context["attention"][0].path == item.path
+    type(status).objects.filter(pk=status.pk).update(requested=[11000, 0, 0])
+    (item,) = sign_in("dave").get("/").context["attention"]
+    assert item.label == "Below fair share", "an elastic workload can scale up by two GPUs"
+    make.workload(cast.vision, "small", gpus=2, **pending)
+    (item,) = sign_in("dave").get("/").context["attention"]
+    assert item.label == "Below fair share"
+
+
+def test_array_whose_tasks_exceed_the_fair_share_is_linked(cast: Cast, sign_in: SignIn) -> None:
+    make.queue_status(cast.vision, cast.pool, share=1, allocated=0.5, requested=3.5)
+    array = submit_array(cast, "grid", 3)
+    columns = {"pools": [cast.pool.name], "since": make.ago(minutes=6)}
+    Workload.objects.filter(array=array).update(gpu_milli_min=1000, **columns)
+    (item,) = sign_in("dave").get("/").context["attention"]
+    assert (item.label, item.name, item.path) == ("Exceeds fair share", "grid", f"/arrays/{array.pk}")
+    assert item.text.startswith("requests 1 GPU per task, but vision has 0.5 GPUs left of its fair share")

@@ -22,13 +22,15 @@ class Borrower:
 class Shortfall:
     """Project with unmet requests that is below its fair share.
 
-    Amounts are in milli-GPU. `held` is the sum of allocated and reserved GPUs.
+    Amounts are in milli-GPU. `held` is the sum of allocated and reserved GPUs, and `requested` is at least
+    that.
     """
 
     pool: str
     project: str
     share: int
     held: int
+    requested: int
     borrowers: tuple[Borrower, ...]
 
     @property
@@ -60,7 +62,8 @@ def find_shortfalls(actor: Actor, pools: Iterable[NodePool]) -> list[Shortfall]:
         if starved:
             borrowers = _find_borrowers(selected[project_statuses[0].pool_id], project_statuses)
             result += [
-                Shortfall(pool, status.project, status.deserved, status.held, borrowers) for status in starved
+                Shortfall(pool, each.project, each.deserved, each.held, each.requested, borrowers)
+                for each in starved
             ]
     return sorted(result, key=lambda shortfall: (-shortfall.below_share, shortfall.pool, shortfall.project))
 

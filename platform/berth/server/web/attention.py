@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from django.db.models import Count, Max, Min, Q, QuerySet
+from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 from django.urls import reverse
 
 from berth.core.words import format_count, format_gpus
 from pools.models import NodePool
+from projects.access import Action, may
 from projects.actor import Actor
 from projects.idle_gpus import idle_since
 from projects.models import BudgetWarning, Delivery, Phase, Workload, WorkloadArray
@@ -79,7 +80,8 @@ def attention_items(
         *_failed_items(actor, now), *map(_unschedulable_item, impossible),
         *islice(_idle_items(own, now), OF_EACH_MAX),
     ]  # fmt: skip
-    below_share = _below_share(islice(_lasting_shortfalls(actor, shortfalls, now), SHORTFALLS_MAX))
+    lasting = islice(_lasting_shortfalls(actor, shortfalls, now), SHORTFALLS_MAX)
+    below_share = _below_share(actor, lasting)
     of_all = [*below_share, *_unlisted_unschedulable(unschedulable - listed, pool)]
     items = [*of_own, *of_all]
     if is_admin:
@@ -187,8 +189,19 @@ def _platform_idle_items(actor: Actor, pools: Sequence[NodePool], pool: str, now
         yield Item("GPUs idle", "warn", format_count(len(since), "workload"), path, text, at)
 
 
-def _lasting_shortfalls(actor: Actor, shortfalls: Sequence[Shortfall], now: datetime) -> Iterator[Shortfall]:
-    """Yield the shortfalls that have probably lasted for several minutes.
+@dataclass(frozen=True, slots=True)
+class _PendingDemand:
+    """Pending workloads of a project in a pool: when the first became pending, and the requested GPUs."""
+
+    since: datetime
+    smallest: int  # milli-GPU
+    total: int  # milli-GPU
+
+
+def _lasting_shortfalls(
+    actor: Actor, shortfalls: Sequence[Shortfall], now: datetime
+) -> Iterator[tuple[Shortfall, _PendingDemand | None]]:
+    """Yield the shortfalls that have probably lasted for several minutes, with their pending workloads.
 
     A shortfall is omitted if all of the project's pending workloads in the pool are more recent, because the
     next cycles often resolve it. Without pending workloads, elastic workloads wait to scale up, and the
@@ -196,20 +209,39 @@ def _lasting_shortfalls(actor: Actor, shortfalls: Sequence[Shortfall], now: date
     """
     if not shortfalls:
         return
-    rows = workloads(actor).filter(
-        project__name__in={each.project for each in shortfalls}, phase=Phase.PENDING, held=False
-    ).exclude(reason=UNSCHEDULABLE)  # fmt: skip
-    first: dict[tuple[str, str], datetime] = {}
-    oldest = rows.order_by().values_list("project__name", "pools").annotate(first=Min("since"))
-    for project, pools, since in oldest:
-        for pool in pools:
-            first[project, pool] = min(since, first.get((project, pool), since))
-    begin = now - SHORTFALL_MIN
-    yield from (each for each in shortfalls if first.get((each.project, each.pool), begin) <= begin)
-
-
-def _below_share(shortfalls: Iterable[Shortfall]) -> Iterator[Item]:
+    demand = _demand_by_queue(actor, {each.project for each in shortfalls})
     for shortfall in shortfalls:
+        pending = demand.get((shortfall.project, shortfall.pool))
+        if pending is None or pending.since <= now - SHORTFALL_MIN:
+            yield shortfall, pending
+
+
+def _demand_by_queue(actor: Actor, projects: Iterable[str]) -> dict[tuple[str, str], _PendingDemand]:
+    """Return the demand of pending workloads that can start, by project and pool."""
+    sums = _pending(actor).filter(project__name__in=projects).order_by().values_list("project__name", "pools")
+    result: dict[tuple[str, str], _PendingDemand] = {}
+    for project, pools, since, smallest, total in sums.annotate(
+        Min("since"), Min("gpu_milli_min"), Sum("gpu_milli_min")
+    ):
+        for pool in pools:
+            other = result.get((project, pool), _PendingDemand(since, smallest, 0))
+            result[project, pool] = _PendingDemand(
+                min(since, other.since), min(smallest, other.smallest), total + other.total
+            )
+    return result
+
+
+def _pending(actor: Actor) -> QuerySet[Workload]:
+    return workloads(actor).filter(phase=Phase.PENDING, held=False).exclude(reason=UNSCHEDULABLE)
+
+
+def _below_share(
+    actor: Actor, shortfalls: Iterable[tuple[Shortfall, _PendingDemand | None]]
+) -> Iterator[Item]:
+    for shortfall, pending in shortfalls:
+        if pending and _exceeds_share(shortfall, pending):
+            yield from _too_large_for_share(actor, shortfall, pending.smallest)
+            continue
         missing, share = format_gpus(shortfall.below_share), format_gpus(shortfall.share)
         text = f"has {missing} less than its fair share of {share} in pool {shortfall.pool}."
         if borrowers := shortfall.borrowers[:OF_EACH_MAX]:
@@ -217,6 +249,32 @@ def _below_share(shortfalls: Iterable[Shortfall]) -> Iterator[Item]:
             text += f" Over quota: {', '.join(over)}."
         path = f"{reverse('workloads')}?project={shortfall.project}&state=pending&pool={shortfall.pool}"
         yield Item("Below fair share", "warn", shortfall.project, path, text)
+
+
+def _exceeds_share(shortfall: Shortfall, pending: _PendingDemand) -> bool:
+    """Return whether no pending workload fits in the rest of the share, and none can scale up into it."""
+    is_growing = shortfall.requested - shortfall.held > pending.total
+    return pending.smallest > shortfall.below_share and not is_growing
+
+
+def _too_large_for_share(actor: Actor, shortfall: Shortfall, smallest: int) -> Iterator[Item]:
+    """Yield an item for the project's smallest pending workload in the pool."""
+    rows = _pending(actor).filter(
+        project__name=shortfall.project, pools__contains=[shortfall.pool], gpu_milli_min=smallest
+    )
+    workload = rows.select_related("array", "project").order_by("since", "pk").first()
+    if workload is None:  # it started meanwhile
+        return
+    name, path, per_task = workload.name, _workload_path(workload), ""
+    if workload.array is not None:
+        name, path, per_task = workload.array.name, reverse("array", args=[workload.array.pk]), " per task"
+    elif may(actor, Action.OPERATE, workload):
+        path = reverse("review-change", args=[workload.pk])
+    text = (
+        f"requests {format_gpus(smallest)}{per_task}, but {shortfall.project} has "
+        f"{format_gpus(shortfall.below_share)} left of its fair share in pool {shortfall.pool}."
+    )
+    yield Item("Exceeds fair share", "warn", name, path, text)
 
 
 def _unlisted_unschedulable(count: int, pool: str) -> Iterator[Item]:
