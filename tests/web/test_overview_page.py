@@ -213,7 +213,10 @@ def test_list_sorted_by_pending_time_is_paginated(cast: Cast, sign_in: SignIn) -
 def test_own_workloads_include_arrays_as_rows(cast: Cast, sign_in: SignIn) -> None:
     queued, running, ended = (submit_array(cast, name, 4) for name in ("queued", "running", "ended"))
     for position, task in enumerate(Workload.objects.filter(array=queued).order_by("-array_index")):
-        explanation = {"queue_position": 7 + position, "expected_start": "2026-11-28T12:00:00+00:00"}
+        explanation = {
+            "queue_position": 7 + position,
+            "expected_start": f"2026-11-28T12:0{position}:00+00:00",
+        }
         Workload.objects.filter(pk=task.pk).update(explanation=explanation)
     Workload.objects.filter(array=running, array_index=0).update(phase="running", gpu_milli_now=1000)
     Workload.objects.filter(array=ended).update(phase="failed", exit_code=1, ended_at=make.ago())
@@ -222,11 +225,29 @@ def test_own_workloads_include_arrays_as_rows(cast: Cast, sign_in: SignIn) -> No
     answer = sign_in("dave").get("/")
     rows = [(own.workload or own.array).name for own in answer.context["mine"]]
     assert rows == ["queued", "running", "alone", "ended"]
-    assert answer.context["mine"][0].position == 7
+    first = answer.context["mine"][0]
+    assert (first.position, first.expected_start.minute) == (7, 0)
     text = re.sub(r"<[^>]+>", " ", answer.content.decode())
     assert re.search(r"running\s+vision · 4 tasks\s+Running\s+1 running, 3 pending\s+1\s", text)
     assert re.search(r"ended\s+vision · 4 tasks\s+Failed\s+\S+ \S+ UTC\s*, 4 failed", text)
     assert sign_in("carol").get("/").context["mine"] == []
+
+
+def test_own_workloads_without_a_known_start_show_the_words_of_the_queue(cast: Cast, sign_in: SignIn) -> None:
+    because = "workloads without a maximum runtime have to end first"
+    array, by = submit_array(cast, "grid", 2), cast.dave.user
+    explanation = {"queue_position": 3, "expected_start_reason": because}
+    Workload.objects.filter(array=array).update(explanation=explanation)
+    make.workload(cast.vision, "alone", by=by, explanation=explanation | {"queue_position": 2})
+    make.workload(cast.vision, "too-large", by=by, reason="Unschedulable", submitted_at=make.ago(hours=1))
+    make.workload(cast.vision, "broken", by=by, phase="failed", gpus=2)
+    text = sign_in("dave").get("/").content.decode()
+    card = text.partition('aria-labelledby="mine-title"')[2].partition("</section>")[0]
+    words = " ".join(re.sub(r"<[^>]+>", " ", card).split())
+    assert "alone vision Pending 2 when others end 1 requested" in words
+    assert "grid vision · 2 tasks Pending 2 pending 3 when others end 1 per task" in words
+    assert "too-large vision Unschedulable Can never start 1 requested" in words
+    assert re.search(r"broken vision Failed \S.* 2 requested", words)
 
 
 def test_overview_runs_the_same_statements_for_more_arrays(cast: Cast, sign_in: SignIn) -> None:

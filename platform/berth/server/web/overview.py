@@ -3,16 +3,12 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import product
-from typing import Any
 
-from django.db.models import Case, Count, F, IntegerField, Min, Q, QuerySet, Sum, When
-from django.db.models.fields.json import KT
-from django.db.models.functions import Cast
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpResponse
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
@@ -22,19 +18,17 @@ from berth.server.web.charts.bars import Bar, stacked_bar
 from berth.server.web.charts.columns import Columns, stacked_columns
 from berth.server.web.first_steps import first_steps
 from berth.server.web.lists.filters import describe_unknown
+from berth.server.web.own_workloads import PENDING_PHASES, OwnWorkload, own_workloads
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import reader_zone
 from pools.models import NodePool
 from projects.access import Action, may, may_submit_anywhere, visible_pools
 from projects.actor import Actor
 from projects.known_names import unknown_pool
-from projects.models import ArrayState, Phase, Workload, WorkloadArray
-from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
-from projects.selectors import arrays, workload_count, workloads
+from projects.models import Workload
+from projects.selectors import workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
-from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.workloads.filters import state_condition
-from projects.web.workloads.request_words import load_request_words
 from scheduler.models import Eviction
 from scheduler.reports.evictions.rendering import render_with_links
 from scheduler.reports.health import is_scheduler_running
@@ -48,15 +42,11 @@ from scheduler.web.pools.capacity import Capacity, capacity_by_pool
 from scheduler.web.pools.devices import NodeMap, build_legend, pool_node_maps
 from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines
 
-PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
-QUEUE_POSITION = Cast(KT("explanation__queue_position"), IntegerField())
-NO_POSITION = 2**31  # sorts after all positions
 COUNTED_STATES = ("running", "pending", "suspended")
 DAY = timedelta(days=1)
 HOURS = 24
 # Hours of data: a chart of fewer hours is replaced by a sentence, and one of few hours does not grow.
 MIN_HISTORY, SHORT_HISTORY = 2, 3
-OWN_MAX = 8
 EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
 LONGEST_MAX, LONGEST_CANDIDATES = 3, 20  # tasks of one array may take several of the candidates
 # Approximate heights in pixels: of a card's head and rows, a department's line, and the chart's card with and
@@ -79,36 +69,6 @@ class ReasonCount:
     count: int
     bar: Bar
     is_held: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class OwnWorkload:
-    """Workload or array on the overview. The position of an array is that of its first queued task."""
-
-    workload: Workload | None
-    position: int | None
-    expected_start: datetime | None
-    array: WorkloadArray | None = None
-    progress: ArrayProgress | None = None
-    gpu_milli_now: int = 0
-
-    @property
-    def row(self) -> Workload | WorkloadArray:
-        row = self.workload or self.array
-        assert row is not None
-        return row
-
-    @property
-    def order(self) -> tuple[int, int, float]:
-        """Sort key: pending workloads first, by queue position, and ended workloads last, latest first."""
-        row = self.row
-        time = -(row.ended_at or row.submitted_at).timestamp()
-        if row.ended_at:
-            return 2, 0, time
-        is_pending = self.workload is not None and self.workload.phase in PENDING_PHASES
-        if self.progress is not None:
-            is_pending = not self.progress.running
-        return (0, self.position or NO_POSITION, time) if is_pending else (1, 0, time)
 
 
 @signed_in
@@ -236,64 +196,6 @@ def balance_columns(
 def _card_height(rows: Sequence[object], when_empty: int = 0) -> int:
     """Return the approximate height of a card in pixels."""
     return HEAD_HEIGHT + ROW_HEIGHT * len(rows) if rows else when_empty
-
-
-def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
-    """Return the user's live workloads and arrays, and those that ended in the last day.
-
-    Pending workloads come first, by queue position, and ended workloads last.
-    """
-    if actor.user is None:
-        return []
-    is_shown = Q(phase__in=LIVE_PHASES) | Q(phase__in=ENDED_PHASES, ended_at__gte=now - DAY)
-    rows = workloads(actor).filter(is_shown, submitted_by=actor.user, array=None)
-    rows = rows.order_by(
-        Case(When(phase__in=PENDING_PHASES, then=0), When(phase__in=ENDED_PHASES, then=2), default=1),
-        QUEUE_POSITION.asc(nulls_last=True),
-        F("ended_at").desc(nulls_last=True),
-        "-submitted_at",
-    )
-    shown = list(rows[:OWN_MAX])
-    load_request_words(shown)
-    own = [OwnWorkload(row, *_queue_state(row)) for row in shown]
-    return sorted([*own, *_own_arrays(actor, now)], key=lambda each: each.order)[:OWN_MAX]
-
-
-def _own_arrays(actor: Actor, now: datetime) -> list[OwnWorkload]:
-    is_shown = Q(state=ArrayState.ACTIVE) | Q(ended_at__gte=now - DAY)
-    rows = list(arrays(actor).filter(is_shown, submitted_by=actor.user)[:OWN_MAX])
-    if not rows:
-        return []
-    progress = load_progress(rows)
-    queued = Q(phase=Phase.PENDING, held=False)
-    tasks = Workload.objects.filter(array__in=rows, phase__in=LIVE_PHASES).order_by().values("array")
-    values = {
-        each["array"]: each
-        for each in tasks.annotate(
-            position=Min(QUEUE_POSITION, filter=queued),
-            start=Min(KT("explanation__expected_start"), filter=queued),
-            milli=Sum("gpu_milli_now"),
-        )
-    }
-    nothing: dict[str, Any] = {"position": None, "start": None, "milli": 0}
-    own = []
-    for row in rows:
-        of_tasks = values.get(row.pk, nothing)
-        start = parse_datetime(of_tasks["start"]) if of_tasks["start"] else None
-        own.append(
-            OwnWorkload(None, of_tasks["position"], start, row, progress[row.pk], of_tasks["milli"] or 0)
-        )
-    return own
-
-
-def _queue_state(workload: Workload) -> tuple[int | None, datetime | None]:
-    """Return the queue position and the expected start of a pending workload."""
-    explanation = workload.explanation or {}
-    if workload.phase not in PENDING_PHASES:
-        return None, None
-    starts = explanation.get("expected_start")
-    position = explanation.get("queue_position") if workload.phase == Phase.PENDING else None
-    return position, parse_datetime(starts) if starts else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,113 @@
+"""The user's own workloads and arrays on the overview."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Case, F, IntegerField, Q, Sum, When
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast
+from django.utils.dateparse import parse_datetime
+
+from projects.actor import Actor
+from projects.models import ArrayState, Phase, Workload, WorkloadArray
+from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
+from projects.selectors import arrays, workloads
+from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from projects.web.arrays.progress import ArrayProgress, load_progress
+from projects.web.workloads.request_words import load_request_words
+
+PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
+QUEUE_POSITION = Cast(KT("explanation__queue_position"), IntegerField())
+NO_POSITION = 2**31  # sorts after all positions
+DAY = timedelta(days=1)
+OWN_MAX = 8
+NO_FORECAST = (None, None, "")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWorkload:
+    """Workload or array on the overview. The forecast of an array is that of its first queued task.
+
+    `start_reason` explains why the expected start of a pending workload is unknown.
+    """
+
+    workload: Workload | None
+    position: int | None
+    expected_start: datetime | None
+    start_reason: str = ""
+    array: WorkloadArray | None = None
+    progress: ArrayProgress | None = None
+    gpu_milli_now: int = 0
+
+    @property
+    def row(self) -> Workload | WorkloadArray:
+        row = self.workload or self.array
+        assert row is not None
+        return row
+
+    @property
+    def order(self) -> tuple[int, int, float]:
+        """Sort key: pending workloads first, by queue position, and ended workloads last, latest first."""
+        row = self.row
+        time = -(row.ended_at or row.submitted_at).timestamp()
+        if row.ended_at:
+            return 2, 0, time
+        is_pending = self.workload is not None and self.workload.phase in PENDING_PHASES
+        if self.progress is not None:
+            is_pending = not self.progress.running
+        return (0, self.position or NO_POSITION, time) if is_pending else (1, 0, time)
+
+
+def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
+    """Return the user's live workloads and arrays, and those that ended in the last day.
+
+    Pending workloads come first, by queue position, and ended workloads last.
+    """
+    if actor.user is None:
+        return []
+    is_shown = Q(phase__in=LIVE_PHASES) | Q(phase__in=ENDED_PHASES, ended_at__gte=now - DAY)
+    rows = workloads(actor).filter(is_shown, submitted_by=actor.user, array=None)
+    rows = rows.order_by(
+        Case(When(phase__in=PENDING_PHASES, then=0), When(phase__in=ENDED_PHASES, then=2), default=1),
+        QUEUE_POSITION.asc(nulls_last=True),
+        F("ended_at").desc(nulls_last=True),
+        "-submitted_at",
+    )
+    shown = list(rows[:OWN_MAX])
+    load_request_words(shown)
+    own = [OwnWorkload(row, *_forecast(row)) for row in shown]
+    return sorted([*own, *_own_arrays(actor, now)], key=lambda each: each.order)[:OWN_MAX]
+
+
+def _own_arrays(actor: Actor, now: datetime) -> list[OwnWorkload]:
+    is_shown = Q(state=ArrayState.ACTIVE) | Q(ended_at__gte=now - DAY)
+    rows = list(arrays(actor).filter(is_shown, submitted_by=actor.user)[:OWN_MAX])
+    if not rows:
+        return []
+    progress = load_progress(rows)
+    tasks = Workload.objects.filter(array__in=rows, phase__in=LIVE_PHASES)
+    allocated = dict(tasks.order_by().values_list("array").annotate(Sum("gpu_milli_now")))
+    queued = tasks.filter(phase=Phase.PENDING, held=False)
+    by_position = queued.order_by("array_id", QUEUE_POSITION.asc(nulls_last=True), "array_index")
+    forecasts = {task.array_id: _forecast(task) for task in by_position.distinct("array_id")}
+    return [
+        OwnWorkload(
+            None, *forecasts.get(row.pk, NO_FORECAST), row, progress[row.pk], allocated.get(row.pk) or 0
+        )
+        for row in rows
+    ]
+
+
+def _forecast(workload: Workload) -> tuple[int | None, datetime | None, str]:
+    """Return the queue position and the expected start of a pending workload.
+
+    The third value is the stored reason why the start is unknown.
+    """
+    if workload.phase not in PENDING_PHASES or workload.reason == UNSCHEDULABLE:
+        return NO_FORECAST
+    explanation: dict[str, Any] = workload.explanation or {}
+    start = explanation.get("expected_start")
+    position = explanation.get("queue_position") if workload.phase == Phase.PENDING else None
+    because = explanation.get("expected_start_reason") or ""
+    return position, parse_datetime(start) if start else None, because
