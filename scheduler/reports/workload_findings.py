@@ -58,7 +58,8 @@ def check_starts(facts: PoolFacts) -> Iterator[Finding]:
 
 
 def check_pending(facts: PoolFacts) -> Iterator[Finding]:
-    rows = Workload.objects.filter(phase=Phase.PENDING, pools__contains=[facts.pool.name])
+    queued = (Phase.PENDING, Phase.RESERVED)
+    rows = Workload.objects.filter(phase__in=queued, pools__contains=[facts.pool.name])
     counts = count_by_reason(rows)
     if not counts.total:
         return

@@ -160,6 +160,9 @@ def test_pending_workloads_are_counted_by_reason(cast: Cast) -> None:
         make.workload(cast.vision, f"waits-{number}", pools=["train"], reason="InsufficientResources")
     by_name = findings(pool)
     assert by_name["pending workloads"].finding == "3 workloads are pending: 3 insufficient resources."
+    make.workload(cast.vision, "next", pools=["train"], phase="reserved")
+    counted = findings(pool)["pending workloads"].finding
+    assert counted == "4 workloads are pending: 3 insufficient resources, 1 reserved."
     assert "maximum of 1 node" in by_name["maximum size"].finding
 
 
