@@ -36,3 +36,29 @@ def test_notes_replace_the_hidden_columns_of_a_medium_window(opened: Open) -> No
         assert re.search(r"\bfor [45]\smin", row.inner_text())
         assert not page.get_by_role("columnheader", name="Pending since").is_visible()
         assert faults == []
+
+
+@pytest.mark.parametrize(("width", "columns"), [(390, 2), (1024, 4), (1440, 8)])
+def test_devices_of_a_node_fill_whole_rows_and_show_shares(opened: Open, width: int, columns: int) -> None:
+    with opened("ada", viewport={"width": width, "height": 768}) as (page, faults):
+        page.goto("/node-pools/train")
+        node = page.get_by_role("article", name="Node train-2")
+        tops = node.locator(".slot").evaluate_all("slots => slots.map(slot => slot.offsetTop)")
+        assert [tops.count(top) for top in sorted(set(tops))] == [columns] * (8 // columns)
+        shared = node.locator(".slot").filter(has_text="grasp-notebook")
+        cut = "parts => parts.filter(part => part.scrollWidth > part.clientWidth).length"
+        assert shared.locator("a > span:first-child").evaluate_all(cut) == 0
+        box, share = shared.bounding_box(), shared.get_by_text("0.5", exact=True).bounding_box()
+        assert box and share and share["x"] + share["width"] <= box["x"] + box["width"]
+        assert faults == []
+
+
+def test_pending_reasons_stand_beside_the_devices_of_a_medium_window(opened: Open) -> None:
+    with opened("ada", viewport=MEDIUM) as (page, faults):
+        page.goto("/")
+        reasons, devices = (
+            page.get_by_role("region", name=re.compile(name)).bounding_box()
+            for name in ("Pending reasons", "Devices")
+        )
+        assert reasons and devices and reasons["y"] == devices["y"] and reasons["x"] < devices["x"]
+        assert faults == []
