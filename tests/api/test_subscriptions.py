@@ -91,7 +91,7 @@ def test_delivery_is_found_only_under_its_own_subscription(cast: Cast, alice: Ca
             assert answer.json()["detail"] == "The subscription has no delivery with that ID."
 
 
-def test_former_member_cannot_send_a_delivery_of_the_project_again(cast: Cast, dave: Caller) -> None:
+def test_former_member_cannot_resend_a_project_delivery(cast: Cast, dave: Caller) -> None:
     delivery = failed_delivery(cast, cast.dave.user, cast.dave, project_id=cast.vision.pk)
     Membership.objects.filter(user=cast.dave.user).delete()
     answer = dave.post(f"{path_of(delivery)}/resend", {})

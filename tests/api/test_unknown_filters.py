@@ -113,7 +113,7 @@ def test_every_audit_action_of_a_channel_is_an_allowed_filter() -> None:
 @pytest.mark.parametrize(
     ("path", "parameter"), [(path, name) for path, name, *_ in FILTERS if name in HIDDEN]
 )
-def test_hidden_object_is_rejected_like_one_that_does_not_exist(
+def test_hidden_and_missing_objects_cause_the_same_error(
     objects: Cast, dave: Caller, path: str, parameter: str
 ) -> None:
     hidden = HIDDEN[parameter]

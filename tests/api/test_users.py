@@ -56,7 +56,7 @@ def test_deactivated_user_loses_sessions_and_tokens_but_not_workloads_or_roles(
 
 
 @pytest.mark.heavy
-def test_repeated_change_has_no_effect_and_no_audit_entry(cast: Cast, alice: Caller) -> None:
+def test_repeated_change_has_no_effect_and_creates_no_audit_entry(cast: Cast, alice: Caller) -> None:
     for step in ("activate", "deactivate", "deactivate"):
         assert alice.post(f"users/dave/{step}").status_code == 200
     assert list(Audit.objects.filter(object_type="user").values_list("action", flat=True)) == ["deactivate"]

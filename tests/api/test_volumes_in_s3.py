@@ -181,7 +181,7 @@ def test_secret_of_another_kind_is_rejected_with_the_command_that_sets_it(
     assert "berth secret set s3-reader --pool local --access-key-id ID" in problem["allowed"]
 
 
-def test_kubernetes_pools_reject_volumes_in_s3(store: ObjectStore) -> None:
+def test_kubernetes_pools_reject_s3_volumes(store: ObjectStore) -> None:
     from berth.core.errors import Invalid
     from pools.engine.volumes import normalize_volumes
 
@@ -193,7 +193,7 @@ def test_kubernetes_pools_reject_volumes_in_s3(store: ObjectStore) -> None:
 
 
 @pytest.mark.heavy
-def test_server_without_boto3_rejects_volumes_in_s3(
+def test_server_without_boto3_rejects_s3_volumes(
     store: ObjectStore, cast: Cast, alice: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice("PUT", SECRET, CREDENTIALS)
@@ -216,7 +216,7 @@ def test_pod_spec_names_the_server_and_contains_no_credentials(pod: Pod) -> None
     assert not {KEY, KEY_ID} & {*order.env.values(), *order.secret_env.values()}
 
 
-def test_node_lists_and_downloads_only_the_objects_of_its_live_pods_volume(
+def test_node_lists_and_downloads_only_objects_in_volumes_of_its_live_pods(
     pod: Pod, store: ObjectStore
 ) -> None:
     agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data"
@@ -245,7 +245,7 @@ def test_node_lists_and_downloads_only_the_objects_of_its_live_pods_volume(
 
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
-def test_hanging_store_gets_few_requests_and_holds_no_database_connection(
+def test_unresponsive_object_store_receives_few_requests_and_holds_no_database_connection(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: Queue[bool] = Queue()

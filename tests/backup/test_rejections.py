@@ -94,7 +94,7 @@ def test_error_for_a_backup_from_a_different_version_names_both_versions(tmp_pat
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("berth_home")
-def test_database_in_use_is_not_restored(
+def test_backup_is_not_restored_into_a_database_in_use(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, database_url: str
 ) -> None:
     monkeypatch.setattr(restore, "DISCONNECT_SECONDS", 0.0)

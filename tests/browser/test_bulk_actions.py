@@ -42,7 +42,7 @@ def test_selected_rows_are_marked_and_the_table_does_not_move(opened: Open) -> N
         assert faults == []
 
 
-def test_selection_without_possible_action_shows_the_reason(opened: Open) -> None:
+def test_selection_to_which_no_action_applies_shows_the_reason(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads?state=ended")
         for name in ("vit-baseline", "vit-large-lr3"):

@@ -155,7 +155,7 @@ def test_code_upload_can_be_stopped_and_discarded(form: Page, tmp_path: Path) ->
 
 
 @pytest.mark.heavy
-def test_page_without_browser_digests_sends_the_same_chunks(opened: Open, tmp_path: Path) -> None:
+def test_page_without_the_web_crypto_api_sends_the_same_chunks(opened: Open, tmp_path: Path) -> None:
     (tmp_path / "line").mkdir()
     (tmp_path / "line" / "weights.bin").write_bytes(os.urandom(CHUNK_BYTES + 5))
     with opened("dave") as (page, faults):

@@ -23,7 +23,9 @@ def drop(page: Page, loads: int) -> list[str]:
     return requests
 
 
-def test_page_with_a_dropped_script_is_loaded_again(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_is_reloaded_if_the_request_for_a_script_was_dropped(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
         chromium, "DROPPED", "net::ERR_CONNECTION_ABORTED"
     )  # a test cannot change the network
@@ -36,7 +38,7 @@ def test_page_with_a_dropped_script_is_loaded_again(opened: Open, monkeypatch: p
         assert faults == []
 
 
-def test_script_that_fails_for_another_reason_is_a_fault(opened: Open) -> None:
+def test_script_that_fails_to_load_for_another_reason_is_reported(opened: Open) -> None:
     with opened("ada") as (page, faults):
         requests = drop(page, loads=1)
         page.goto("/account")

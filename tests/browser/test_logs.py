@@ -44,7 +44,7 @@ def log_text(page: Page) -> str:
 
 
 @pytest.mark.heavy
-def test_link_to_a_log_line_opens_at_the_line(opened: Open, pods: list[Pod], home: Path) -> None:
+def test_link_to_a_log_line_opens_the_log_at_that_line(opened: Open, pods: list[Pod], home: Path) -> None:
     lines = [f"\x1b[32mstep {number}\x1b[0m äöü {'x' * 80}\n" for number in range(1, 3001)]
     write(home, pods[1], "".join(lines))
     with opened("dave") as (page, faults):

@@ -20,7 +20,7 @@ MEDIUM = {"width": 1024, "height": 768}
         "/usage",
     ],
 )
-def test_tables_fit_into_a_medium_window(opened: Open, path: str) -> None:
+def test_tables_fit_in_a_medium_width_window(opened: Open, path: str) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         page.goto(path)
         hidden = "tables => tables.map(table => table.scrollWidth - table.clientWidth)"
@@ -29,7 +29,7 @@ def test_tables_fit_into_a_medium_window(opened: Open, path: str) -> None:
         assert faults == []
 
 
-def test_notes_replace_the_hidden_columns_of_a_medium_window(opened: Open) -> None:
+def test_columns_hidden_in_a_medium_width_window_are_replaced_by_notes(opened: Open) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         page.goto("/queue")
         row = page.get_by_role("row").filter(has_text="policy-sweep")

@@ -59,7 +59,7 @@ def test_select_all_selects_the_workloads_and_arrays_of_a_page(opened: Open) -> 
 
 
 @pytest.mark.heavy
-def test_each_rows_state_is_at_its_top_right_and_the_account_stays_visible(opened: Open) -> None:
+def test_state_is_at_the_top_right_of_each_row_and_the_account_stays_visible(opened: Open) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         for path in ("/workloads", "/secrets", "/access", "/decisions"):
             page.goto(path)
@@ -72,7 +72,7 @@ def test_each_rows_state_is_at_its_top_right_and_the_account_stays_visible(opene
 
 
 @pytest.mark.heavy
-def test_open_tab_is_visible_on_the_screen(opened: Open, scene: Scene) -> None:
+def test_current_tab_is_scrolled_into_view(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['detr-long'].pk}")
         tabs = page.get_by_role("navigation", name="Workload", exact=True)

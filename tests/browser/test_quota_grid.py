@@ -193,7 +193,7 @@ def test_oversubscribed_department_is_marked_while_typing(opened: Open, scene: S
 
 
 @pytest.mark.heavy
-def test_cell_range_is_pasted_from_and_copied_to_a_spreadsheet(opened: Open, scene: Scene) -> None:
+def test_cells_can_be_copied_to_and_pasted_from_a_spreadsheet(opened: Open, scene: Scene) -> None:
     with opened("ada", permissions=["clipboard-read", "clipboard-write"]) as (page, faults):
         open_settled(page, "/quotas")
         names = page.locator("#quota-grid tbody th").all_inner_texts()

@@ -31,7 +31,7 @@ def test_search_dialog_finds_a_workload_by_keyboard(opened: Open, width: int) ->
         assert not faults
 
 
-def test_enter_opens_the_result_of_the_typed_text_before_it_has_arrived(opened: Open) -> None:
+def test_enter_pressed_before_the_search_result_arrives_opens_the_result(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/node-pools/train")
         page.keyboard.press("Control+k")
@@ -41,7 +41,7 @@ def test_enter_opens_the_result_of_the_typed_text_before_it_has_arrived(opened: 
         assert not faults
 
 
-def test_search_without_results_leads_to_the_list_of_workloads(opened: Open) -> None:
+def test_search_without_results_links_to_the_list_of_workloads(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/node-pools/train")
         page.keyboard.press("Control+k")

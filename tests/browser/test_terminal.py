@@ -108,7 +108,9 @@ def test_several_terminals_work_by_keyboard_and_end_with_the_session(
 
 
 @pytest.mark.heavy
-def test_terminal_closes_when_the_role_is_revoked_and_fits_a_phone(opened: Open, workload: Workload) -> None:
+def test_terminal_closes_when_the_role_is_revoked_and_fits_a_phone_screen(
+    opened: Open, workload: Workload
+) -> None:
     with opened("dave", viewport=NARROW) as (page, faults):
         open_terminal(page, workload)
         page.get_by_role("button", name="Ctrl+C", exact=True).click()

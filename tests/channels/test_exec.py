@@ -50,7 +50,7 @@ def test_command_has_the_user_variables_and_directory_of_its_pod(site: Site) -> 
     assert "typed" not in str(entries), "the audit contains no contents"
 
 
-def test_users_who_may_not_control_the_workload_are_rejected_with_the_missing_role(site: Site) -> None:
+def test_error_for_users_who_may_not_control_the_workload_names_the_missing_role(site: Site) -> None:
     def run(person: str, *scopes: str, pod: str | None = None) -> None:
         with site.client(getattr(site.cast, person), *scopes) as client:
             assert client.workloads.exec(site.workload_id, ["true"], pod=pod).exit_code == 0
@@ -78,7 +78,7 @@ def test_users_who_may_not_control_the_workload_are_rejected_with_the_missing_ro
         run("dave")
 
 
-def test_command_ends_when_the_role_the_token_or_the_pod_ends(site: Site) -> None:
+def test_command_ends_when_the_role_or_token_is_revoked_or_the_pod_ends(site: Site) -> None:
     mark = f"4000.{time.monotonic_ns()}"
 
     def end_by(end: object, person: Person = site.cast.dave) -> str:
@@ -128,7 +128,7 @@ def test_client_that_stops_reading_does_not_fill_the_servers_memory(site: Site) 
         poll_until(lambda: not site.processes(mark))
 
 
-def test_session_runs_commands_only_from_pages_of_berth_itself(site: Site) -> None:
+def test_only_pages_of_berth_can_run_commands_with_the_session_cookie(site: Site) -> None:
     browser = Browser()
     browser.force_login(site.cast.dave.user)
     cookie = {

@@ -276,7 +276,7 @@ def test_failed_channels_free_their_slots(pod: Pod) -> None:
     channels._loop.call_soon_threadsafe(channels._loop.stop)
 
 
-async def test_exec_connection_detects_that_the_cluster_is_gone() -> None:
+async def test_exec_connection_uses_keepalive_to_detect_an_unreachable_cluster() -> None:
     async def wait(connection: ServerConnection) -> None:
         await connection.wait_closed()
 

@@ -114,7 +114,7 @@ async def _stop(channels: ChannelLoop) -> None:
     channels._loop.call_soon_threadsafe(channels._loop.stop)
 
 
-async def test_rejected_call_leaves_no_socket_open() -> None:
+async def test_socket_is_closed_if_the_call_is_rejected() -> None:
     channels = ChannelLoop()
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]

@@ -127,7 +127,7 @@ def berth(site: Site, container: Container, monkeypatch: pytest.MonkeyPatch) -> 
     return site
 
 
-def test_directories_are_copied_both_ways_and_links_out_of_them_are_skipped(
+def test_directories_are_copied_both_ways_and_links_that_point_outside_are_skipped(
     berth: Site, container: Container, tmp_path: Path
 ) -> None:
     tree = tmp_path / "tree"
@@ -163,7 +163,7 @@ def test_directories_are_copied_both_ways_and_links_out_of_them_are_skipped(
     ]
 
 
-def test_interrupted_copy_leaves_the_previous_file_as_it_was(container: Container) -> None:
+def test_interrupted_copy_leaves_the_previous_file_unchanged(container: Container) -> None:
     target = container.directory / "model"
     target.write_text("previous")
     channel = container.open("p-1")
@@ -177,14 +177,14 @@ def test_interrupted_copy_leaves_the_previous_file_as_it_was(container: Containe
     assert target.read_text() == "previous"
 
 
-def test_archive_that_leaves_its_target_is_rejected(container: Container) -> None:
+def test_archive_with_a_path_outside_its_target_is_rejected(container: Container) -> None:
     archive = tarfile.TarInfo("data/../../outside").tobuf() + bytes(1024)
     frames = exchange(container.open("p-1"), {"copy_to": "."}, archive)
     assert json.loads(frames[STATUS]) == {"exit_code": 1}
     assert not (container.directory.parent / "outside").exists()
 
 
-def test_large_output_is_sent_within_the_window_of_the_client(container: Container) -> None:
+def test_large_output_does_not_exceed_the_flow_control_window_of_the_client(container: Container) -> None:
     (container.directory / "large").write_bytes(os.urandom(2**20))
     channel = container.open("p-1")
     channel.sendall(encode_frame(START, b'{"copy_from": "large"}'))
@@ -225,7 +225,7 @@ def test_invalid_request_is_rejected(container: Container, request_: dict[str, o
     assert (status["status"], status["error"].startswith("The request is not valid")) == (422, True)
 
 
-def test_image_with_an_old_python_or_none_is_rejected_with_the_reason(
+def test_image_with_an_old_or_missing_python_is_rejected_with_the_reason(
     berth: Site, container: Container, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     container.options = [OLD]
@@ -264,7 +264,7 @@ def _read_status(channel: socket.socket) -> dict[str, Any]:
                 return dict(json.loads(data))
 
 
-def test_pod_whose_python_does_not_run_berths_program_is_rejected(container: Container) -> None:
+def test_pod_whose_python_cannot_run_the_copy_program_is_rejected(container: Container) -> None:
     infinite = b'{"exit_code": 1e400}'
     for script, reason in (
         ("print('hello' * 9)", "could not run Berth's program"),

@@ -55,7 +55,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 @pytest.mark.parametrize("killed", ["client", "agent"])
-def test_no_process_is_left_after_the_client_or_the_agent_is_gone(node: Node, killed: str) -> None:
+def test_no_process_remains_after_the_client_or_the_agent_was_killed(node: Node, killed: str) -> None:
     connection = node.agent.open_channel("p-1")
     script = f"setsid sleep {node.mark} & echo started; wait"
     connection.sendall(encode_frame(START, b'{"command": ["sh", "-c", "%s"]}' % script.encode()))

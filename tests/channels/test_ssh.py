@@ -84,7 +84,7 @@ def test_sessions_share_a_connection_and_background_processes_end_with_it(
 
 
 @pytest.mark.heavy
-def test_signal_reaches_the_command_and_its_death_by_signal_is_reported(user: SshUser) -> None:
+def test_signal_is_forwarded_to_the_command_and_termination_by_a_signal_is_reported(user: SshUser) -> None:
     import asyncio
 
     import asyncssh
@@ -117,7 +117,7 @@ def test_signal_reaches_the_command_and_its_death_by_signal_is_reported(user: Ss
 
 
 @pytest.mark.heavy  # tests/channels/test_exec.py checks the same rules for commands
-def test_connection_ends_with_the_reason_when_the_pod_or_the_role_ends(user: SshUser) -> None:
+def test_connection_ends_with_the_reason_when_the_pod_ends_or_the_role_is_revoked(user: SshUser) -> None:
     def end_by(end: Callable[[], object]) -> bytes:
         started = user.start("ssh", HOST, "echo up; exec sleep 1000", **PIPES)
         assert started.stdout is not None

@@ -55,7 +55,7 @@ def listens(port: int) -> bool:
 
 
 @pytest.mark.heavy
-def test_several_connections_are_forwarded_to_the_pod_under_the_rules_of_port_forward(
+def test_ssh_port_forwarding_has_the_same_permissions_and_limits_as_port_forward(
     user: SshUser, program: int
 ) -> None:
     local, proxy = free_port(), free_port()

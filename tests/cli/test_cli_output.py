@@ -225,7 +225,9 @@ def test_trace_replay_and_plot_need_no_server(terminal: Terminal, tmp_path: Path
     assert figures["projects"]["blue"]["queueing"]["longest"] == 400
 
 
-def test_missing_public_trace_names_its_download_address(terminal: Terminal, tmp_path: Path) -> None:
+def test_error_for_a_missing_public_trace_names_its_download_address(
+    terminal: Terminal, tmp_path: Path
+) -> None:
     for name in ("openb", "philly"):
         result = terminal.run("trace", name, "--data", str(tmp_path))
         assert result.exit_code == 2

@@ -187,7 +187,7 @@ def test_table_wider_than_the_terminal_abbreviates_cells_then_drops_columns_then
     assert fit_columns([], 10) == []
 
 
-def test_older_ages_are_printed_with_less_precision() -> None:
+def test_times_on_earlier_days_are_printed_as_dates() -> None:
     moment = now().astimezone().replace(hour=12)
     assert format_short_time(moment) == moment.strftime("%H:%M:%S")
     assert format_short_time(moment.replace(year=2020)) == moment.strftime("2020-%m-%d")

@@ -329,7 +329,7 @@ def test_submission_prints_a_warning_about_unenforced_limits(
     assert f"berth: {expected}" in done.stderr
 
 
-def test_rejected_image_prints_the_reason(berth: Berth, as_dave: dict[str, str], cast: Cast) -> None:
+def test_reason_for_a_rejected_image_is_printed(berth: Berth, as_dave: dict[str, str], cast: Cast) -> None:
     options = ("-n", "train", "-p", "vision", "--image", "docker.io/org/torch:2", "--", "true")
     for more in ((), ("--dry-run",)):
         done = berth("submit", *more, *options, **as_dave)

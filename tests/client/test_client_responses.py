@@ -81,7 +81,7 @@ def test_name_resolves_to_the_live_workload() -> None:
     assert server.calls[1] == f"GET /api/v1/workloads/{live['id']}"
 
 
-def test_name_without_live_workload_resolves_to_the_latest() -> None:
+def test_name_without_a_live_workload_resolves_to_the_latest_workload() -> None:
     latest = workload(phase="failed", submitted_at="2026-02-01T00:00:00Z")
     server = StubServer(page([latest, workload(phase="completed")]), httpx.Response(200, json=latest))
     assert server.client().workloads.find("train").phase == "failed"

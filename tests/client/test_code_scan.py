@@ -129,7 +129,7 @@ def test_links_inside_the_tree_are_kept_as_links(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "src/../../outside"])
-def test_error_names_a_link_that_leaves_the_tree(tmp_path: Path, target: str) -> None:
+def test_error_names_a_link_that_points_outside_the_tree(tmp_path: Path, target: str) -> None:
     (tmp_path / "link").symlink_to(target)
     assert "leads out of the tree" in rejection(tmp_path)
     assert "link" in rejection(tmp_path)
@@ -189,7 +189,7 @@ def test_file_that_changes_before_it_is_sent_is_rejected(tmp_path: Path) -> None
         list(tree.uploads(list(tree.chunks)))
 
 
-def test_file_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_link_that_replaced_a_file_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("one")
     tree = read(tmp_path)
     (tmp_path / "a.py").unlink()

@@ -81,7 +81,7 @@ def test_download_is_retried_after_an_overloaded_server_and_a_lost_connection(
     assert len(server.authorizations) == 3
 
 
-def test_reason_of_an_incomplete_download_is_requested_and_reported(
+def test_reason_for_an_incomplete_download_is_requested_and_reported(
     plain: LocalStage, server: CodeServer
 ) -> None:
     server.answers = [send_half, send_problem(409)]
@@ -102,7 +102,7 @@ def test_reason_of_an_incomplete_download_is_requested_and_reported(
         (send_archive(archive(links={"../escape": "x"})), "the archive contains the path '../escape'"),
     ],
 )
-def test_failed_download_fails_the_start_and_reports_the_reason(
+def test_pod_with_a_failed_download_does_not_start_and_reports_the_reason(
     plain: LocalStage, server: CodeServer, answer: Answer, message: str
 ) -> None:
     server.answers = [answer]

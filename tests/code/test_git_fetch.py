@@ -151,7 +151,7 @@ def test_modes_and_links_are_kept_and_submodules_are_omitted(
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../outside", "jobs/../../x"])
-def test_link_that_leads_out_of_the_tree_is_rejected(
+def test_link_that_points_outside_the_tree_is_rejected(
     target: str, over_https: Fetcher, https: HttpsServer, repository: Repository
 ) -> None:
     (repository.checkout / "bad").symlink_to(target)
@@ -259,13 +259,13 @@ def test_metadata_service_is_never_reached_even_if_listed(tmp_path: Path) -> Non
         fetch("https://169.254.169.254/latest")
 
 
-def test_listed_host_allows_only_its_port(tmp_path: Path, https: HttpsServer) -> None:
+def test_listed_host_is_reachable_only_on_its_listed_port(tmp_path: Path, https: HttpsServer) -> None:
     fetch = Fetcher(tmp_path / "scratch", ca_file=https.ca_file, hosts=frozenset({"127.0.0.1"}))
     with pytest.raises(GitRejection, match="BERTH_GIT_HOSTS"):
         fetch(https.url())
 
 
-def test_checked_address_is_used_although_the_name_resolves_differently_later(
+def test_checked_address_is_used_even_if_the_name_later_resolves_differently(
     tmp_path: Path, https: HttpsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def resolve(host: str, port: int, **_: Any) -> list[Any]:

@@ -116,7 +116,7 @@ def is_running(mark: str) -> bool:
     return subprocess.run(["pgrep", "-f", f"^sleep {mark}"], check=False, capture_output=True).returncode == 0
 
 
-def test_commands_exchange_input_and_output_within_the_window(stage: RealKubernetesStage) -> None:
+def test_input_and_output_of_commands_stay_within_the_flow_control_window(stage: RealKubernetesStage) -> None:
     copy, data = open_client(stage), os.urandom(3 * WINDOW)
     copy.start("sh", "-c", "cat; echo done >&2; exit 5")
     for begin in range(0, len(data), CHUNK):
@@ -157,7 +157,7 @@ def test_commands_exchange_input_and_output_within_the_window(stage: RealKuberne
     assert shell.status() == {"exit_code": 7}
 
 
-def test_processes_of_a_channel_end_with_it(
+def test_processes_of_a_channel_end_when_it_closes(
     stage: RealKubernetesStage, kubeconfig: str, tmp_path: Path
 ) -> None:
     marks = [f"6000.{number}{time.monotonic_ns()}" for number in range(3)]

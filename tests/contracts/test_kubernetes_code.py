@@ -96,7 +96,7 @@ def test_relative_working_directory_is_inside_the_code(
     assert server.paths == ["/code", "/code", "/code?verify=true"], "the server's errors are retried"
 
 
-def test_failed_download_fails_the_start_with_the_reason(
+def test_pod_with_a_failed_download_does_not_start_and_reports_the_reason(
     stage: RealKubernetesStage, server: CodeServer
 ) -> None:
     server.answers = [send_problem(409)]

@@ -40,12 +40,12 @@ def stage(kubeconfig: str, tmp_path: Path) -> Iterator[RealKubernetesStage]:
     stage.close()
 
 
-def test_files_of_a_failed_pod_are_read_without_links(stage: RealKubernetesStage) -> None:
+def test_links_are_not_followed_when_files_of_a_failed_pod_are_read(stage: RealKubernetesStage) -> None:
     pod = stage.order("p-1", *LEAVES_FILES, secret_files={"key": "hidden"}, keeps_files=True)
     claim_files_of_an_ended_pod_are_read_without_links(stage.runtime, pod)
 
 
-def test_outputs_of_an_ended_pod_are_read_without_links(stage: RealKubernetesStage) -> None:
+def test_links_are_not_followed_when_outputs_of_an_ended_pod_are_read(stage: RealKubernetesStage) -> None:
     outputs = ("results", "loss.csv", "missing", "root/etc", "root")
     stage.runtime.start(stage.order("p-1", "sh", "-c", f"{WRITES_OUTPUTS} exit 3", outputs=outputs))
     report = ended(stage.runtime, "p-1")
@@ -82,7 +82,7 @@ def test_pod_whose_files_have_been_copied_has_ended_in_the_cluster(
     assert (file.path, file.size) == ("model", SIZE)
 
 
-def test_outputs_that_a_stopped_pod_writes_last_are_copied(stage: RealKubernetesStage) -> None:
+def test_outputs_that_a_pod_writes_while_it_stops_are_copied(stage: RealKubernetesStage) -> None:
     script = "trap 'echo saved > \"$BERTH_POD_DIR/state\"; exit 0' TERM; echo up; while :; do sleep 0.1; done"
     stage.runtime.start(stage.order("p-1", "sh", "-c", script, grace_seconds=20, outputs=("state",)))
     poll_until(lambda: stage.runtime.read_log("p-1", 0, 100).data == b"up\n")

@@ -89,7 +89,7 @@ def test_files_of_an_ended_pod_are_read_from_its_node(stage: RayStage) -> None:
     claim_files_of_an_ended_pod_are_read_without_links(stage.runtime, pod)
 
 
-def test_changes_of_an_ended_pod_to_a_volume_are_read_from_its_node(stage: RayStage) -> None:
+def test_volume_changes_of_an_ended_pod_are_read_from_its_node(stage: RayStage) -> None:
     if not stage.runtime.get_isolation(["i-1"])["i-1"].encloses:
         pytest.skip("this machine cannot isolate pods")
     with object_store() as store:

@@ -351,7 +351,7 @@ def test_rendezvous_ports_are_distinct(stage: Stage) -> None:
     assert all(1024 < port < 32768 for _, port in places)
 
 
-def test_files_of_an_ended_local_pod_are_read_without_links(tmp_path: Path) -> None:
+def test_links_are_not_followed_when_files_of_an_ended_local_pod_are_read(tmp_path: Path) -> None:
     local = LocalStage(tmp_path / "runtime")
     pod = order("p-1", *LEAVES_FILES, secret_files={"key": "hidden"})
     claim_files_of_an_ended_pod_are_read_without_links(local.runtime, pod)

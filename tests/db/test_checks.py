@@ -25,7 +25,7 @@ def pool(**values: Any) -> NodePool:
     return NodePool(name="metal", **{"nodes_min": 1, "nodes_desired": 1, "gpus_per_node": 8, **values})
 
 
-def test_valid_row_takes_one_query(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+def test_valid_row_is_checked_in_one_query(django_assert_num_queries: DjangoAssertNumQueries) -> None:
     with django_assert_num_queries(3):  # with its savepoint
         pool().validate_constraints()
 

@@ -28,7 +28,7 @@ def test_database_without_a_column_of_the_models_is_rejected() -> None:
     assert "Differences: table projects_workload has no column peer_failures." in str(rejected.value)
 
 
-def test_column_that_new_rows_would_not_set_is_a_difference() -> None:
+def test_required_column_missing_from_the_models_is_reported_as_a_difference() -> None:
     run_sql(
         "ALTER TABLE projects_workload ADD COLUMN former_name varchar(8) NOT NULL DEFAULT 'x'",
         "ALTER TABLE projects_workload ALTER COLUMN former_name DROP DEFAULT",

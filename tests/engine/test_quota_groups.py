@@ -301,7 +301,7 @@ def test_group_quota_includes_non_preemptible_workloads_in_all_pools() -> None:
     )
 
 
-def test_preemptible_workloads_in_other_pools_do_not_block_a_non_preemptible_one() -> None:
+def test_preemptible_workloads_in_other_pools_do_not_block_a_non_preemptible_workload() -> None:
     plan = decide(
         cluster(
             workload("v1", "vision", 8, "cloud", "c0"),
@@ -374,7 +374,7 @@ def test_department_quota_applies_across_all_pools_of_the_group() -> None:
     ],
     ids=["same time", "earlier", "higher priority"],
 )
-def test_pool_with_the_projects_first_workload_is_decided_first(
+def test_pool_with_the_first_workload_of_the_project_gets_the_quota_first(
     metal: Document, cloud: Document, started: str
 ) -> None:
     fixed: Document = {"preemptible": False, "priority": 100, "submitted": "2025-12-31T23:00:00Z"}

@@ -118,7 +118,7 @@ def test_stop_decisions_match_a_reference_implementation(goal: str) -> None:
         assert [(stop.index, stop.step, stop.median, stop.tasks) for stop in stops] == expected
 
 
-def test_rounds_of_limited_size_compare_every_running_task() -> None:
+def test_every_running_task_is_compared_over_several_rounds_of_limited_size() -> None:
     tasks = [task(index, [3] * (2 + index % 3)) for index in range(7)]
     assert steps_to_compare(rule(), tasks, 0, 2) == ([10, 20], 2)
     assert steps_to_compare(rule(), tasks, 2, 2) == ([10, 30], 4)

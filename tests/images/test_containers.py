@@ -213,7 +213,7 @@ def test_document_can_select_a_workspace_directory(stage: ImageStage, busybox: s
     assert (workspace / "jobs" / "one" / "file").exists()
 
 
-def test_container_sees_exactly_its_volumes_with_their_access(
+def test_container_sees_only_its_own_volumes_and_writes_only_to_writable_volumes(
     stage: ImageStage, busybox: str, tmp_path: Path
 ) -> None:
     data, scratch = tmp_path / "data", tmp_path / "scratch"
@@ -231,7 +231,7 @@ def test_container_sees_exactly_its_volumes_with_their_access(
     assert not (data / "made").exists()
 
 
-def test_container_reads_its_volume_in_s3(stage: ImageStage, busybox: str) -> None:
+def test_container_reads_its_s3_volume(stage: ImageStage, busybox: str) -> None:
     with object_store() as store:
         store.fill("datasets", {"set/deep/one": b"one\n"})
         server = SigningServer(store.volume("s3://datasets/set"))
@@ -245,7 +245,7 @@ def test_container_reads_its_volume_in_s3(stage: ImageStage, busybox: str) -> No
             server.close()
 
 
-def test_container_writes_to_its_own_copy_of_a_volume_in_s3(stage: ImageStage, busybox: str) -> None:
+def test_container_writes_to_its_own_copy_of_an_s3_volume(stage: ImageStage, busybox: str) -> None:
     with object_store() as store:
         store.fill("results", {"set/deep/one": b"one\n", "set/two": b"two\n"})
         server = SigningServer(store.volume("s3://results/set", access="read_write"))

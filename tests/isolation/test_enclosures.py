@@ -227,7 +227,9 @@ def test_symbolic_link_in_a_workspace_cannot_lead_outside(stage: LocalStage) -> 
     assert list(outside.iterdir()) == []
 
 
-def test_symlinked_checkpoint_does_not_reveal_the_time_of_another_file(stage: LocalStage) -> None:
+def test_symlinked_checkpoint_does_not_reveal_the_modification_time_of_another_file(
+    stage: LocalStage,
+) -> None:
     secret = stage.root.parent / "secret_key"
     secret.touch()
     os.utime(secret, (1.0, 1.0))
@@ -251,7 +253,9 @@ def test_shared_workspace_must_be_inside_its_root_directory(tmp_path: Path) -> N
     assert starts == [str(shared / "jobs"), str(workspace / "link"), str(workspace)]
 
 
-def test_pod_sees_exactly_its_volumes_with_their_access(tmp_path: Path, stage: LocalStage) -> None:
+def test_pod_sees_only_its_own_volumes_and_writes_only_to_writable_volumes(
+    tmp_path: Path, stage: LocalStage
+) -> None:
     data, scratch, other = (tmp_path / name for name in ("data", "scratch", "other"))
     for directory in (data, scratch, other):
         directory.mkdir()
@@ -272,7 +276,7 @@ def test_pod_sees_exactly_its_volumes_with_their_access(tmp_path: Path, stage: L
     assert not (data / "made").exists()
 
 
-def test_volume_that_leaves_its_directory_is_rejected(tmp_path: Path, stage: LocalStage) -> None:
+def test_missing_linked_or_internal_volume_directory_is_rejected(tmp_path: Path, stage: LocalStage) -> None:
     (tmp_path / "link").symlink_to("/etc")
     state = stage.root.parent
     rejected = {
@@ -327,7 +331,7 @@ def weak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStage
     stage.sweep()
 
 
-def test_node_without_isolation_serves_one_project(weak: LocalStage) -> None:
+def test_node_without_isolation_serves_one_project_at_a_time(weak: LocalStage) -> None:
     assert weak.runtime.isolation.level is Level.NONE
     assert "apt-get install bubblewrap" in weak.runtime.isolation.obstacle
     for pod_id in ("p-1", "p-2"):

@@ -84,7 +84,7 @@ def test_demo_pool_offers_the_gpus_of_this_machine(client: Client) -> None:
     assert pool.gpu_memory_mib > 1024
 
 
-def test_pod_uses_its_own_gpu_and_a_pod_without_one_finds_none(client: Client, admin: Terminal) -> None:
+def test_pod_sees_only_its_own_gpu_and_a_pod_without_gpus_sees_none(client: Client, admin: Terminal) -> None:
     with_one = submit(client, "with-one", "1", "busy", gpu=1)
     assert until_phase(client, with_one, *ENDED).phase == "completed", log(admin, "with-one")
     assert "GPUs 1\n" in log(admin, "with-one")

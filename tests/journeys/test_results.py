@@ -100,7 +100,9 @@ def stored_outputs(client: Client, workload_id: str) -> PodOutputs:
 
 
 @pytest.mark.heavy
-def test_failed_and_suspended_pods_leave_outputs_without_links(dave_on_shared_berth: Terminal) -> None:
+def test_links_are_omitted_from_the_outputs_of_failed_and_suspended_pods(
+    dave_on_shared_berth: Terminal,
+) -> None:
     client = dave_on_shared_berth.client()
     write = "mkdir out; echo kept > out/file; ln -s /etc/passwd out/link; echo ready"
     document = {"project": "vision", "outputs": ["out"], "roles": [{"name": "worker", "replicas": 1}]}

@@ -81,7 +81,7 @@ def test_retry_rule_applies_to_a_lost_pod(shared_berth: Installation, dave_on_sh
 
 
 @pytest.mark.heavy
-def test_pod_that_runs_out_of_memory_restarts_with_more(dave_on_shared_berth: Terminal) -> None:
+def test_pod_that_runs_out_of_memory_restarts_with_more_memory(dave_on_shared_berth: Terminal) -> None:
     client = dave_on_shared_berth.client()
     (node, *_) = client.nodes.list()
     if node.isolation is None or "memory" not in node.isolation.limits:
@@ -96,7 +96,7 @@ def test_pod_that_runs_out_of_memory_restarts_with_more(dave_on_shared_berth: Te
 
 
 @pytest.mark.heavy
-def test_documented_checkpoint_is_saved_on_the_signal_and_resumed(
+def test_documented_example_saves_a_checkpoint_on_the_signal_and_resumes_from_it(
     dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:
     guide = (ROOT / "docs" / "researchers.md").read_text()

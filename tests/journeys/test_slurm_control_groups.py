@@ -36,7 +36,7 @@ def installation(installing: InstallContext, slurm: SlurmCluster) -> Iterator[In
         yield berth
 
 
-def test_limits_of_pods_hold_inside_the_control_groups_of_a_slurm_job(
+def test_pod_limits_are_enforced_inside_the_control_groups_of_a_slurm_job(
     installation: Installation, slurm: SlurmCluster, tmp_path: Path
 ) -> None:
     admin, dave = (sign_in(installation, name, tmp_path / name) for name in ("admin", "dave"))

@@ -154,7 +154,7 @@ def test_plugin_without_the_hook_is_skipped() -> None:
 
 @pytest.mark.shows("PLG-19", "PLG-24", "PLG-25")
 @pytest.mark.parametrize("hook", [Hook.AROUND_APP, Hook.AROUND_PROCESS])
-def test_contexts_are_entered_once_in_order_and_exited_in_reverse(hook: Hook) -> None:
+def test_contexts_are_entered_once_in_order_and_exited_in_reverse_order(hook: Hook) -> None:
     events: list[str] = []
     plugins, record = [recording_plugin(events, "b"), recording_plugin(events, "a")], HookContexts(hook)
     for _ in range(3):

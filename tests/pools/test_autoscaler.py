@@ -32,7 +32,7 @@ def decide(
 
 
 @shows("SKY-13", "SKY-29", "SKY-84")
-def test_pool_grows_by_the_number_of_nodes_that_queued_gpus_fill() -> None:
+def test_pool_grows_by_the_number_of_nodes_that_queued_workloads_would_fill() -> None:
     assert decide(12, 4, 8, 4).desired == 10
     assert decide(11, 4, 8, 4).desired == 10
     assert decide(1, 8, 8, 4).desired == 5
@@ -56,7 +56,7 @@ def test_pool_grows_by_the_number_of_empty_nodes_that_a_gang_needs() -> None:
 
 
 @shows("SKY-17")
-def test_pending_workloads_raise_the_desired_nodes_to_the_ready_threshold() -> None:
+def test_pending_workloads_raise_the_desired_number_of_nodes_to_the_ready_threshold() -> None:
     assert decide(1, 0, 0, 0, bounds=config(0, 8, ready_threshold=3)).desired == 3
     assert decide(0, 0, 4, 2, current=6, bounds=config(2, 8, ready_threshold=6)).desired == 6
 
@@ -96,7 +96,7 @@ def test_pool_with_booting_nodes_is_not_idle() -> None:
 
 
 @shows("SKY-34", "SKY-36")
-def test_underutilized_pool_keeps_the_needed_nodes_and_one_spare() -> None:
+def test_underutilized_pool_keeps_the_needed_nodes_and_one_spare_node() -> None:
     assert decide(0, 3, 32, 16).desired == 3
     assert decide(0, 4, 32, 16).desired == 3
     assert decide(0, 5, 32, 16).desired == 4

@@ -288,7 +288,7 @@ def test_connections_per_port_are_limited(port_setup: PortSetup) -> None:
     assert port_setup.ask("/", cookie=cookie).status_code == 200
 
 
-def test_berth_and_cloud_metadata_addresses_are_never_called() -> None:
+def test_berth_and_cloud_metadata_addresses_are_never_contacted() -> None:
     assert not is_allowed(PortAddress("127.0.0.1", 8000, ""), {8000})
     assert not is_allowed(PortAddress("169.254.169.254", 80, ""), ())
     assert not is_allowed(PortAddress("::ffff:169.254.169.254", 80, ""), ())

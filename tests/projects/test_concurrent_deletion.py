@@ -83,7 +83,7 @@ def test_second_deletion_of_a_project_is_rejected(cast: Cast) -> None:
         tenants.delete_project(actor=cast.alice, project=cast.speech)
 
 
-def test_workload_is_deleted_although_its_pod_is_measured_at_the_same_time(
+def test_workload_can_be_deleted_while_its_pod_is_being_measured(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = make.workload(cast.vision, "train", phase="completed")

@@ -276,7 +276,9 @@ def test_only_subscribed_events_are_delivered(cast: Cast) -> None:
 
 
 @pytest.mark.parametrize(("reason", "event"), [("Reclaimed", "preempted"), ("Consolidated", None)])
-def test_preemption_is_notified_and_consolidation_is_not(reason: str, event: str | None) -> None:
+def test_subscribers_are_notified_of_preemption_but_not_of_consolidation(
+    reason: str, event: str | None
+) -> None:
     assert deliveries.event_kind(Phase.STOPPING, reason) == event
 
 

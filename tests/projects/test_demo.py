@@ -53,6 +53,6 @@ def test_demo_quotas_add_up_to_the_gpus_of_the_pool(gpus: int) -> None:
 
 
 @pytest.mark.django_db
-def test_every_demo_limit_admits_a_workload_of_one_gpu() -> None:
+def test_every_demo_limit_admits_a_workload_with_one_gpu() -> None:
     demo.seed(machine(1))
     assert {quota.limit_gpu_milli for quota in Quota.objects.all()} == {None, 1000}

@@ -53,7 +53,7 @@ def test_malformed_report_is_skipped(text: str) -> None:
     assert reported(f"berth-report {text}", 'berth-report {"step": 2, "loss": 1}') == [("loss", 2, 1.0)]
 
 
-def test_values_that_are_not_finite_are_only_counted() -> None:
+def test_non_finite_values_are_only_counted() -> None:
     series = Series()
     for _, step, value in reported(
         'berth-report {"step": 1, "loss": NaN}', 'berth-report {"step": 2, "loss": -Infinity}',
@@ -63,7 +63,7 @@ def test_values_that_are_not_finite_are_only_counted() -> None:
     assert (series.not_finite, series.points, series.last, series.lowest) == (3, [], None, None)
 
 
-def test_number_of_values_that_are_not_finite_fits_its_column() -> None:
+def test_count_of_non_finite_values_fits_its_column() -> None:
     series = Series(not_finite=COUNT_MAX)
     series.add(1, math.nan)
     assert series.not_finite == COUNT_MAX == 2**31 - 1
@@ -103,7 +103,7 @@ def test_arbitrary_reports_are_sampled_and_drawn_within_bounds(
         assert len(chart.marks) <= 8
 
 
-def test_long_series_keeps_its_shape() -> None:
+def test_long_series_is_sampled_evenly_and_keeps_its_first_and_last_point() -> None:
     series = Series()
     for step in range(100_000):
         series.add(step, step / 1000)

@@ -96,7 +96,7 @@ def test_registry_auth_file_contains_project_and_pool_credentials(cast: Cast) ->
     assert logins(registry_auth(cast.speech, cast.pool))["registry.example.org:5000"] == "pool:pool-password"
 
 
-def test_registry_credentials_of_all_projects_need_two_queries(
+def test_registry_credentials_of_all_projects_are_loaded_in_two_queries(
     cast: Cast, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     set_login(cast.carol, cast.vision, "own", "registry.example.org:5000", "vision")
@@ -236,7 +236,7 @@ def set_personal(actor: Actor, name: str, value: str) -> None:
     set_personal_secret(actor=actor, name=name, content=SecretContent(value), at=timezone.now())
 
 
-def test_personal_secret_needs_its_owner_as_the_submitter(cast: Cast) -> None:
+def test_personal_secret_can_be_used_only_in_workloads_of_its_owner(cast: Cast) -> None:
     set_personal(cast.dave, "key", TOKEN)
     set_secret(cast.carol, cast.vision, "other", TOKEN)
     with pytest.raises(Invalid) as caught:

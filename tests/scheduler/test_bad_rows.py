@@ -45,7 +45,7 @@ def test_gang_that_cannot_be_evaluated_does_not_block_other_gangs(
     assert stage.phase(first) == Phase.COMPLETED
 
 
-def test_pod_report_rejected_by_the_database_does_not_block_others(stage: Stage) -> None:
+def test_pod_report_rejected_by_the_database_does_not_block_other_reports(stage: Stage) -> None:
     first, second = stage.submit("first"), stage.submit("second")
     stage.tick(2)
     for pod in stage.pods(first):

@@ -74,7 +74,9 @@ def test_starts_beyond_the_maximum_are_dispatched_in_later_ticks(
 
 
 @pytest.mark.heavy
-def test_pods_that_cannot_start_do_not_block_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pods_that_cannot_start_do_not_block_other_pods(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pods, "MAX_STARTS", MOST)
     submit_copies(stage, COUNT)
     stage.runtime.next("start", RuntimeFailure("no"), RuntimeFailure("no"))

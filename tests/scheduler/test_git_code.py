@@ -125,7 +125,9 @@ def test_commit_stays_the_same_for_all_restarts(scene: Scene, repository: Reposi
 
 
 @pytest.mark.heavy
-def test_all_tasks_and_retried_tasks_of_an_array_get_one_commit(scene: Scene, repository: Repository) -> None:
+def test_all_tasks_of_an_array_and_their_retries_use_the_same_commit(
+    scene: Scene, repository: Repository
+) -> None:
     document = {
         "name": "sweep", "project": "vision", "command": "true", "roles": ONE, "array": {"tasks": 3},
         "code": {"git": {"url": scene.server.url()}},
@@ -158,7 +160,7 @@ def test_identical_files_are_stored_once(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("personal", [False, True])
-def test_version_of_the_secret_that_fetched_the_code_is_recorded(scene: Scene, personal: bool) -> None:
+def test_version_of_the_secret_used_to_fetch_the_code_is_recorded(scene: Scene, personal: bool) -> None:
     cast, now = scene.stage.cast, scene.stage.clock.now()
     scene.server.token = TOKEN
     content = SecretContent(TOKEN)

@@ -43,7 +43,7 @@ def test_git_helpers_end_when_the_scheduler_is_killed(tmp_path: object) -> None:
     poll_until(lambda: not commands(mark))
 
 
-def test_two_mebibyte_name_fails_the_workload_with_a_short_message(
+def test_two_mebibyte_file_name_fails_the_workload_with_a_short_message(
     scene: Scene, repository: Repository
 ) -> None:
     blob = git(repository.path, "hash-object", "-w", "--stdin", source=b"evil")

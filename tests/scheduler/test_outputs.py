@@ -131,7 +131,7 @@ def test_files_lost_with_their_node_are_reported(producer: Producer) -> None:
 
 
 @pytest.mark.heavy
-def test_unreachable_node_is_retried_until_the_time_is_up(producer: Producer) -> None:
+def test_copy_from_an_unreachable_node_is_retried_until_its_deadline(producer: Producer) -> None:
     producer.end()
     failure = RuntimeFailure("the node does not respond")
     producer.stage.runtime.next("list_files", failure)
@@ -169,7 +169,7 @@ def test_outputs_respect_the_storage_limit_of_the_project(producer: Producer, se
 
 
 @pytest.mark.heavy
-def test_only_a_few_chunks_are_in_memory(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_few_chunks_are_in_memory_at_once(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[int] = []
     write_chunks = code.write_chunks
 
@@ -185,7 +185,7 @@ def test_only_a_few_chunks_are_in_memory(producer: Producer, monkeypatch: pytest
 
 
 @pytest.mark.heavy
-def test_another_leader_interrupts_the_copy(producer: Producer) -> None:
+def test_copy_is_interrupted_if_the_scheduler_loses_leadership(producer: Producer) -> None:
     producer.end()
     producer.collector._stop_requested.set()
     with pytest.raises(LeadershipLost):

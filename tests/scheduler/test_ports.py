@@ -55,7 +55,9 @@ def test_replacement_pod_is_assigned_different_ports(stage: Stage) -> None:
     assert present(again.ports)["lab"] != present(first.ports)["lab"]
 
 
-def test_pod_without_a_free_port_does_not_block_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pod_without_a_free_port_does_not_block_other_pods(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workload = stage.submit("desk", **{**INTERACTIVE_DOCUMENT, "roles": [{"name": "desk", "gpu": 1}]})
     other = stage.submit("other", roles=[{"name": "worker", "gpu": 1}])
     monkeypatch.setattr("scheduler.loop.dispatch.pods.assign_ports", lambda pods, context: None)

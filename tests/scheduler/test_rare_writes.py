@@ -284,7 +284,7 @@ def test_statement_count_for_images_does_not_grow_with_workloads(stage: Stage, r
     assert_constant(run)
 
 
-def test_workload_that_cannot_be_ended_does_not_block_ending_others(
+def test_workload_that_cannot_be_ended_does_not_block_ending_other_workloads(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     workloads, now = run_copies(stage, 3), stage.clock.now()
@@ -308,7 +308,7 @@ def test_workload_that_cannot_be_drained_does_not_block_other_drains(
     assert evict_from_overdue_drains(stage.clock.now(), stage.loop.context) == 1
 
 
-def test_reservation_that_cannot_be_dropped_does_not_block_dropping_the_others(
+def test_reservation_that_cannot_be_dropped_does_not_block_dropping_other_reservations(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     workloads, now = submit_copies(stage, 3), stage.clock.now()

@@ -53,7 +53,7 @@ def test_oldest_snapshots_beyond_the_size_limit_are_deleted() -> None:
     assert Cycle.objects.count() == 5
 
 
-def test_snapshot_is_encoded_alike_with_and_without_a_cache() -> None:
+def test_snapshot_encoding_is_identical_with_and_without_a_cache() -> None:
     encoder = SnapshotEncoder()
     for pods in ((), (Pod("worker", 0, "n0", (1,)),)):
         workloads = tuple(

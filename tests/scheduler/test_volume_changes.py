@@ -183,7 +183,7 @@ def test_transfer_recovers_from_a_crash_after_everything_was_stored(writer: Writ
 
 
 @pytest.mark.heavy
-def test_another_leader_interrupts_the_transfer(writer: Writer) -> None:
+def test_transfer_is_interrupted_if_the_scheduler_loses_leadership(writer: Writer) -> None:
     writer.end()
     writer.collector._stop_requested.set()
     with pytest.raises(LeadershipLost):
@@ -217,7 +217,7 @@ def _stop_after(run: Any, count: int) -> Any:
 
 
 @pytest.mark.heavy
-def test_unreachable_node_or_store_is_retried_until_the_time_is_up(
+def test_transfer_is_retried_until_its_deadline_if_the_node_or_the_store_is_unreachable(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer.end()

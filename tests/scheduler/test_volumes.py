@@ -47,7 +47,7 @@ def problems(stage: Stage, *mounts: dict[str, Any], **changes: Any) -> list[str]
     return [str(problem) for problem in rejected.value.problems]
 
 
-def test_department_admin_cannot_recreate_a_deleted_project_that_a_volume_names(stage: Stage) -> None:
+def test_department_admin_cannot_recreate_a_deleted_project_to_which_a_volume_is_open(stage: Stage) -> None:
     research = stage.cast.vision.department
     retired = create_project(actor=stage.cast.alice, department=research, name="retired")
     define(stage, stage.cast.pool, [{**VOLUMES[1], "projects": ["vision", "retired"]}])
@@ -173,7 +173,7 @@ def test_invalid_pool_volume_is_rejected(volume: dict[str, Any], problem: str) -
     assert str(rejected.value.problems[0]).startswith(problem)
 
 
-def test_names_of_a_pools_volumes_are_unique_and_nfs_needs_kubernetes() -> None:
+def test_volume_names_in_a_pool_are_unique_and_nfs_volumes_require_kubernetes() -> None:
     nfs = {"name": "data", "source": "nfs://nfs.example.org/data"}
     (stored,) = normalize_volumes([nfs], is_kubernetes=True)
     assert (stored["source"], stored["access"], stored["projects"]) == (nfs["source"], "read_only", [])

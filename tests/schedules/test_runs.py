@@ -143,7 +143,7 @@ def test_overlap_replace_cancels_the_previous_run(cast: Cast) -> None:
     assert Workload.objects.filter(phase=Phase.PENDING).count() == 1
 
 
-def test_schedule_pauses_and_notifies_its_owner_who_lost_the_role(
+def test_schedule_is_paused_and_its_owner_notified_after_the_owner_lost_the_role(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "BERTH_SENDS_MAIL", True)

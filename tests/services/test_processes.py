@@ -81,7 +81,7 @@ def kill_in_status(
 
 
 @pytest.mark.shows("RLX-01", "RLX-08")
-def test_scale_requests_complete_although_service_processes_are_killed(
+def test_scale_requests_complete_even_if_service_processes_are_killed(
     cast: Cast, service_processes: ServiceProcesses
 ) -> None:
     service_processes.start()

@@ -287,7 +287,7 @@ def test_running_requests_are_unknown_without_a_valid_count(start: Starts) -> No
     assert adapter.running_requests(server.address) is None
 
 
-def test_weights_are_not_copied_between_different_rank_counts(start: Starts) -> None:
+def test_weights_are_not_copied_between_engines_with_different_rank_counts(start: Starts) -> None:
     adapter, seed = sglang(start)
     added = start(ranks=2)
     call = lambda: adapter.copy_weights(seed.address, added.address, group="g", seconds=60.0)  # noqa: E731

@@ -108,7 +108,7 @@ def test_engine_without_a_version_cannot_be_a_seed(pair: tuple[Server, Server]) 
 @pytest.mark.parametrize("step", [JOIN, SEND, "/flush_cache", "/update_weight_version"])
 @pytest.mark.parametrize("side", ["seed", "added"])
 @pytest.mark.parametrize("fault", [Fault(status=500), Fault(hang_up=True), Fault(body='{"success": false}')])
-def test_failed_weight_copy_resumes_the_engine_without_a_version(
+def test_engine_resumes_without_a_version_after_a_failed_weight_copy(
     pair: tuple[Server, Server], step: str, side: str, fault: Fault
 ) -> None:
     seed, added = pair

@@ -111,7 +111,9 @@ def test_doctor_reports_an_unreachable_database(monkeypatch: pytest.MonkeyPatch,
     assert "No such file or directory" in check.finding
 
 
-def test_database_with_an_unprivileged_role_passes(monkeypatch: pytest.MonkeyPatch, postgres: str) -> None:
+def test_database_with_an_unprivileged_role_passes_the_check(
+    monkeypatch: pytest.MonkeyPatch, postgres: str
+) -> None:
     monkeypatch.setenv("DATABASE_URL", postgres)
     check = server._check_database()
     is_superuser = "superuser" in check.finding

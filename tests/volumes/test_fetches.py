@@ -100,7 +100,7 @@ def test_pods_that_start_together_fetch_each_object_once(stage: LocalStage, serv
         ),
     ],
 )
-def test_object_that_cannot_be_a_file_fails_the_start(
+def test_object_that_cannot_be_a_file_prevents_the_pod_from_starting(
     stage: LocalStage, server: SigningServer, key: str, reason: str
 ) -> None:
     real = server.list_objects
@@ -118,7 +118,9 @@ def test_object_that_cannot_be_a_file_fails_the_start(
     assert (server.signed, cached(stage)) == ([], [])
 
 
-def test_prefix_without_objects_fails_the_start(stage: LocalStage, server: SigningServer) -> None:
+def test_prefix_without_objects_prevents_the_pod_from_starting(
+    stage: LocalStage, server: SigningServer
+) -> None:
     server.volume = replace(server.volume, source=f"{server.volume.source}-misspelt")
     report = finished(stage, server, "p-1")
     assert report.cause == PodCause.START_FAILED
@@ -134,7 +136,7 @@ def test_volume_larger_than_its_limit_is_rejected_before_anything_is_fetched(
     assert (server.signed, cached(stage)) == ([], [])
 
 
-def test_bucket_that_cannot_be_listed_fails_the_start_without_revealing_its_name(
+def test_error_for_a_bucket_that_cannot_be_listed_does_not_reveal_its_name(
     stage: LocalStage, server: SigningServer
 ) -> None:
     server.volume = replace(server.volume, source="s3://no-such-bucket/set")
@@ -168,7 +170,7 @@ def test_objects_that_change_during_the_fetch_are_listed_again(
     assert server.listings == 2
 
 
-def test_objects_that_keep_changing_fail_the_start(
+def test_objects_that_keep_changing_prevent_the_pod_from_starting(
     stage: LocalStage, server: SigningServer, store: ObjectStore
 ) -> None:
     real, numbers = server.sign, iter(range(100))

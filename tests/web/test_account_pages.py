@@ -128,7 +128,7 @@ def test_admin_site_password_page_redirects_to_the_account_page(cast: Cast, sign
     assert User.objects.get(username="alice").check_password(OLD)
 
 
-def test_admin_site_rejection_names_the_missing_role_and_the_users_who_grant_it(sign_in: SignIn) -> None:
+def test_admin_site_rejection_names_the_missing_role_and_the_users_who_can_grant_it(sign_in: SignIn) -> None:
     answer = sign_in("dave").get("/admin/", follow=True)
     text = answer.content.decode()
     assert answer.status_code == 403
@@ -171,7 +171,7 @@ def test_permission_errors_show_the_label_of_the_platform_role(cast: Cast) -> No
 
 
 @pytest.mark.heavy
-def test_server_error_page_links_back_and_mentions_changes_only_after_a_change(
+def test_server_error_page_links_back_and_mentions_changes_only_after_a_form_was_sent(
     sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:

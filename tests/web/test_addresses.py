@@ -3,7 +3,7 @@
 from tests.web.conftest import SignIn
 
 
-def test_address_with_a_final_slash_redirects_to_the_page(sign_in: SignIn) -> None:
+def test_address_with_a_trailing_slash_redirects_to_the_page(sign_in: SignIn) -> None:
     dave = sign_in("dave")
     assert dave.get("/workloads/?state=ended")["Location"] == "/workloads?state=ended"
     assert dave.get("/queue//")["Location"] == "/queue"

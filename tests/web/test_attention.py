@@ -57,7 +57,9 @@ def test_failed_array_needs_attention_once(cast: Cast, sign_in: SignIn) -> None:
     assert attention(sign_in("carol")) == []
 
 
-def test_only_the_latest_failed_array_of_a_name_needs_attention(cast: Cast, sign_in: SignIn) -> None:
+def test_only_the_latest_of_several_failed_arrays_with_the_same_name_needs_attention(
+    cast: Cast, sign_in: SignIn
+) -> None:
     paths = []
     for name, minutes in (("other", 60), ("grid", 9), ("grid", 7), ("grid", 5), ("grid", 3)):
         tasks = Workload.objects.filter(array=(array := submit_array(cast, name, 2)))
@@ -147,7 +149,9 @@ def test_attention_item_of_a_pool_links_to_the_pools_workloads(cast: Cast, sign_
         assert [row.name for row in client.get(address).context["slice"].rows] == ["too-large"]
 
 
-def test_own_workloads_of_other_pools_do_not_hide_unschedulable_ones(cast: Cast, sign_in: SignIn) -> None:
+def test_own_workloads_in_other_pools_do_not_hide_unschedulable_workloads(
+    cast: Cast, sign_in: SignIn
+) -> None:
     spare = make.pool("spare")
     by = cast.dave.user
     make.workload(cast.vision, "too-large", reason="Unschedulable", pools=[spare.name], by=by)

@@ -92,7 +92,7 @@ def test_completed_form_on_its_own_page_opens_the_next_page(empty: Cast, sign_in
     assert answer.status_code == 204 and "HX-Redirect" not in answer
 
 
-def test_machine_without_gpus_gets_a_pool_and_an_example_that_run(
+def test_pool_and_submission_forms_request_no_gpus_on_a_machine_without_gpus(
     empty: Cast, sign_in: SignIn, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice = sign_in("alice")

@@ -171,7 +171,7 @@ def test_invalid_document_shows_an_error_and_preserves_the_text(sign_in: SignIn)
         assert not Workload.objects.exists()
 
 
-def test_viewer_gets_the_missing_role_instead_of_a_submission_form(sign_in: SignIn) -> None:
+def test_viewer_sees_the_missing_role_instead_of_a_submission_form(sign_in: SignIn) -> None:
     answer = sign_in("erin").get("/submit")
     text = answer.content.decode()
     assert answer.status_code == 403

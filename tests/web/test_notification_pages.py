@@ -80,7 +80,7 @@ def test_subscription_states_its_scope_events_and_channel(cast: Cast, sign_in: S
     assert "No matches" in carol.get("/notifications?search=email").content.decode()
 
 
-def test_failed_delivery_is_sent_again_by_those_who_may_change_the_subscription(
+def test_failed_delivery_can_be_resent_by_users_who_may_change_the_subscription(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = subscribe(actor=cast.carol, scope=cast.vision, to="team@example.org", events=["failed"])

@@ -140,7 +140,7 @@ def test_overview_lists_the_longest_waits_with_one_row_per_array(cast: Cast, sig
 
 
 @pytest.mark.parametrize(("hours", "is_shown"), [(0.5, False), (3.5, True)])
-def test_utilization_of_a_new_installation_is_a_sentence(
+def test_overview_of_a_new_installation_explains_when_utilization_will_be_shown(
     hours: float, is_shown: bool, cast: Cast, sign_in: SignIn
 ) -> None:
     node = make.node(cast.pool, gpus=4, created_at=make.ago(hours=hours), since=make.ago(hours=hours))
@@ -210,7 +210,7 @@ def test_list_sorted_by_pending_time_is_paginated(cast: Cast, sign_in: SignIn) -
     assert len(statements) <= 20
 
 
-def test_own_workloads_include_arrays_as_rows(cast: Cast, sign_in: SignIn) -> None:
+def test_own_workloads_show_each_array_as_one_row(cast: Cast, sign_in: SignIn) -> None:
     queued, running, ended = (submit_array(cast, name, 4) for name in ("queued", "running", "ended"))
     for position, task in enumerate(Workload.objects.filter(array=queued).order_by("-array_index")):
         explanation = {
@@ -250,7 +250,7 @@ def test_own_workloads_without_a_known_start_show_the_words_of_the_queue(cast: C
     assert re.search(r"broken vision Failed \S.* 2 requested", words)
 
 
-def test_overview_runs_the_same_statements_for_more_arrays(cast: Cast, sign_in: SignIn) -> None:
+def test_overview_statement_count_does_not_grow_with_arrays(cast: Cast, sign_in: SignIn) -> None:
     counts, client = [], sign_in("dave")
     for number in range(3):
         array = submit_array(cast, f"grid-{number}", 2)
@@ -317,7 +317,7 @@ def test_pools_with_many_devices_are_shown_as_bars(
     assert (pool, gpus.allocated, gpus.free) == (cast.pool, 2000, 2000)
 
 
-def test_axis_labels_of_the_utilization_chart_are_whole_gpus() -> None:
+def test_utilization_chart_has_axis_labels_in_whole_gpus() -> None:
     at = make.ago(hours=1)
     chart = utilization_chart([MeanGpus(at, total=0.5, allocated=0.2, measured=0.0, used=0.0)])
     assert [mark for _, mark in chart.columns.marks] == ["1", "0"]

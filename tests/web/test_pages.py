@@ -165,7 +165,7 @@ def test_forms_of_invisible_projects_return_404(sign_in: SignIn) -> None:
         assert client.get(path).status_code == 404
 
 
-def test_evictions_are_visible_only_to_victim_and_preemptor_projects(
+def test_evictions_are_visible_only_to_the_projects_of_the_victim_and_the_preemptor(
     cast: Cast, sign_in: SignIn, running: Workload
 ) -> None:
     preemptor = make.workload(cast.ads, "rank")

@@ -16,7 +16,9 @@ from tests.web.conftest import SignIn
 from tests.web.test_queue_page import ADDRESS, OVER, WITHIN, key, queue
 
 
-def test_row_states_why_it_is_ahead_of_a_higher_priority(cast: Cast, sign_in: SignIn) -> None:
+def test_row_explains_why_it_is_ahead_of_a_workload_with_a_higher_priority(
+    cast: Cast, sign_in: SignIn
+) -> None:
     for position, (project, priority, quota) in enumerate(
         [(cast.speech, 40, WITHIN), (cast.vision, 50, OVER), (cast.vision, 45, OVER)], start=1
     ):
@@ -65,7 +67,7 @@ def test_order_of_two_queues_is_explained_by_the_first_difference(
     assert order_difference(*keys) == words
 
 
-def test_workloads_that_cannot_start_yet_have_a_section(cast: Cast, sign_in: SignIn) -> None:
+def test_workloads_that_cannot_start_yet_are_in_a_separate_section(cast: Cast, sign_in: SignIn) -> None:
     queue(cast.vision, "queued", "ProjectLimit")
     unready = ["priority 50", "submitted 2026-11-28T11:51:03Z"]
     for position, (name, reason) in enumerate(
@@ -101,9 +103,9 @@ def sections(client: Client, query: str = "") -> list[str]:
         ("another reason", "not known"),
     ],
 )  # fmt: skip
-def test_unknown_start_is_explained_in_words(reason: str, words: str) -> None:
+def test_unknown_expected_start_is_explained(reason: str, words: str) -> None:
     assert start_in_words(reason) == words
 
 
-def test_every_reason_for_an_unknown_start_has_a_text() -> None:
+def test_every_reason_for_an_unknown_expected_start_has_an_explanation() -> None:
     assert {start_in_words(reason) for reason in UNKNOWN_START.values()}.isdisjoint({"not known"})

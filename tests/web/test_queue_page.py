@@ -243,7 +243,7 @@ def test_statement_count_does_not_depend_on_the_number_of_rows(cast: Cast, sign_
 
 
 @pytest.mark.heavy
-def test_reserved_workloads_come_first_without_a_position(cast: Cast, sign_in: SignIn) -> None:
+def test_workloads_in_the_reserved_phase_come_first_without_a_position(cast: Cast, sign_in: SignIn) -> None:
     queue(cast.vision, "first", "ProjectLimit")
     explanation = {"pool": "local", "queue_position": 4}
     waiting = make.workload(

@@ -51,7 +51,7 @@ def test_form_creates_a_schedule_and_opens_its_page(cast: Cast, sign_in: SignIn)
     assert "python train.py" in page
 
 
-def test_schedule_form_shows_the_next_runs_as_they_are_typed(sign_in: SignIn) -> None:
+def test_schedule_form_shows_the_next_runs_of_a_schedule_that_is_being_typed(sign_in: SignIn) -> None:
     dave = sign_in("dave")
     assert 'hx-get="/schedules/times"' in dave.get("/schedules/new", headers=HTMX).content.decode()
 
@@ -88,7 +88,7 @@ def test_schedule_form_names_the_invalid_fields(cast: Cast, sign_in: SignIn) -> 
         ({"frequency": "custom", "cron": "*/5 * * * *"}, "*/5 * * * *"),
     ],
 )
-def test_frequency_becomes_a_cron_expression_and_back(
+def test_frequency_is_converted_to_a_cron_expression_and_back(
     cast: Cast, sign_in: SignIn, chosen: dict[str, str], cron: str
 ) -> None:
     dave = sign_in("dave")

@@ -72,7 +72,7 @@ def test_secrets_page_counts_workloads_with_an_older_version(cast: Cast, sign_in
     assert sign_in("frank").get("/secrets/project/vision/hf-token/uses").status_code == 404
 
 
-def test_personal_secret_is_set_by_anyone_and_shown_to_its_owner(cast: Cast, sign_in: SignIn) -> None:
+def test_any_user_can_set_a_personal_secret_and_only_its_owner_sees_it(cast: Cast, sign_in: SignIn) -> None:
     erin = sign_in("erin")
     form = FORM | {"owner": "user/me"}
     assert erin.post("/secrets/new/value", form, headers=HTMX).status_code == 204

@@ -101,7 +101,7 @@ def test_every_time_range_and_step_is_accepted(sign_in: SignIn) -> None:
 
 
 @pytest.mark.usefixtures("used")
-def test_search_filters_totals_chart_and_export(sign_in: SignIn) -> None:
+def test_search_applies_to_totals_chart_and_export(sign_in: SignIn) -> None:
     client = sign_in("alice")
     context = client.get("/usage?span=24h&step=hour&search=VIS").context
     assert [line.name for line in context["lines"]] == ["vision"]
@@ -238,7 +238,7 @@ def test_budget_list_is_paginated(cast: Cast, sign_in: SignIn, monkeypatch: pyte
 
 @pytest.mark.heavy
 @pytest.mark.usefixtures("used")
-def test_each_project_has_one_color_on_all_pages(cast: Cast, sign_in: SignIn) -> None:
+def test_each_project_has_the_same_colour_on_all_pages(cast: Cast, sign_in: SignIn) -> None:
     client, node = sign_in("alice"), make.node(cast.pool)
     make.place(make.workload(cast.ads, "here", phase="running", run=1), node, [0])
     colors = {

@@ -87,7 +87,7 @@ def test_users_are_searched_and_exported(cast: Cast, sign_in: SignIn) -> None:
 
 @pytest.mark.every_case
 @pytest.mark.parametrize("name", ["bob", "carol", "dave"])
-def test_other_users_neither_see_nor_change_accounts(cast: Cast, sign_in: SignIn, name: str) -> None:
+def test_only_platform_admins_can_deactivate_accounts(cast: Cast, sign_in: SignIn, name: str) -> None:
     client = sign_in(name)
     assert "/deactivate" not in client.get("/access").content.decode()
     assert client.post(path(cast)).status_code == 403
@@ -101,7 +101,7 @@ def test_admin_cannot_deactivate_their_own_account(cast: Cast, sign_in: SignIn) 
     assert admin.post(path(cast, "alice")).status_code == 409
 
 
-def test_admin_site_keeps_the_last_platform_admin(admin_client: Client, cast: Cast) -> None:
+def test_last_platform_admin_cannot_be_removed_in_the_admin_site(admin_client: Client, cast: Cast) -> None:
     listing = reverse("admin:auth_user_changelist")
     both = {"_selected_action": [cast.erin.user.pk, cast.alice.user.pk]}
     page = admin_client.post(

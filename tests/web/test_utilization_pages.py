@@ -111,7 +111,9 @@ def test_unmeasured_gpus_are_shown_as_one_number_with_the_reason(
     assert f"nvidia-smi does not respond on {pod.node.name}" in text
 
 
-def test_first_measurement_of_a_new_run_is_announced(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
+def test_page_of_a_new_run_states_when_the_first_measurement_is_expected(
+    cast: Cast, sign_in: SignIn, pod: Pod
+) -> None:
     path = f"/workloads/{pod.workload_id}/utilization?part=strip"
     Workload.objects.filter(pk=pod.workload_id).update(since=make.ago(seconds=5))
     assert "The first measurement is expected within seconds." in page(sign_in("dave"), path)

@@ -19,7 +19,7 @@ def run(
     return calls.run(cloudpickle.dumps((function, args, kwargs)), plugins, SIZE_LIMIT)
 
 
-def test_remote_call_returns_the_functions_value() -> None:
+def test_remote_call_returns_the_result_of_the_function() -> None:
     outcome = run(lambda x, *, y: x + y, 1, y=2)
     assert (outcome.kind, cloudpickle.loads(outcome.data)) == ("value", 3)
 

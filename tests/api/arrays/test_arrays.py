@@ -276,7 +276,7 @@ def test_submission_query_count_is_independent_of_the_number_of_tasks(
 
 
 @pytest.mark.parametrize("action", ["cancel", "retry", "suspend", "resume"])
-def test_query_count_of_a_change_is_independent_of_the_number_of_tasks(
+def test_array_change_query_count_is_independent_of_the_number_of_tasks(
     dave: Caller, action: str, django_assert_max_num_queries: Any
 ) -> None:
     numbers = []

@@ -96,7 +96,7 @@ def test_addresses_in_one_ipv6_network_share_one_limit() -> None:
     assert sign_in_by_rest("dave", PASSWORD, "2001:db8:0:2::1") == 200
 
 
-def test_admin_site_checks_no_passwords(cast: Cast) -> None:
+def test_admin_site_does_not_check_passwords(cast: Cast) -> None:
     User.objects.filter(username="alice").update(is_staff=True)
     guess = {"username": "alice", "password": PASSWORD}
     for browser in (Client(), Client()):
@@ -106,7 +106,7 @@ def test_admin_site_checks_no_passwords(cast: Cast) -> None:
 
 
 @pytest.mark.heavy
-def test_admin_site_checks_no_password_in_the_session_of_a_user_without_access() -> None:
+def test_admin_site_does_not_check_passwords_for_users_without_access() -> None:
     browser = Client()
     assert browser.login(username="dave", password=PASSWORD)
     answers = [

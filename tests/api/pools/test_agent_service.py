@@ -249,7 +249,7 @@ def test_agent_on_python_3_9_joins_and_starts_its_node(host: Host, metal_pool: N
 
 
 @pytest.mark.django_db(transaction=True)
-def test_rejected_token_installs_nothing(host: Host) -> None:
+def test_nothing_is_installed_if_the_join_token_is_rejected(host: Host) -> None:
     host.env["BERTH_JOIN_TOKEN"] = "join_wrong"
     rejected = host.install()
     assert (rejected.returncode, rejected.stderr) == (

@@ -91,7 +91,7 @@ def test_rejected_kubernetes_account_is_shown_until_the_cluster_accepts_it(
     fleet.settle(pool, state="ready")
 
 
-def test_pool_reports_no_free_nodes_if_another_pool_uses_them(
+def test_nodes_used_by_another_pool_are_not_reported_as_free(
     fleet: Fleet, alice: Caller, page: Client
 ) -> None:
     first, second = fleet.create(nodes=1), fleet.create("second", nodes=1)
@@ -134,7 +134,7 @@ def test_slurmrestd_outage_is_shown_and_loses_no_node(stage: SlurmStage, alice: 
 
 
 @pytest.mark.heavy
-def test_allocation_shorter_than_the_boot_is_shown_with_its_limit(
+def test_slurm_time_limit_that_is_too_short_for_a_boot_is_reported(
     stage: SlurmStage, alice: Caller, page: Client
 ) -> None:
     stage.reconcile()

@@ -161,7 +161,9 @@ def test_terminated_machine_that_never_joined_counts_as_a_failed_boot(cloud: Ec2
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("is_noticed", sample([True, False], 1))
-def test_spot_interruption_during_a_boot_is_not_counted_as_failed(cloud: Ec2Pool, is_noticed: bool) -> None:
+def test_spot_interruption_during_a_boot_is_not_counted_as_a_failed_boot(
+    cloud: Ec2Pool, is_noticed: bool
+) -> None:
     cloud.create("spot", boot_failure_limit=1, nodes=1, boot_timeout=900)
     cloud.run(30)
     node = Node.objects.get(state="booting")

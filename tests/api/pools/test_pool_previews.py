@@ -91,7 +91,7 @@ def test_dry_run_ignores_the_idempotency_key(
     assert alice.post("node-pools", values, Idempotency_Key="k1").status_code == 201
 
 
-def test_only_platform_admins_may_preview(cast: Cast, carol: Caller, values: dict[str, Any]) -> None:
+def test_only_platform_admins_may_preview_a_pool(cast: Cast, carol: Caller, values: dict[str, Any]) -> None:
     assert carol.post(PATH, values).status_code == 403
 
 

@@ -124,7 +124,7 @@ def test_error_names_the_invalid_disruption_budget(
         2,
     ),
 )
-def test_lower_maximum_previews_and_drains_the_excess_nodes(
+def test_lowering_the_maximum_drains_the_excess_nodes_listed_in_the_preview(
     cast: Cast, alice: Caller, nodes: list[Node], changes: dict[str, object], staying: int
 ) -> None:
     draining = ["local-1", "local-2", "local-3", "local-0"][: 4 - staying]
@@ -148,7 +148,7 @@ def test_lower_maximum_previews_and_drains_the_excess_nodes(
 
 
 @pytest.mark.heavy
-def test_higher_minimum_raises_the_desired_nodes(cast: Cast, alice: Caller) -> None:
+def test_raising_the_minimum_raises_the_desired_number_of_nodes(cast: Cast, alice: Caller) -> None:
     raised = edit(alice, {"nodes_min": 3})
     assert (raised.status_code, raised.json()["nodes_desired"], raised.json()["draining"]) == (200, 3, [])
     fixed = edit(alice, {"nodes": 5})

@@ -52,7 +52,7 @@ def get_explanation(caller: Caller, workload_id: str) -> dict[str, Any]:
         1,
     ),
 )
-def test_unschedulable_workload_does_not_block_others_in_the_same_cycle(
+def test_unschedulable_workload_does_not_block_other_workloads_in_the_same_cycle(
     cluster: Cluster, dave: Caller, role: dict[str, object], sentence: str
 ) -> None:
     impossible = submit(dave, "impossible", **role)
@@ -70,9 +70,7 @@ def test_unschedulable_workload_does_not_block_others_in_the_same_cycle(
 
 
 @pytest.mark.heavy
-def test_dry_run_with_a_hundred_thousand_replicas_reports_unschedulable(
-    cluster: Cluster, dave: Caller
-) -> None:
+def test_dry_run_reports_a_hundred_thousand_replicas_as_unschedulable(cluster: Cluster, dave: Caller) -> None:
     roles = [{"name": "worker", "replicas": 100_000, "gpu": 0}]
     document = training("huge", project="vision", pools=["small"], roles=roles)
     answer = dave("POST", "workloads", document, dry_run="true").json()

@@ -31,7 +31,7 @@ def test_queue_is_paginated_by_position(cast: Cast, alice: Caller) -> None:
 
 
 @pytest.mark.heavy
-def test_reserved_workload_is_listed_first_without_a_position(cast: Cast, alice: Caller) -> None:
+def test_workload_in_the_reserved_phase_is_listed_first_without_a_position(cast: Cast, alice: Caller) -> None:
     pending(cast, "first", 1)
     Workload.objects.filter(pk=pending(cast, "reserved", 4).pk).update(phase="reserved")
     items = alice.get("node-pools/local/queue").json()["items"]

@@ -144,7 +144,7 @@ def test_superseded_change_cannot_be_reverted(cast: Cast, vision: Quota, bob: Ca
     assert gpu_quotas() == {"vision": 3000, "speech": 2000}
 
 
-def test_history_hides_quotas_that_are_invisible_to_the_user(
+def test_history_omits_quotas_that_the_user_may_not_see(
     cast: Cast, vision: Quota, alice: Caller, bob: Caller, carol: Caller, frank: Caller, caller: Any
 ) -> None:
     whole = {"changes": [*TWO_QUOTA_DRAFT["changes"], {"project": "ads", "pool": "local", "set": {"gpu": 1}}]}

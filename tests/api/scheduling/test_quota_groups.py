@@ -216,7 +216,7 @@ def test_group_with_quotas_cannot_be_deleted(h100: dict[str, Any], cast: Cast, a
     )
 
 
-def test_pool_change_is_previewed_then_applied_with_its_tag(
+def test_pool_change_is_previewed_and_then_applied_with_the_etag_of_the_preview(
     h100: dict[str, Any], cast: Cast, alice: Caller
 ) -> None:
     put(alice, VISION, {"gpu": 64}, NEW)

@@ -53,7 +53,7 @@ def kinds(answer: Any) -> list[str]:
     return [item["kind"] for item in answer.json()["items"]]
 
 
-def test_evictions_are_visible_to_victim_and_preemptor(
+def test_evictions_are_visible_to_the_projects_of_the_victim_and_the_preemptor(
     evictions: list[Eviction], dave: Caller, frank: Caller, alice: Caller, caller: Any
 ) -> None:
     assert kinds(alice.get("evictions")) == ["consolidate", "preempt", "reclaim"]
@@ -147,7 +147,7 @@ def test_metrics_require_a_token_even_from_loopback(
 
 
 @pytest.mark.heavy
-def test_metrics_ignore_scrape_configuration_parameters(db: None, settings: Any) -> None:
+def test_query_parameters_of_a_metrics_request_are_ignored(db: None, settings: Any) -> None:
     headers = {"Authorization": f"Bearer {settings.BERTH_METRICS_TOKEN}"}
     assert Client().get("/metrics", {"collect[]": "nodes"}, headers=headers).status_code == 200
 
@@ -157,7 +157,9 @@ def test_metrics_token_grants_access_only_to_metrics(db: None, settings: Any) ->
     assert Client().get("/api/v1/whoami", headers=headers).status_code == 401
 
 
-def test_allowed_network_reads_metrics_directly_but_not_through_a_proxy(db: None, settings: Any) -> None:
+def test_metrics_are_readable_from_an_allowed_network_but_not_through_a_proxy(
+    db: None, settings: Any
+) -> None:
     settings.BERTH_METRICS_NETWORKS = [ip_network("10.0.0.5/32"), ip_network("fd00::/8")]
     for address, status in (("10.0.0.5", 200), ("::ffff:10.0.0.5", 200), ("fd00::1", 200), ("10.0.0.6", 401)):
         assert Client().get("/metrics", REMOTE_ADDR=address).status_code == status, address

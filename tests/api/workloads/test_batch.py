@@ -103,7 +103,7 @@ def test_atomic_batch_with_an_invalid_document_stores_nothing(cast: Cast, dave: 
     assert again.json()["stored"] == 2, "a rejected batch leaves its key unused"
 
 
-def test_viewer_and_user_without_a_role_store_nothing(erin: Caller, frank: Caller) -> None:
+def test_viewers_and_users_without_a_role_cannot_submit_a_batch(erin: Caller, frank: Caller) -> None:
     for caller, code in ((erin, "forbidden"), (frank, "invalid")):
         (item,) = caller.post(PATH, {"items": documents("a")}).json()["items"]
         assert (item["workload"], item["error"]["code"]) == (None, code)

@@ -51,7 +51,7 @@ def files(caller: Caller, owner: Pod, part: str = "", /, **query: Any) -> Any:
     return caller.get(f"workloads/{owner.workload_id}/files{part}?{urlencode(query)}")
 
 
-def test_files_are_listed_in_pages_and_below_a_path(dave: Caller, pod: Pod) -> None:
+def test_files_are_paginated_and_can_be_limited_to_a_path(dave: Caller, pod: Pod) -> None:
     first = files(dave, pod, limit=2).json()
     assert [item["path"] for item in first["items"]] == ["pod/a.txt", "pod/code/b.bin"]
     last = files(dave, pod, limit=2, cursor=first["next"]).json()
@@ -84,7 +84,9 @@ def test_each_download_is_audited_without_the_path(dave: Caller, pod: Pod) -> No
 
 
 @pytest.mark.heavy
-def test_truncated_file_ends_the_download(dave: Caller, pod: Pod, runtime: FakeRuntime) -> None:
+def test_download_of_a_file_that_was_truncated_in_the_meantime_is_aborted(
+    dave: Caller, pod: Pod, runtime: FakeRuntime
+) -> None:
     answer = files(dave, pod, "/download", path="pod/code/b.bin")
     runtime.files[str(pod.pk)]["pod/code/b.bin"] = b"\0"
     with pytest.raises(Exception, match="was truncated"):

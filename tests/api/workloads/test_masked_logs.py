@@ -180,7 +180,7 @@ def test_overlapping_occurrences_of_a_secret_count_as_one(pattern: bytes) -> Non
     assert Masker((pattern,)).mask(b"x" + repeated) == b"x" + b"*" * len(repeated)
 
 
-def test_large_secret_does_not_displace_a_token() -> None:
+def test_small_secrets_are_masked_completely_even_next_to_a_large_secret() -> None:
     bundle = "\n".join(f"{line:064}" for line in range(990))
     masker = build_masker([bundle, TOKEN, *(f"token-{number}" for number in range(50))])
     assert masker.is_partial and len(masker.patterns) <= PATTERNS_MAX

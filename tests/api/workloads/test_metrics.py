@@ -91,7 +91,9 @@ def test_tasks_that_have_just_ended_are_counted_until_their_reports_are_read(
     assert dave.get(path).json()["unread_tasks"] == 0
 
 
-def test_worst_tasks_of_an_array_are_cancelled_and_its_rule_is_previewed(cast: Cast, dave: Caller) -> None:
+def test_worst_array_tasks_are_cancelled_and_the_effect_of_the_stop_rule_is_previewed(
+    cast: Cast, dave: Caller
+) -> None:
     rule = {"metric": "loss", "after_steps": 1, "min_tasks": 3}
     body = {**training("sweep", project="vision"), "array": {"tasks": 5, "stop": rule}}
     array = dave.post("arrays", body).json()["id"]

@@ -67,7 +67,7 @@ def test_outputs_are_listed_by_pod_with_the_reasons_for_missing_outputs(
     assert len(dave.get(path, limit=1, cursor=first["next"]).json()["items"]) == 1
 
 
-def test_files_are_listed_in_pages(dave: Caller, pods: list[Pod]) -> None:
+def test_file_list_is_paginated(dave: Caller, pods: list[Pod]) -> None:
     path = f"workloads/{pods[0].workload_id}/outputs/files"
     first = dave.get(path, limit=2).json()
     assert [item["path"] for item in first["items"]] == ["results/a.txt", "results/b/model.bin"]
@@ -117,7 +117,7 @@ def test_error_names_the_missing_file_or_pod(cast: Cast, dave: Caller, pods: lis
 
 
 @pytest.mark.heavy
-def test_pools_on_kubernetes_accept_outputs(cast: Cast, dave: Caller) -> None:
+def test_kubernetes_pools_accept_outputs(cast: Cast, dave: Caller) -> None:
     NodePool.objects.filter(pk=cast.pool.pk).update(runtime="kubernetes", provider="kubernetes")
     document = training("train", project="vision", image="docker.io/library/busybox:1", outputs=["results"])
     created = dave.post("workloads", document)
@@ -126,7 +126,7 @@ def test_pools_on_kubernetes_accept_outputs(cast: Cast, dave: Caller) -> None:
 
 
 @pytest.mark.heavy
-def test_service_rejects_outputs(dave: Caller) -> None:
+def test_service_with_outputs_is_rejected(dave: Caller) -> None:
     document = training("train", project="vision", kind="service", outputs=["results"])
     errors = dave.post("workloads", document).json()["errors"]
     assert "cannot be used by services, which do not end" in [error["message"] for error in errors]

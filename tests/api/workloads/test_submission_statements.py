@@ -31,7 +31,7 @@ def test_submission_runs_four_queries(dave: Caller, django_assert_num_queries: A
 
 
 @pytest.mark.django_db(transaction=True)
-def test_submission_needs_no_statements_for_a_transaction() -> None:
+def test_submission_issues_no_begin_or_commit_statements() -> None:
     cast = make_cast()
     caller = Caller(tokens.issue(actor=cast.dave, name="t", scopes=["write"], expires_at=None)[1])
     assert submit(caller, "first").status_code == 201

@@ -200,7 +200,7 @@ def test_times_are_in_the_users_time_zone(opened: Open, scene: Scene) -> None:
 
 
 @pytest.mark.heavy
-def test_activity_page_opened_first_groups_changes_by_day_in_the_users_time_zone(opened: Open) -> None:
+def test_activity_page_groups_changes_by_local_day_on_the_first_visit(opened: Open) -> None:
     zone = "Pacific/Kiritimati" if datetime.now(UTC).hour >= 10 else "Pacific/Pago_Pago"  # not the day of UTC
     with opened("ada", timezone_id=zone) as (page, faults):
         page.goto("/activity")

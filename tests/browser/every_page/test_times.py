@@ -61,7 +61,7 @@ def test_day_chosen_in_a_filter_has_the_format_of_the_page(opened: Open, scene: 
 
 
 @pytest.mark.heavy
-def test_first_page_labels_charts_from_midnight_of_the_users_time_zone(opened: Open) -> None:
+def test_charts_are_labelled_in_the_users_time_zone_on_the_first_visit(opened: Open) -> None:
     with opened("ada", timezone_id="Asia/Kolkata") as (page, faults):  # five and a half hours after UTC
         page.goto("/")
         labels = page.locator(".time-axis text")

@@ -15,7 +15,7 @@ BARE = {
 }  # fmt: skip
 
 
-def test_creation_without_options_prints_what_the_pool_has_and_lacks(terminal: Terminal) -> None:
+def test_creation_without_options_suggests_how_to_set_gpus_and_node_limits(terminal: Terminal) -> None:
     created = terminal.run("pool", "create", "train", server=StubServer(httpx.Response(201, json=BARE)))
     assert created.stdout == (
         "train: active, 1 node desired, 1, fixed\n"

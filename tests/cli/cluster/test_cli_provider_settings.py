@@ -38,7 +38,7 @@ def test_slurm_token_on_the_command_line_is_rejected_without_being_repeated(term
 LOGIN = ["--set", "provider_settings.login={address: login.example.org, user: berth}"]
 
 
-def test_key_of_a_login_node_is_a_secret_or_a_file(terminal: Terminal, tmp_path: Path) -> None:
+def test_login_node_key_can_be_a_secret_or_a_file(terminal: Terminal, tmp_path: Path) -> None:
     server = StubServer(pool())
     terminal.run("pool", "create", "train", *LOGIN, "--key", "secret:hpc", server=server)
     login = {"address": "login.example.org", "user": "berth"}
@@ -51,7 +51,7 @@ def test_key_of_a_login_node_is_a_secret_or_a_file(terminal: Terminal, tmp_path:
     assert sent_body(server)["ssh_keys"] == {"hpc": "PRIVATE"}
 
 
-def test_secret_key_without_hosts_or_login_names_what_is_missing(terminal: Terminal) -> None:
+def test_error_for_a_key_without_hosts_or_login_node_names_the_missing_option(terminal: Terminal) -> None:
     result = terminal.run("pool", "create", "train", "--key", "secret:hpc")
     assert result.exit_code == 2
     assert "requires --hosts for SSH hosts, or provider_settings.login for Slurm" in result.stderr

@@ -47,7 +47,9 @@ def test_queue_command_reads_every_page(monkeypatch: pytest.MonkeyPatch) -> None
     assert "cursor=abc" in server.calls[1]
 
 
-def test_queue_command_shows_reserved_workloads_without_a_position(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queue_command_shows_no_position_for_workloads_in_the_reserved_phase(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     reserved = {**PENDING, "name": "next", "queue_position": None, "phase": "reserved"}
     result = Terminal(monkeypatch).run("queue", "local", server=StubServer(queue_page(reserved, PENDING)))
     assert [line.split()[:2] for line in result.output.splitlines()[1:3]] == [

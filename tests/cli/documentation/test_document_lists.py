@@ -49,7 +49,7 @@ def test_every_document_key_is_documented(whole: type[BaseModel]) -> None:
     assert not [place for place, key in keys.items() if key not in DOCUMENTED]
 
 
-def test_workload_examples_on_the_page_are_valid() -> None:
+def test_workload_examples_in_the_documentation_are_valid() -> None:
     workloads = [example for example in EXAMPLES if "command" in example]
     assert [parse_workload(example).name for example in workloads] == [
         "train", "split", "sweep", "evaluate", "pretrain",
@@ -70,7 +70,7 @@ def test_documented_scenario_can_be_simulated() -> None:
     assert simulate(scenario)["workloads"]["waits"]["blockers"]
 
 
-def test_error_for_a_quota_change_without_changes_names_the_keys_received(
+def test_error_for_a_quota_file_without_a_changes_key_lists_its_keys(
     terminal: Terminal, tmp_path: Path
 ) -> None:
     (file := tmp_path / "draft.yaml").write_text("change: []\nnote: n\n")

@@ -30,7 +30,7 @@ def test_token_commands_in_the_guides_work_after_a_login(berth: Berth, cast: Cas
         assert done.returncode == 0, (command, done.stderr)
 
 
-def test_listing_nodes_of_an_unknown_pool_is_an_error(berth: Berth, cast: Cast) -> None:
+def test_listing_nodes_of_an_unknown_pool_fails(berth: Berth, cast: Cast) -> None:
     token = token_of(cast.alice)
     missing = berth("node", "list", "--pool", "metal", BERTH_TOKEN=token)
     assert (missing.returncode, missing.stdout) == (2, "")
@@ -39,6 +39,6 @@ def test_listing_nodes_of_an_unknown_pool_is_an_error(berth: Berth, cast: Cast) 
     assert empty.returncode == 0, empty.stderr
 
 
-def test_pool_description_separates_titles_from_values(berth: Berth, cast: Cast) -> None:
+def test_every_line_of_a_pool_description_has_a_title_and_a_value(berth: Berth, cast: Cast) -> None:
     lines = berth("pool", "describe", cast.pool.name, BERTH_TOKEN=token_of(cast.alice)).stdout.splitlines()
     assert lines and all(re.match(r"[A-Z][A-Za-z ]*: +\S", line) for line in lines)

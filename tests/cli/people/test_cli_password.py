@@ -80,7 +80,7 @@ def test_replacement_for_a_token_set_in_the_environment_is_printed(
         (["password"], "Current password", "Use --password-stdin."),
     ],
 )
-def test_missing_terminal_is_an_error_that_names_the_options(
+def test_error_without_a_terminal_names_the_password_options(
     environment: dict[str, str], cast: Cast, words: list[str], label: str, instead: str
 ) -> None:
     rejected = subprocess.run(

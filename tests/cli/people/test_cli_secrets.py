@@ -121,7 +121,9 @@ def test_binary_file_is_rejected_as_a_secret_value(
     assert (done.returncode, "not UTF-8 text" in done.stderr) == (2, True)
 
 
-def test_submitted_workload_names_its_secrets(berth: Berth, as_carol: dict[str, str]) -> None:
+def test_secret_options_are_stored_in_the_document_of_the_workload(
+    berth: Berth, as_carol: dict[str, str]
+) -> None:
     berth("secret", "set", "hf-token", typed=TOKEN, **as_carol)
     done = berth("submit", "-n", "train", "--secret", "hf-token=HF_TOKEN", "--secret-file", "hf-token=t.txt",
                  "--", "true", **as_carol)  # fmt: skip

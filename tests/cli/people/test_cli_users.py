@@ -63,7 +63,9 @@ def test_error_for_an_unknown_role_suggests_the_nearest_role(berth: Berth) -> No
     assert "Value error" not in rejected.stderr
 
 
-def test_duplicate_department_name_is_reported_as_an_error_in_the_name(berth: Berth, cast: Cast) -> None:
+def test_duplicate_department_name_is_reported_as_an_error_in_the_name_field(
+    berth: Berth, cast: Cast
+) -> None:
     rejected = berth("department", "create", "research", BERTH_TOKEN=token_of(cast.alice))
     assert rejected.returncode == 2
     assert rejected.stderr == "berth: name: is already in use; received 'research'.\n"

@@ -49,7 +49,7 @@ def array_server(*replies: httpx.Response) -> StubServer:
     return StubServer(page([]), page([array()]), json_answer(sweep), *replies)
 
 
-def test_best_task_of_an_array_is_named(terminal: Terminal) -> None:
+def test_best_task_of_an_array_is_shown(terminal: Terminal) -> None:
     row = {
         "index": 3, "workload": "sweep-3", "id": TRAIN["id"], "phase": "completed",
         "best": {"step": 9, "value": 0.875}, "metric": metric("accuracy", 0.5),

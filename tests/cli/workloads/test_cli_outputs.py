@@ -62,7 +62,9 @@ def test_files_are_written_below_the_directory(terminal: Terminal, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["../evil", "/evil", "link"])
-def test_archive_that_leaves_the_directory_is_rejected(terminal: Terminal, tmp_path: Path, name: str) -> None:
+def test_archive_with_a_path_outside_the_directory_is_rejected(
+    terminal: Terminal, tmp_path: Path, name: str
+) -> None:
     member = tarfile.TarInfo(name)
     if name == "link":
         member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
@@ -109,7 +111,7 @@ def test_best_task_of_an_array_is_downloaded(
     assert f"/workloads/{TRAIN['id']}/" in str(downloaded.url)
 
 
-def test_best_task_needs_an_array_whose_tasks_report_the_metric(terminal: Terminal) -> None:
+def test_best_option_requires_an_array_whose_tasks_report_the_metric(terminal: Terminal) -> None:
     command = ("outputs", "download", "train", "--best", "loss")
     result = terminal.run(*command, server=StubServer(*FOUND))
     assert (result.exit_code, "--best requires the name of an array" in result.stderr) == (2, True)

@@ -190,7 +190,7 @@ def test_departments_and_their_projects_take_turns(weights: dict[str, float]) ->
     ],
     ids=str,
 )
-def test_workload_larger_than_its_departments_share_gets_its_share_of_gpu_time(
+def test_queue_of_a_workload_larger_than_the_department_share_gets_its_share_of_gpu_time(
     sizes: tuple[Sizes, ...], departments: str
 ) -> None:
     # Its project, its siblings and the other departments get their shares. Turns last for a while.
@@ -207,7 +207,7 @@ def test_workload_larger_than_its_departments_share_gets_its_share_of_gpu_time(
 
 
 @pytest.mark.heavy
-def test_turns_of_workloads_larger_than_their_departments_share_follow_weights() -> None:
+def test_workloads_larger_than_the_department_share_take_turns_in_proportion_to_weights() -> None:
     queues, above = {"a": (16,), "b": (1,), "c": (1,)}, {"a": "one", "b": "one", "c": "two"}
     held, _ = allocation_by_cycle(queues, {"a": 3}, above, half_lives=12, min_jobs=32)
     assert allocated_fractions(held[4 * HALF_LIFE :]) == pytest.approx(

@@ -61,7 +61,7 @@ def test_gang_with_a_required_rack_is_placed_in_one_rack() -> None:
     assert not five.bundles and reasons(five, "five")[0] is Reason.EXCEEDS_DOMAIN
 
 
-def test_gang_leaves_a_preferred_rack_that_is_too_small() -> None:
+def test_gang_is_placed_outside_a_preferred_rack_that_is_too_small() -> None:
     plan = racks().queued("five", "a", replicas=5, topology=TopologyConstraint(preferred="rack")).decide()
     assert len(placed(plan)["five"]) == 5
 

@@ -77,7 +77,7 @@ def tick_until(stage: Stage, workload: Workload, phase: str) -> None:
     poll_until(current, lambda value: value == phase)
 
 
-def test_peer_that_fails_in_the_grace_period_of_an_evicted_pod_requeues_its_gang(
+def test_gang_is_requeued_if_a_peer_fails_during_the_grace_period_of_an_evicted_pod(
     stage: Stage, k8s: FakeKubernetesStage
 ) -> None:
     gang, evicted, peer = running_gang(stage)
@@ -103,7 +103,7 @@ def test_peer_that_fails_in_the_grace_period_of_an_evicted_pod_requeues_its_gang
     assert gang.restarts == 0
 
 
-def test_pod_that_exceeds_its_memory_fails_its_gang_even_if_a_peer_is_being_evicted(
+def test_pod_that_exceeds_its_memory_limit_fails_its_gang_even_if_a_peer_is_being_evicted(
     stage: Stage, k8s: FakeKubernetesStage
 ) -> None:
     gang, evicted, peer = running_gang(stage)

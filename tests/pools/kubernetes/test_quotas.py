@@ -100,7 +100,7 @@ def test_container_added_by_the_cluster_counts_as_used(stage: FakeKubernetesStag
 
 
 @pytest.mark.parametrize("spec", [{"scopes": ["BestEffort"]}, {"scopeSelector": {"matchExpressions": []}}])
-def test_quota_that_may_not_apply_to_workloads_is_ignored(
+def test_quota_that_might_not_apply_to_workloads_is_ignored(
     stage: FakeKubernetesStage, spec: dict[str, Any]
 ) -> None:
     stage.cluster.set_quota(stage.namespace, "other", hard={"pods": "1"}, **spec)

@@ -36,7 +36,7 @@ def test_pod_missing_from_a_delayed_watch_is_not_reported_as_ended(
     assert stage.runtime.get_reports(["p-1"])["p-1"].state is PodState.EXITED
 
 
-def test_mirror_does_not_store_pod_environments(stage: FakeKubernetesStage) -> None:
+def test_pod_mirror_does_not_store_environment_variables(stage: FakeKubernetesStage) -> None:
     # The environment is most of a pod object, and a cluster may have thousands of pods.
     assert stage.access[POOL].cluster.mirror.pods() == []
     stage.runtime.start(replace(stage.long("p-1"), env={"DATASET": "imagenet"}))
@@ -148,7 +148,7 @@ def test_foreign_namespaces_and_pods_are_never_changed(stage: FakeKubernetesStag
     assert stage.cluster.pod("p-1")["metadata"]["uid"] == "u"
 
 
-def test_missing_permission_to_run_commands_names_the_role(stage: FakeKubernetesStage) -> None:
+def test_error_for_a_missing_permission_to_run_commands_names_the_role(stage: FakeKubernetesStage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     stage.cluster.forbid("get", "pods/exec")

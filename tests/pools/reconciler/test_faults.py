@@ -75,7 +75,7 @@ def test_provider_error_is_cleared_once_no_request_is_outstanding() -> None:
 
 
 @pytest.mark.heavy
-def test_successful_listing_clears_the_error_of_a_failed_one() -> None:
+def test_successful_listing_clears_the_error_of_a_failed_listing() -> None:
     stage = Stage(pool(2))
     stage.settle()
     stage.provider.next("list_instances", Fail(ProviderErrorKind.THROTTLED, "too many calls"))

@@ -142,7 +142,7 @@ def test_idle_pool_shrinks_without_further_demand_reports() -> None:
 
 
 @shows("SKY-44")
-def test_missing_demand_report_does_not_change_the_desired_nodes() -> None:
+def test_missing_demand_report_does_not_change_the_desired_number_of_nodes() -> None:
     stage = Stage(pool((2, 6)))
     stage.reconcile()
     stage.pass_time(3600)
@@ -171,7 +171,7 @@ def test_demand_report_without_effect_writes_no_event_and_starts_no_cooldown() -
 
 
 @shows("SKY-27", "SKY-45")
-def test_pool_is_scaled_to_desired_nodes_set_by_another_process() -> None:
+def test_pool_is_scaled_to_the_number_of_nodes_set_by_another_process() -> None:
     stage = Stage(pool((0, 8)))
     stage.resize(5)
     stage.reconcile()

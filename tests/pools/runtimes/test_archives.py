@@ -35,7 +35,7 @@ def unpack(data: bytes, target: Path | str, name: str = "") -> Unpacker:
     return unpacker
 
 
-def test_directory_keeps_names_contents_modes_times_and_inner_links(tmp_path: Path) -> None:
+def test_copied_directory_keeps_names_contents_modes_times_and_inner_links(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     deep = source / "a" / ("long name " * 20) / "ü"
     deep.mkdir(parents=True)
@@ -114,7 +114,7 @@ def test_copy_target_may_be_a_new_name_or_a_directory(
     assert [base_name(path) for path in ("a/b/", ".", "..", "/", "", "a/..")] == ["b", *["."] * 5]
 
 
-def test_special_files_and_links_that_leave_the_directory_are_omitted(tmp_path: Path) -> None:
+def test_special_files_and_links_that_point_outside_the_directory_are_omitted(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     (source / "a").mkdir(parents=True)
     (source / "absolute").symlink_to("/etc/passwd")
@@ -177,7 +177,7 @@ def resized(data: bytes, size: int) -> bytes:
         [member("d/folder", tarfile.DIRTYPE, mtime="9" * 30)],
     ],
 )
-def test_malicious_archive_is_rejected_and_writes_nothing_outside(
+def test_malicious_archive_is_rejected_and_writes_nothing_outside_its_target(
     tmp_path: Path, members: list[bytes]
 ) -> None:
     target, outside = tmp_path / "in" / "target", tmp_path / "outside"
@@ -201,7 +201,9 @@ def test_long_and_repeated_extended_headers_do_not_change_the_copy(tmp_path: Pat
     assert (tmp_path / "file").read_bytes() == b"abc"
 
 
-def test_directory_whose_mode_cannot_be_set_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_names_a_directory_whose_mode_cannot_be_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(fd: int, mode: int) -> None:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 

@@ -144,7 +144,7 @@ def test_leftover_processes_are_killed_when_the_command_ends(stage: LocalStage) 
     assert not alive(pid)
 
 
-def test_child_may_use_the_whole_grace_period_after_its_shell_has_ended(stage: LocalStage) -> None:
+def test_child_process_may_use_the_whole_grace_period_after_its_shell_has_ended(stage: LocalStage) -> None:
     # With `sh -c "python train.py"`, SIGTERM kills the shell while the training is still saving its state.
     saves = "trap 'sleep 0.3; echo saved; exit' TERM; echo ready; while :; do sleep 0.05; done"
     shell(stage, f'sh -c "{saves}" & wait')

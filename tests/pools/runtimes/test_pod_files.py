@@ -62,7 +62,7 @@ def test_links_and_special_files_are_omitted(work: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["link", "hard", "pipe", "directory/passwd", "../secret", "/etc/passwd", "none", ""]
 )
-def test_path_that_leaves_the_directory_cannot_be_read(work: Path, path: str) -> None:
+def test_file_outside_the_directory_cannot_be_read(work: Path, path: str) -> None:
     (work / "link").symlink_to("../secret")
     (work / "directory").symlink_to("/etc")
     os.link(work.parent / "secret", work / "hard")
@@ -88,7 +88,7 @@ def test_very_deep_directories_are_omitted(work: Path) -> None:
     assert list_files(str(work), "", ["d"]).files == ()
 
 
-def test_files_of_a_forgotten_pod_are_gone(tmp_path: Path) -> None:
+def test_listing_the_files_of_a_forgotten_pod_raises_an_error(tmp_path: Path) -> None:
     with pytest.raises(FilesGone, match="no longer exist"):
         list_files(str(tmp_path / "none"), "", ["results"])
 
@@ -150,7 +150,9 @@ def test_flood_of_links_and_directories_is_rejected(work: Path, monkeypatch: pyt
         list_files(str(work), "", ["results"])
 
 
-def test_listing_with_too_long_paths_is_rejected(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listing_with_paths_that_are_too_long_is_rejected(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reading, "PATH_BYTES_MAX", 3 * 2**20)
     deep = work.joinpath(*["d" * 255] * 10)
     deep.mkdir(parents=True)

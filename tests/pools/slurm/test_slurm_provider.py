@@ -92,7 +92,7 @@ def test_pilot_file_of_a_long_pending_job_is_not_deleted(slurm: FakeSlurm) -> No
     assert not abandoned.exists()
 
 
-def test_next_submission_deletes_the_pilot_file_of_an_interrupted_one(slurm: FakeSlurm) -> None:
+def test_next_submission_deletes_the_pilot_file_of_an_interrupted_submission(slurm: FakeSlurm) -> None:
     slurm.set(machines=[])
     provider = slurm_provider(slurm)
     provider.provision(order(count=1))
@@ -220,9 +220,7 @@ def test_slurm_commands_are_found_in_the_configured_directory(slurm: FakeSlurm) 
     assert len(provider.provision(order()).instances) == len(slurm.jobs) == 2
 
 
-def test_call_of_a_hanging_command_raises_a_timeout(
-    slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hanging_command_raises_a_timeout_error(slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pools.providers.slurm.programs.QUERY_SECONDS", 0.2)
     (slurm.root / "bin" / "squeue").write_text("#!/bin/sh\nexec sleep 60\n")
     with pytest.raises(ProviderError) as raised:

@@ -60,13 +60,15 @@ def respond(status: int, content: bytes, **headers: str) -> Any:
     return lambda handler: handler.send(status, content, headers)
 
 
-def test_rejected_token_names_the_user_and_the_remedy(rest: FakeSlurmRest) -> None:
+def test_error_for_a_rejected_token_names_the_user_and_the_remedy(rest: FakeSlurmRest) -> None:
     error = failure(provider_of(rest, token=TOKEN.replace("eyJz", "eyJa")))
     assert error.kind is Kind.CREDENTIALS
     assert "rejects the token of the user berth. Create another with `scontrol token" in error.message
 
 
-def test_error_without_a_reason_may_be_a_rejected_token_or_a_stopped_controller(rest: FakeSlurmRest) -> None:
+def test_message_for_an_unspecified_error_names_the_token_and_the_controller_as_possible_causes(
+    rest: FakeSlurmRest,
+) -> None:
     error = {"description": "Failed while looking for jobs", "error_number": -1, "error": "Unspecified error"}
     rest.faults["jobs"] = lambda handler: handler.send_json({"errors": [error]}, 500)
     failed = failure(provider_of(rest))
@@ -278,7 +280,7 @@ def test_failed_cancellation_is_reported_after_all_cancellations_were_tried(rest
     assert [job["State"] for job in rest.slurm.jobs] == ["RUNNING", "CANCELLED"]
 
 
-def test_cancellation_ends_at_the_first_call_without_a_response(
+def test_cancellation_stops_at_the_first_call_without_a_response(
     rest: FakeSlurmRest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider = provider_of(rest)
@@ -327,7 +329,7 @@ def test_repeated_launch_request_is_submitted_if_the_database_lists_no_job(rest:
     assert len(provider_of(rest).provision(replace(order(), is_repeated=True)).instances) == 2
 
 
-def test_token_of_the_job_is_only_in_its_environment(rest: FakeSlurmRest, tmp_path: Path) -> None:
+def test_job_token_is_passed_only_in_the_environment_of_the_job(rest: FakeSlurmRest, tmp_path: Path) -> None:
     provider_of(rest, options=["--reservation=gpu-week"], constraint="a100", time_limit="24h").provision(
         order(count=1)
     )
@@ -350,7 +352,7 @@ def test_token_of_the_job_is_only_in_its_environment(rest: FakeSlurmRest, tmp_pa
     assert parse_name(log.stem) is not None
 
 
-def test_preview_names_the_version_of_slurm_and_of_the_api(rest: FakeSlurmRest) -> None:
+def test_preview_shows_the_versions_of_slurm_and_its_api(rest: FakeSlurmRest) -> None:
     preview = provider_of(rest).preview("small", order().shape)
     assert preview.source.startswith(f"slurm 22.05.8 at {rest.url}, API {rest.version}, partition gpu (time")
     assert [node.name for node in preview.usable] == ["n0", "n1", "n2", "n3"]

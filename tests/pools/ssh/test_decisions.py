@@ -47,7 +47,7 @@ def test_next_task_is_derived_from_the_host_state(host: Host, task: Task | None,
     assert host_state(host) is state
 
 
-def test_missing_reports_before_a_restart_of_berth_do_not_count() -> None:
+def test_silence_before_a_restart_of_berth_is_not_counted() -> None:
     silent = replace(JOINED, silent_for=LONG)
     assert next_task(silent, NOW, watched_for=timedelta(seconds=10)) is None
     assert next_task(silent, NOW, watched_for=SILENT_AFTER) is Task.INSTALL

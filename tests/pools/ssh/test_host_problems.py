@@ -41,7 +41,7 @@ def find_host_problem(admin: Client, pool: str = "metal") -> dict[str, Any]:
     return dict(finding)
 
 
-def test_changed_host_key_is_an_error_with_both_fingerprints(
+def test_changed_host_key_is_reported_with_both_fingerprints(
     stage: SshPool, server: SshServer, admin: Client, tmp_path: Path
 ) -> None:
     _, pinned = generate_key(tmp_path / "pinned")
@@ -55,7 +55,7 @@ def test_changed_host_key_is_an_error_with_both_fingerprints(
     assert "berth pool host accept metal HOST" in problem["remedy"]
 
 
-def test_hanging_host_is_a_warning_that_names_the_host(
+def test_warning_about_a_hanging_host_names_the_host(
     stage: SshPool, server: SshServer, admin: Client, tmp_path: Path
 ) -> None:
     stage.timeouts = Timeouts(connect=1)
@@ -72,7 +72,7 @@ def test_hanging_host_is_a_warning_that_names_the_host(
 
 
 @pytest.mark.heavy
-def test_machine_listed_in_two_pools_stays_in_the_first_and_the_second_names_it(
+def test_machine_listed_in_two_pools_stays_in_the_first_and_is_reported_in_the_second(
     stage: SshPool, server: SshServer, admin: Client, tmp_path: Path
 ) -> None:
     # The machine is listed with two addresses, so that only its ID shows that it is one machine.

@@ -168,9 +168,7 @@ def test_agents_behind_a_bastion_are_installed_and_uninstalled(
 
 
 @pytest.mark.heavy
-def test_values_of_a_host_override_the_pools_values(
-    stage: SshPool, server: SshServer, tmp_path: Path
-) -> None:
+def test_host_settings_override_pool_settings(stage: SshPool, server: SshServer, tmp_path: Path) -> None:
     # One host uses the pool's values. The other has its own port, key, bastion and variables.
     with (
         ssh_server(tmp_path / "other", "127.0.0.4") as other,

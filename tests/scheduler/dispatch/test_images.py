@@ -84,7 +84,7 @@ def test_image_reference_with_a_digest_needs_no_registry_lookup(stage: Stage) ->
 
 
 @pytest.mark.heavy
-def test_transient_lookup_failure_is_shown_and_retried_later(stage: Stage) -> None:
+def test_transient_image_lookup_failure_is_shown_and_retried_later(stage: Stage) -> None:
     fault = RegistryFault.UNREACHABLE
     stage.registries.digests[IMAGE] = failure(fault)
     workload = stage.submit(image=IMAGE)
@@ -108,7 +108,7 @@ def test_transient_lookup_failure_is_shown_and_retried_later(stage: Stage) -> No
     assert (RunImage.objects.get().digest, RunImage.objects.get().error) == (FIRST, "")
 
 
-def test_permanent_lookup_failure_fails_the_workload_with_its_reason(stage: Stage) -> None:
+def test_permanent_image_lookup_failure_fails_the_workload_with_the_reason(stage: Stage) -> None:
     fault = RegistryFault.NOT_FOUND
     stage.registries.digests[IMAGE] = failure(fault)
     workload = stage.submit(image=IMAGE, restart_policy={"kind": "always"})

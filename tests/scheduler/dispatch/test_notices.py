@@ -66,7 +66,7 @@ def test_suspended_workload_receives_the_signal_and_cancellation_ends_the_lead_t
 
 
 @pytest.mark.parametrize("ending", sample(["cancelled", "failed"], 1))
-def test_other_stop_reasons_send_no_signal(stage: Stage, ending: str) -> None:
+def test_cancelled_and_failed_workloads_receive_no_signal(stage: Stage, ending: str) -> None:
     workload = running(stage)
     if ending == "cancelled":
         control.cancel(actor=stage.cast.alice, workload=workload, now=stage.clock.now())

@@ -89,7 +89,7 @@ def test_first_matching_rule_applies(stage: Stage) -> None:
         1,
     ),
 )
-def test_completed_run_can_restart_by_a_rule(stage: Stage, changes: dict[str, Any]) -> None:
+def test_retry_rule_can_restart_a_completed_run(stage: Stage, changes: dict[str, Any]) -> None:
     workload = stage.submit(roles=ONE, **changes)
     stage.tick(2)
     assert fail(stage, workload, exit_code=0) == Phase.PENDING
@@ -349,7 +349,7 @@ def test_restarts_are_counted_per_array_task(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("minutes", "count"), [(29, 10), (30, 0)])
-def test_long_run_resets_the_count_of_failures_after_lost_pods(
+def test_long_run_resets_the_failure_count_when_its_pods_are_lost(
     stage: Stage, minutes: int, count: int
 ) -> None:
     workload = running(stage, roles=[{"name": "worker", "replicas": 2, "gpu": 0, "cpu": 0.1}])

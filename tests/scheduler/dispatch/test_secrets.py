@@ -104,7 +104,7 @@ def test_each_run_is_recorded_with_the_version_that_it_received(stage: Stage, wo
     assert not secret_uses(stage.cast.frank, ProjectSecret.objects.get()).exists()
 
 
-def test_values_of_older_versions_are_kept_while_a_run_that_received_them_is_stored(
+def test_older_secret_values_are_kept_while_a_run_that_received_them_is_stored(
     stage: Stage, workload: Workload
 ) -> None:
     set_token(stage, "former value")
@@ -121,7 +121,7 @@ def test_values_of_older_versions_are_kept_while_a_run_that_received_them_is_sto
 
 
 @pytest.mark.heavy
-def test_value_of_a_secret_that_was_created_again_during_the_run_is_masked(
+def test_value_of_a_secret_recreated_during_the_run_is_masked(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The new secret has the name and version of the deleted one.

@@ -41,7 +41,7 @@ def submit(stage: Stage, replicas: int) -> Any:
     return stage.submit(roles=[{"name": "worker", "replicas": replicas, "gpu": 0, "cpu": 0.1}])
 
 
-def test_bounded_number_of_starts_is_in_progress_at_once(stage: Stage, recording: RecordingRuntime) -> None:
+def test_number_of_concurrent_starts_is_bounded(stage: Stage, recording: RecordingRuntime) -> None:
     workload = submit(stage, STARTS_AHEAD * 2)
     stage.tick(2)
     assert len(recording.running()) == STARTS_AHEAD * 2, workload.message
@@ -86,14 +86,14 @@ def test_pods_with_the_same_error_share_one_warning(
     assert warnings[1].endswith(" could not be started: the disk is full")
 
 
-def test_former_leader_begins_no_further_starts(stage: Stage, recording: RecordingRuntime) -> None:
+def test_former_leader_starts_no_further_pods(stage: Stage, recording: RecordingRuntime) -> None:
     submit(stage, 5)
     stage.loop.context.leads = lambda: False
     stage.tick()
     assert recording.most_unfinished == 0
 
 
-def test_runtime_without_background_starts_begins_none_between_ticks(
+def test_runtime_without_background_starts_starts_no_pods_between_ticks(
     stage: Stage, recording: RecordingRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pods, "MAX_STARTS", 5)

@@ -47,7 +47,7 @@ def recording(stage: Stage) -> RecordingRuntime:
     return runtime
 
 
-def test_bounded_number_of_pod_records_is_deleted_at_a_time(
+def test_pod_records_are_deleted_in_batches_of_bounded_size(
     stage: Stage, recording: RecordingRuntime
 ) -> None:
     assert set(sweep(stage.clock.now(), stage.loop.context)) == {""}
@@ -65,7 +65,7 @@ def test_failed_cluster_is_not_called_again_until_the_next_sweep(
     assert len([record for record in caplog.records if "cannot be swept" in record.message]) == 1
 
 
-def test_former_leader_deletes_no_records_of_pods(stage: Stage, recording: RecordingRuntime) -> None:
+def test_former_leader_deletes_no_pod_records(stage: Stage, recording: RecordingRuntime) -> None:
     stage.loop.context.leads = lambda: False
     list(sweep(stage.clock.now(), stage.loop.context))
     assert recording.most_unfinished == 0

@@ -243,7 +243,7 @@ def gang_with_idle_role(*work: str, idle: str = "running", **more: Any) -> GangF
     return gang(pods=pods, tree=tree, idle_roles=frozenset({"pserver"}), **more)
 
 
-def test_idle_replicas_stop_once_all_others_have_succeeded() -> None:
+def test_idle_replicas_stop_once_all_other_replicas_have_succeeded() -> None:
     assert verdict(gang_with_idle_role("succeeded", "running")) is None
     step = verdict(gang_with_idle_role("succeeded", "succeeded"))
     assert step is not None

@@ -54,7 +54,7 @@ def test_document_of_another_type_is_unreadable(stage: Stage, document: object) 
     assert read_all(SpecCache())["one"] == specs.parse_spec(document)
 
 
-def test_workload_may_depend_on_another_with_the_same_document(stage: Stage) -> None:
+def test_workload_may_depend_on_another_workload_with_the_same_document(stage: Stage) -> None:
     stage.submit("first", after=[{"workload": "second"}])
     stage.submit("second", after=[{"workload": "second-of-all"}])
     row = Workload.objects.get(name="second")

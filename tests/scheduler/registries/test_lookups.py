@@ -90,7 +90,7 @@ def test_registry_request_to_a_port_of_berth_is_rejected(tiny: TinyRegistry) -> 
     assert tiny.requests == []
 
 
-def test_proxy_in_the_environment_is_used_except_for_this_machine(
+def test_proxy_in_the_environment_is_used_except_for_loopback_addresses(
     tiny: TinyRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", f"http://{tiny.address}")

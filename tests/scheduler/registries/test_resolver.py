@@ -22,7 +22,7 @@ def wait_for_results(resolver: HttpResolver, *keys: RunKey) -> Mapping[RunKey, R
     return resolver.take_results(keys)
 
 
-def test_hanging_registry_does_not_delay_others() -> None:
+def test_hanging_registry_does_not_delay_other_registries() -> None:
     with running_tiny_registry() as hanging, running_tiny_registry() as other:
         resolver = HttpResolver(RegistryAccess(seconds=600))
         stuck = [(uuid.uuid4(), run) for run in range(LOOKUPS_PER_REGISTRY + 1)]

@@ -33,7 +33,7 @@ def test_projects_are_visible_without_their_department(stage: Stage) -> None:
     assert share_table(stage.cast.frank, stage.cast.pool) == []
 
 
-def test_pending_gpus_are_those_of_pending_workloads_as_on_the_overview(stage: Stage) -> None:
+def test_pending_gpu_count_is_the_same_as_on_the_overview(stage: Stage) -> None:
     cast = stage.cast
     stage.submit("waits", roles=ALL)
     QueueStatus.objects.create(

@@ -51,7 +51,7 @@ def status(stage: Stage, project: Project, *, share: int, allocated: int, reques
     )  # fmt: skip
 
 
-def test_queue_below_its_fair_share_is_listed_with_queues_above_theirs(stage: Stage) -> None:
+def test_queue_below_its_fair_share_is_listed_with_the_queues_that_are_over_quota(stage: Stage) -> None:
     cast = stage.cast
     status(stage, cast.vision, share=4000, allocated=1000, requested=9000)
     status(stage, cast.speech, share=2000, allocated=500, requested=500)  # no further demand
@@ -114,7 +114,7 @@ def test_hourly_means_cover_whole_hours_in_pools_with_earlier_allocations(stage:
     ]
 
 
-def test_pending_times_leave_out_tasks_that_wait_for_earlier_tasks(stage: Stage) -> None:
+def test_pending_times_exclude_tasks_that_wait_for_earlier_tasks(stage: Stage) -> None:
     limited = submit_array(stage, "limited", array={"tasks": 3, "max_running": 1})
     unlimited = submit_array(stage, "unlimited", array={"tasks": 2})
     tasks = Workload.objects.filter(array__in=[limited, unlimited])

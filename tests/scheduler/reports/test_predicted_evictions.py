@@ -31,7 +31,7 @@ def test_summary_counts_workloads_gpus_and_lost_work_by_action() -> None:
     assert not table.has_several_preemptors
 
 
-def test_common_alternatives_are_listed_once_and_queues_per_eviction() -> None:
+def test_alternatives_are_listed_once_for_all_evictions_and_queues_for_each_eviction() -> None:
     table = summarize(
         [
             document("vision/a", "reclaim", 8, 36_000, "evicting b alone"),

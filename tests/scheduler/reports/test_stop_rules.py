@@ -85,7 +85,7 @@ def test_worst_tasks_are_cancelled_once_and_their_numbers_are_recorded(sweep: Sw
 
 
 @pytest.mark.parametrize(("cancelled", "state"), [([], "completed"), ([2], "cancelled")])
-def test_array_completes_although_its_rule_stopped_tasks(
+def test_array_completes_even_if_its_stop_rule_cancelled_tasks(
     sweep: Sweep, cancelled: list[int], state: str
 ) -> None:
     sweep.report_all()

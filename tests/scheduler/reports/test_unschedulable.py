@@ -184,7 +184,7 @@ def test_dry_runs_are_rate_limited_per_project(stage: Stage) -> None:
     assert again.outcome == "would_start"
 
 
-def test_pending_reason_of_a_reserved_workload_mentions_booting_nodes(stage: Stage) -> None:
+def test_pending_reason_of_a_workload_with_reserved_nodes_mentions_booting_nodes(stage: Stage) -> None:
     Node.objects.update(state="booting")
     workload = stage.submit("early")
     stage.tick()

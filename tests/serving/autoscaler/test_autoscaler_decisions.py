@@ -182,7 +182,7 @@ def test_cooldown_depends_on_the_last_scaling_action(last: Action, length: float
 
 
 @pytest.mark.shows("RLX-85")
-def test_no_decision_while_a_scaling_request_is_pending() -> None:
+def test_no_decision_is_made_while_a_scaling_request_is_pending() -> None:
     decision = Watch().take_sample(queue=900.0, times=4).decide(pending=True)
     assert (decision.action, decision.held) == (Action.NONE, HoldReason.PENDING)
 

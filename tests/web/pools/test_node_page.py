@@ -38,14 +38,14 @@ def test_node_page_lists_the_events_of_the_node(sign_in: SignIn, node: Node) -> 
 
 
 @pytest.mark.heavy
-def test_node_contents_link_to_the_workloads_on_the_node(sign_in: SignIn, node: Node) -> None:
+def test_node_page_links_to_the_workloads_on_the_node(sign_in: SignIn, node: Node) -> None:
     text = sign_in("dave").get(f"/nodes/{node.name}/contents").content.decode()
     assert text.count(">train</a>") == 2  # on the GPU and among the pods
     assert f"1 of {node.gpus} allocated" in text
 
 
 @pytest.mark.heavy
-def test_node_contents_list_the_pods_of_a_workload_in_one_row_per_state(cast: Cast, sign_in: SignIn) -> None:
+def test_node_page_lists_the_pods_of_a_workload_in_one_row_per_state(cast: Cast, sign_in: SignIn) -> None:
     node = make.node(cast.pool, 7, gpus=8)
     gang = make.workload(cast.vision, "gang", phase="running", run=1, started_at=make.ago(minutes=9))
     for index, device in enumerate((0, 1, 5)):
@@ -62,13 +62,13 @@ def test_node_contents_list_the_pods_of_a_workload_in_one_row_per_state(cast: Ca
     assert rows.count(">gang</a>") == 2 and "3 pods" in rows
 
 
-def test_node_contents_hide_workloads_of_other_projects(sign_in: SignIn, node: Node) -> None:
+def test_node_page_hides_workloads_of_other_projects(sign_in: SignIn, node: Node) -> None:
     text = sign_in("grace").get(f"/nodes/{node.name}/contents").content.decode()
     assert "train" not in text
     assert "1 pod of projects that you cannot see" in text
 
 
-def test_contents_of_a_node_are_hidden_from_users_without_a_role(sign_in: SignIn, node: Node) -> None:
+def test_workloads_on_a_node_are_hidden_from_users_without_a_role(sign_in: SignIn, node: Node) -> None:
     assert sign_in("frank").get(f"/nodes/{node.name}/contents").status_code == 404
     assert Client().get(f"/nodes/{node.name}/contents").status_code == 302
 

@@ -196,7 +196,7 @@ def test_image_policy_and_idle_rule_are_validated_stored_and_shown(cast: Cast, a
     assert "Workloads need a container image. Allowed images: ghcr.io/*." in page
 
 
-def test_volume_in_s3_is_defined_in_the_form_and_shown_to_admins(
+def test_s3_volume_is_defined_in_the_form_and_shown_to_admins(
     cast: Cast, alice: Client, sign_in: SignIn
 ) -> None:
     form = alice.get("/node-pools/local/settings").context["form"]
@@ -253,7 +253,7 @@ def test_disruption_budget_is_validated_stored_and_shown(cast: Cast, alice: Clie
 
 
 @pytest.mark.heavy
-def test_lower_maximum_lists_nodes_to_drain_and_requires_confirmation(
+def test_lowering_the_maximum_lists_nodes_to_drain_and_requires_confirmation(
     cast: Cast, alice: Client, node: Node
 ) -> None:
     NodePool.objects.update(nodes_desired=2)

@@ -69,7 +69,9 @@ def test_pages_show_allocated_and_reserved_gpus_separately(sign_in: SignIn, cast
 
 
 @pytest.mark.heavy
-def test_reserved_gpus_are_not_free_unless_evicted_pods_still_hold_them(cast: Cast, held: None) -> None:
+def test_reserved_gpus_are_subtracted_from_free_gpus_once_evicted_pods_have_stopped(
+    cast: Cast, held: None
+) -> None:
     capacity = pool_capacity([cast.pool])
     assert (capacity.reserved, capacity.free) == (3000, 3000)
     Reservation.objects.filter(index=0).update(devices=[0])  # a pod on this GPU still stops

@@ -113,7 +113,7 @@ def test_quota_page_of_a_pool_shows_the_remaining_group_quota(
     assert "/quotas/projects/vision/h100" in text
 
 
-def test_group_quota_is_set_previewed_and_deleted_in_its_form(
+def test_group_quota_is_set_previewed_and_deleted_in_the_form(
     cast: Cast, h100: QuotaGroup, sign_in: Any
 ) -> None:
     client, address = sign_in("bob"), "/quotas/projects/speech/h100"
@@ -133,7 +133,7 @@ def test_group_quota_change_is_listed(cast: Cast, h100: QuotaGroup, sign_in: Any
 
 
 @pytest.mark.heavy
-def test_activity_names_and_links_the_group(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
+def test_activity_page_names_the_group_and_links_to_it(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
     page = sign_in("alice").get("/activity")
     text = " ".join(page.content.decode().split())
     assert 'created quota group <a href="/quotas?pool=h100">h100</a>' in text
@@ -161,7 +161,9 @@ def test_admin_creates_edits_and_deletes_a_group(cast: Cast, metal: NodePool, si
     assert not QuotaGroup.objects.exists()
 
 
-def test_change_of_pools_is_previewed_in_its_form(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
+def test_changed_pools_of_a_quota_group_are_previewed_in_the_form(
+    cast: Cast, h100: QuotaGroup, sign_in: Any
+) -> None:
     alice = sign_in("alice")
     assert 'formaction="/quota-groups/h100/preview"' in alice.get("/quota-groups/h100/edit").content.decode()
     answer = alice.post("/quota-groups/h100/preview", {"pools": ["metal"], "version": "1"})

@@ -77,7 +77,9 @@ def test_superseded_quota_change_cannot_be_reverted(cast_with_quotas: Cast, sign
     assert gpus()["vision"] == 3000
 
 
-def test_quota_changes_are_visible_and_revertible_by_role(cast_with_quotas: Cast, sign_in: SignIn) -> None:
+def test_role_determines_which_quota_changes_a_user_can_see_and_revert(
+    cast_with_quotas: Cast, sign_in: SignIn
+) -> None:
     quotas.set_quota(
         actor=cast_with_quotas.alice,
         owner=cast_with_quotas.research,

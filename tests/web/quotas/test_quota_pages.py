@@ -64,7 +64,7 @@ def test_fair_share_page_omits_columns_in_which_all_queues_have_the_default(
     assert all(name in file.splitlines()[0] for name in ("Rank", "Weight", "Decayed usage", "Pending"))
 
 
-def test_first_department_redirects_to_the_quota_grid(cast: Cast, sign_in: SignIn) -> None:
+def test_creating_the_first_department_redirects_to_the_quota_grid(cast: Cast, sign_in: SignIn) -> None:
     alice = sign_in("alice")
     form = {"name": "lab", "title": "", "rank": "0"}
     answer = alice.post("/departments/new", form, headers={"HX-Request": "true"})
@@ -78,7 +78,7 @@ def test_first_department_redirects_to_the_quota_grid(cast: Cast, sign_in: SignI
     assert "Department lab created." in alice.get("/quotas").content.decode()
 
 
-def test_bars_of_departments_and_projects_have_one_scale(cast: Cast, sign_in: SignIn) -> None:
+def test_bars_of_departments_and_projects_have_the_same_scale(cast: Cast, sign_in: SignIn) -> None:
     for owner, gpus in ((cast.product, 16), (cast.research, 4), (cast.vision, 4)):
         make.quota(owner, cast.pool, gpus)
     tree = sign_in("alice").get("/quotas?pool=local").context["tree"]
@@ -87,7 +87,7 @@ def test_bars_of_departments_and_projects_have_one_scale(cast: Cast, sign_in: Si
     assert marks == {"product": 800, "research": 200, "vision": 200}, "16 and 4 GPUs on a scale of 20"
 
 
-def test_quota_list_of_a_pool_has_the_grids_header_and_a_menu_in_each_row(
+def test_quota_list_of_a_pool_has_the_same_header_as_the_grid_and_a_menu_in_each_row(
     cast: Cast, sign_in: SignIn
 ) -> None:
     alice = sign_in("alice")

@@ -156,7 +156,7 @@ def test_verdict_title_describes_the_effects_on_other_workloads() -> None:
     assert verdict.title == f"Would start and {words}"
 
 
-def test_sections_for_secrets_and_arrays_open_with_their_values(dave: Client) -> None:
+def test_secret_and_array_sections_are_expanded_if_they_have_values(dave: Client) -> None:
     document = "name: fine\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
     folded = '<details class="card" id="p-{}"><summary'.format
     text = refresh_form(dave, document).content.decode()
@@ -165,7 +165,7 @@ def test_sections_for_secrets_and_arrays_open_with_their_values(dave: Client) ->
     assert folded("secrets-and-outputs") not in text and folded("array") in text
 
 
-def test_lines_of_examples_fit_into_the_editor_of_a_narrow_window() -> None:
+def test_lines_of_examples_fit_in_the_editor_of_a_narrow_window() -> None:
     lines = [line for _, _, text in EXAMPLES.values() for line in text.splitlines()]
     assert max(len(line) for line in lines if "#" in line) <= 57
 

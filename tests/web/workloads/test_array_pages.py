@@ -359,7 +359,7 @@ def test_tasks_of_an_array_without_failures_can_be_run_again(sweep: WorkloadArra
     assert "3 tasks of sweep" in dave.post(url, {"indexes": "0-2"}, headers=HTMX).headers["HX-Trigger"]
 
 
-def test_retry_is_the_main_action_only_of_an_array_with_failures(
+def test_retry_is_the_main_action_only_for_arrays_with_failures(
     sweep: WorkloadArray, sign_in: SignIn
 ) -> None:
     dave = sign_in("dave")

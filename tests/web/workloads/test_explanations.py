@@ -173,7 +173,7 @@ ROLE_WITH_VARIABLES = {"command": "true", "env": {"TOKEN": "s3cret"}}
 @pytest.mark.every_case
 @pytest.mark.parametrize("is_grouped", [False, True])
 @pytest.mark.parametrize("values", [LONG_ROLE, ROLE_WITH_VARIABLES], ids=["long", "variables"])
-def test_edit_form_opens_without_a_change_that_must_not_be_in_a_url(
+def test_link_to_the_edit_form_omits_a_change_that_must_not_be_in_a_url(
     values: dict[str, object], is_grouped: bool, cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Proxies reject long URLs and log short ones. The patch contains all roles.

@@ -50,7 +50,9 @@ def test_failure_without_a_failed_pod_shows_the_message(cast: Cast, sign_in: Sig
     assert CARD not in sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
 
 
-def test_failure_by_signal_or_before_the_start_names_its_cause(cast: Cast, sign_in: SignIn) -> None:
+def test_page_states_the_cause_of_a_failure_by_signal_or_before_the_start(
+    cast: Cast, sign_in: SignIn
+) -> None:
     workload = failed(cast, "Pod worker-0 could not be started: the image was not found.")
     node = make.node(cast.pool, gpus=2)
     pod = make.place(workload, node, [0], state="failed", ended_at=make.ago())

@@ -32,7 +32,7 @@ def test_metrics_tab_without_reports_explains_how_to_report(cast: Cast, sign_in:
     assert "No metrics yet" in text and "berth.report(step, loss=0.31)" in text
 
 
-def test_array_page_ranks_tasks_and_names_the_best(cast: Cast, sign_in: SignIn) -> None:
+def test_array_page_ranks_tasks_and_names_the_best_task(cast: Cast, sign_in: SignIn) -> None:
     document = {**training("sweep", array={"tasks": 3}), "project": "vision"}
     array = arrays.submit(actor=cast.dave, document=document).array
     client, path = sign_in("dave"), f"/arrays/{array.pk}"

@@ -124,7 +124,7 @@ def test_running_workload_rows_describe_their_activity(cast: Cast, sign_in: Sign
 
 
 @pytest.mark.heavy
-def test_running_workload_rows_name_their_pods_nodes(cast: Cast, sign_in: SignIn) -> None:
+def test_running_workload_rows_show_the_nodes_of_their_pods(cast: Cast, sign_in: SignIn) -> None:
     nodes = [make.node(cast.pool, gpus=2) for _ in range(5)]
     all_run = "All required pods of the gang are running."
     for name, count in (("one", 1), ("many", 5)):

@@ -139,7 +139,7 @@ def test_only_the_leader_measures_utilization(measured_workload: MeasuredWorkloa
 
 
 @pytest.mark.heavy
-def test_unresponsive_runtime_does_not_block_others(measured_workload: MeasuredWorkload) -> None:
+def test_unresponsive_runtime_does_not_block_other_runtimes(measured_workload: MeasuredWorkload) -> None:
     measured_workload.runtime.next("measure", RuntimeFailure("the head node does not respond"))
     measured_workload.pass_time()
     assert measured_workload.now().measured == 0

@@ -70,7 +70,7 @@ def test_paused_pool_boots_no_node(stage: Stage, empty_pool: NodePool) -> None:
     assert predict(stage, roles=FOUR).nodes_to_boot == 0
 
 
-def test_workload_over_its_limit_waits_for_no_node_to_boot(stage: Stage, empty_pool: NodePool) -> None:
+def test_workload_over_its_limit_does_not_wait_for_a_node_to_boot(stage: Stage, empty_pool: NodePool) -> None:
     stage.cast.vision.quotas.update(gpu_milli=0, limit_gpu_milli=1000)
     prediction = predict(stage, roles=FOUR)
     assert prediction.blockers[0]["reason"] == "ProjectLimit"

@@ -36,7 +36,7 @@ def test_predicted_start_names_nodes_and_devices(stage: Stage) -> None:
     assert pods == {(p["role"], p["index"], p["node"], tuple(p["devices"])) for p in decision["pods"]}
 
 
-def test_predicted_blockers_equal_those_of_the_later_explanation(stage: Stage) -> None:
+def test_predicted_blockers_match_the_later_explanation(stage: Stage) -> None:
     stage.submit("held", roles=FOUR, max_runtime=600)
     stage.tick(2, seconds=10)
     prediction = predict(stage, roles=FOUR)
@@ -56,7 +56,7 @@ def test_predicted_blockers_equal_those_of_the_later_explanation(stage: Stage) -
     assert prediction.expected_start.isoformat() == explanation["expected_start"]
 
 
-def test_predicted_victims_equal_the_later_victims(stage: Stage) -> None:
+def test_predicted_victims_match_the_actual_victims(stage: Stage) -> None:
     cast = stage.cast
     stage.quota(cast.product, 4)
     stage.quota(cast.ads, 4)
