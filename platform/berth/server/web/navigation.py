@@ -58,6 +58,11 @@ GROUPS: Groups = (
 )
 
 ACCOUNT = NavigationEntry("Account", "/account", "access")  # linked below the groups
+# Pages that other pages link to. They are found by the search.
+UNLISTED: Groups = (
+    ("Quotas", (NavigationEntry("Quota changes", "/quotas/changes", "quotas"),)),
+    ("Help", (NavigationEntry("Documentation", "/docs/", "template"),)),
+)
 
 # Chapter of the documentation for each page and the pages below it. The first match wins.
 CHAPTERS = (

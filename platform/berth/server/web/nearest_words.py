@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from berth.core.problems import closest_match
-from berth.server.web.navigation import ACCOUNT, GROUPS
+from berth.server.web.navigation import ACCOUNT, GROUPS, UNLISTED
 from berth.server.web.palette import EDIT_QUOTA, FORMS, VERBS
 from berth.server.web.search_rank import PARTS
 from berth.server.web.search_workloads import STATE_SYNONYMS, split_task
@@ -26,6 +26,7 @@ SYNONYMS = {
     "/submit": ("new workload", "create workload", "launch"),
     "/schedules": ("cron",),
     "/quotas": ("limits", "departments", "projects"),
+    "/quotas/changes": ("history", "drafts", "revert"),
     "/fair-share": ("weights", "rank"),
     "/node-pools": ("nodes", "machines", "clusters", "gpus"),
     "/decisions": ("cycles", "scheduler"),
@@ -35,6 +36,7 @@ SYNONYMS = {
     "/access": ("users", "roles", "members"),
     "/account": ("tokens", "password", "sessions", "theme", "profile"),
     "/secrets": ("credentials", "keys"),
+    "/docs/": ("help", "manual", "guides", "reference"),
     "/notifications": ("alerts", "email", "webhooks", "subscriptions"),
 }
 
@@ -89,7 +91,7 @@ def _is_one_typo(word: str, other: str) -> bool:
 
 
 def _words_of_pages() -> Iterator[str]:
-    titles = [ACCOUNT.title, *(entry.title for _, entries in GROUPS for entry in entries)]
+    titles = [ACCOUNT.title, *(entry.title for _, entries in (*GROUPS, *UNLISTED) for entry in entries)]
     titles += [title for title, *_ in FORMS]
     for text in (*titles, EDIT_QUOTA, *VERBS, *STATE_SYNONYMS, *chain.from_iterable(SYNONYMS.values())):
         yield from text.lower().split()

@@ -64,6 +64,10 @@ def _everyone(actor: Actor) -> bool:
     return True
 
 
+def _has_password(actor: Actor) -> bool:
+    return actor.user is not None and actor.user.has_usable_password()
+
+
 def _administers_departments(actor: Actor) -> bool:
     return administered_departments(actor).exists()
 
@@ -80,6 +84,7 @@ FORMS: tuple[tuple[str, str, str, Callable[[Actor], bool]], ...] = (
     ("Add user", "user-new", "access", is_platform_admin),
     ("Create token", "token-new", "lock", _everyone),
     ("Create subscription", "notification-new", "bell", _everyone),
+    ("Change password", "password", "lock", _has_password),
 )
 PAGES_OF_FORMS = {"submit", "pool-new", "schedule-new"}  # forms that are too long for a dialog
 STOP_WORDS = {"the", "of", "in", "for"}
@@ -229,7 +234,7 @@ def page_phrases(actor: Actor, words: Sequence[str]) -> list[Hit]:
 
     hits = []
     for title, route, icon, filters in FILTERED_PAGES:
-        others = _words_outside_title(words, title)
+        others = words_outside_title(words, title)
         if 0 < len(others) < len(words):
             for kind in filters:
                 preposition = "of" if kind == "project" else "in pool"
@@ -241,7 +246,7 @@ def page_phrases(actor: Actor, words: Sequence[str]) -> list[Hit]:
 
 def quota_actions(actor: Actor, words: Sequence[str]) -> list[Hit]:
     """Return links to edit the quotas whose project and pool match the words other than "edit quota"."""
-    others = _words_outside_title(words, EDIT_QUOTA)
+    others = words_outside_title(words, EDIT_QUOTA)
     if len(words) < 2 or len(others) == len(words):
         return []
     pools = list(visible_pools(actor).order_by("name")[:MAX_CANDIDATES])
@@ -261,7 +266,7 @@ def quota_actions(actor: Actor, words: Sequence[str]) -> list[Hit]:
     return list(islice(hits, MAX_PHRASES))
 
 
-def _words_outside_title(words: Sequence[str], title: str) -> tuple[str, ...]:
+def words_outside_title(words: Sequence[str], title: str) -> tuple[str, ...]:
     """Return the words that start no word of the title. Prepositions are omitted."""
     parts = title.lower().split()
     lowered = (word.lower() for word in words)

@@ -14,8 +14,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET
 
-from berth.server.web.navigation import ACCOUNT, navigation_groups
-from berth.server.web.nearest_words import SYNONYMS, nearest
+from berth.server.web.nearest_words import nearest
 from berth.server.web.pages import Request, signed_in
 from berth.server.web.palette import (
     Hit,
@@ -29,7 +28,8 @@ from berth.server.web.palette import (
     split_verb,
 )
 from berth.server.web.recent_pages import recent_hits
-from berth.server.web.search_rank import rank, starts_any
+from berth.server.web.search_pages import page_hits, pool_page_hits
+from berth.server.web.search_rank import rank
 from berth.server.web.search_workloads import (
     array_hits,
     state_list_hits,
@@ -39,7 +39,7 @@ from berth.server.web.search_workloads import (
     workload_list_url,
 )
 from pools.models.node import NodeState
-from projects.access import may_submit_anywhere, visible_nodes, visible_pools, with_roles
+from projects.access import visible_nodes, visible_pools, with_roles
 from projects.actor import Actor
 from projects.selectors import arrays, projects, quota_groups, schedules, templates, workloads
 from projects.service_selectors import services
@@ -87,8 +87,9 @@ def search(request: Request) -> HttpResponse:
 def start_groups(actor: Actor, url: str | None) -> Iterator[HitGroup]:
     """Yield the groups for an empty search: actions on the page at `url`, the pages, and a few forms."""
     yield HitGroup("Actions on this page", page_actions(actor, url))
-    yield HitGroup("Pages", list(_pages(actor, ())))
-    yield HitGroup("Actions", list(islice(form_actions(actor, ()), MAX_FORMS)))
+    forms = list(islice(form_actions(actor, ()), MAX_FORMS))
+    yield HitGroup("Pages", _without(forms, page_hits(actor, ())))
+    yield HitGroup("Actions", forms)
 
 
 def _find_nonempty(actor: Actor, words: list[str], url: str | None) -> list[HitGroup]:
@@ -108,8 +109,10 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     """
     verb, rest = split_verb(words)
     of_verb = list(_verb_actions(actor, verb, rest, url))[:MAX_OF_A_KIND] if verb else []
-    yield HitGroup("Actions", [*of_verb, *quota_actions(actor, words), *form_actions(actor, words)])
-    yield HitGroup("Pages", [*_pages(actor, words), *page_phrases(actor, words)])
+    actions = [*of_verb, *quota_actions(actor, words), *form_actions(actor, words)]
+    yield HitGroup("Actions", actions)
+    pages = chain(page_hits(actor, words), page_phrases(actor, words), pool_page_hits(actor, words))
+    yield HitGroup("Pages", _without(actions, pages))
     lists = [] if verb else state_list_hits(actor, words)
     yield HitGroup("Lists", [*lists, *user_list_hits(actor, words)])
     yield HitGroup("Workloads", list(_workloads(actor, words)))
@@ -174,6 +177,12 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     )
 
 
+def _without(others: Iterable[Hit], hits: Iterable[Hit]) -> list[Hit]:
+    """Return the hits whose address is not that of another hit."""
+    paths = {each.path for each in others}
+    return [hit for hit in hits if hit.path not in paths]
+
+
 def _workloads(actor: Actor, words: list[str]) -> Iterator[Hit]:
     matching = _matches(workloads(actor).filter(array=None), words, "name", "project__name")
     for row in matching.order_by("match", "-submitted_at")[:MAX_OF_A_KIND]:
@@ -206,16 +215,6 @@ def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) ->
         hits = [*page_actions(actor, url), *own_actions(actor, verb)]
     unique = {hit.path: hit for hit in hits if hit.title.lower().startswith(verb)}
     yield from unique.values()
-
-
-def _pages(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
-    """Yield the pages that match all words. A word may be part of the title, or the start of a keyword."""
-    for group, entries in (*navigation_groups(may_submit=may_submit_anywhere(actor)), ("Users", (ACCOUNT,))):
-        for entry in entries:
-            title, keywords = entry.title.lower(), SYNONYMS.get(entry.path, ())
-            starts = tuple(chain.from_iterable(each.split() for each in keywords))
-            if all(word.lower() in title or starts_any(word, starts) for word in words):
-                yield Hit(entry.title, entry.path, entry.icon, group)
 
 
 def _matches(rows: QuerySet[Any], words: Iterable[str], *columns: str) -> QuerySet[Any]:
