@@ -36,6 +36,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("workloads/cancel", workloads.CancelMany.as_view()),
     path("workloads/<uuid:workload_id>", workloads.WorkloadDetail.as_view()),
     path("workloads/<uuid:workload_id>/cancel", workloads.Cancel.as_view()),
+    path("workloads/<uuid:workload_id>/resubmit", workloads.Resubmit.as_view()),
     path("workloads/<uuid:workload_id>/suspend", workloads.Suspend.as_view()),
     path("workloads/<uuid:workload_id>/resume", workloads.Resume.as_view()),
     path("workloads/<uuid:workload_id>/code", code.WorkloadCode.as_view()),

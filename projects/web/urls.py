@@ -14,13 +14,15 @@ from projects.web.schedules import forms as schedule_forms
 from projects.web.schedules import pages as schedules
 from projects.web.services import forms as service_forms
 from projects.web.services import pages as services
-from projects.web.workloads import bulk, ports, saved_views
+from projects.web.workloads import bulk, ports, resubmission, saved_views
 from projects.web.workloads import pages as workloads
 
 TENANT = "(?P<kind>departments|projects)/(?P<name>[a-z0-9-]{1,63})"
 
 urlpatterns = [
-    re_path(r"^workloads/(?P<step>cancel|suspend|resume|retry|delete)$", bulk.act, name="workloads-step"),
+    re_path(
+        r"^workloads/(?P<step>cancel|suspend|resume|retry|resubmit|delete)$", bulk.act, name="workloads-step"
+    ),
     path("workloads/views/new", saved_views.save, name="view-new"),
     path("workloads/views/<int:view_id>/delete", saved_views.delete, name="view-delete"),
     path("workloads", workloads.index, name="workloads"),
@@ -37,6 +39,7 @@ urlpatterns = [
         workloads.act,
         name="workload-step",
     ),
+    path("workloads/<uuid:workload_id>/resubmit", resubmission.act, name="workload-resubmit"),
     path("workloads/<uuid:workload_id>/ports/<str:port>", ports.open_port, name="port-open"),
     re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)$", quotas.edit, name="quota"),
     re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/delete$", quotas.delete, name="quota-delete"),

@@ -146,6 +146,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("POST", "workloads/{workload}/cancel", None, {}, "200 200 200 200 403 404 404 401"),
     ("POST", "workloads/{workload}/suspend", None, {}, "200 200 200 200 403 404 404 401"),
     ("POST", "workloads/{workload}/resume", None, {}, "200 200 200 200 403 404 404 401"),
+    ("POST", "workloads/{ended}/resubmit", None, {}, "201 201 201 201 403 404 404 401"),
     ("POST", "workloads/{carols}/cancel", None, {}, "200 200 200 403 403 404 404 401"),
     ("POST", "workloads/cancel", {"ids": [UNKNOWN_ID]}, {}, "200 200 200 200 200 200 200 401"),
     ("POST", "workloads/{workload}/ports/lab/link", None, {}, "409 409 409 409 403 404 404 401"),

@@ -43,15 +43,42 @@ def test_selected_rows_are_marked_and_the_table_does_not_move(opened: Open) -> N
 
 
 def test_selection_to_which_no_action_applies_shows_the_reason(opened: Open) -> None:
-    with opened("dave") as (page, faults):
+    with opened("erin") as (page, faults):
         page.goto("/workloads?state=ended")
         for name in ("vit-baseline", "vit-large-lr3"):
             select(page, name)
         bar = page.locator("#bulk")
         expect(bar).to_contain_text("Your role does not allow you to change the selected workloads.")
         expect(bar.get_by_role("button")).to_have_count(0)
+        assert faults == []
+
+
+def test_ended_workload_is_resubmitted_from_the_list_and_from_its_page(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/workloads?state=ended")
         select(page, "vit-baseline")
-        clone = bar.get_by_role("link", name="Clone selected workload")
+        page.locator("#bulk").get_by_role("button", name="Resubmit selected workloads").click()
+        expect(page.get_by_role("heading", name="vit-baseline-2 Pending")).to_be_visible()
+        page.go_back()
+        page.get_by_role("link", name="vit-baseline", exact=True).click()
+        page.get_by_role("button", name="Resubmit workload").click()
+        expect(page.get_by_role("heading", name="vit-baseline-3 Pending")).to_be_visible()
+        page.goto("/workloads?state=ended")
+        for name in ("vit-baseline", "vit-large-lr3"):
+            select(page, name)
+        page.locator("#bulk").get_by_role("button", name="Resubmit selected workloads").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_role("heading", name="Resubmit 2 workloads?")).to_be_visible()
+        dialog.get_by_role("button", name="Resubmit 2 workloads").click()
+        expect(page.locator("#toasts")).to_contain_text("2 workloads submitted again.")
+        assert faults == []
+
+
+def test_clone_of_the_selected_workload_opens_the_form(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/workloads?state=ended")
+        select(page, "vit-baseline")
+        clone = page.locator("#bulk").get_by_role("link", name="Clone selected workload")
         expect(clone).to_be_visible()
         clone.click()
         expect(page.get_by_role("heading", name="Submit workload")).to_be_visible()

@@ -155,7 +155,7 @@ def test_failed_workload_shows_the_last_error_of_the_pod_that_failed_first(
         expect(page.locator("#log .error")).to_have_text("RuntimeError: no CUDA device\n")
         expect(page.get_by_label("Follow")).to_be_hidden()
         assert accessibility_faults(page) == []
-        page.get_by_role("link", name="Show log").click()
+        page.get_by_role("link", name="Logs", exact=True).click()
         expect(page.get_by_label("Pod and run")).to_have_value(str(pods[3].pk))
         expect(page.locator("#log pre")).to_contain_text("bye")
         assert faults == []

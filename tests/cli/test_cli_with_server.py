@@ -49,6 +49,8 @@ def test_workload_is_submitted_suspended_resumed_cancelled_and_deleted(
     assert "submitted" in berth("events", "train").stdout
     assert berth("list").stdout == ""
     assert "cancelled" in berth("list", "--all").stdout
+    assert berth("resubmit", "train").stdout == "vision/train submitted again as vision/train-2\n"
+    assert "command:\n- 'true'\n" in berth("describe", "train-2", "--spec").stdout
     assert berth("delete", "train").stdout == "vision/train deleted\n"
 
     assert berth("logout").stdout == f"Signed out of {live_server.url}.\n"

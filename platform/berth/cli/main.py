@@ -23,7 +23,7 @@ WORKLOAD_COMMANDS: Mapping[str, str] = {
     "exec": "exec:exec_", "cp": "copy:cp",
     "port-forward": "port_forward:port_forward", "ssh": "ssh:ssh",
     "metrics": "metrics:metrics", "open": "workloads:open_port", "cancel": "control:cancel",
-    "retry": "control:retry", "suspend": "control:suspend",
+    "retry": "control:retry", "resubmit": "control:resubmit", "suspend": "control:suspend",
     "resume": "control:resume", "delete": "control:delete", "events": "history:events",
 }  # fmt: skip
 # httpx imports its own command line with rich, click and pygments, unless the module cannot be imported.

@@ -128,6 +128,16 @@ class WorkloadDetail(ApiView):
         return no_content()
 
 
+class Resubmit(ApiView):
+    @operation("Submit an ended workload again", response=SubmissionResponse, status=201)
+    @idempotent
+    def post(self, request: Request, workload_id: UUID) -> Response:
+        """Submit the workload's document as a new workload with the next free name, such as `train-2`."""
+        parse_body(request, NoBody)
+        ended = selectors.find_workload(self.actor, workload_id)
+        return _created_response(workloads.resubmit(actor=self.actor, workload=ended))
+
+
 class WorkloadAction(ApiView):
     """Base view for workload actions, which accept neither query parameters nor a body."""
 

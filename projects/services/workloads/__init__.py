@@ -10,7 +10,13 @@ from projects.services.workloads.control import (
     suspend,
 )
 from projects.services.workloads.editing import DocumentChange, Edit, edit, is_editable
+from projects.services.workloads.resubmission import (
+    next_free_name,
+    resubmission_obstacle,
+    resubmit,
+)
 from projects.services.workloads.submission import (
+    NameInUse,
     Submission,
     name_taken_error,
     submit,
@@ -22,6 +28,7 @@ __all__ = [
     "Change",
     "DocumentChange",
     "Edit",
+    "NameInUse",
     "Submission",
     "bulk_change",
     "cancel",
@@ -29,6 +36,9 @@ __all__ = [
     "edit",
     "is_editable",
     "name_taken_error",
+    "next_free_name",
+    "resubmission_obstacle",
+    "resubmit",
     "resume",
     "submit",
     "submit_with_warnings",

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -55,6 +55,7 @@ class Draft:
     spec: WorkloadSpec
     tree: GroupShape
     demand: Amounts  # demand of the smallest possible gang
+    resubmitted_from: str = ""  # name of the ended workload whose document is submitted again
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,10 @@ class Submission:
     workload: Workload
     warnings: list[str]
     replicas_max: int
+
+
+class NameInUse(Conflict):
+    """Raised if a live workload of the project already has the name."""
 
 
 Respond = Callable[[Submission], ResponseRow]
@@ -87,19 +92,21 @@ def submit_with_warnings(
     project: Project | None = None,
     now: datetime | None = None,
     respond: Respond | None = None,
+    resubmitted_from: str = "",
 ) -> Submission:
     """Store a new pending workload. If `project` is None, the document names the project.
 
-    `respond` returns the response, which is stored together with the workload.
+    `respond` returns the response, which is stored together with the workload. `resubmitted_from` is the name
+    of the ended workload whose document is submitted again.
 
-    Raises Invalid with every problem in the document, NotFound or Forbidden for the project, or Conflict if a
-    live workload already has the name.
+    Raises Invalid with every problem in the document, NotFound or Forbidden for the project, or NameInUse.
     """
     spec = parse_workload(document)
     is_alone = not connection.in_atomic_block and is_stored_by_one_statement(spec)
     with _detect_deleted_project() if is_alone else join_transaction():
         view = SubmissionView(actor, locks=not is_alone)
         draft = prepare(view, document, spec, project=project, now=now)
+        draft = replace(draft, resubmitted_from=resubmitted_from)
         require_valid_dependencies(view, draft)
         (submission,) = store_drafts(view, [draft], respond)
     if submission is None:
@@ -137,7 +144,7 @@ def require_valid_dependencies(
         raise Invalid(problems)
 
 
-def name_taken_error(workload: Workload) -> Conflict:
+def name_taken_error(workload: Workload) -> NameInUse:
     """Return the error for a name that is already used by a live workload of the project."""
     problem = Problem(
         "name",
@@ -145,7 +152,7 @@ def name_taken_error(workload: Workload) -> Conflict:
         format_value(workload.name),
         "a name that no live workload of the project has",
     )
-    return Conflict(
+    return NameInUse(
         f"{workload.project.name} already has a live workload named {workload.name}. "
         "Choose another name, or wait until that one ends.",
         errors=[problem.to_dict()],
@@ -238,7 +245,7 @@ def store_drafts(
     store_fetches([draft.workload for draft in drafts])
     stored = store(
         [(draft.workload, draft.tree) for draft in drafts],
-        [_event(actor, draft.workload, advice) for draft, advice in zip(drafts, warnings, strict=True)],
+        [_event(actor, draft, advice) for draft, advice in zip(drafts, warnings, strict=True)],
         [_audit_entry(actor, draft.workload) for draft in drafts if not actor.is_system],
         [] if respond is None else [respond(submission) for submission in submissions],
     )
@@ -282,9 +289,15 @@ def quota_warnings(view: SubmissionView, draft: Draft) -> list[str]:
     return warnings[0] if warnings else []
 
 
-def _event(actor: Actor, workload: Workload, warnings: Sequence[str]) -> Event:
-    message = " ".join([f"Submitted by {actor.name}.", *warnings])
-    return events.build("submitted", workload, message, actor=actor.name, data={"warnings": list(warnings)})
+def _event(actor: Actor, draft: Draft, warnings: Sequence[str]) -> Event:
+    source = draft.resubmitted_from
+    data: dict[str, Any] = {"warnings": list(warnings)}
+    first = f"Resubmitted from {source} by {actor.name}." if source else f"Submitted by {actor.name}."
+    if source:
+        data["resubmitted_from"] = source
+    return events.build(
+        "submitted", draft.workload, " ".join([first, *warnings]), actor=actor.name, data=data
+    )
 
 
 def _audit_entry(actor: Actor, workload: Workload) -> Audit:

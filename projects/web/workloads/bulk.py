@@ -1,4 +1,4 @@
-"""Cancel, suspend, resume, retry or delete several workloads and arrays after a confirmation."""
+"""Cancel, suspend, resume, retry, resubmit or delete several workloads and arrays after a confirmation."""
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from berth.core.errors import BerthError
+from berth.core.errors import BerthError, Conflict, Invalid
 from berth.core.words import format_count
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.actor import Actor
@@ -18,9 +18,11 @@ from projects.services import arrays as array_service
 from projects.services import workloads as service
 from projects.services.arrays import TaskCounts, count_tasks_by_array
 from projects.services.workloads import bulk_change
+from projects.web.workloads.resubmission import resubmit_and_open
 from projects.web.workloads.steps import obstacle
 
 MAX_SELECTED = 200
+CONFIRMED = "confirmed"  # field of the confirmation's form
 MAX_NAMES = 5  # maximum number of unchanged rows that are listed for each reason
 Rows = Sequence[Workload | WorkloadArray]
 
@@ -28,6 +30,13 @@ Rows = Sequence[Workload | WorkloadArray]
 def _delete(*, actor: Actor, workload: Workload) -> Workload:
     service.delete(actor=actor, workload=workload)
     return workload
+
+
+def _resubmit(*, actor: Actor, workload: Workload) -> Workload:
+    try:
+        return service.resubmit(actor=actor, workload=workload).workload
+    except Invalid as error:
+        raise Conflict(error.detail) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +47,7 @@ class BulkStep:
     done: str
     warning: str
     dismiss: str
-    change_array: Callable[..., object]
+    change_array: Callable[..., object] | None  # of arrays, if they support it
     change: service.Change | None = None  # of workloads, if they support it
     danger: bool = False
 
@@ -66,6 +75,14 @@ STEPS: Mapping[str, BulkStep] = {
         "The failed tasks are submitted again, with the next attempt number.",
         "Close",
         array_service.retry,
+    ),
+    "resubmit": BulkStep(
+        "Resubmit",
+        "submitted again",
+        "Each document is submitted again as a new workload with the next free name.",
+        "Close",
+        None,
+        _resubmit,
     ),
     "cancel": BulkStep(
         "Cancel",
@@ -107,14 +124,18 @@ class Unchanged:
 def act(request: Request, step: str) -> HttpResponse:
     """Ask for confirmation (GET), or change the selected workloads and arrays (POST).
 
-    Rows to which the action does not apply stay unchanged. The confirmation names them with the reason.
+    Rows to which the action does not apply stay unchanged. The confirmation names them with the reason. One
+    workload is resubmitted without a confirmation, because it leads to the new workload.
     """
     query = request.POST if request.method == "POST" else request.GET
     selected = _selected(request.actor, query.getlist("w"), query.getlist("a"))
     counts = count_tasks_by_array([row for row in selected if isinstance(row, WorkloadArray)])
     chosen, unchanged = _split(request.actor, step, selected, counts)
     action = STEPS[step]
-    if request.method == "POST":
+    is_post = request.method == "POST"
+    if is_post and step == "resubmit" and len(selected) == 1 and isinstance(selected[0], Workload):
+        return resubmit_and_open(request, selected[0])
+    if is_post and (step != "resubmit" or CONFIRMED in request.POST):
         return done(request, _change(request.actor, action, chosen), to=reverse("workloads"))
     context = {
         "title": f"{action.title} {_describe(chosen)}?" if chosen else f"Nothing to {step}",
@@ -146,7 +167,12 @@ def _split(
 
 
 def _no_change_text(step: str) -> str:
-    kind = {"resume": "suspended workloads", "retry": "arrays with failed tasks", "delete": "ended workloads"}
+    kind = {
+        "resume": "suspended workloads",
+        "retry": "arrays with failed tasks",
+        "resubmit": "ended workloads",
+        "delete": "ended workloads",
+    }
     return f"Select {kind.get(step, 'live workloads')} that your role allows you to {step}."
 
 
@@ -159,7 +185,7 @@ def _change(actor: Actor, step: BulkStep, rows: Rows) -> str:
         changed += outcome.changed
         rejected += [(row.name, reason) for row, reason in outcome.rejected]
     for array in rows:
-        if isinstance(array, WorkloadArray):
+        if isinstance(array, WorkloadArray) and step.change_array:
             try:
                 step.change_array(actor=actor, array=array)
                 changed.append(array)

@@ -6,10 +6,11 @@ from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.models.workloads import ENDED_PHASES
 from projects.services.arrays import TaskCounts
 
-BULK_STEPS = ("suspend", "resume", "retry", "cancel", "delete")
+BULK_STEPS = ("suspend", "resume", "retry", "resubmit", "cancel", "delete")
 ENDED, SUSPENDED, STOPPING = "Already ended", "Already suspended", "Already stopping"
 NOT_SUSPENDED, LIVE = "Not suspended", "Not yet ended"
-NOT_AN_ARRAY, NO_FAILURES = "Not an array, clone it instead", "No failed tasks"
+NOT_AN_ARRAY, NO_FAILURES = "Not an array, resubmit it instead", "No failed tasks"
+TASK, ARRAY = "Task of an array, retry it instead", "Array, retry or clone it instead"
 NOT_ALLOWED = "Not allowed by your role"
 
 
@@ -35,14 +36,19 @@ def obstacle(actor: Actor, step: str, row: Workload | WorkloadArray, counts: Tas
     reason = (
         _workload_obstacle(step, row) if isinstance(row, Workload) else _array_obstacle(step, row, counts)
     )
-    return reason or ("" if may(actor, Action.OPERATE, row) else NOT_ALLOWED)
+    is_allowed = (
+        may(actor, Action.SUBMIT, row.project) if step == "resubmit" else may(actor, Action.OPERATE, row)
+    )
+    return reason or ("" if is_allowed else NOT_ALLOWED)
 
 
 def _workload_obstacle(step: str, workload: Workload) -> str:
     if step == "retry":
         return NOT_AN_ARRAY
     has_ended = workload.phase in ENDED_PHASES
-    if step == "delete":
+    if step == "resubmit" and workload.array_id is not None:
+        return TASK
+    if step in ("delete", "resubmit"):
         return "" if has_ended else LIVE
     if step == "resume":
         return "" if _is_suspended(workload) else NOT_SUSPENDED
@@ -56,6 +62,8 @@ def _workload_obstacle(step: str, workload: Workload) -> str:
 def _array_obstacle(step: str, array: WorkloadArray, counts: TaskCounts) -> str:
     if step == "retry":
         return "" if counts.failed else NO_FAILURES
+    if step == "resubmit":
+        return ARRAY
     has_ended = array.state != ArrayState.ACTIVE
     if step == "delete":
         return "" if has_ended else LIVE

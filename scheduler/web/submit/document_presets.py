@@ -11,6 +11,7 @@ from projects.access import visible_pools
 from projects.actor import Actor
 from projects.models import Template, Workload, WorkloadArray
 from projects.selectors import arrays, templates, workloads
+from projects.services.workloads import next_free_name
 from projects.services.workloads.templates import template_document
 from scheduler.web.submit.form_choices import submittable_projects
 from scheduler.web.workloads.details import document_text
@@ -122,7 +123,9 @@ def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
     if (template := _template(actor, query.get("template", ""))) is not None:
         return _template_document(template)
     if (like := _workload_or_array(actor, query.get("like", ""))) is not None:
-        return document_text(like, name=f"{like.name[:60]}-2")
+        is_workload = isinstance(like, Workload)
+        name = next_free_name(like.project, like.name) if is_workload else f"{like.name[:60]}-2"
+        return document_text(like, name=name)
     mine = submittable_projects(actor)
     chosen = query.get("project", "")
     project = chosen if chosen in mine else mine[0] if mine else "my-project"

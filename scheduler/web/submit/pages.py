@@ -53,14 +53,24 @@ def index(request: Request) -> HttpResponse:
             )
         if (missing := missing_step(request.actor)) is not None:
             return page(request, "scheduler/submit/not_ready.html", {"missing": missing})
-        draft = open_draft(initial_text(request.actor, request.GET))
-        return _page(request, draft, CheckResult())
+        draft, answer = open_draft(initial_text(request.actor, request.GET)), CheckResult()
+        if request.GET.get("check"):
+            _run_step(request, draft, CHECK, answer)
+        return _page(request, draft, answer)
     step = request.POST.get("step", CHECK)
     draft = read_draft(request.POST, choices_for(request.actor))
     if step not in (CHECK, PREDICT, SUBMIT):
         apply_step(draft, step, mail=getattr(request.user, "email", ""))
         step = CHECK
     answer = CheckResult()
+    submitted = _run_step(request, draft, step, answer)
+    if submitted is not None:
+        return submitted
+    return _page(request, draft, answer, status=200 if step == CHECK or answer.is_clean else 422)
+
+
+def _run_step(request: Request, draft: Draft, step: str, answer: CheckResult) -> HttpResponse | None:
+    """Check the draft, predict its outcome, or submit it. Return the response to a successful submission."""
     try:
         if draft.problems:
             raise Invalid(draft.problems)
@@ -75,7 +85,7 @@ def index(request: Request) -> HttpResponse:
             validate(actor=request.actor, document=document)
     except BerthError as error:
         _add_error(answer, error)
-    return _page(request, draft, answer, status=200 if step == CHECK or answer.is_clean else 422)
+    return None
 
 
 @signed_in

@@ -26,7 +26,7 @@ from projects.models import Phase, Workload
 from projects.selectors import find_workload
 from projects.services.code import describe_code
 from projects.services.dependencies import dependency_statuses, find_dependents
-from projects.services.workloads import is_editable, ports
+from projects.services.workloads import is_editable, ports, resubmission_obstacle
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.filters import ALL_RUNNING
 from projects.web.workloads.replicas import load_replicas
@@ -150,9 +150,15 @@ def _header_context(request: Request, workload: Workload, tab: str) -> Context:
         "forecast": _queue_context(workload),
         "replicas": load_replicas([workload]).get(workload.pk),
         "steps": steps_for(workload) if is_operator else [],
+        "is_resubmittable": _is_resubmittable(request.actor, workload),
         "is_editable": is_operator and is_editable(workload),
         "ports": _open_ports(request.actor, workload),
     }
+
+
+def _is_resubmittable(actor: Actor, workload: Workload) -> bool:
+    may_submit = workload.ended_at is not None and may(actor, Action.SUBMIT, workload.project)
+    return may_submit and not resubmission_obstacle(workload)
 
 
 def _pending_context(workload: Workload, tab: str) -> Context:

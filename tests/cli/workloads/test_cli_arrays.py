@@ -139,7 +139,7 @@ def test_retry_is_rejected_for_a_workload_outside_an_array(terminal: Terminal) -
     row = {**workload(), "spec": {}, "images": []}
     result = terminal.run("retry", "train", server=StubServer(page([row]), json_answer(row)))
     assert result.exit_code == 2
-    assert "berth describe vision/train --spec | berth submit -f -" in result.stderr
+    assert "berth resubmit vision/train" in result.stderr
 
 
 @pytest.mark.django_db(transaction=True)

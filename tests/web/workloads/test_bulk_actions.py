@@ -79,8 +79,8 @@ def test_each_row_lists_the_bulk_actions_that_apply_to_it(cast: Cast, sign_in: S
     array_of_two(cast, "whole", "completed", "completed")
     rows = sign_in("dave").get("/workloads?state=all").context["slice"].rows
     assert {row.array.name if row.array else row.name: row.bulk_steps for row in rows} == {
-        "running": "suspend cancel", "suspended": "resume cancel", "completed": "delete", "carols": "",
-        "active": "suspend retry cancel", "paused": "resume cancel", "broken": "retry delete",
+        "running": "suspend cancel", "suspended": "resume cancel", "completed": "resubmit delete",
+        "carols": "", "active": "suspend retry cancel", "paused": "resume cancel", "broken": "retry delete",
         "whole": "delete",
     }  # fmt: skip
 
@@ -102,7 +102,7 @@ def test_bulk_dialog_says_why_some_rows_stay_unchanged(cast: Cast, sign_in: Sign
         "vision/old-3, vision/old-4, 3 more" in words("cancel")
     )
     assert "Nothing to resume 8 workloads and 1 array stay unchanged:" in words("resume")
-    assert "Not an array, clone it instead" in words("retry") and "No failed tasks" in words("retry")
+    assert "Not an array, resubmit it instead" in words("retry") and "No failed tasks" in words("retry")
     assert "1 workload stays unchanged: Not yet ended: vision/running" in words("delete")
 
 

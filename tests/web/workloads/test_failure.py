@@ -35,7 +35,6 @@ def test_page_of_a_failed_workload_begins_with_the_pod_that_failed_first(cast: C
     assert f"Pod worker-1 ended with exit code 3 on {node.name} after 30 s</h2>" in page
     assert page.count("A retry rule ends the workload after exit code 3.") == 1, "only in the card"
     assert f'<option value="{pods[1].pk}" selected data-ended>' in page
-    assert f'href="/workloads/{workload.pk}/logs">Show log' in page
     assert f'href="/submit?like={workload.pk}">Edit and resubmit' in page
     viewed = sign_in("erin").get(f"/workloads/{workload.pk}").content.decode()
     assert CARD in viewed and "Edit and resubmit" not in viewed
@@ -45,7 +44,6 @@ def test_failure_without_a_failed_pod_shows_the_message(cast: Cast, sign_in: Sig
     workload = failed(cast, "The repository cannot be fetched: not found.")
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     assert "The repository cannot be fetched: not found</h2>" in page
-    assert "Show log" not in page
     Workload.objects.filter(pk=workload.pk).update(phase="completed")
     assert CARD not in sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
 
@@ -65,14 +63,3 @@ def test_page_states_the_cause_of_a_failure_by_signal_or_before_the_start(
     assert f"Pod worker-0 ended by signal 9 on {node.name} after 7 s" in (
         sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     )
-
-
-def test_failed_workload_is_resubmitted_with_one_button(cast: Cast, sign_in: SignIn) -> None:
-    workload = make.workload(cast.vision, "broken", by=cast.dave.user, phase="failed", run=1, exit_code=1)
-    client, link = sign_in("dave"), f'href="/submit?like={workload.pk}">'
-    for tab in ("", "/spec", "/timeline"):
-        page = client.get(f"/workloads/{workload.pk}{tab}").content.decode()
-        assert page.count(link) == 1 and f"{link}Edit and resubmit" in page, tab
-    Workload.objects.update(phase="completed", exit_code=0)
-    page = client.get(f"/workloads/{workload.pk}").content.decode()
-    assert page.count(link) == 1 and f"{link}Clone" in page

@@ -1,4 +1,4 @@
-"""Cancel, retry, suspend, resume and delete workloads and arrays."""
+"""Cancel, retry, resubmit, suspend, resume and delete workloads and arrays."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,7 @@ from berth.core.words import format_count
 if TYPE_CHECKING:
     from berth.client import Client
     from berth.client.models.arrays import ArrayChange, ArrayDetail
-    from berth.client.models.workloads import WorkloadDetail
+    from berth.client.models.workloads import Submission, WorkloadDetail
 
     Change = WorkloadDetail | ArrayChange
 
@@ -112,10 +112,42 @@ def _array_and_indexes(target: Target) -> tuple[str, list[int | str] | None]:
     task = target.workload.array
     if task is None:
         raise BadInput(
-            f"{target.workload.handle} is not an array. To submit the workload again, run: "
-            f"berth describe {target.workload.handle} --spec | berth submit -f -"
+            f"{target.workload.handle} is not an array. To submit an ended workload again, run: "
+            f"berth resubmit {target.workload.handle}"
         )
     return task.id, [task.index]
+
+
+def resubmit(
+    workloads: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="WORKLOAD...",
+            help="Name, PROJECT/NAME or ID of workloads that have ended.",
+            autocompletion=workload_names,
+        ),
+    ],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Submit ended workloads again, each as a new workload with the next free name.
+
+    The document stays the same. For failed tasks of an array, use `berth retry`.
+
+    \b
+    berth resubmit vision/train               submits train-2
+    berth resubmit train-2 ablation           submits train-3 and ablation-2
+    """
+
+    def act(client: "Client", target: Target) -> "Submission":
+        if target.workload is None:
+            assert target.array is not None
+            raise BadInput(
+                f"{target.array.handle} is an array. To submit its failed tasks again, run: "
+                f"berth retry {target.array.handle}"
+            )
+        return client.workloads.resubmit(target.workload.id)
+
+    _apply_to_targets(workloads, output, act, "submitted again")
 
 
 def suspend(workloads: Targets, dry_run: DryRunOption = False, output: OutputOption = Output.TABLE) -> None:
@@ -189,7 +221,7 @@ def _owner(target: Target) -> "WorkloadDetail | ArrayDetail":
 def _apply_to_targets(
     references: list[str],
     output: Output,
-    act: Callable[["Client", Target], "Change"],
+    act: Callable[["Client", Target], "Change | Submission"],
     result: str,
 ) -> None:
     """Resolve all references, then act on each target. A rejected action does not stop the others.
@@ -209,7 +241,9 @@ def _apply_to_targets(
                 exit_codes.append(code)
                 continue
             if not output.is_data:
-                print(_describe_change(changed[-1], result))
+                print(_describe_change(target, changed[-1], result))
+                for warning in getattr(changed[-1], "warnings", ()):
+                    print_message(f"warning: {warning}")
     if output.is_data:
         results = [change.plain() for change in changed]
         show_data(results[0] if len(selected) == 1 else results, output)
@@ -217,22 +251,26 @@ def _apply_to_targets(
         raise typer.Exit(exit_codes[0])
 
 
-def _describe_change(change: "Change", result: str) -> str:
+def _describe_change(target: Target, change: "Change | Submission", result: str) -> str:
     from berth.client.models.arrays import ArrayChange
+    from berth.client.models.workloads import Submission
 
     if isinstance(change, ArrayChange):
         shown = ", ".join(map(str, change.worst[:INDEXES_SHOWN]))
         more = f" and {len(change.worst) - INDEXES_SHOWN} more" if len(change.worst) > INDEXES_SHOWN else ""
         tasks = f" ({shown}{more})" if shown else ""
         return f"{change.array.handle}: {format_count(change.changed, 'task')} {result}{tasks}"
+    if isinstance(change, Submission):
+        return f"{_owner(target).handle} {result} as {change.handle}"
     return f"{change.handle} is {change.phase}"
 
 
 def _print_rejection(handle: str, error: Exception) -> ExitCode | None:
     """If the error is a rejection, print it and return its exit code. Otherwise, return None."""
-    from berth.client.errors import Conflict, Forbidden, NotFound
+    from berth.client.errors import Conflict, Forbidden, Invalid, NotFound
 
-    explanation = explain_error(error) if isinstance(error, Conflict | Forbidden | NotFound) else None
+    is_rejection = isinstance(error, Conflict | Forbidden | Invalid | NotFound)
+    explanation = explain_error(error) if is_rejection else None
     if explanation is None:
         return None
     for line in explanation[1]:

@@ -110,9 +110,12 @@ def done(
             status=204, headers={"HX-Trigger": json.dumps({"berth:done": {"message": message}})}
         )
     messages.add_message(request, messages.WARNING if warns else messages.SUCCESS, message)
-    if request.htmx:
-        return HttpResponse(status=204, headers={"HX-Redirect": to})
-    return redirect(to)
+    return open_url(request, to)
+
+
+def open_url(request: Request, to: str) -> HttpResponse:
+    """Let the browser navigate to a page, also from a request that a script of an open page made."""
+    return HttpResponse(status=204, headers={"HX-Redirect": to}) if request.htmx else redirect(to)
 
 
 def redirect_without_slash(request: HttpRequest, path: str) -> HttpResponse:

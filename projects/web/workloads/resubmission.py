@@ -1,0 +1,54 @@
+"""Submit an ended workload again and open the new workload."""
+
+import uuid
+from urllib.parse import urlencode
+
+from django.http import HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from berth.core.errors import Invalid
+from berth.server.web.pages import Request, confirm_page, done, open_url, signed_in
+from projects.access import Action, require
+from projects.models import Workload
+from projects.selectors import find_workload
+from projects.services.workloads import next_free_name, resubmit
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def act(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+    """Ask for confirmation (GET), or resubmit the workload (POST)."""
+    workload = find_workload(request.actor, workload_id)
+    require(request.actor, Action.SUBMIT, workload.project)
+    if request.method == "POST":
+        return resubmit_and_open(request, workload)
+    return confirm_page(
+        request,
+        title=f"Resubmit {workload.name}?",
+        warning=f"The document is submitted again as {next_free_name(workload.project, workload.name)}.",
+        label="Resubmit workload",
+        back=reverse("workload", args=[workload.pk]),
+    )
+
+
+def resubmit_and_open(request: Request, workload: Workload) -> HttpResponse:
+    """Resubmit the workload and open the new one.
+
+    If the document is no longer accepted, open it in the submission form with its errors.
+    """
+    try:
+        stored = resubmit(actor=request.actor, workload=workload)
+    except Invalid:
+        query = urlencode({"like": str(workload.pk), "check": "yes"})
+        return open_url(request, f"{reverse('submit')}?{query}")
+    kind = "service" if "service" in stored.workload.spec else "workload"
+    message = f"{workload.name} submitted again as {stored.workload.name}."
+    to = reverse(kind, args=[stored.workload.pk])
+    return done(
+        request,
+        " ".join([message, *stored.warnings]),
+        to=to,
+        leave=True,
+        warns=bool(stored.warnings),
+    )
