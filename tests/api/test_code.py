@@ -177,7 +177,9 @@ def test_file_lists_count_towards_the_storage_limit(dave: Caller, settings: Any)
     assert (answer.status_code, "its limit is 1.0 MiB" in answer.json()["detail"]) == (409, True)
 
 
-def test_pool_that_cannot_receive_code_is_rejected(dave: Caller, settings: Any) -> None:
+def test_workload_with_code_is_rejected_in_a_pool_that_cannot_receive_code(
+    dave: Caller, settings: Any
+) -> None:
     tree = upload(dave, {"a.py": b"one"})
     settings.BERTH_LOCAL_URL = settings.BERTH_PUBLIC_URL = ""
     answer = submit(dave, tree)

@@ -132,7 +132,7 @@ def test_incomplete_access_key_is_rejected_without_repeating_it(
     assert KEY.encode() not in answer.content
 
 
-def test_projects_have_no_access_keys(cast: Cast, alice: Caller) -> None:
+def test_access_key_of_a_project_secret_is_rejected(cast: Cast, alice: Caller) -> None:
     answer = alice("PUT", "projects/vision/secrets/s3-reader", CREDENTIALS)
     assert problems(answer) == {"access_key_id": "is not used by projects"}
 
@@ -172,7 +172,7 @@ def test_error_for_an_invalid_volume_names_the_field(
 
 
 @pytest.mark.heavy
-def test_secret_of_another_kind_is_rejected_with_the_command_that_sets_it(
+def test_error_for_a_secret_of_the_wrong_kind_contains_the_command_that_sets_it(
     store: ObjectStore, cast: Cast, alice: Caller
 ) -> None:
     alice("PUT", SECRET, {"value": "text"})
@@ -337,7 +337,7 @@ def test_pod_waits_until_changes_by_earlier_pods_of_its_project_are_stored(pod: 
 
 
 @pytest.mark.heavy
-def test_pod_does_not_wait_for_other_projects_live_pods_or_other_volumes(pod: Pod, cast: Cast) -> None:
+def test_pod_does_not_wait_for_pods_of_other_projects_or_for_other_volumes(pod: Pod, cast: Cast) -> None:
     agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
     pending_changes(pod, cast.speech)
     assert agent.get(place).json()["waiting_for"] == ""
@@ -349,7 +349,7 @@ def test_pod_does_not_wait_for_other_projects_live_pods_or_other_volumes(pod: Po
 
 
 @pytest.mark.heavy
-def test_members_see_which_files_pods_stored_in_volumes(pod: Pod, cast: Cast, dave: Caller) -> None:
+def test_members_see_the_files_that_pods_stored_in_volumes(pod: Pod, cast: Cast, dave: Caller) -> None:
     row = pending_changes(
         pod, cast.vision, state="stored", file_count=3, size=7, deleted_count=1, skipped={"a": "is a link"}
     )

@@ -43,7 +43,7 @@ def test_repository_is_entered_in_the_submission_form(opened: Open, viewport: An
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("viewport", sample([WIDE, NARROW]))
-def test_page_shows_the_fetch_and_then_the_commit(
+def test_page_shows_fetch_errors_and_then_the_fetched_commit(
     opened: Open, scene: Scene, settings: Any, viewport: Any
 ) -> None:
     settings.BERTH_LOCAL_URL = settings.BERTH_PUBLIC_URL = "http://127.0.0.1:8000"

@@ -162,7 +162,7 @@ def test_failed_workload_shows_the_last_error_of_the_pod_that_failed_first(
 
 
 @pytest.mark.heavy
-def test_log_fills_the_screen_until_escape(opened: Open, pods: list[Pod], home: Path) -> None:
+def test_log_fills_the_screen_until_escape_is_pressed(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], "first\n")
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")

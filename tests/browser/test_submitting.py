@@ -149,7 +149,7 @@ def test_error_links_to_its_field_and_line_and_the_first_invalid_field_is_focuse
 
 
 @pytest.mark.heavy
-def test_editor_colours_keys_and_comments_of_the_typed_text(opened: Open) -> None:
+def test_editor_highlights_keys_and_comments_while_typing(opened: Open) -> None:
     text = "name: run # a # comment\ncommand: |-\n  echo key: '#'\nroles: [{gpu: 1}]\nenv: {A: 'x # y'}\n"
     with opened("dave") as (page, faults):
         page.goto("/submit")

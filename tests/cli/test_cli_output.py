@@ -90,7 +90,7 @@ def test_control_characters_in_server_messages_are_escaped(terminal: Terminal) -
     assert result.stderr == "berth: \\x1b[31mred\\x07\\nnext\\u202e.\n"
 
 
-def test_why_lists_every_blocker_with_its_numbers(terminal: Terminal) -> None:
+def test_why_command_lists_every_blocker_with_its_numbers(terminal: Terminal) -> None:
     explained = {
         "phase": "pending", "reason": "WouldExceedFairShare", "message": "Beyond its share.",
         "queue_position": 2,
@@ -141,7 +141,7 @@ def test_why_lists_every_blocker_with_its_numbers(terminal: Terminal) -> None:
         assert part in output
 
 
-def test_why_json_output_includes_the_smallest_change(terminal: Terminal) -> None:
+def test_json_output_of_the_why_command_includes_the_smallest_change(terminal: Terminal) -> None:
     replies = [workload(), {"phase": "pending"}, {"outcome": "no_change", "sentence": "None."}]
     server = StubServer(page([workload()]), *(httpx.Response(200, json=reply) for reply in replies))
     printed = json.loads(terminal.run("why", "train", "-o", "json", server=server).stdout)
@@ -149,7 +149,7 @@ def test_why_json_output_includes_the_smallest_change(terminal: Terminal) -> Non
 
 
 @pytest.mark.parametrize("status", [404, 429])
-def test_why_omits_the_smallest_change_if_the_server_rejects_the_search(
+def test_why_command_omits_the_smallest_change_if_the_server_rejects_the_search(
     terminal: Terminal, status: int
 ) -> None:
     explained = {"phase": "pending", "reason": "Backoff"}
@@ -162,14 +162,16 @@ def test_why_omits_the_smallest_change_if_the_server_rejects_the_search(
     assert "Not now." not in result.stdout
 
 
-def test_why_requests_the_smallest_change_only_while_the_workload_is_pending(terminal: Terminal) -> None:
+def test_why_command_requests_the_smallest_change_only_while_the_workload_is_pending(
+    terminal: Terminal,
+) -> None:
     replies = [workload(), {"phase": "running"}]
     server = StubServer(page([workload()]), *(httpx.Response(200, json=reply) for reply in replies))
     terminal.run("why", "train", server=server)
     assert not any(call.endswith("smallest-change") for call in server.calls)
 
 
-def test_simulate_needs_no_server(terminal: Terminal, tmp_path: Path) -> None:
+def test_simulate_command_needs_no_server(terminal: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(
         "format: berth.scenario/1\n"
@@ -184,7 +186,7 @@ def test_simulate_needs_no_server(terminal: Terminal, tmp_path: Path) -> None:
     assert "no such action" in bad.stderr
 
 
-def test_simulate_prints_a_stopped_replica_once(terminal: Terminal, tmp_path: Path) -> None:
+def test_simulate_command_prints_a_stopped_replica_once(terminal: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(
         "format: berth.scenario/1\n"

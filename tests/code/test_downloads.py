@@ -56,7 +56,9 @@ def log(stage: LocalStage) -> str:
     return stage.runtime.read_log("p-1", 0, 10_000).data.decode()
 
 
-def test_pod_starts_in_a_writable_copy_owned_by_its_user(stage: LocalStage, server: CodeServer) -> None:
+def test_pod_starts_in_a_writable_copy_of_the_code_owned_by_its_user(
+    stage: LocalStage, server: CodeServer
+) -> None:
     find = 'find . -type f | sort && find . ! -user "$(id -u)"'
     script = f'test "$PWD" = "$BERTH_CODE_DIR" && touch src/new && {find}'
     stage.runtime.start(code_order(server, script))

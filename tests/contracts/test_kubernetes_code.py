@@ -121,7 +121,7 @@ def test_restarted_scheduler_sends_the_code_again(stage: RealKubernetesStage, se
     assert log(stage).split() == ["code", "2000"], "nothing is left of the first attempt"
 
 
-def test_pod_that_waits_for_its_code_stops_immediately(
+def test_pod_that_waits_for_its_code_can_be_stopped_immediately(
     stage: RealKubernetesStage, server: CodeServer
 ) -> None:
     server.answers = [server.stop_in_the_middle]

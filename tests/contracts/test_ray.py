@@ -289,7 +289,7 @@ def test_pods_survive_killed_raylets_and_the_loss_of_the_head(stage: RayStage) -
 
 
 @pytest.mark.heavy
-def test_killed_node_process_ends_its_pods_and_all_their_processes(stage: RayStage) -> None:
+def test_pods_and_all_their_processes_end_when_the_node_process_is_killed(stage: RayStage) -> None:
     cluster = stage.cluster
     cluster.add("i-2")
     cluster.wait()

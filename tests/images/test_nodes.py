@@ -63,7 +63,7 @@ def test_error_names_the_invalid_image_setting(
     assert obstacle(runtime) == text
 
 
-def test_agent_of_an_unprivileged_user_runs_no_images(
+def test_agent_run_by_an_unprivileged_user_does_not_run_images(
     runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)

@@ -40,7 +40,7 @@ def log_of(client: Client, name: str) -> str:
     return client.workloads.log(workload.id).data.decode()
 
 
-def test_first_example_of_the_guide_runs_the_code_of_its_tag(
+def test_first_git_example_in_the_guide_runs_the_tagged_code(
     admin: Terminal, https: HttpsServer, repository: Repository, tmp_path: Path
 ) -> None:
     (repository.checkout / "train.py").write_text("import os; print('tagged', os.path.exists('.git'))\n")
@@ -62,7 +62,7 @@ def test_first_example_of_the_guide_runs_the_code_of_its_tag(
 
 @pytest.mark.heavy
 @needs_sshd
-def test_second_example_of_the_guide_uses_a_new_deploy_key(
+def test_second_git_example_in_the_guide_uses_a_new_deploy_key(
     admin: Terminal, git_servers: GitServers, repository: Repository, tmp_path: Path
 ) -> None:
     ssh = git_servers.ssh

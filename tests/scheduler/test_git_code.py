@@ -238,7 +238,7 @@ def test_suspended_workload_requests_its_code_again_when_it_is_resumed(
 
 
 @pytest.mark.heavy
-def test_cancelled_workload_needs_no_code(scene: Scene) -> None:
+def test_code_of_a_cancelled_workload_is_not_fetched(scene: Scene) -> None:
     workload = scene.submit()
     workloads.cancel(actor=scene.stage.cast.alice, workload=workload)
     scene.fetch()

@@ -93,7 +93,7 @@ def test_tasks_of_an_array_share_the_limit_on_kept_pods(
 
 
 @pytest.mark.heavy
-def test_pod_that_still_runs_after_its_end_is_stopped_and_keeps_its_files(stage: Stage) -> None:
+def test_ended_pod_that_still_has_a_process_is_stopped_and_keeps_its_files(stage: Stage) -> None:
     workload = stage.submit(roles=ONE, keep_failed_pod="30m")
     stage.tick(2)
     (pod,) = stage.pods(workload, "running")

@@ -58,7 +58,7 @@ def test_department_admin_cannot_recreate_a_deleted_project_to_which_a_volume_is
     create_project(actor=stage.cast.alice, department=research, name="retired")
 
 
-def test_workload_runs_only_where_its_volumes_are(volumes: Stage) -> None:
+def test_workload_runs_only_in_pools_that_have_its_volumes(volumes: Stage) -> None:
     first = volumes.submit("first", volumes=[DATASETS, {"name": "scratch", "path": "/scratch"}], roles=GPU)
     second = volumes.submit("second", volumes=[DATASETS], roles=GPU)
     free = volumes.submit("free", roles=GPU)

@@ -109,7 +109,7 @@ def test_only_the_latest_missed_run_is_submitted(cast: Cast) -> None:
     assert schedule.next_at == NOON + 31 * HOUR
 
 
-def test_overlap_skip_skips_the_run_while_the_previous_run_is_live(cast: Cast) -> None:
+def test_overlap_policy_skip_omits_the_run_while_the_previous_run_is_live(cast: Cast) -> None:
     schedule = make_schedule(cast)
     for hours in (1, 2):
         submit_due_runs(NOON + hours * HOUR)
@@ -120,7 +120,7 @@ def test_overlap_skip_skips_the_run_while_the_previous_run_is_live(cast: Cast) -
     assert outcomes(schedule) == ["submitted", "skipped", "submitted"]
 
 
-def test_overlap_queue_submits_one_run_after_the_previous_one(cast: Cast) -> None:
+def test_overlap_policy_queue_submits_one_run_after_the_previous_run(cast: Cast) -> None:
     schedule = make_schedule(cast, overlap="queue")
     for hours in (1, 2, 3):
         submit_due_runs(NOON + hours * HOUR)
@@ -131,7 +131,7 @@ def test_overlap_queue_submits_one_run_after_the_previous_one(cast: Cast) -> Non
     assert Workload.objects.exclude(phase=Phase.CANCELLED).count() == 1
 
 
-def test_overlap_replace_cancels_the_previous_run(cast: Cast) -> None:
+def test_overlap_policy_replace_cancels_the_previous_run(cast: Cast) -> None:
     schedule = make_schedule(cast, overlap="replace")
     submit_due_runs(NOON + HOUR)
     first = Workload.objects.get()

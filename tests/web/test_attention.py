@@ -39,7 +39,7 @@ def test_own_failed_and_unschedulable_workloads_need_attention(cast: Cast, sign_
     assert attention(sign_in("dave")) == [("Failed", "broken"), ("Unschedulable", "too-large")]
 
 
-def test_failed_array_needs_attention_once(cast: Cast, sign_in: SignIn) -> None:
+def test_failed_array_creates_only_one_attention_item(cast: Cast, sign_in: SignIn) -> None:
     array, ended = submit_array(cast, "grid", 12), make.ago(minutes=5)
     tasks = Workload.objects.filter(array=array)
     tasks.update(phase="failed", reason="PodFailed", exit_code=1, ended_at=ended)
@@ -70,7 +70,7 @@ def test_only_the_latest_of_several_failed_arrays_with_the_same_name_needs_atten
     assert [item.path for item in items] == [paths[-1], paths[0]]
 
 
-def test_array_that_can_never_start_needs_attention_once(cast: Cast, sign_in: SignIn) -> None:
+def test_array_that_can_never_start_creates_only_one_attention_item(cast: Cast, sign_in: SignIn) -> None:
     array = submit_array(cast, "big", 4)
     Workload.objects.filter(array=array).update(reason="Unschedulable", message="Each replica is too large.")
     (item,) = sign_in("dave").get("/").context["attention"]

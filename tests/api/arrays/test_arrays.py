@@ -232,7 +232,7 @@ def test_cancel_and_retry_return_the_changed_tasks(dave: Caller) -> None:
     ]  # fmt: skip
 
 
-def test_ended_array_is_deleted_with_all_attempts(dave: Caller) -> None:
+def test_deleting_an_ended_array_deletes_all_its_attempts(dave: Caller) -> None:
     array = submit(dave)
     path = f"arrays/{array['id']}"
     assert dave("DELETE", path).status_code == 409

@@ -103,7 +103,7 @@ def test_nodes_used_by_another_pool_are_not_reported_as_free(
 
 
 @pytest.mark.heavy
-def test_slurm_outage_is_shown_and_loses_no_node(stage: SlurmStage, alice: Caller, page: Client) -> None:
+def test_slurm_outage_is_reported_and_no_node_is_lost(stage: SlurmStage, alice: Caller, page: Client) -> None:
     stage.settle()
     stage.slurm.set(down=True)
     stage.pass_time(60)
@@ -115,7 +115,9 @@ def test_slurm_outage_is_shown_and_loses_no_node(stage: SlurmStage, alice: Calle
     assert find_problem(alice, page, "small", "provider") == ""
 
 
-def test_slurmrestd_outage_is_shown_and_loses_no_node(stage: SlurmStage, alice: Caller, page: Client) -> None:
+def test_slurmrestd_outage_is_reported_and_no_node_is_lost(
+    stage: SlurmStage, alice: Caller, page: Client
+) -> None:
     def settle_through(rest: FakeSlurmRest) -> None:
         provider: Any = stage.provider
         server = Server(rest.url, USER, TOKEN)

@@ -114,7 +114,7 @@ def test_repeated_failed_boots_delay_and_then_stop_provisioning(cloud: Ec2Pool) 
 
 
 @pytest.mark.heavy
-def test_retry_edit_and_resume_start_provisioning_immediately(cloud: Ec2Pool) -> None:
+def test_retrying_editing_or_resuming_a_pool_starts_provisioning_immediately(cloud: Ec2Pool) -> None:
     cloud.create(boot_failure_limit=1)
     for action in ("retry", "edit", "resume"):
         cloud.run(75)
@@ -238,7 +238,7 @@ def assert_page_shows_the_failure_and_retries(cast: Cast) -> None:
 
 
 @pytest.mark.heavy
-def test_limit_of_zero_never_stops_provisioning_and_delays_are_capped() -> None:
+def test_failed_boot_limit_of_zero_never_stops_provisioning_and_retry_delays_are_capped() -> None:
     assert [boot_retry_delay(n) for n in range(5)] == [0, MIN_DELAY, 60, 120, 240]
     assert boot_retry_delay(50) == MAX_DELAY
     assert not should_stop_provisioning(1000, 0)

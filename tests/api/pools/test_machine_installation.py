@@ -128,7 +128,9 @@ def test_invalid_report_is_rejected(secret: str, booted: dict[str, Any], path: s
     ("archive", "member"),
     [("worker.tar", "pools/plugins/base.py"), ("node.tar.gz", "pools/runtimes/shim/main.py")],
 )
-def test_machine_downloads_its_code(client: Any, db: None, archive: str, member: str) -> None:
+def test_machine_can_download_the_worker_and_node_code(
+    client: Any, db: None, archive: str, member: str
+) -> None:
     answer = client.get(f"/api/v1/machines/{archive}")
     assert answer.status_code == 200
     with tarfile.open(fileobj=BytesIO(answer.content)) as content:

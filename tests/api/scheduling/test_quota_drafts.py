@@ -82,7 +82,7 @@ def test_applying_a_draft_requires_its_base_version(vision: Quota, bob: Caller) 
     assert bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match="*").status_code == 200
 
 
-def test_repeated_apply_takes_effect_once(vision: Quota, bob: Caller) -> None:
+def test_applying_a_draft_twice_takes_effect_once(vision: Quota, bob: Caller) -> None:
     etag = preview_tag(bob)
     answers = [
         bob.post("quotas/apply", TWO_QUOTA_DRAFT, If_Match=etag, Idempotency_Key="k1") for _ in range(2)
@@ -93,7 +93,7 @@ def test_repeated_apply_takes_effect_once(vision: Quota, bob: Caller) -> None:
 
 
 @pytest.mark.heavy
-def test_version_in_the_response_does_not_cover_later_changes(
+def test_etag_in_the_response_excludes_changes_made_after_the_draft_was_applied(
     cast: Cast, vision: Quota, bob: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     applied = drafts.apply_draft
@@ -118,7 +118,9 @@ def test_draft_without_effect_is_not_stored(vision: Quota, bob: Caller) -> None:
     assert QuotaChange.objects.count() == 1
 
 
-def test_revert_restores_deleted_and_deletes_created_quotas(cast: Cast, vision: Quota, bob: Caller) -> None:
+def test_reverting_a_change_restores_deleted_quotas_and_deletes_created_quotas(
+    cast: Cast, vision: Quota, bob: Caller
+) -> None:
     document = {"changes": [
         {"project": "vision", "pool": "local", "remove": True},
         {"project": "speech", "pool": "local", "set": {"gpu": 1}},
@@ -188,7 +190,7 @@ def test_rejected_revert_does_not_reveal_hidden_quotas(
     )
 
 
-def test_preview_and_apply_require_permission_to_set_the_quotas(
+def test_previewing_and_applying_a_draft_require_permission_to_set_the_quotas(
     vision: Quota, carol: Caller, frank: Caller, caller: Any
 ) -> None:
     for path in ("quotas/preview", "quotas/apply"):

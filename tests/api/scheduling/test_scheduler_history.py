@@ -89,7 +89,7 @@ def test_eviction_csv_escapes_formulas(evictions: list[Eviction], alice: Caller)
 
 
 @pytest.mark.heavy
-def test_workload_lists_evictions_as_victim_and_as_preemptor(
+def test_workload_response_lists_its_evictions_as_victim_and_as_preemptor(
     cast: Cast, evictions: list[Eviction], dave: Caller
 ) -> None:
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())

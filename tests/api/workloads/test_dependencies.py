@@ -85,7 +85,7 @@ def test_dependency_cycle_through_an_array_task_is_rejected(cast: Cast, dave: Ca
     assert rejection["received"] == "vision/report -> vision/sweep -> vision/report"
 
 
-def test_error_for_a_cycle_through_a_hidden_project_does_not_name_it(
+def test_error_for_a_cycle_through_a_hidden_project_does_not_name_the_project(
     cast: Cast, dave: Caller, bob: Caller
 ) -> None:
     submit(cast, "b", "speech", after=wait_for("c"))

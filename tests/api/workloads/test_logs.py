@@ -106,7 +106,7 @@ def test_runtime_error_returns_503(
     assert dave.get(f"workloads/{pod.workload_id}/logs").status_code == 503
 
 
-def test_followed_log_ends_with_the_pod(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
+def test_followed_log_ends_when_the_pod_ends(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
     pod = start_pod(cast, runtime)
     runtime.write(str(pod.pk), b"one\n")
 

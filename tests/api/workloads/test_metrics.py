@@ -42,7 +42,7 @@ def test_comparison_contains_visible_workloads_in_the_requested_order(cast: Cast
     assert dave.get("metrics", name="loss").json()["errors"][0]["allowed"] == "1 to 20 workloads"
 
 
-def test_tasks_of_an_array_are_ranked_by_the_goal(cast: Cast, dave: Caller) -> None:
+def test_array_tasks_are_ranked_by_the_goal_of_the_metric(cast: Cast, dave: Caller) -> None:
     document = {**training("sweep", array={"tasks": 4}), "project": "vision"}
     array = arrays.submit(actor=cast.dave, document=document).array
     rows = list(Workload.objects.filter(array=array).order_by("array_index"))
@@ -70,9 +70,7 @@ def test_tasks_of_an_array_are_ranked_by_the_goal(cast: Cast, dave: Caller) -> N
 
 
 @pytest.mark.heavy
-def test_tasks_that_have_just_ended_are_counted_until_their_reports_are_read(
-    cast: Cast, dave: Caller
-) -> None:
+def test_ended_tasks_are_counted_as_unread_until_their_reports_are_read(cast: Cast, dave: Caller) -> None:
     document = {**training("sweep", array={"tasks": 5}), "project": "vision"}
     array = arrays.submit(actor=cast.dave, document=document).array
     node, pods = make.node(cast.pool), []

@@ -42,7 +42,9 @@ def test_page_without_a_known_time_zone_shows_utc(opened: Open) -> None:
 
 
 @pytest.mark.heavy
-def test_expiry_entered_in_the_quota_grid_is_in_the_browsers_time_zone(opened: Open, scene: Scene) -> None:
+def test_expiry_entered_in_the_quota_grid_is_interpreted_in_the_browsers_time_zone(
+    opened: Open, scene: Scene
+) -> None:
     due = tomorrow_at_nine()
     with opened("ada") as (page, faults):
         open_settled(page, "/quotas")

@@ -38,7 +38,7 @@ def test_live_updates_never_show_raw_times(opened: Open, scene: Scene) -> None:
     assert [text for text in times if "UTC" in text] == []
 
 
-def test_browser_in_american_english_shows_24_hours(opened: Open, scene: Scene) -> None:
+def test_browser_set_to_american_english_shows_times_in_24_hour_format(opened: Open, scene: Scene) -> None:
     with opened("ada", locale="en-US") as (page, faults):
         open_settled(page, f"/workloads/{scene.workloads['detr-long'].pk}")
         expect(page.locator(".head-facts time")).to_have_text(CLOCK)
@@ -48,7 +48,7 @@ def test_browser_in_american_english_shows_24_hours(opened: Open, scene: Scene) 
         assert faults == []
 
 
-def test_day_chosen_in_a_filter_has_the_format_of_the_page(opened: Open, scene: Scene) -> None:
+def test_day_chosen_in_a_filter_is_shown_in_the_date_format_of_the_page(opened: Open, scene: Scene) -> None:
     with opened("ada", locale="en-US") as (page, faults):
         open_settled(page, "/evictions")
         field = page.get_by_label("From", exact=True)

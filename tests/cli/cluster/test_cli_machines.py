@@ -90,7 +90,7 @@ def test_token_is_revoked_by_id_or_prefix(terminal: Terminal) -> None:
     )  # fmt: skip
 
 
-def test_only_open_tokens_are_listed_without_the_all_option(terminal: Terminal) -> None:
+def test_used_up_tokens_are_listed_only_with_the_all_option(terminal: Terminal) -> None:
     both = page([token(), token(id=6, state="used", machines_joined=16)])
     result = terminal.run("machine", "token", "list", "metal", server=StubServer(both))
     assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["7"]

@@ -93,7 +93,7 @@ def test_search_without_matches_prints_a_message(terminal: Terminal) -> None:
     assert "No matching" in result.stderr
 
 
-def test_follow_with_a_search_prints_matching_lines(
+def test_follow_option_with_a_search_prints_matching_lines(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "PAUSE_SECONDS", 0)

@@ -207,7 +207,7 @@ def test_watch_exit_code_matches_the_final_phase(
     assert f"vision/train is {phase}" in result.stderr
 
 
-def test_follow_continues_with_the_next_run_after_an_eviction(
+def test_followed_log_continues_with_the_next_run_after_an_eviction(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "PAUSE_SECONDS", 0)
@@ -230,7 +230,7 @@ def test_follow_continues_with_the_next_run_after_an_eviction(
 
 
 @pytest.mark.parametrize("read_whole", [True, False])
-def test_follow_reports_the_end_after_the_last_line(
+def test_followed_log_reports_the_end_of_the_workload_after_the_last_line(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, read_whole: bool
 ) -> None:
     # The workload may end before or while its output is read.
@@ -255,7 +255,7 @@ def test_follow_reports_the_end_after_the_last_line(
     assert order == [*(["running"] if first == "running" else []), "last line\n", "completed"]
 
 
-def test_follow_resumes_at_the_last_byte_after_a_lost_connection(
+def test_followed_log_resumes_at_the_last_byte_after_a_lost_connection(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "PAUSE_SECONDS", 0)

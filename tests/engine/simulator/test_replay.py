@@ -94,7 +94,7 @@ def test_pending_time_over_quota_does_not_count_as_pending_time_in_quota(tmp_pat
     assert summary["projects"]["red"]["in_quota"]["longest"] == 0
 
 
-def test_strict_fifo_blocks_behind_the_first_job(tmp_path: Path) -> None:
+def test_strict_fifo_policy_blocks_jobs_behind_the_first_job(tmp_path: Path) -> None:
     trace = philly(tmp_path, "0 100 8 red", "1 100 16 red", "2 10 1 blue")
     assert replay(trace, Policy.FIFO)[1]["projects"]["blue"]["queueing"]["longest"] == 198
     assert replay(trace, Policy.SKIP)[1]["projects"]["blue"]["queueing"]["longest"] == 0

@@ -42,7 +42,7 @@ def kubeconfig(prod: Prod, tmp_path: Path) -> Path:
     return file
 
 
-def test_empty_installation_runs_a_gang_that_is_reclaimed_and_resumes(
+def test_gang_on_a_new_installation_is_reclaimed_and_resumes(
     admin: Terminal, prod: Prod, registry: Registry, kubeconfig: Path, tmp_path: Path
 ) -> None:
     chapter = FirstChapter(

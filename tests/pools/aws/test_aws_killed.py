@@ -142,7 +142,7 @@ def test_partial_launch_is_used_and_the_rest_is_requested(place: Ec2Account) -> 
     stage.check()
 
 
-def test_launch_with_a_lost_response_is_retried_and_adopted(place: Ec2Account) -> None:
+def test_launch_with_a_lost_response_is_retried_and_its_machines_are_adopted(place: Ec2Account) -> None:
     stage = ec2_stage(place)
     place.proxy.next("CreateFleet", Fault(after=True))
     stage.resize(2)

@@ -29,7 +29,7 @@ def evict(stage: Stage, workload: Workload, *indices: int) -> None:
             stage.runtime.end(str(pod.pk), signal=15, cause=PodCause.EVICTED, message=DRAINED)
 
 
-def test_pod_evicted_by_its_cluster_is_recorded_with_the_reason(stage: Stage) -> None:
+def test_pod_eviction_by_the_cluster_is_recorded_with_the_reason(stage: Stage) -> None:
     workload = running_gang(stage)
     node = stage.pods(workload)[0].node.name
     stage.clock.advance(60)
@@ -43,7 +43,7 @@ def test_pod_evicted_by_its_cluster_is_recorded_with_the_reason(stage: Stage) ->
     assert (workload.restarts, workload.preemptions) == (0, 0)
 
 
-def test_workload_that_loses_all_pods_at_once_has_one_record(stage: Stage) -> None:
+def test_workload_that_loses_all_pods_at_once_has_one_eviction_record(stage: Stage) -> None:
     workload = running_gang(stage)
     evict(stage, workload, 0, 1)
     stage.tick()
@@ -157,7 +157,7 @@ TAKEN_BACK = "Slurm job 5 has ended on n1: Slurm preempted it"
 
 
 @pytest.mark.parametrize("pod_ends_first", [False, True])
-def test_pod_on_a_node_that_slurm_takes_back_is_recorded_with_the_reason(
+def test_eviction_of_a_pod_whose_node_slurm_reclaims_is_recorded_with_the_reason(
     stage: Stage, pod_ends_first: bool
 ) -> None:
     workload = running_gang(stage)
@@ -182,7 +182,7 @@ def test_pod_lost_with_its_node_does_not_count_as_evicted(stage: Stage, cause: P
 
 
 @pytest.mark.heavy
-def test_pod_evicted_while_berth_stops_it_is_not_recorded(stage: Stage) -> None:
+def test_eviction_of_a_pod_that_berth_is_stopping_is_not_recorded(stage: Stage) -> None:
     workload = running_gang(stage)
     stage.runtime.stubborn.update(str(pod.pk) for pod in stage.pods(workload))
     control.cancel(actor=stage.cast.alice, workload=workload)
@@ -193,7 +193,7 @@ def test_pod_evicted_while_berth_stops_it_is_not_recorded(stage: Stage) -> None:
     assert not Eviction.objects.exists()
 
 
-def test_eviction_by_the_cluster_is_shown_in_rest_and_on_pages(stage: Stage) -> None:
+def test_eviction_by_the_cluster_is_shown_over_rest_and_on_pages(stage: Stage) -> None:
     workload = running_gang(stage)
     evict(stage, workload, 1)
     stage.tick(2)

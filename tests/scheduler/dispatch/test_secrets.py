@@ -86,7 +86,9 @@ def outdated(stage: Stage) -> list[tuple[int, int, bool]]:
     return [(use.run, use.version, use.is_outdated) for use in uses]  # type: ignore[attr-defined]
 
 
-def test_each_run_is_recorded_with_the_version_that_it_received(stage: Stage, workload: Workload) -> None:
+def test_each_run_is_recorded_with_the_secret_version_that_it_received(
+    stage: Stage, workload: Workload
+) -> None:
     kill_at(stage, "dispatch.secret_uses")
     assert not stage.runtime.running(), "the use is recorded before the pod receives the secret"
     assert outdated(stage) == [(1, 1, False)]

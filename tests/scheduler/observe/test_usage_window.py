@@ -87,7 +87,7 @@ def since(now: int, mode: dict[str, Any]) -> int:
 @pytest.mark.shows("RAI-74", "RAI-75", "RAI-79")
 @pytest.mark.parametrize("mode", sample(MODES.values(), 2), ids=MODES)
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.heavy)])
-def test_usage_ledger_matches_its_definition_at_every_change(
+def test_usage_ledger_equals_the_integral_of_usage_at_every_change(
     cast: Cast, mode: dict[str, Any], seed: int
 ) -> None:
     story = make_story(seed, least=WINDOW // STEPS)

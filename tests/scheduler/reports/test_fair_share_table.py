@@ -8,7 +8,7 @@ from tests.scheduler.stage import NOON, Stage
 ALL = [{"name": "worker", "replicas": 2, "gpu": 2}]
 
 
-def test_queues_are_sorted_by_rank_with_borrowed_and_missing_amounts(stage: Stage) -> None:
+def test_queues_are_sorted_by_rank_and_show_borrowed_and_missing_amounts(stage: Stage) -> None:
     cast = stage.cast
     cast.product.rank = 5
     cast.product.save()

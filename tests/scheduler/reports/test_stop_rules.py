@@ -111,7 +111,7 @@ def test_nan_counts_as_the_worst_value(sweep: Sweep) -> None:
 
 
 @pytest.mark.parametrize("point", ["metrics.stored", "array.stopped_by_rule"])
-def test_crash_does_not_lose_or_repeat_a_stop(sweep: Sweep, point: str) -> None:
+def test_crash_does_not_lose_or_repeat_the_cancellation_of_a_task(sweep: Sweep, point: str) -> None:
     sweep.report_all()
 
     with killed_at(point):

@@ -92,7 +92,7 @@ def test_terminate_and_drain_dialogs_list_affected_workloads(cast: Cast, alice: 
 
 
 @pytest.mark.heavy
-def test_partly_filled_node_request_is_highlighted(cast: Cast, alice: Client) -> None:
+def test_partly_fulfilled_node_request_is_highlighted(cast: Cast, alice: Client) -> None:
     for provided, tone in ((1, "warn"), (2, "info")):
         data = {"asked": 2, "came": provided}
         make.scaling(

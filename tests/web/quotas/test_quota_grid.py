@@ -192,7 +192,9 @@ def test_deletion_in_a_draft_is_rejected_with_an_error_or_a_conflict(
 
 
 @pytest.mark.heavy
-def test_draft_expiry_is_entered_in_the_users_time_zone(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:
+def test_draft_expiry_is_interpreted_in_the_users_time_zone(
+    cast: Cast, spot: NodePool, sign_in: SignIn
+) -> None:
     bob, cells = sign_in("bob"), [(cast.vision, "spot", "gpu", "3")]
     bob.cookies["berth_zone"] = "Asia/Tokyo"
     past = bob.post(GRID_URL, {**draft_form(cells), "do": "apply", "until": "2020-01-01T09:00"})

@@ -55,7 +55,9 @@ def test_nodes_on_this_machine_are_expected_to_boot_within_seconds(
     assert prediction.expected_start_reason == "nodes on this machine boot within seconds"
 
 
-def test_expected_start_is_the_median_of_earlier_boots(stage: Stage, empty_pool: NodePool) -> None:
+def test_expected_start_is_based_on_the_median_of_earlier_boot_times(
+    stage: Stage, empty_pool: NodePool
+) -> None:
     for ordinal, boot in enumerate((60, 90, 600)):
         ended_node(stage, ordinal, boot)
     stage.node(4, state="booting", created_at=NOON, ready_at=NOON + timedelta(hours=9))

@@ -101,7 +101,7 @@ def test_edited_workload_is_predicted_at_its_queue_position_unless_it_requests_m
     assert predicted_position(second, priority=60) == 1
 
 
-def test_unmet_dependencies_are_predicted(stage: Stage) -> None:
+def test_dry_run_reports_unmet_dependencies(stage: Stage) -> None:
     stage.submit("first")
     after = [{"workload": "first"}]
     assert [blocker["reason"] for blocker in predict(stage, after=after).blockers] == ["DependencyNotMet"]
