@@ -15,7 +15,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db.models import Model, Q, QuerySet
 
-from berth.core.errors import Forbidden, NotFound
+from berth.core.errors import Forbidden, MissingScope, NotFound
 from pools.models import Node, NodePool
 from projects.actor import Actor, GrantedRole
 from projects.missing_roles import explain_missing_role
@@ -208,11 +208,13 @@ def may(actor: Actor, action: Action, obj: Any = None) -> bool:
 def require(actor: Actor, action: Action, obj: Any = None) -> None:
     """Raise NotFound if the object is not visible or Forbidden if the action is denied."""
     if obj is not None and not can_see(actor, obj):
-        raise NotFound(f"There is no {_verbose_name(obj)} with that name or ID.")
+        raise NotFound(
+            f"There is no {_verbose_name(obj)} with that name or ID. Correct it, or ask an admin for a role."
+        )
     if not may(actor, action, obj):
         missing = REQUIRED_SCOPES[action]
         if missing not in actor.scopes:
-            raise Forbidden(f"This token lacks the scope {missing}.", allowed=[missing])
+            raise MissingScope(missing)
         rejection = f"Your role does not allow you to {_describe_action(action)}."
         raise Forbidden(f"{rejection} {explain_missing_role(action, obj)}")
 

@@ -10,7 +10,8 @@ from django.contrib.auth.models import User
 from django.db.models import BooleanField, Count, ExpressionWrapper, F, Model, Q, QuerySet
 from django.db.models.expressions import CombinedExpression
 
-from berth.core.errors import NotFound
+from berth.core.not_found import Kind, missing_object
+from berth.db.known_names import Names
 from pools.models import PluginSecret, PoolSecret, QuotaGroup
 from projects.access import (
     administered_departments,
@@ -83,7 +84,7 @@ def quota_groups(actor: Actor) -> QuerySet[QuotaGroup]:
 
 
 def find_quota_group(actor: Actor, name: str) -> QuotaGroup:
-    return _find(quota_groups(actor), f"There is no quota group named {name[:80]!r}.", name=name)
+    return _find_by_name(quota_groups(actor), name, Kind.QUOTA_GROUP)
 
 
 def budgets(actor: Actor) -> QuerySet[Budget]:
@@ -241,7 +242,7 @@ def _is_outdated(secret: RecordedSecret) -> Q:
 
 
 def find_quota_change(actor: Actor, change_id: int) -> QuotaChange:
-    return _find(quota_changes(actor), "There is no quota change with that ID.", pk=change_id)
+    return _find_by_id(quota_changes(actor), change_id, Kind.QUOTA_CHANGE)
 
 
 class VisibleScope:
@@ -305,7 +306,7 @@ def find_grantee(username: str) -> User | None:
 
 
 def find_department(actor: Actor, name: str) -> Department:
-    return _find(departments(actor), f"There is no department named {name[:80]!r}.", name=name)
+    return _find_by_name(departments(actor), name, Kind.DEPARTMENT)
 
 
 def find_owner(actor: Actor, kind: str, name: str) -> Tenant:
@@ -314,23 +315,30 @@ def find_owner(actor: Actor, kind: str, name: str) -> Tenant:
 
 
 def find_project(actor: Actor, name: str) -> Project:
-    return _find(projects(actor), f"There is no project named {name[:80]!r}.", name=name)
+    return _find_by_name(projects(actor), name, Kind.PROJECT)
 
 
 def find_workload(actor: Actor, workload_id: UUID | str) -> Workload:
-    return _find(workloads(actor), "There is no workload with that ID.", pk=workload_id)
+    return _find_by_id(workloads(actor), workload_id, Kind.WORKLOAD)
 
 
 def find_array(actor: Actor, array_id: UUID | str) -> WorkloadArray:
-    return _find(arrays(actor), "There is no array with that ID.", pk=array_id)
+    return _find_by_id(arrays(actor), array_id, Kind.ARRAY)
 
 
 def _in_visible_projects(actor: Actor, rows: QuerySet[R]) -> QuerySet[R]:
     return rows if is_platform_admin(actor) else rows.filter(project__in=visible_projects(actor))
 
 
-def _find(rows: QuerySet[R], message: str, **conditions: object) -> R:
-    row = rows.filter(**conditions).first()
+def _find_by_name(rows: QuerySet[R], name: str, kind: Kind) -> R:
+    row = rows.filter(name=name).first()
     if row is None:
-        raise NotFound(message)
+        raise missing_object(kind, name=name, visible=Names(rows).list())
+    return row
+
+
+def _find_by_id(rows: QuerySet[R], object_id: UUID | int | str, kind: Kind) -> R:
+    row = rows.filter(pk=object_id).first()
+    if row is None:
+        raise missing_object(kind, object_id=object_id)
     return row

@@ -1,12 +1,12 @@
 """Queries for inference services that a user may see."""
 
-from typing import NoReturn
 from uuid import UUID
 
 from django.db.models import Count, F, Q, QuerySet
 
-from berth.core.errors import Conflict, NotFound
-from berth.core.problems import format_value
+from berth.core.errors import Conflict
+from berth.core.not_found import Kind, missing_object
+from berth.db.known_names import Names
 from projects.access import is_platform_admin, visible_projects
 from projects.actor import Actor
 from projects.models import ScaleRequest, Service
@@ -32,18 +32,22 @@ def find_service(actor: Actor, reference: str) -> Service:
     Raises NotFound or, for an ambiguous name, Conflict.
     """
     rows = services(actor)
-    try:
-        return rows.filter(workload_id=UUID(reference)).first() or _raise_unknown(reference)
-    except ValueError:
-        project, dot, name = reference.rpartition(".")
+    if (workload_id := _parse_id(reference)) is not None:
+        if (service := rows.filter(workload_id=workload_id).first()) is None:
+            raise missing_object(Kind.SERVICE, object_id=workload_id)
+        return service
+    project, dot, name = reference.rpartition(".")
     rows = rows.filter(workload__name=name)
     if dot:
         rows = rows.filter(workload__project__name=project)
     live_services = list(rows.exclude(workload__phase__in=ENDED_PHASES)[:2])
     if len(live_services) > 1:
-        raise Conflict(f"Several services are named {name}: use PROJECT.{name} or the ID.")
+        raise Conflict(f"Several services are named {name}. Use PROJECT.{name} or the ID of the service.")
     service = live_services[0] if live_services else rows.order_by("-created_at", "-pk").first()
-    return service or _raise_unknown(reference)
+    if service is None:
+        names = Names(services(actor), "workload__name").list()
+        raise missing_object(Kind.SERVICE, name=reference, visible=names)
+    return service
 
 
 def select_requests(service: Service, direction: str) -> QuerySet[ScaleRequest]:
@@ -54,14 +58,16 @@ def select_requests(service: Service, direction: str) -> QuerySet[ScaleRequest]:
 
 def find_request(service: Service, direction: str, request_id: str) -> ScaleRequest:
     """Return a scale request. Raises NotFound, including for a malformed ID."""
-    try:
-        request = select_requests(service, direction).filter(pk=UUID(request_id)).first()
-    except ValueError:
-        request = None
+    row_id = _parse_id(request_id)
+    request = None if row_id is None else select_requests(service, direction).filter(pk=row_id).first()
     if request is None:
-        raise NotFound(f"This service has no {direction} request with the ID {format_value(request_id)}.")
+        kind = Kind.SCALE_OUT if direction == "scale_out" else Kind.SCALE_IN
+        raise missing_object(kind, object_id=request_id, owner=service.workload.handle)
     return request
 
 
-def _raise_unknown(reference: str) -> NoReturn:
-    raise NotFound(f"There is no service named {format_value(reference)}.")
+def _parse_id(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

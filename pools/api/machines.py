@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import NotFound
+from berth.core.not_found import Kind, missing_object
 from berth.core.problems import format_value
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
@@ -126,7 +127,7 @@ class JoinTokenDetail(PoolView):
         rows = joined_machines.join_tokens(self.get_administered_pool(name), timezone.now())
         token = rows.filter(pk=token_id).first()
         if token is None:
-            raise NotFound(f"Pool {name} has no join token with the ID {token_id}.")
+            raise missing_object(Kind.JOIN_TOKEN, object_id=token_id, owner=name)
         return token
 
 

@@ -9,8 +9,7 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import NotFound
-from berth.core.problems import format_value
+from berth.core.not_found import Kind, missing_object
 from berth.db.known_names import Names, check_names, unknown_name
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page
@@ -137,7 +136,7 @@ class NodeView(ApiView):
     def get_node(self, name: str) -> Node:
         node = self.visible_nodes().filter(name=name).first()
         if node is None:
-            raise NotFound(f"There is no node named {format_value(name)}.")
+            raise missing_object(Kind.NODE, name=name, visible=Names(self.visible_nodes()).list())
         return node
 
     def get_administered_node(self, request: Request, name: str) -> Node:
@@ -169,7 +168,7 @@ class NodeDetail(NodeView):
     def get(self, request: Request, name: str) -> Response:
         node = selectors.find_node(name, self.visible_nodes(Node.objects.all()))
         if node is None:
-            raise NotFound(f"There is no node named {format_value(name)}.")
+            raise missing_object(Kind.NODE, name=name, visible=Names(self.visible_nodes()).list())
         return Response(_node_responses([node], is_admin=self.is_allowed("administer"))[0])
 
 

@@ -10,10 +10,9 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import NotFound
-from berth.core.problems import format_value
+from berth.core.not_found import Kind, missing_object
 from berth.core.spec.texts import Text
-from berth.db.known_names import check_names, unknown_word
+from berth.db.known_names import Names, check_names, unknown_word
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import (
@@ -158,7 +157,7 @@ class PoolView(ApiView):
     def get_pool(self, name: str) -> NodePool:
         pool = self.visible_pools().filter(name=name).first()
         if pool is None:
-            raise NotFound(f"There is no node pool named {format_value(name)}.")
+            raise missing_object(Kind.POOL, name=name, visible=Names(self.visible_pools()).list())
         return pool
 
     def get_administered_pool(self, name: str) -> NodePool:

@@ -10,9 +10,11 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import Invalid, Malformed, NotFound
-from berth.core.problems import Problem, format_value
+from berth.core.errors import Invalid, Malformed
+from berth.core.not_found import Kind, missing_object
+from berth.core.problems import Problem
 from berth.core.spec.texts import Text
+from berth.db.known_names import Names
 from berth.server.api.pagination import Order, page
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
@@ -154,5 +156,6 @@ def stored_secret_response(secret: Secret, content: SecretContent, location: str
 def find_pool_secret(pool: NodePool, name: str) -> PoolSecret:
     secret = PoolSecret.objects.select_related("pool").filter(pool=pool, name=name).first()
     if secret is None:
-        raise NotFound(f"Pool {pool.name} has no secret named {format_value(name)}.")
+        names = Names(PoolSecret.objects.filter(pool=pool)).list()
+        raise missing_object(Kind.POOL_SECRET, name=name, owner=pool.name, visible=names)
     return secret

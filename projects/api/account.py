@@ -13,7 +13,8 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import NotFound, Unauthenticated
+from berth.core.errors import Unauthenticated
+from berth.core.not_found import Kind, missing_object
 from berth.core.spec.quantities import Moment
 from berth.core.spec.texts import Text
 from berth.server.api import rate_limits
@@ -212,7 +213,7 @@ class TokenDetail(ApiView):
     def _find_token(self, token_id: int) -> ApiToken:
         token = selectors.tokens(self.actor).filter(pk=token_id).first()
         if token is None:
-            raise NotFound("There is no token with that ID.")
+            raise missing_object(Kind.TOKEN, object_id=token_id)
         return token
 
 

@@ -4,9 +4,11 @@ from typing import NoReturn
 
 from django.contrib.auth.models import User
 
-from berth.core.errors import Invalid, NotFound
+from berth.core.errors import Invalid
+from berth.core.not_found import Kind, missing_object
 from berth.core.problems import Problem, format_value
-from pools.models import NodePool
+from berth.db.known_names import Names
+from pools.models import NodePool, QuotaGroup
 from projects import selectors
 from projects.actor import Actor
 from projects.models import Department, Project
@@ -21,7 +23,7 @@ def resolve_pool(name: str) -> NodePool:
     """
     pool = NodePool.objects.filter(name=name).first()
     if pool is None:
-        raise NotFound(f"There is no node pool named {format_value(name)}.")
+        raise missing_object(Kind.POOL, name=name, visible=Names(NodePool.objects.all()).list())
     return pool
 
 
@@ -32,7 +34,8 @@ def resolve_place(name: str) -> PoolOrGroup:
     """
     place = find_pool_or_group(name)
     if place is None:
-        raise NotFound(f"There is no node pool or quota group named {format_value(name)}.")
+        names = Names(NodePool.objects.all()).list() | Names(QuotaGroup.objects.all()).list()
+        raise missing_object(Kind.POOL_OR_GROUP, name=name, visible=names)
     return place
 
 

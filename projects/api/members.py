@@ -6,7 +6,8 @@ from typing import Literal
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import Invalid, NotFound
+from berth.core.errors import Invalid
+from berth.core.not_found import Kind, missing_object
 from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
 from berth.db.known_names import check_names
@@ -111,7 +112,7 @@ class MemberDetail(ApiView):
     def _find_membership(self, member_id: int) -> Membership:
         membership = selectors.members(self.actor).filter(pk=member_id).first()
         if membership is None:
-            raise NotFound("There is no member with that ID.")
+            raise missing_object(Kind.MEMBER, object_id=member_id)
         return membership
 
 

@@ -108,7 +108,10 @@ class DownloadOutputs(ApiView):
         path = (query.path or "").strip("/")
         files = outputs.output_files(stored.tree, path)
         if not files:
-            raise NotFound(f"Workload {workload.name} has no output file {format_value(query.path)}.")
+            raise NotFound(
+                f"Workload {workload.name} has no output file {format_value(query.path)}. "
+                f"List its files with `berth outputs files {workload.handle}`."
+            )
         if len(files) == 1 and files[0]["path"] == path and not query.archive:
             (file,) = files
             content = code.read_file(stored.tree, file)

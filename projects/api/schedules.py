@@ -9,8 +9,9 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import Invalid, NotFound
-from berth.core.problems import Problem, closest_match, format_value
+from berth.core.errors import Invalid
+from berth.core.not_found import Kind, missing_object
+from berth.core.problems import Problem
 from berth.core.spec.texts import Text
 from berth.db.known_names import check_names
 from berth.documents.ordered import dump_workload
@@ -121,9 +122,7 @@ class ScheduleView(ApiView):
         row = self.find_or_none(project, schedule)
         if row is None:
             names = selectors.schedules(self.actor).filter(project=project).values_list("name", flat=True)
-            match = closest_match(schedule, names)
-            hint = f" Did you mean {match}?" if match else ""
-            raise NotFound(f"Project {name} has no schedule named {format_value(schedule)}.{hint}")
+            raise missing_object(Kind.SCHEDULE, name=schedule, owner=name, visible=names)
         return row
 
     def find_or_none(self, project: Project, schedule: str) -> Schedule | None:

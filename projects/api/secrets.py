@@ -12,7 +12,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Invalid, NotFound
+from berth.core.not_found import Kind, missing_object
 from berth.core.problems import Problem, format_value
+from berth.db.known_names import Names
 from berth.server.api.pagination import NEWEST, filter_by, map_rows, page
 from berth.server.api.requests import ListQuery, parse_query
 from berth.server.api.responses import ResponseModel, no_content
@@ -149,7 +151,8 @@ class PersonalSecretUses(ApiView):
 def _find_personal_secret(actor: Actor, name: str) -> UserSecret:
     stored = selectors.personal_secrets(actor).filter(name=name).first()
     if stored is None:
-        raise NotFound(f"You have no personal secret named {format_value(name)}.")
+        names = Names(selectors.personal_secrets(actor)).list()
+        raise missing_object(Kind.PERSONAL_SECRET, name=name, visible=names)
     return stored
 
 
@@ -157,7 +160,10 @@ def _find_plugin_secret(pool: NodePool, name: str) -> PluginSecret:
     plugin, _, parameter = name.partition(".")
     stored = PluginSecret.objects.select_related("pool").filter(pool=pool, plugin=plugin, parameter=parameter)
     if (secret := stored.first()) is None:
-        raise NotFound(f"Pool {pool.name} has no plugin secret {format_value(name)}. Use PLUGIN.PARAMETER.")
+        raise NotFound(
+            f"Pool {pool.name} has no plugin secret named {format_value(name)}. Write PLUGIN.PARAMETER, as "
+            f"listed by `berth secret list --pool {pool.name}`."
+        )
     return secret
 
 
@@ -166,7 +172,8 @@ def _find_project_secret(actor: Actor, project_name: str, name: str) -> ProjectS
     row = ProjectSecret.objects.select_related("project__department").filter(project=project, name=name)
     stored = row.first()
     if stored is None:
-        raise NotFound(f"Project {project.name} has no secret named {format_value(name)}.")
+        names = Names(ProjectSecret.objects.filter(project=project)).list()
+        raise missing_object(Kind.PROJECT_SECRET, name=name, owner=project.name, visible=names)
     return stored
 
 

@@ -9,7 +9,8 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import Invalid, NotFound
+from berth.core.errors import Invalid
+from berth.core.not_found import Kind, missing_object
 from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
 from berth.server.api.idempotency import idempotent
@@ -180,14 +181,14 @@ class WorkloadDeliveries(ApiView):
 def find_subscription(actor: Any, subscription_id: int) -> Subscription:
     row = selectors.subscriptions(actor).filter(pk=subscription_id).first()
     if row is None:
-        raise NotFound("There is no subscription with that ID.")
+        raise missing_object(Kind.SUBSCRIPTION, object_id=subscription_id)
     return row
 
 
 def find_delivery(subscription: Subscription, delivery_id: int) -> Delivery:
     row = Delivery.objects.filter(subscription_id=subscription.pk, pk=delivery_id).first()
     if row is None:
-        raise NotFound("The subscription has no delivery with that ID.")
+        raise missing_object(Kind.DELIVERY, object_id=delivery_id, owner=subscription.pk)
     return row
 
 

@@ -6,10 +6,11 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import Invalid, NotFound
-from berth.core.problems import Problem, format_value
+from berth.core.errors import Invalid
+from berth.core.not_found import Kind, missing_object
+from berth.core.problems import Problem
 from berth.core.spec.texts import Text
-from berth.db.known_names import check_names
+from berth.db.known_names import Names, check_names
 from berth.documents.ordered import dump_workload
 from berth.server.api.pagination import Order, filter_by, map_rows, page
 from berth.server.api.requests import (
@@ -125,7 +126,8 @@ class TemplateDetail(ApiView):
     def _get_template(self, project: Project, name: str) -> Template:
         template = self._find_template(project, name)
         if template is None:
-            raise NotFound(f"Project {project.name} has no template named {format_value(name)}.")
+            names = Names(selectors.templates(self.actor).filter(project=project)).list()
+            raise missing_object(Kind.TEMPLATE, name=name, owner=project.name, visible=names)
         return template
 
 

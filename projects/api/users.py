@@ -10,8 +10,8 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import Forbidden, NotFound
-from berth.core.problems import SUGGESTION, closest_match, format_value
+from berth.core.errors import Forbidden
+from berth.core.not_found import Kind, missing_object
 from berth.core.spec.texts import Text
 from berth.db.known_names import Names
 from berth.server.api.idempotency import idempotent
@@ -86,9 +86,7 @@ class UserView(ApiView):
         rows = selectors.users(self.actor)
         user = rows.filter(username=username).first()
         if user is None:
-            nearest = closest_match(username, Names(rows, "username").list())
-            suggestion = f" {SUGGESTION}`{nearest}`?" if nearest else ""
-            raise NotFound(f"There is no user named {format_value(username)}.{suggestion}")
+            raise missing_object(Kind.USER, name=username, visible=Names(rows, "username").list())
         return user
 
     def describe(self, user: User) -> dict[str, Any]:

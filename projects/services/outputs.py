@@ -130,7 +130,9 @@ def find_outputs(workload: Workload, pod: str | None, run: int | None) -> PodOut
     chosen = rows.order_by("-pod__run", "pod__rank", "-pod__created_at").first()
     if chosen is None:
         wanted = "" if pod is None else f" of the pod {format_value(pod)}"
-        raise NotFound(f"{workload.name} has no outputs{wanted}{'' if run is None else f' in run {run}'}.")
+        wanted += "" if run is None else f" in run {run}"
+        advice = f"List stored outputs with `berth outputs list {workload.handle}`."
+        raise NotFound(f"Workload {workload.name} has no outputs{wanted}. {advice}")
     if chosen.tree is None:
         raise Conflict(chosen.message or "The outputs are stored after the pod has ended.")
     return chosen

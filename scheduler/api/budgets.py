@@ -121,7 +121,9 @@ class BudgetDetail(ApiView):
 
 
 def _missing_budget_message(owner: Tenant) -> str:
-    return f"{owner_kind(owner).capitalize()} {owner.name} has no budget."
+    return (
+        f"{owner_kind(owner).capitalize()} {owner.name} has no budget. List budgets with `berth budget list`."
+    )
 
 
 class DepartmentBudget(BudgetDetail):

@@ -12,9 +12,8 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import NotFound
-from berth.core.problems import format_value
-from berth.db.known_names import check_names
+from berth.core.not_found import Kind, missing_object
+from berth.db.known_names import Names, check_names
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import ListQuery, Query, Word, parse_query
 from berth.server.api.responses import ResponseModel
@@ -180,7 +179,7 @@ class NodeUtilizationDetail(ApiView):
         query, now = parse_query(request, SpanQuery), timezone.now()
         node = machines.nodes().filter(name=name, pk__in=visible_nodes(self.actor)).first()
         if node is None:
-            raise NotFound(f"There is no node named {format_value(name)}.")
+            raise missing_object(Kind.NODE, name=name, visible=Names(visible_nodes(self.actor)).list())
         since = now - timedelta(seconds=query.span)
         step = choose_step(since, now, now)
         (answer,) = _serialize_nodes([node], now)

@@ -88,7 +88,7 @@ def test_delivery_is_found_only_under_its_own_subscription(cast: Cast, alice: Ca
     for path in (f"subscriptions/{other.pk}/deliveries/{delivery.pk}", f"{path_of(delivery)}0"):
         for answer in (alice.get(path), alice.post(f"{path}/resend", {})):
             assert answer.status_code == 404
-            assert answer.json()["detail"] == "The subscription has no delivery with that ID."
+            assert "has no delivery with the ID" in answer.json()["detail"]
 
 
 def test_former_member_cannot_resend_a_project_delivery(cast: Cast, dave: Caller) -> None:

@@ -41,7 +41,7 @@ def test_viewer_cannot_create_a_link_and_non_members_do_not_see_the_workload(
 
 
 def test_undeclared_port_cannot_be_opened(offline_setup: PortSetup) -> None:
-    with pytest.raises(NotFound, match="its ports are lab, other"):
+    with pytest.raises(NotFound, match="Use one of: lab, other"):
         offline_setup.link(port="5432")
 
 

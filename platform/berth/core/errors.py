@@ -43,6 +43,14 @@ class Forbidden(BerthError):
     code, status, title = "forbidden", 403, "Your role does not allow this"
 
 
+class MissingScope(Forbidden):
+    def __init__(self, scope: str) -> None:
+        example = f"for example one from `berth token create NAME --scope {scope}`"
+        super().__init__(
+            f"This token lacks the {scope} scope. Use a token that has the scope, {example}.", allowed=[scope]
+        )
+
+
 class NotFound(BerthError):
     code, status, title = "not-found", 404, "The object does not exist"
 

@@ -9,9 +9,9 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import NotFound
-from berth.core.problems import format_value
+from berth.core.not_found import Kind, missing_object
 from berth.core.spec.texts import Name, Text
+from berth.db.known_names import Names
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, page
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
@@ -83,7 +83,8 @@ class SshHostDetail(PoolView):
         pool = self.get_administered_pool(name)
         row = SshHost.objects.filter(pool=pool, name=host).select_related("pool", "machine").first()
         if row is None:
-            raise NotFound(f"Pool {pool.name} has no SSH host named {format_value(host)}.")
+            names = Names(SshHost.objects.filter(pool=pool)).list()
+            raise missing_object(Kind.SSH_HOST, name=host, owner=pool.name, visible=names)
         forget_host(row, actor=self.actor)
         return no_content()
 

@@ -133,7 +133,10 @@ class QuotaDetail(ApiView):
 
 
 def _missing_quota_error(owner: Tenant, pool: PoolOrGroup) -> NotFound:
-    return NotFound(f"{owner_kind(owner).capitalize()} {owner.name} has no quota in {pool.kind_and_name}.")
+    return NotFound(
+        f"{owner_kind(owner).capitalize()} {owner.name} has no quota in {pool.kind_and_name}. "
+        "List quotas with `berth quota show`."
+    )
 
 
 class DepartmentQuota(QuotaDetail):

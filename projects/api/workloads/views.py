@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Invalid
+from berth.core.not_found import Kind, missing_object
 from berth.core.spec import WorkloadSpec
 from berth.db.stored_responses import ResponseRow
 from berth.server.api.idempotency import idempotent
@@ -45,8 +46,6 @@ from projects.models import Workload
 from projects.services import workloads
 from projects.services.workloads.prediction import dry_run, predict_edit
 from projects.services.workloads.submission import Submission
-
-WORKLOAD_NOT_FOUND = "There is no workload with that ID."
 
 
 class SubmitQuery(Query):
@@ -178,7 +177,10 @@ class CancelMany(ApiView):
         visible = [rows[pk] for pk in ids if pk in rows]
         outcome = workloads.bulk_change(actor=self.actor, workloads=visible, change=workloads.cancel)
         rejected = [RejectedCancelResponse(id=row.pk, reason=reason) for row, reason in outcome.rejected]
-        rejected += [RejectedCancelResponse(id=pk, reason=WORKLOAD_NOT_FOUND) for pk in ids if pk not in rows]
+        for pk in ids:
+            if pk not in rows:
+                error = missing_object(Kind.WORKLOAD, object_id=pk)
+                rejected.append(RejectedCancelResponse(id=pk, reason=error.detail))
         return Response(CancelManyResponse(cancelled=[row.pk for row in outcome.changed], rejected=rejected))
 
 

@@ -58,7 +58,9 @@ def issue(
     _check_token(name, scopes, expires_at)
     missing = sorted(set(scopes) - actor.scopes)
     if missing:
-        raise Forbidden(f"Your token lacks the scope {missing[0]} and cannot grant it.")
+        raise Forbidden(
+            f"Your token lacks the {missing[0]} scope and cannot grant it. Use a token that has the scope."
+        )
     if actor.token_expires_at is not None and expires_at is not None and expires_at > actor.token_expires_at:
         latest = f"now to {actor.token_expires_at:%Y-%m-%dT%H:%M:%SZ}"
         raise Invalid(

@@ -68,11 +68,11 @@ def issue_link(*, actor: Actor, workload: Workload, port: str, at: datetime) -> 
     if actor.user is None:
         raise Forbidden("Ports can only be opened by a user, not by a service token.")
     if port not in (names := [declared["name"] for declared in declared_ports(workload)]):
-        hint = f"its ports are {', '.join(names)}" if names else "it declares no ports"
-        raise NotFound(f"{workload.name} has no port {format_value(port[:80])}; {hint}.")
+        allowed = f"Use one of: {', '.join(names)}." if names else "The workload declares no ports."
+        raise NotFound(f"{workload.name} has no port named {format_value(port[:80])}. {allowed}")
     if workload.phase != Phase.RUNNING:
         raise Conflict(
-            f"{workload.name} is {workload.phase}: its ports can only be opened while it is running."
+            f"{workload.name} is {workload.phase}. Ports can only be opened while the workload is running."
         )
     secret = secrets.token_urlsafe(32)
     until = (

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
-from berth.core.errors import NotFound
+from berth.core.not_found import Kind, missing_object
 from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv, table_state
 from berth.server.web.pages import Request, confirm_page, done, page, signed_in
 from projects import selectors
@@ -216,7 +216,7 @@ def _with_last_runs(rows: list[Schedule]) -> list[Row]:
 def find_schedule(request: Request, project: str, name: str) -> Schedule:
     row = selectors.schedules(request.actor).filter(project__name=project, name=name).first()
     if row is None:
-        raise NotFound("Schedule not found.")
+        raise missing_object(Kind.SCHEDULE, name=name, owner=project)
     return row
 
 

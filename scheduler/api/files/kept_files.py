@@ -82,9 +82,10 @@ def require_files(files: PodFiles, path: str) -> None:
     If the path was skipped, the error contains the reason.
     """
     if not files.files:
-        reason = files.skipped.get(path, "")
+        reason = f" ({files.skipped[path]})" if path in files.skipped else ""
         raise NotFound(
-            f"The failed pod has no file {format_value(path)}{f': it {reason}' if reason else ''}."
+            f"The failed pod has no readable file {format_value(path)}{reason}. "
+            "List the pod's files with `berth files list WORKLOAD`."
         )
 
 

@@ -95,7 +95,7 @@ def _missing_pod_message(pods: QuerySet[Pod], name: str | None, run: int | None)
     """Return an error message that contains the requested pod and the existing pods."""
     latest = pods.order_by("-run", "rank").values_list("run", "role", "index")[:MAX_LISTED_PODS]
     if not latest or (name is None and run is None):
-        return "The workload has not started, so there is no log yet."
+        return "The workload has not started, so there is no log yet. See `berth why WORKLOAD`."
     requested = " of ".join(part for part in (name and f"pod {name}", run and f"run {run}") if part)
     named = ", ".join(f"{role}-{index}" for last, role, index in latest if last == latest[0][0])
     return f"There is no {requested}. Pods of the latest run, {latest[0][0]}: {named}."
@@ -110,7 +110,10 @@ def find_pod_log(actor: Actor, workload_id: UUID, pod_id: str) -> PodLog:
         pod = selectors.pods(actor).get(workload=workload_id, pk=UUID(pod_id))
         return PodLog(pod, load_wiring().runtime_for(pod.node.pool))
     except (Pod.DoesNotExist, ValueError):
-        raise NotFound(f"The workload has no pod with the ID {format_value(pod_id)}.") from None
+        raise NotFound(
+            f"The workload has no pod with the ID {format_value(pod_id)}. "
+            "List its pods with `berth describe WORKLOAD`."
+        ) from None
     except UnavailableImplementation as error:
         raise Unavailable(str(error)) from None
 
@@ -126,7 +129,9 @@ def find_latest_log(actor: Actor, workload: Workload, *, name: str | None, run: 
     if name is not None:
         role, _, index = name.rpartition("-")
         if not (role and index.isascii() and index.isdigit() and len(index) <= 9):
-            raise NotFound(f"There is no pod {format_value(name)}. Pods are named ROLE-INDEX.")
+            raise NotFound(
+                f"There is no pod named {format_value(name)}. Pods are named ROLE-INDEX, as in worker-0."
+            )
         pods = pods.filter(role=role, index=int(index))
     pod = pods.order_by("-run", "rank", "-created_at", "pk").first()
     if pod is None:

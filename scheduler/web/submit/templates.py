@@ -9,7 +9,8 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from berth.core.errors import BerthError, Invalid, NotFound, PreconditionFailed
+from berth.core.errors import BerthError, Invalid, PreconditionFailed
+from berth.core.not_found import Kind, missing_object
 from berth.core.problems import Problem
 from berth.server.web.faults import add_form_errors
 from berth.server.web.forms import Form
@@ -163,7 +164,7 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
     owner = find_project(request.actor, project)
     stored = templates(request.actor).filter(project=owner, name=name).first() if name else None
     if name and stored is None:
-        raise NotFound("Template not found.")
+        raise missing_object(Kind.TEMPLATE, name=name, owner=project)
     if stored is not None:
         service.require_may_change(request.actor, stored)
     else:
@@ -206,7 +207,7 @@ def delete(request: Request, project: str, name: str) -> HttpResponse:
     owner = find_project(request.actor, project)
     stored = templates(request.actor).filter(project=owner, name=name).first()
     if stored is None:
-        raise NotFound("Template not found.")
+        raise missing_object(Kind.TEMPLATE, name=name, owner=project)
     service.require_may_change(request.actor, stored)
     if request.method == "POST":
         service.delete_template(actor=request.actor, template=stored)

@@ -95,7 +95,7 @@ def test_download_of_a_file_that_was_truncated_in_the_meantime_is_aborted(
 
 @pytest.mark.heavy
 def test_error_names_the_missing_file_pod_or_node(dave: Caller, pod: Pod, runtime: FakeRuntime) -> None:
-    assert "no file 'none'" in files(dave, pod, "/download", path="none").json()["detail"]
+    assert "no readable file 'none'" in files(dave, pod, "/download", path="none").json()["detail"]
     assert files(dave, pod, path="none").status_code == 404
     answer = files(dave, pod, pod="worker-7", run=2)
     assert (answer.status_code, answer.json()["detail"]) == (

@@ -108,7 +108,8 @@ def test_error_names_the_missing_file_or_pod(cast: Cast, dave: Caller, pods: lis
     assert download(dave, pods[0], path="../etc").status_code == 404
     assert (
         download(dave, pods[0], pod="worker-7").json()["detail"]
-        == "train has no outputs of the pod 'worker-7'."
+        == "Workload train has no outputs of the pod 'worker-7'. List stored outputs with "
+        "`berth outputs list vision/train`."
     )
     failed = download(dave, pods[0], pod="worker-1")
     assert (failed.status_code, failed.json()["detail"]) == (409, "The node is gone.")

@@ -186,7 +186,7 @@ def test_failed_delivery_is_sent_again(
     again = berth(*words, **as_alice)
     assert (again.returncode, "It is already in progress" in again.stderr) == (5, True)
     unknown = berth(*words[:3], "999999", **as_alice)
-    assert (unknown.returncode, "no delivery with that ID" in unknown.stderr) == (4, True)
+    assert (unknown.returncode, "has no delivery with the ID 999999" in unknown.stderr) == (4, True)
     assert berth(*words, BERTH_TOKEN=token_of(cast.dave)).returncode == 4
 
 

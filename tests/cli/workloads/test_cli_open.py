@@ -50,9 +50,9 @@ def test_port_that_cannot_be_opened_prints_a_one_line_error(monkeypatch: pytest.
     assert none.exit_code == 2
     assert "declares no ports" in none.stderr
     pending = workload("desk", spec={"ports": [{"name": "lab"}]})
-    detail = "desk is pending: its ports can only be opened while it is running."
+    detail = "desk is pending. Ports can only be opened while the workload is running."
     rejection = problem(409, detail=detail, code="conflict")
     server = StubServer(page([pending]), httpx.Response(200, json=pending), rejection)
     rejected = Terminal(monkeypatch).run("open", "desk", server=server)
     assert rejected.exit_code != 0
-    assert "while it is running" in rejected.stderr
+    assert "while the workload is running" in rejected.stderr

@@ -329,7 +329,8 @@ def raise_not_found_for_unknown_project() -> Iterator[None]:
 
 def require_unique_match(reference: str, candidates: Sequence[W], kind: str = "Workload") -> W:
     if not candidates:
-        raise NotFound(404, {"detail": f"{kind} {reference} does not exist or is not visible to you."})
+        detail = f"{kind} {reference} does not exist or is not visible to you."
+        raise NotFound(404, {"detail": f"{detail} List workloads and arrays with `berth list --all`."})
     handles = sorted({workload.handle for workload in candidates})
     if len(handles) > 1:
         raise Ambiguous(reference, handles)

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from berth.core.errors import Forbidden, Invalid, Malformed, NotFound, TooLarge, Unauthenticated
+from berth.core.errors import Forbidden, Invalid, Malformed, MissingScope, NotFound, TooLarge, Unauthenticated
 from berth.server.api import rate_limits
 from berth.server.api.idempotency import UsedKey
 from berth.server.api.parsers import is_batch, max_body_size, too_large_message
@@ -43,9 +43,7 @@ class HasScope(BasePermission):
         assert isinstance(view, ApiView)
         scope = "read" if request.method in SAFE_METHODS else view.change_scope
         if scope not in view.actor.scopes:
-            raise Forbidden(
-                f"This token lacks the scope `{scope}`. Create a token with that scope.", allowed=[scope]
-            )
+            raise MissingScope(scope)
         return True
 
 
