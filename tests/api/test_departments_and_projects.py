@@ -30,7 +30,7 @@ def test_department_admin_cannot_change_the_departments_rank(bob: Caller) -> Non
     assert bob("PATCH", "departments/research", {"title": "Ours"}).status_code == 200
 
 
-def test_department_with_projects_is_not_deleted(alice: Caller) -> None:
+def test_department_with_projects_cannot_be_deleted(alice: Caller) -> None:
     assert alice("DELETE", "departments/research").status_code == 409
     alice.post("departments", {"name": "empty"})
     assert alice("DELETE", "departments/empty").status_code == 204

@@ -82,7 +82,7 @@ def test_delivery_is_sent_again_only_once(cast: Cast, carol: Caller) -> None:
     assert OrmQ.objects.count() == 1
 
 
-def test_delivery_is_found_only_under_its_own_subscription(cast: Cast, alice: Caller) -> None:
+def test_delivery_cannot_be_accessed_through_another_subscription(cast: Cast, alice: Caller) -> None:
     delivery = failed_delivery(cast, cast.vision, cast.carol)
     other = subscribe(actor=cast.alice, scope=None, to="ops@example.org", events=["pool"])
     for path in (f"subscriptions/{other.pk}/deliveries/{delivery.pk}", f"{path_of(delivery)}0"):

@@ -59,7 +59,7 @@ def test_every_table_row_belongs_to_a_table(path: Path) -> None:
     assert uneven_rows(text) == []
 
 
-def test_row_after_a_blank_line_is_reported() -> None:
+def test_table_row_after_a_blank_line_is_reported() -> None:
     cut = "| Word | Not |\n|---|---|\n| one | two |\n\n| three | four |\n"
     assert stray_rows(cut) == ["| three | four |"]
     assert stray_rows(cut.replace("\n\n", "\n")) == []

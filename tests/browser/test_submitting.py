@@ -95,7 +95,7 @@ def test_form_and_document_stay_in_sync(opened: Open) -> None:
 
 
 @pytest.mark.heavy
-def test_late_responses_do_not_disturb_typing(opened: Open) -> None:
+def test_late_responses_do_not_interrupt_typing(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/submit")
         name = page.get_by_label("Name", exact=True)

@@ -204,7 +204,7 @@ async def test_status_is_sent_even_if_processes_do_not_end(pod: Pod, monkeypatch
     assert pod.is_released
 
 
-async def test_client_may_send_credit_after_the_status(pod: Pod) -> None:
+async def test_client_may_send_flow_control_credit_after_the_status(pod: Pod) -> None:
     await pod.open()
     command = await pod.has("command")
     command.status = {"status": "Success"}

@@ -71,7 +71,7 @@ def test_no_process_remains_after_the_client_or_the_agent_was_killed(node: Node,
     poll_until(lambda: not node.has_sleep)
 
 
-def test_agent_rejects_channels_of_unknown_pods_and_callers(node: Node) -> None:
+def test_agent_rejects_channels_to_unknown_pods_and_from_unknown_callers(node: Node) -> None:
     with pytest.raises(ChannelRejected, match="not running"):
         node.agent.open_channel("p-2")
     node.agent._headers["Authorization"] = "Bearer wrong"

@@ -141,7 +141,7 @@ def reject(user: SshUser, host: str) -> str:
 
 
 @pytest.mark.heavy
-def test_host_names_identify_a_workload_and_a_pod(user: SshUser) -> None:
+def test_host_name_can_identify_a_workload_or_a_pod(user: SshUser) -> None:
     assert "Workload vision/other does not exist" in reject(user, "other.vision.berth")
     assert "There is no pod worker-7" in reject(user, f"worker-7.{HOST}")
     assert "is not the host name of a pod" in reject(user, "a.b.c.d.berth")

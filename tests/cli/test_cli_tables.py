@@ -96,7 +96,7 @@ def test_csv_output_of_one_object_is_one_row() -> None:
     assert csv_text(["x", "y"]) == "value\nx\ny\n"
 
 
-def test_watch_redraws_the_list_and_rejects_json_output(
+def test_watch_option_redraws_the_list_and_rejects_json_output(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = itertools.count()
@@ -123,7 +123,7 @@ def test_watch_redraws_the_list_and_rejects_json_output(
     )  # fmt: skip
 
 
-def test_watch_prints_errors_below_the_last_list(
+def test_watch_option_prints_errors_below_the_last_list(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     screen = Console(width=60, force_terminal=True, color_system=None, file=io.StringIO())

@@ -41,7 +41,7 @@ def python_without(packages: tuple[str, ...], code: str) -> subprocess.Completed
     )
 
 
-def test_missing_server_package_names_the_server_extra() -> None:
+def test_error_for_a_missing_server_package_names_the_server_extra() -> None:
     explanation = explain_error(ModuleNotFoundError(name="berth.server"))
     assert explanation is not None
     assert (
@@ -62,7 +62,9 @@ def test_base_install_has_only_the_dependencies_of_cli_and_client() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("up",), ("admin", "backup", "berth.backup")], ids=" ".join)
-def test_server_command_without_the_server_extra_names_the_extra(arguments: tuple[str, ...]) -> None:
+def test_error_for_a_server_command_without_the_server_extra_names_the_extra(
+    arguments: tuple[str, ...],
+) -> None:
     done = run_without(SERVER, *arguments)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "pip install 'berth-platform[server]'" in done.stderr
@@ -77,7 +79,7 @@ def test_error_names_the_extra_only_for_missing_third_party_packages() -> None:
     assert explain_error(ModuleNotFoundError(name="berth.cli.nothing")) is None
 
 
-def test_parallel_call_without_joblib_names_the_extra() -> None:
+def test_error_for_a_parallel_call_without_joblib_names_the_extra() -> None:
     done = python_without(("joblib",), "from berth.client import AsyncClient, Client")
     assert done.returncode == 0, done.stderr
     call = "from berth.client.sync.session import Session\nSession.parallel(None)"

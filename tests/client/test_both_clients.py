@@ -141,7 +141,7 @@ def test_log_search_reads_pages_up_to_the_limit(call: CallClient) -> None:
     assert server.requests[1].url.params["cursor"] == "more"
 
 
-def test_log_stream_ends_with_the_log_or_raises_the_error(call: CallClient) -> None:
+def test_log_stream_ends_at_the_end_of_the_log_or_raises_the_error(call: CallClient) -> None:
     server = StubServer(httpx.Response(200, content=b"epoch 1\nepoch 2\n"))
     assert b"".join(call(server, "workloads.log_stream", "w-1", offset=5)) == b"epoch 1\nepoch 2\n"
     assert dict(server.requests[0].url.params) == {"offset": "5", "follow": "true"}

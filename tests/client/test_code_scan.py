@@ -55,7 +55,7 @@ def test_tracked_and_untracked_but_not_ignored_files_are_sent(checkout: Path) ->
     assert paths(checkout) == [".gitignore", "new.py", "sub/.gitignore", "train.py"]
 
 
-def test_berthignore_excludes_tracked_files_too(checkout: Path) -> None:
+def test_berthignore_also_excludes_tracked_files(checkout: Path) -> None:
     (checkout / ".berthignore").write_text("train.py\n/sub/\n")
     assert paths(checkout) == [".berthignore", ".gitignore"]
 
@@ -81,7 +81,7 @@ def test_checkout_without_a_commit_can_be_sent(tmp_path: Path) -> None:
     assert read(tmp_path).section("0" * 64) == {"tree": "0" * 64, "branch": read(tmp_path).checkout.branch}
 
 
-def test_subdirectory_of_a_checkout_is_the_root_of_its_tree(checkout: Path) -> None:
+def test_subdirectory_of_a_checkout_becomes_the_root_of_the_sent_tree(checkout: Path) -> None:
     (checkout / "sub" / "a.py").touch()
     assert paths(checkout / "sub") == [".gitignore", "a.py"]
 
@@ -100,7 +100,7 @@ def test_submodules_and_nested_checkouts_are_sent(checkout: Path, tmp_path: Path
     assert not any("/.git/" in path for path in sent)
 
 
-def test_directory_without_git_is_sent_except_ignored_files(tmp_path: Path) -> None:
+def test_directory_without_git_is_sent_without_ignored_files(tmp_path: Path) -> None:
     for name in ("a.py", "data/x.bin", "src/b.py", "src/c.log"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
@@ -109,7 +109,7 @@ def test_directory_without_git_is_sent_except_ignored_files(tmp_path: Path) -> N
     assert paths(tmp_path) == [".berthignore", ".gitignore", "a.py", "src/b.py"]
 
 
-def test_gitignore_files_in_subdirectories_apply_without_git_too(tmp_path: Path) -> None:
+def test_gitignore_files_in_subdirectories_also_apply_without_git(tmp_path: Path) -> None:
     for name in ("a.log", "keep.log", "sub/b.log", "sub/keep.log", "sub/x/b.log", "cache/x", "sub2/b.log"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()

@@ -67,7 +67,9 @@ def test_pod_starts_in_a_writable_copy_of_the_code_owned_by_its_user(
     assert server.authorizations == [f"Bearer {SECRET}"]
 
 
-def test_relative_working_directory_is_inside_the_code(plain: LocalStage, server: CodeServer) -> None:
+def test_relative_working_directory_is_resolved_inside_the_code_directory(
+    plain: LocalStage, server: CodeServer
+) -> None:
     plain.runtime.start(code_order(server, "ls", working_dir="src"))
     assert ended(plain.runtime, "p-1").exit_code == 0
     assert log(plain) == "train.py\n"

@@ -210,7 +210,7 @@ def test_unknown_repository_or_ref_is_rejected_with_a_remedy(
     assert over_https(https.url(), ref="refs/heads/twice").branch == "twice"
 
 
-def test_token_is_sent_as_a_password_and_is_in_no_command_line(
+def test_token_is_sent_as_a_password_and_appears_in_no_command_line(
     over_https: Fetcher, https: HttpsServer, repository: Repository
 ) -> None:
     https.token = "s3cret-token"

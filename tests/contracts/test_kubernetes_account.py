@@ -57,7 +57,7 @@ def may(api: Api, group: str, verb: str, resource: str) -> bool:
     return bool(api.create(REVIEWS, review)["status"]["allowed"])
 
 
-def test_service_account_allows_exactly_the_calls_that_berth_makes(account: Api) -> None:
+def test_service_account_permits_exactly_the_calls_that_berth_makes(account: Api) -> None:
     calls = [
         (group, verb, resource)
         for group, resource in resources(account)

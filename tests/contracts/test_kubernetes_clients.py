@@ -115,7 +115,9 @@ def test_files_are_copied_both_ways(user: SshUser, tree: Path, tmp_path: Path) -
 
 
 @needs_python
-def test_scp_copies_directories_both_ways_with_their_times(user: SshUser, tree: Path, tmp_path: Path) -> None:
+def test_scp_copies_directories_both_ways_and_preserves_their_times(
+    user: SshUser, tree: Path, tmp_path: Path
+) -> None:
     (tree / "etc").unlink()  # scp copies what links point to
     for sources in ([str(tree), f"{HOST}:"], [f"{HOST}:tree", str(tmp_path / "copy")]):
         done = user.run("-rp", *sources, program="scp")

@@ -86,7 +86,7 @@ def test_pod_starts_in_its_copy_of_the_code_without_the_secret(
     assert server.authorizations == [f"Bearer {SECRET}"]
 
 
-def test_relative_working_directory_is_inside_the_code(
+def test_relative_working_directory_is_resolved_inside_the_code_directory(
     stage: RealKubernetesStage, server: CodeServer
 ) -> None:
     server.answers = [send_problem(503), send_half, send_archive()]

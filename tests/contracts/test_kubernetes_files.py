@@ -69,7 +69,7 @@ def test_links_are_not_followed_when_outputs_of_an_ended_pod_are_read(stage: Rea
         stage.runtime.list_files("p-1", outputs)
 
 
-def test_pod_whose_files_have_been_copied_has_ended_in_the_cluster(
+def test_pod_ends_in_the_cluster_once_its_files_have_been_copied(
     stage: RealKubernetesStage, kubeconfig: str
 ) -> None:
     script = f'dd if=/dev/zero of="$BERTH_POD_DIR/model" bs=1000000 count={SIZE // 1_000_000}'
@@ -104,7 +104,7 @@ def test_pod_that_ignores_sigterm_is_killed_after_its_grace_period_and_its_outpu
     assert stage.runtime.read_file("p-1", "state", 0, 10) == b"early\n"
 
 
-def test_container_that_keeps_the_files_has_no_secrets_and_no_volumes(
+def test_container_that_keeps_the_output_files_has_no_secrets_and_no_other_volumes(
     stage: RealKubernetesStage, kubeconfig: str
 ) -> None:
     secrets = {"secret_env": {"PASSWORD": "swordfish"}, "secret_files": {"key": "swordfish"}}

@@ -160,7 +160,7 @@ def test_obstacles_name_unresponsive_agents_and_unregistered_raylets(stage: RayS
     assert obstacles["i-10"] == "the machine's address is not known yet"
 
 
-def test_stop_can_be_retried_once_the_node_is_reachable(stage: RayStage, tmp_path: Path) -> None:
+def test_stopping_a_pod_can_be_retried_once_its_node_is_reachable(stage: RayStage, tmp_path: Path) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     at = stage.cluster.at

@@ -71,7 +71,7 @@ def test_crashed_pod_reports_its_signal(stage: Stage) -> None:
     assert (report.exit_code, report.signal, report.cause) == (None, 11, PodCause.NONE)
 
 
-def test_repeated_start_request_starts_the_pod_once(stage: Stage) -> None:
+def test_repeated_start_request_starts_the_pod_only_once(stage: Stage) -> None:
     for _ in range(3):
         stage.runtime.start(stage.long("p-1"))
     first = running(stage.runtime, "p-1")
@@ -116,7 +116,7 @@ def test_pod_that_ignores_sigterm_is_killed_after_its_grace_period(stage: Stage)
     assert (report.signal, report.cause) == (9, PodCause.STOPPED)
 
 
-def test_second_stop_can_shorten_the_grace_period(stage: Stage) -> None:
+def test_second_stop_request_can_shorten_the_grace_period(stage: Stage) -> None:
     stage.runtime.start(stage.stubborn("p-1"))
     running(stage.runtime, "p-1")
     stage.write_output("p-1", b"here\n")
@@ -158,7 +158,7 @@ def test_sigterm_follows_the_notice_after_its_lead_time(stage: Stage) -> None:
     assert b"noticed" in stage.runtime.read_log("p-1", 0, 100).data
 
 
-def test_command_that_ends_during_the_lead_time_ends_the_pod(stage: Stage) -> None:
+def test_pod_ends_if_its_command_ends_during_the_lead_time(stage: Stage) -> None:
     start_noticing(stage)
     stage.runtime.stop("p-1", 60, StopNotice(signal.SIGUSR1, 3600))
     stage.finish_noticing("p-1")

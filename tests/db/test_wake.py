@@ -38,7 +38,7 @@ def test_wake_ups_for_other_channels_are_ignored() -> None:
         assert heard == {"a", "c"}
 
 
-def test_wake_up_ends_the_wait() -> None:
+def test_waiter_returns_when_it_is_woken() -> None:
     def wake_from_another_thread() -> None:
         wake("scheduler", "late")
         connection.close()

@@ -127,7 +127,7 @@ def test_simulation_runs_without_extras(install: BaseInstall) -> None:
     assert "consolidate small-2 for large: 1 x worker from n1 to n0" in done.stdout
 
 
-def test_server_command_names_the_missing_extra_or_python_version(install: BaseInstall) -> None:
+def test_error_for_a_server_command_names_the_missing_extra_or_python_version(install: BaseInstall) -> None:
     old = install.version == "3.10"
     missing = "needs Python 3.11 or newer. This is Python 3.10." if old else "berth-platform[server]"
     for arguments in (("up",), ("admin", "backup", "file")):

@@ -28,7 +28,7 @@ def test_pool_preview_checks_exactly_the_permissions_of_the_role() -> None:
     assert {(each.verb, each.resource) for each in (*PERMISSIONS, REVIEW)} == granted()
 
 
-def test_role_grants_exactly_the_calls_that_berth_makes(tmp_path: Path) -> None:
+def test_role_permits_exactly_the_calls_that_berth_makes(tmp_path: Path) -> None:
     with fake_kubernetes_stage(tmp_path / "runtime") as stage:
         secrets = {"secret_env": {"PASSWORD": "x"}, "registry_auth": "{}"}
         stage.runtime.start(stage.order("p-1", "train", **secrets))

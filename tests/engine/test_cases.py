@@ -37,7 +37,7 @@ def _cases() -> Any:
 
 
 @pytest.mark.parametrize("case", list(_cases()))
-def test_specified_case_has_the_expected_outcome(case: dict[str, Any]) -> None:
+def test_engine_case_has_the_expected_outcome(case: dict[str, Any]) -> None:
     assert case.keys() <= KEYS
     assert_expectations(case["expect"], scenario(case), case.get("play"))
 

@@ -263,7 +263,7 @@ def test_quota_larger_than_one_pool_is_met_across_two_pools() -> None:
     assert outcome(plan) == [("reclaim", "v1", "cloud"), ("reclaim", "v2", "metal")]
 
 
-def test_gang_does_not_start_in_two_pools() -> None:
+def test_gang_is_not_split_across_two_pools() -> None:
     gang = {**workload("v1", "vision", 8, "cloud"), "pools": ["cloud", "metal"]}
     gang["roles"] = [{"name": "worker", "replicas": 2, "gpu": 8}]
     plan = decide(cluster(gang, vision={"gpu": 16}))

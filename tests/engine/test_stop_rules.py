@@ -33,7 +33,7 @@ def stops_of(stop_rule: StopRule, tasks: Sequence[TaskReports]) -> list[TaskStop
 OTHERS = [task(1, [3, 2.0], is_running=False), task(2, [3, 1.8], is_running=False), task(3, [3, 1.0])]
 
 
-def test_task_worse_than_the_median_is_stopped_with_its_numbers() -> None:
+def test_task_worse_than_the_median_is_stopped_and_the_compared_values_are_recorded() -> None:
     (stop,) = stops_of(rule(), [task(0, [3, 2.31]), *OTHERS])
     assert stop.index == 0
     assert stop.sentence == "loss 2.31 at step 10, median 1.8 of 3 other tasks"
@@ -46,11 +46,13 @@ def test_task_is_judged_by_its_best_value_up_to_its_step() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"after_steps": 11}, {"min_tasks": 4}, {"goal": "max"}])
-def test_first_steps_minimum_tasks_and_goal_can_prevent_a_stop(changes: dict[str, object]) -> None:
+def test_task_is_not_stopped_in_its_first_steps_with_few_other_tasks_or_by_the_opposite_goal(
+    changes: dict[str, object],
+) -> None:
     assert 0 not in [stop.index for stop in stops_of(rule(**changes), [task(0, [3, 2.31]), *OTHERS])]
 
 
-def test_highest_values_are_the_best_for_the_goal_max() -> None:
+def test_goal_max_treats_the_highest_values_as_the_best() -> None:
     tasks = [task(0, [0, 0.1]), task(1, [0, 0.4]), task(2, [0, 0.5]), task(3, [0, 0.9])]
     (stop,) = (each for each in stops_of(rule(goal="max"), tasks) if each.index == 0)
     assert (stop.value, stop.median) == (0.1, 0.5)

@@ -47,7 +47,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.shows("PLG-46")
-def test_plugin_from_an_installed_package_works_like_a_built_in_one(package: None) -> None:
+def test_plugin_from_an_installed_package_works_like_a_built_in_plugin(package: None) -> None:
     metered = available_plugins()["metered"]
     assert (metered.source, metered.summary) == ("berth-meter", "Measures what is called.")
     assert metered.schema["properties"] == {"unit": {"type": "string", "default": "s"}}

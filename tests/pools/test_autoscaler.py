@@ -103,7 +103,7 @@ def test_underutilized_pool_keeps_the_needed_nodes_and_one_spare_node() -> None:
 
 
 @shows("SKY-34", "SKY-37")
-def test_thirty_percent_utilization_is_not_underutilized() -> None:
+def test_pool_with_thirty_percent_utilization_is_not_underutilized() -> None:
     assert decide(0, 6, 20, 10).desired == 10
     assert decide(0, 5, 20, 10).desired == 4
 

@@ -27,13 +27,13 @@ def order(token: str, count: int, gpus: int, start: int = 0, pool: str = "local"
     return LaunchRequest(pool, count, token, start, Shape(1000, 1024, gpus))
 
 
-def test_another_process_lists_the_same_instances(tmp_path: Path) -> None:
+def test_all_processes_list_the_same_instances(tmp_path: Path) -> None:
     created = provider(tmp_path).provision(order("t-1", 2, 2)).instances
     assert provider(tmp_path).list_instances("local") == created
     assert provider(tmp_path).provision(order("t-1", 2, 2)).instances == created
 
 
-def test_capacity_error_states_the_machines_gpus(tmp_path: Path) -> None:
+def test_capacity_error_states_the_number_of_gpus_of_the_machine(tmp_path: Path) -> None:
     local = provider(tmp_path, gpus=3)
     message = local.provision(order("t-1", 2, 2)).message
     assert message == "this machine has 3 GPUs (1 free); a node needs 2"

@@ -150,7 +150,7 @@ def test_concurrent_changes_to_a_node_conflict() -> None:
 
 
 @pytest.mark.heavy
-def test_pools_are_read_with_their_nodes() -> None:
+def test_pool_query_counts_nodes_by_state() -> None:
     stage = Stage(pool((0, 4)))
     stage.resize(3)
     stage.reconcile()

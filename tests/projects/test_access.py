@@ -60,7 +60,7 @@ def test_department_admin_cannot_raise_the_reclaim_min_runtime(cast: Cast) -> No
     assert edited.reclaim_min_runtime == 60
 
 
-def test_only_a_platform_admin_with_all_scopes_issues_tokens_for_others(cast: Cast) -> None:
+def test_only_a_platform_admin_with_all_scopes_can_issue_tokens_for_other_users(cast: Cast) -> None:
     dave = cast.dave.user
     narrow = Actor.for_user(cast.alice.user, frozenset({"read", "write"}))
     for actor in (narrow, cast.bob):

@@ -110,7 +110,7 @@ def test_pods_do_not_receive_registry_credentials(cast: Cast) -> None:
     assert not secrets_by_name(cast.vision, cast.pool)
 
 
-def test_history_records_each_change_without_the_value(cast: Cast) -> None:
+def test_secret_history_records_each_change_without_the_value(cast: Cast) -> None:
     first, _ = set_login(cast.carol, cast.vision, "hub", "docker.io", "vision")
     set_secret(cast.carol, cast.vision, "hub", TOKEN)
     delete_project_secret(actor=cast.carol, secret=first)

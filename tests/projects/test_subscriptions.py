@@ -53,7 +53,7 @@ def test_workload_event_notifies_user_project_department_and_platform_subscripti
     ]
 
 
-def test_address_also_listed_in_the_document_is_notified_once(cast: Cast) -> None:
+def test_address_in_both_a_subscription_and_the_document_is_notified_once(cast: Cast) -> None:
     subscribe(actor=cast.dave, scope=cast.dave.user, to="dave@example.org", events=["failed"])
     workload = make.workload(cast.vision, "w", phase="running", by=cast.dave.user)
     workload.spec["notifications"] = [{"to": "dave@example.org"}]

@@ -46,7 +46,7 @@ def test_hidden_project_looks_like_a_missing_project(cast: Cast) -> None:
         workloads.submit(actor=cast.dave, project=cast.ads, document=training())
 
 
-def test_repeated_cancel_and_suspend_have_no_effect(cast: Cast) -> None:
+def test_repeating_a_cancellation_or_suspension_has_no_effect(cast: Cast) -> None:
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     for action, phase in (
         (workloads.suspend, Phase.SUSPENDED),

@@ -87,7 +87,7 @@ def test_dependent_that_accepts_any_outcome_is_not_cancelled(stage: Stage) -> No
 
 
 @pytest.mark.heavy
-def test_dependent_waits_for_the_resubmitted_workload_instead_of_the_failed_one(stage: Stage) -> None:
+def test_dependent_waits_for_the_resubmitted_workload_instead_of_the_failed_workload(stage: Stage) -> None:
     stage.finish(running(stage, "first"), 3)
     stage.tick(2)
     again = running(stage, "first")

@@ -103,7 +103,7 @@ def finish_request(http_stage: HttpStage, request: ScaleRequest) -> ScaleRequest
 
 
 @pytest.mark.shows("RLX-02", "RLX-29", "RLX-31", "RLX-32")
-def test_added_engine_receives_the_initial_engines_weight_updates(http_stage: HttpStage) -> None:
+def test_added_engine_receives_the_weight_updates_of_the_initial_engine(http_stage: HttpStage) -> None:
     service = http_stage.chat()
     (initial,) = http_stage.live(service)
     seventh = http_stage.train(initial, "7")

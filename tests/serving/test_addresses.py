@@ -64,7 +64,7 @@ def test_invalid_address_is_rejected_before_any_call(wrong: str) -> None:
      "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "224.0.0.1", "240.0.0.1"],
 )  # fmt: skip
 @pytest.mark.parametrize("networks", [PRIVATE, (*PRIVATE, *THIS_MACHINE)])
-def test_link_local_and_metadata_addresses_are_never_called(
+def test_link_local_and_metadata_addresses_are_never_contacted(
     monkeypatch: pytest.MonkeyPatch, address: str, networks: tuple[str, ...]
 ) -> None:
     resolve_to(monkeypatch, address)
@@ -78,7 +78,7 @@ def test_configured_network_does_not_allow_metadata_addresses(monkeypatch: pytes
         resolve_destination("http://engine", "/", AddressPolicy(("169.254.0.0/16",)))
 
 
-def test_private_network_address_may_be_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_may_have_a_private_network_address(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, "10.1.2.3")
     to = resolve_destination("http://engine:30000/model", "/health", AddressPolicy(PRIVATE))
     assert (to.address, to.host, to.port, to.path) == ("10.1.2.3", "engine", 30000, "/model/health")
@@ -87,7 +87,9 @@ def test_private_network_address_may_be_an_engine(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
-def test_loopback_is_called_only_if_configured(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+def test_loopback_addresses_are_contacted_only_if_configured(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
     resolve_to(monkeypatch, address)
     with pytest.raises(ForbiddenAddress, match="the Berth server itself"):
         resolve_destination("http://engine:30000", "/", AddressPolicy())
@@ -97,7 +99,7 @@ def test_loopback_is_called_only_if_configured(monkeypatch: pytest.MonkeyPatch, 
     )
 
 
-def test_berths_own_addresses_are_never_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_of_berth_itself_are_never_contacted(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, "127.0.0.1")
     here = AddressPolicy(THIS_MACHINE, own_ports=frozenset({8000}))
     with pytest.raises(ForbiddenAddress, match="the port is used by Berth itself"):
@@ -127,7 +129,7 @@ def test_host_name_with_one_forbidden_address_is_forbidden(monkeypatch: pytest.M
         resolve_destination("http://engine", "/", AddressPolicy(PRIVATE))
 
 
-def test_engine_is_called_only_at_the_validated_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_is_contacted_only_at_the_validated_address(monkeypatch: pytest.MonkeyPatch) -> None:
     # The host name is resolved only once, so a changed DNS response has no effect.
     answers = iter(["10.1.2.3", "169.254.169.254"])
 

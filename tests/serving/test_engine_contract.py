@@ -303,7 +303,7 @@ def test_failure_reported_with_http_status_200_is_detected(start: Starts) -> Non
 
 
 @pytest.mark.shows("RLX-34")
-def test_weight_copy_that_fails_on_one_side_does_not_wait_for_the_other(start: Starts) -> None:
+def test_weight_copy_that_fails_on_one_side_does_not_wait_for_the_other_side(start: Starts) -> None:
     adapter, seed = sglang(start)
     added = start()
     added.engine.faults["/init_weights_send_group_for_remote_instance"] = Fault(hang_up=True)

@@ -64,7 +64,7 @@ def test_added_engine_receives_and_reports_the_seeds_weights(pair: tuple[Server,
 
 
 @pytest.mark.shows("RLX-29", "RLX-35")
-def test_weight_copy_loses_no_requests(pair: tuple[Server, Server]) -> None:
+def test_no_request_is_lost_during_a_weight_copy(pair: tuple[Server, Server]) -> None:
     seed, added = pair
     futures = held_requests(seed, 4) + held_requests(added, 6)
     copy_weights_to(seed, added)

@@ -128,7 +128,7 @@ def test_pods_that_outlive_the_process_that_started_them_are_stopped(tmp_path: P
     assert not Path(f"/proc/{pod}").exists()
 
 
-def test_tied_process_ends_with_its_parent(tmp_path: Path) -> None:
+def test_process_tied_to_its_parent_ends_with_the_parent(tmp_path: Path) -> None:
     code = (
         "import os, subprocess, sys, time; from berth.tied import tie_to_parent; import signal\n"
         "child = subprocess.Popen(tie_to_parent(['sleep', '1000'], death_signal=signal.SIGKILL))\n"
@@ -161,7 +161,7 @@ def test_home_directory_is_locked_by_one_process(tmp_path: Path) -> None:
         pass
 
 
-def test_default_port_falls_back_to_a_free_port_but_a_requested_port_does_not(
+def test_free_port_replaces_a_default_port_in_use_but_not_a_requested_port(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with bind_socket("127.0.0.1", 0) as listener:

@@ -59,7 +59,9 @@ def test_node_lists_changed_new_and_deleted_files(stage: LocalStage, server: Sig
     assert read(stage, "one") == b"1\nmore\n"
 
 
-def test_files_that_were_only_read_are_unchanged(stage: LocalStage, server: SigningServer) -> None:
+def test_files_that_were_only_read_are_not_listed_as_changed(
+    stage: LocalStage, server: SigningServer
+) -> None:
     assert finished(stage, server, "cat /data/one /data/deep/two && ls -lR /data").exit_code == 0
     assert changes(stage) == VolumeChanges()
 

@@ -38,7 +38,9 @@ def sentence(entry: Entry) -> str:
     return f"{entry.row.actor} {entry.verb} {entry.name}{entry.tail}"
 
 
-def test_quota_change_is_one_sentence_with_the_changed_values(cast: Cast, sign_in: SignIn) -> None:
+def test_quota_change_is_described_in_one_sentence_with_the_changed_values(
+    cast: Cast, sign_in: SignIn
+) -> None:
     quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 2})
     quotas.set_quota(
         actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 4, "limit": {"gpu": 8}}
@@ -113,7 +115,9 @@ def test_statement_count_does_not_depend_on_the_number_of_entries(cast: Cast, si
     assert counts[0] == counts[1]
 
 
-def test_similar_changes_within_a_minute_are_one_expandable_row(cast: Cast, sign_in: SignIn) -> None:
+def test_similar_changes_within_a_minute_are_grouped_into_one_expandable_row(
+    cast: Cast, sign_in: SignIn
+) -> None:
     at = make.ago(hours=1).replace(second=0, microsecond=0)
     Audit.objects.create(
         actor="alice", action="create", object_type="project", object_id="y", object_name="early",

@@ -137,7 +137,9 @@ def test_more_than_two_unschedulable_workloads_share_one_item(cast: Cast, sign_i
     assert listed == [("Unschedulable", "3 pending workloads")]
 
 
-def test_attention_item_of_a_pool_links_to_the_pools_workloads(cast: Cast, sign_in: SignIn) -> None:
+def test_attention_item_links_to_the_unschedulable_workloads_of_the_selected_pool(
+    cast: Cast, sign_in: SignIn
+) -> None:
     make.workload(cast.vision, "too-large", reason="Unschedulable", pools=[cast.pool.name])
     client = sign_in("alice")
     for query, address in (

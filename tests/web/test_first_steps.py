@@ -182,7 +182,7 @@ def test_page_links_to_its_documentation_chapter(cast: Cast, sign_in: SignIn) ->
 
 
 @pytest.mark.heavy
-def test_overview_lists_a_researchers_own_workloads_first_with_queue_positions(
+def test_overview_of_a_researcher_begins_with_their_own_workloads_and_queue_positions(
     cast: Cast, sign_in: SignIn
 ) -> None:
     for name, position in (("unschedulable", None), ("second", 7), ("first", 2)):

@@ -273,7 +273,9 @@ def test_overview_shows_evictions_first_to_users_who_cannot_submit(
     assert first == {"erin": True, "dave": False}
 
 
-def test_pending_reasons_add_up_to_the_pending_workloads(cast: Cast, sign_in: SignIn) -> None:
+def test_counts_by_pending_reason_add_up_to_the_number_of_pending_workloads(
+    cast: Cast, sign_in: SignIn
+) -> None:
     make.workload(cast.vision, "waiting", reason="WaitingForCapacity", pools=[cast.pool.name])
     document = {
         "name": "sweep", "project": "vision", "command": "x", "pools": [cast.pool.name],

@@ -318,14 +318,16 @@ def test_name_matches_come_before_hidden_keywords(cast: Cast, sign_in: SignIn) -
     assert links(alice, "dash")[0] == "/"
 
 
-def test_prefix_matches_come_before_newer_workloads_with_other_matches(cast: Cast, sign_in: SignIn) -> None:
+def test_workload_whose_name_begins_with_the_text_comes_before_newer_workloads_that_contain_it(
+    cast: Cast, sign_in: SignIn
+) -> None:
     first = make.workload(cast.vision, "grid-search", submitted_at=make.ago(hours=9))
     for number in range(9):
         make.workload(cast.vision, f"hypergrid-{number}")
     assert links(sign_in("alice"), "grid")[0] == f"/workloads/{first.pk}"
 
 
-def test_results_show_the_state_and_mark_the_match(cast: Cast, sign_in: SignIn) -> None:
+def test_search_results_show_the_state_and_highlight_the_match(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "boom", phase="failed")
     text = sign_in("alice").get("/search", {"q": "OO"}, headers=HTMX).content.decode()
     assert '<span class="title">b<mark>oo</mark>m</span>' in text

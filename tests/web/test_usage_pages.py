@@ -116,7 +116,7 @@ def test_search_applies_to_totals_chart_and_export(sign_in: SignIn) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.usefixtures("used")
-def test_usage_chart_adds_up_to_the_total(sign_in: SignIn) -> None:
+def test_values_in_the_usage_chart_add_up_to_the_total(sign_in: SignIn) -> None:
     context = sign_in("alice").get("/usage?span=24h&step=hour").context
     assert sum(piece.used.gpu_hours for piece in context["pieces"]) == context["total"].gpu_hours == 10
     assert [line.name for line in context["lines"]] == ["vision", "ads"]

@@ -75,7 +75,7 @@ def test_first_shown_row_of_a_user_has_the_deactivate_button(cast: Cast, sign_in
 
 
 @pytest.mark.heavy
-def test_users_are_searched_and_exported(cast: Cast, sign_in: SignIn) -> None:
+def test_user_list_can_be_searched_and_exported(cast: Cast, sign_in: SignIn) -> None:
     admin = sign_in("alice")
     page = admin.get("/access?people-search=frank").content.decode()
     assert path(cast, "frank") in page and path(cast) not in page

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OPENERS = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
 
 
-def test_packed_worker_starts_in_a_python_without_packages(tmp_path: Path) -> None:
+def test_packed_worker_runs_on_a_python_installation_without_packages(tmp_path: Path) -> None:
     # Without site packages or environment variables, the worker reports that it has no session.
     program = tmp_path / "worker.zip"
     program.write_bytes(build_worker_program())

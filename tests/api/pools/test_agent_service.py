@@ -191,7 +191,7 @@ def until_next_reports(since: datetime) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
-def test_changed_service_settings_are_applied_without_stopping_pods(
+def test_changed_agent_service_settings_are_applied_without_stopping_pods(
     host: Host, metal_pool: NodePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The pool's head node is lost, and another machine replaces it.
@@ -222,7 +222,7 @@ def test_changed_service_settings_are_applied_without_stopping_pods(
 
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
-def test_rejected_agent_is_not_restarted(host: Host) -> None:
+def test_agent_that_the_server_rejected_is_not_restarted(host: Host) -> None:
     host.install()
     Machine.objects.update(departed_at=timezone.now())
     poll_until(lambda: not host.is_running("manager"))
@@ -262,7 +262,7 @@ def test_nothing_is_installed_if_the_join_token_is_rejected(host: Host) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
-def test_service_can_join_later_with_a_stored_token(host: Host) -> None:
+def test_agent_service_can_join_later_with_a_stored_token(host: Host) -> None:
     assert host.install("--join-later").returncode == 0
     poll_until(Machine.objects.exists)
     assert "BERTH_JOIN_TOKEN" in (host.state / "environment").read_text()

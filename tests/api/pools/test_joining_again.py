@@ -61,7 +61,9 @@ def test_error_for_a_revoked_or_expired_token_states_when_it_ended(alice: Caller
     assert join(token, 1).json()["detail"] == "This join token was revoked at 2026-01-01 03:04 UTC."
 
 
-def test_reinstalled_machine_replaces_its_registration_and_counts_once(alice: Caller, token: str) -> None:
+def test_reinstalled_machine_replaces_its_registration_and_counts_once_against_the_token(
+    alice: Caller, token: str
+) -> None:
     former = join(token, 1).json()["secret"]
     key = Machine.objects.get().pk
     silence()

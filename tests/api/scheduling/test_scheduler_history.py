@@ -102,7 +102,7 @@ def test_workload_response_lists_its_evictions_as_victim_and_as_preemptor(
     assert kinds(dave.get(f"workloads/{workload.pk}/evictions")) == ["reclaim", "reclaim"]
 
 
-def test_only_platform_admins_see_cycles(alice: Caller, bob: Caller) -> None:
+def test_only_platform_admins_see_scheduling_cycles(alice: Caller, bob: Caller) -> None:
     cycle = Cycle.objects.create(epoch=1, trigger="tick", decide_ms=1.5, plan={"decisions": []})
     detail = alice.get(f"cycles/{cycle.pk}").json()
     assert (detail["decide_ms"], detail["plan"], detail["scenario"]) == (1.5, {"decisions": []}, None)
@@ -152,7 +152,7 @@ def test_query_parameters_of_a_metrics_request_are_ignored(db: None, settings: A
     assert Client().get("/metrics", {"collect[]": "nodes"}, headers=headers).status_code == 200
 
 
-def test_metrics_token_grants_access_only_to_metrics(db: None, settings: Any) -> None:
+def test_metrics_token_is_valid_only_for_metrics(db: None, settings: Any) -> None:
     headers = {"Authorization": f"Bearer {settings.BERTH_METRICS_TOKEN}"}
     assert Client().get("/api/v1/whoami", headers=headers).status_code == 401
 

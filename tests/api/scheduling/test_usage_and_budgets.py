@@ -143,7 +143,7 @@ def test_forecast_uses_only_complete_hours(cast: Cast, create_usage_hour: Callab
 
 
 @pytest.mark.heavy
-def test_each_budget_warning_is_sent_once_per_month(
+def test_each_budget_warning_is_sent_at_most_once_per_month(
     cast: Cast, create_usage_hour: Callable[..., UsageHour]
 ) -> None:
     budgets.set_budget(actor=cast.alice, owner=cast.vision, values={"gpu_hours": 100})

@@ -215,7 +215,7 @@ def test_merge_patch_media_type_is_accepted(dave: Caller, pending: str) -> None:
 
 
 @pytest.mark.heavy
-def test_burst_delay_after_an_edit_counts_from_the_submission(dave: Caller, cast: Cast) -> None:
+def test_burst_delay_of_an_edited_workload_starts_at_its_submission(dave: Caller, cast: Cast) -> None:
     NodePool.objects.create(name="cloud", provider="fake", runtime="fake", nodes_max=4, gpus_per_node=2)
     document = training("burst", project="vision", pools=["local", "cloud"], burst_after=600)
     workload = str(dave.post("workloads", document).json()["id"])

@@ -63,7 +63,7 @@ def test_secrets_are_masked_in_log_reads_tails_searches_and_downloads(
     assert b"".join(download.streaming_content) == masked  # type: ignore[attr-defined]
 
 
-def test_beginning_of_a_secret_is_withheld_until_the_next_bytes_or_the_end(
+def test_possible_beginning_of_a_secret_is_withheld_until_more_output_or_the_end_of_the_log(
     dave: Caller, runtime: FakeRuntime, pod: Pod
 ) -> None:
     path = f"workloads/{pod.workload_id}/logs"
@@ -151,7 +151,7 @@ def test_lines_and_common_encodings_of_secrets_are_masked() -> None:
     assert build_masker([short]).mask(short.encode()) == short.encode()
 
 
-def test_withheld_suffix_is_the_longest_possible_start_of_a_pattern() -> None:
+def test_longest_log_suffix_that_could_begin_a_secret_is_withheld() -> None:
     rng = random.Random(8)
     for _ in range(300):
         masker = Masker(tuple(sorted({random_text(rng, "ab", 1, 6) for _ in range(5)})))

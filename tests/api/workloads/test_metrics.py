@@ -12,7 +12,9 @@ from tests.api.conftest import Caller
 from tests.cast import Cast, training
 
 
-def test_metrics_are_listed_by_name_with_exact_extremes_and_a_sample(cast: Cast, dave: Caller) -> None:
+def test_metrics_are_listed_by_name_with_exact_minimum_and_maximum_and_sampled_values(
+    cast: Cast, dave: Caller
+) -> None:
     workload = make.workload(cast.vision, "train")
     make.metric(workload, "loss", *(1 / (step + 1) for step in range(300)))
     make.metric(workload, "accuracy", 0.5)

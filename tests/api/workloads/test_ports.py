@@ -29,7 +29,7 @@ def interactive_workload(dave: Caller, settings: Settings) -> str:
     return f"workloads/{workload_id}/ports/lab/link"
 
 
-def test_link_uses_a_separate_host_for_each_port(dave: Caller, interactive_workload: str) -> None:
+def test_links_to_different_ports_have_different_host_names(dave: Caller, interactive_workload: str) -> None:
     answer = dave.post(interactive_workload)
     assert answer.status_code == 201
     link = answer.json()
@@ -74,7 +74,9 @@ def test_error_names_the_setting_if_no_apps_origin_is_configured(
 
 
 @pytest.mark.heavy
-def test_workload_page_opens_a_port(cast: Cast, interactive_workload: str, client: Client) -> None:
+def test_port_can_be_opened_from_the_workload_page(
+    cast: Cast, interactive_workload: str, client: Client
+) -> None:
     workload_id = interactive_workload.split("/")[1]
     client.force_login(cast.dave.user)
     assert (

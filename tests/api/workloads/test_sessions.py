@@ -57,7 +57,7 @@ def worker(session: str, node: int = 0) -> Caller:
 
 
 @pytest.mark.heavy
-def test_session_runs_in_the_image_that_it_requests(dave: Caller, cast: Cast) -> None:
+def test_session_runs_in_the_requested_image(dave: Caller, cast: Cast) -> None:
     NodePool.objects.filter(pk=cast.pool.pk).update(runtime="local")
     image = {"image": "ghcr.io/org/python:3.11", "image_pull_policy": "always"}
     created = dave.post("sessions", {**BODY, **image})

@@ -245,7 +245,7 @@ def test_enforced_limits_cause_no_warning(cast: Cast, dave: Caller, monkeypatch:
     ("limits", "ignores", "warned"),
     [(["memory", "cpu", "processes"], False, False), (["processes"], False, True), ([], True, False)],
 )
-def test_submission_warns_about_nodes_that_reject_limits(
+def test_submission_warns_if_nodes_cannot_enforce_limits(
     cast: Cast, dave: Caller, monkeypatch: pytest.MonkeyPatch, limits: list[str], ignores: bool, warned: bool
 ) -> None:
     monkeypatch.setattr(capabilities, "CAPABILITIES", {"fake": Capabilities(enforces_limits=True)})

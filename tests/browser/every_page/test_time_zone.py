@@ -21,7 +21,7 @@ def tomorrow_at_nine() -> datetime:
 
 
 @pytest.mark.heavy
-def test_pages_name_the_browsers_time_zone(opened: Open) -> None:
+def test_pages_show_the_name_of_the_browsers_time_zone(opened: Open) -> None:
     with opened("ada") as (page, _):
         page.goto("/")  # the server sends this response before the browser has reported its time zone
         for path, text in (

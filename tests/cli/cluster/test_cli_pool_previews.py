@@ -35,7 +35,7 @@ def test_node_preview_is_printed_before_creation(terminal: Terminal) -> None:
     assert "1 of 2 nodes can be used: 8 GPUs, 6 of them free." in result.stdout
 
 
-def test_preview_errors_stop_creation_without_the_yes_option(terminal: Terminal) -> None:
+def test_preview_errors_prevent_pool_creation_without_the_yes_option(terminal: Terminal) -> None:
     server = StubServer(preview(ERROR))
     result = terminal.run(*AWS, server=server)
     assert (result.exit_code, len(server.calls)) == (1, 1)

@@ -133,7 +133,7 @@ def test_pool_action_prints_the_resulting_state(
     assert terminal.run("pool", *words, server=StubServer(problem(404, detail="None."))).exit_code == 4
 
 
-def test_describe_prints_pool_details(terminal: Terminal) -> None:
+def test_describe_command_prints_pool_details(terminal: Terminal) -> None:
     spent = {"node_hours": 1.0, "gpu_hours": 8.0, "cost": 20.0}
     cost = {"price_per_gpu_hour": 2.5, "per_hour": 60.0, "last_24_hours": spent, "last_30_days": spent}
     levels = [{"gpus": 0, "nodes": 1, "replicas": 0}, {"gpus": 2, "nodes": 3, "replicas": 3}]
@@ -173,7 +173,7 @@ def test_node_action_prints_the_resulting_state(terminal: Terminal, step: str) -
     assert server.calls == [f"POST /api/v1/nodes/train-1/{step}"]
 
 
-def test_terminate_asks_for_confirmation_if_the_node_has_workloads(
+def test_terminate_command_asks_for_confirmation_if_the_node_has_workloads(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = ["vision/train (8 pods)", "ads/rank (1 pod, non-preemptible)"]
@@ -271,7 +271,7 @@ def draining_nodes(*names: str) -> list[dict[str, Any]]:
     return [{"node": name, "pods": n, "work": ["vision/train (1 pod)"] * n} for n, name in enumerate(names)]
 
 
-def test_scale_lists_nodes_to_drain_and_asks_for_confirmation_on_a_terminal(
+def test_scale_command_lists_nodes_to_drain_and_asks_for_confirmation_on_a_terminal(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draining = {"draining": draining_nodes("train-3", "train-2")}
@@ -294,7 +294,7 @@ def test_scale_lists_nodes_to_drain_and_asks_for_confirmation_on_a_terminal(
     assert server.calls == ["GET /api/v1/node-pools/train/scale?nodes=2"]
 
 
-def test_edit_lists_nodes_to_drain_and_asks_for_confirmation_on_a_terminal(
+def test_edit_command_lists_nodes_to_drain_and_asks_for_confirmation_on_a_terminal(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reduced = pool(nodes_desired=2, nodes_max=2, draining=draining_nodes("train-3", "train-2"))

@@ -12,7 +12,7 @@ from tests.cli.conftest import Berth, token_of
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_user_is_described_deactivated_and_activated(berth: Berth, cast: Cast) -> None:
+def test_user_commands_describe_deactivate_and_activate_a_user(berth: Berth, cast: Cast) -> None:
     factories.workload(cast.vision, "train", phase="running", by=cast.dave.user)
     admin, dave = {"BERTH_TOKEN": token_of(cast.alice)}, {"BERTH_TOKEN": token_of(cast.dave)}
 

@@ -64,7 +64,7 @@ def test_array_option_preserves_other_document_values(terminal: Terminal) -> Non
     )  # fmt: skip
 
 
-def test_watch_continues_until_the_array_completes(terminal: Terminal) -> None:
+def test_watch_option_continues_until_the_array_completes(terminal: Terminal) -> None:
     server = StubServer(
         json_answer({**array(), "warnings": []}, 201),
         json_answer(array(running=10, held=90)),

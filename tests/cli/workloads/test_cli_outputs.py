@@ -46,7 +46,7 @@ def test_pods_and_files_are_listed(terminal: Terminal) -> None:
     assert result.stderr == "vision/train has no outputs.\n"
 
 
-def test_files_are_written_below_the_directory(terminal: Terminal, tmp_path: Path) -> None:
+def test_downloaded_files_are_written_below_the_directory(terminal: Terminal, tmp_path: Path) -> None:
     script = tarfile.TarInfo("results/run.sh")
     script.mode = 0o755
     server = StubServer(*FOUND, archive((tarfile.TarInfo("results/a.txt"), b"new"), (script, b"#!/bin/sh\n")))

@@ -197,7 +197,7 @@ def test_invalid_dry_run_exits_with_code_2(terminal: Terminal, output: str) -> N
 
 
 @pytest.mark.parametrize(("phase", "code"), [("completed", 0), ("failed", 10), ("cancelled", 11)])
-def test_watch_exit_code_matches_the_final_phase(
+def test_exit_code_of_the_watch_option_matches_the_final_phase(
     terminal: Terminal, phase: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "REFRESH_SECONDS", 0)

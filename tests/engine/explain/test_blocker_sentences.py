@@ -71,7 +71,7 @@ def test_every_reason_has_a_sentence() -> None:
 @pytest.mark.parametrize(("count", "message"), [
     (0, "0 replicas are missing."), (1, "1 replica is missing."), (2, "2 replicas are missing."),
 ])  # fmt: skip
-def test_verb_agrees_with_missing_replicas(count: int, message: str) -> None:
+def test_verb_agrees_with_the_number_of_missing_replicas(count: int, message: str) -> None:
     assert blocker(Reason.WAITING_FOR_GANG, {"missing": count}).message == message
 
 

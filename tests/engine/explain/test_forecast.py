@@ -27,7 +27,7 @@ def test_first_queued_workload_is_expected_to_start_once_enough_workloads_end() 
     assert expected_start(full_cluster().queued("p/a", "p", 6)) == {"p/a": Forecast(NOON + 1200, ASSUMPTIONS)}
 
 
-def test_later_queued_workload_is_expected_to_start_after_earlier_ones() -> None:
+def test_later_queued_workload_is_expected_to_start_after_earlier_workloads() -> None:
     world = full_cluster().queued("p/a", "p", 4, max_runtime=50).queued("p/b", "p", 3)
     assert {name: estimate.at for name, estimate in expected_start(world).items()} == {
         "p/a": NOON + 600, "p/b": NOON + 650,

@@ -253,7 +253,7 @@ def test_queues_with_uneven_workload_sizes_get_equal_shares_over_time(sizes: tup
 
 
 @pytest.mark.heavy
-def test_rounded_up_unit_does_not_change_queues_every_cycle() -> None:
+def test_rounded_up_unit_does_not_move_to_another_queue_in_every_cycle() -> None:
     # Seventeen queues take turns on sixteen GPUs. Each turn must last a while, not just a second.
     held, evicted = allocation_by_cycle({f"q{number:02}": (1,) for number in range(17)}, half_lives=4)
     assert evicted <= 4 * 6
@@ -290,7 +290,7 @@ def test_shares_are_equal_within_each_calendar_window(sizes: tuple[Sizes, ...]) 
         (4, 2),
     ],
 )
-def test_history_has_no_effect_when_k_is_zero(sizes: tuple[int, int]) -> None:
+def test_usage_history_has_no_effect_when_k_is_zero(sizes: tuple[int, int]) -> None:
     # Every cycle matches point-in-time fair shares.
     queues = {"a": (sizes[0],), "b": (sizes[1],)}
     now = allocation_by_cycle(queues, half_lives=2, mode="point_in_time")

@@ -175,7 +175,7 @@ def test_weight_is_one_number_or_one_per_resource() -> None:
     assert entitlement({}).rank == 2
 
 
-def test_omitted_devices_are_assigned_around_specified_ones() -> None:
+def test_pods_without_specified_devices_use_the_remaining_devices() -> None:
     snapshot = load(
         scenario_with_workload(
             {"name": "any", "pods": [{"node": "n"}]},

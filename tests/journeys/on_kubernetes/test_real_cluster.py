@@ -72,7 +72,9 @@ def test_elastic_workload_scales_up_and_receives_its_secret(prod: Prod, users: U
     reach(client, prod, "grows", "cancelled")
 
 
-def test_pods_start_in_the_code_that_was_sent(prod: Prod, users: Users, tmp_path: Path) -> None:
+def test_pods_start_in_a_directory_with_the_code_that_was_sent(
+    prod: Prod, users: Users, tmp_path: Path
+) -> None:
     checkout = tmp_path / "digits"
     (checkout / "src").mkdir(parents=True)
     (checkout / "src" / "train.sh").write_text('echo "loss $1" && touch "$BERTH_CODE_DIR/written"\n')

@@ -97,7 +97,7 @@ def test_restarted_scheduler_adopts_its_pods_and_starts_no_pod_twice(installatio
 
 
 @pytest.mark.heavy
-def test_borrower_on_ray_is_reclaimed_and_restarts_later(installation: RayInstallation) -> None:
+def test_borrowing_workload_on_ray_is_reclaimed_and_restarts_later(installation: RayInstallation) -> None:
     borrower = installation.submit(installation.dave, "borrower")
     installation.until(borrower, "running")
     first = installation.pods(borrower)

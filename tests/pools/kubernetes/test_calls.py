@@ -65,7 +65,7 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-def test_requests_share_a_connection_and_decompress_responses(server: Server) -> None:
+def test_requests_share_a_connection_and_responses_are_decompressed(server: Server) -> None:
     api = Api(Connection(server=server.address, token="secret"))
     first, second = (api.get("/api/v1/nodes", limit=5, fieldSelector="a=b&c") for _ in range(2))
     assert first["target"] == "/api/v1/nodes?limit=5&fieldSelector=a%3Db%26c"

@@ -197,7 +197,7 @@ def test_pod_outlives_the_process_that_started_it(stage: LocalStage) -> None:
     assert ended(stage.runtime, "p-1").exit_code == 9
 
 
-def test_concurrent_start_requests_run_one_pod(stage: LocalStage) -> None:
+def test_concurrent_start_requests_start_only_one_pod(stage: LocalStage) -> None:
     starters = [start_in_another_process(stage.root, "echo ran; sleep 1000; :") for _ in range(4)]
     assert [starter.wait() for starter in starters] == [0, 0, 0, 0]
     log_lines(stage)

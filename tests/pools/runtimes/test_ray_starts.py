@@ -71,7 +71,7 @@ def test_start_raises_the_error_of_the_background_start_and_can_be_repeated(
     assert jobs == ["berth-p-1"]
 
 
-def test_stop_waits_for_a_start_that_has_begun(
+def test_stop_waits_for_a_start_in_progress(
     runtime: RayRuntime, jobs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
@@ -89,7 +89,7 @@ def test_stop_waits_for_a_start_that_has_begun(
     assert calls == ["start", "stop"]
 
 
-def test_forgotten_pod_leaves_no_result_of_its_start_behind(
+def test_start_result_of_a_forgotten_pod_is_discarded(
     runtime: RayRuntime, jobs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_orders_to(monkeypatch, lambda pod_id: None)

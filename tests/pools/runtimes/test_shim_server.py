@@ -152,7 +152,7 @@ def test_pods_survive_the_loss_of_the_shim_server_and_new_pods_start(stage: Loca
 
 
 @pytest.mark.heavy
-def test_pod_requested_again_after_the_server_was_killed_starts_once(stage: LocalStage) -> None:
+def test_pod_requested_again_after_the_shim_server_was_killed_starts_only_once(stage: LocalStage) -> None:
     stage.runtime.start(order("p-0", "true"))
     ended(stage.runtime, "p-0")
     os.kill(server(stage), signal.SIGSTOP)

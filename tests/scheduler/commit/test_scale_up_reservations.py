@@ -136,7 +136,7 @@ def test_moved_workload_keeps_its_reservation(stage: Stage) -> None:
 
 
 @pytest.mark.heavy
-def test_cancelled_workload_loses_its_reservation_for_a_move(stage: Stage) -> None:
+def test_reservation_for_a_move_is_dropped_when_the_workload_is_cancelled(stage: Stage) -> None:
     stage.cast.pool.node_placement = "spread"
     stage.cast.pool.save()
     one = [{"name": "worker", "replicas": 1, "gpu": 1}]

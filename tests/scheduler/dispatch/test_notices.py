@@ -113,7 +113,7 @@ def test_pool_on_kubernetes_cannot_send_the_signal(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("point", sample(["dispatch.stopped", "dispatch.noticed", "dispatch.before_stop"], 1))
-def test_signal_is_recorded_once_after_a_crash(stage: Stage, point: str) -> None:
+def test_signal_is_recorded_only_once_despite_a_crash(stage: Stage, point: str) -> None:
     life = CrashingScheduler(stage, point)
     low = stage.submit("low", preemption=NOTICE, roles=WHOLE, priority=10)
     life.until(low, Phase.RUNNING)

@@ -93,7 +93,7 @@ def test_backoff_increases_while_the_cluster_rejects_starts(stage: Stage) -> Non
 
 
 @pytest.mark.heavy
-def test_rejections_of_an_ended_workload_are_forgotten(stage: Stage) -> None:
+def test_rejected_starts_of_an_ended_workload_are_discarded(stage: Stage) -> None:
     reject(stage, 1000)
     ended = stage.submit("ended", **GANG)
     stage.tick(14, seconds=5)

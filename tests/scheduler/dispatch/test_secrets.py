@@ -224,7 +224,7 @@ def test_running_workload_continues_if_a_replacement_lacks_a_secret(stage: Stage
     assert len(stage.pods(workload, "running")) == 2
 
 
-def test_scheduler_killed_after_failing_a_workload_without_a_secret_loses_nothing(
+def test_workload_with_a_deleted_secret_fails_even_if_the_scheduler_is_killed_meanwhile(
     stage: Stage, workload: Workload
 ) -> None:
     ProjectSecret.objects.all().delete()

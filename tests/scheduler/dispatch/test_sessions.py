@@ -110,7 +110,7 @@ def test_session_starts_as_a_gang_once_all_its_nodes_fit(stage: Stage) -> None:
     assert len(stage.pods(session.workload, "running")) == 5
 
 
-def test_session_pods_receive_an_address_and_a_secret_outside_the_spec(play: SessionPlay) -> None:
+def test_session_pods_receive_an_address_and_a_secret_that_is_not_in_the_spec(play: SessionPlay) -> None:
     [order, _] = [play.stage.runtime.order(str(pod.pk)) for pod in play.pods]
     assert order.env["BERTH_URL"] == "http://testserver"
     assert session_workers.authenticate_pod(order.secret_env["BERTH_SESSION_SECRET"]).rank == 0

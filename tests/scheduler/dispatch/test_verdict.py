@@ -35,7 +35,7 @@ def restart_policy(kind: str, most: int | None = None, **counts: int) -> RetrySt
     return RetryState(parse_workload(document).retry_rules, counts)
 
 
-def test_gang_runs_once_its_minimum_runs() -> None:
+def test_gang_is_running_as_soon_as_its_minimum_is_running() -> None:
     assert verdict(gang("running", "starting", phase="starting")) is None
     step = verdict(gang("running", "running", phase="starting"))
     assert step is not None
@@ -218,7 +218,7 @@ def test_gang_that_succeeded_before_it_stopped_counts_as_completed_unless_cancel
     assert step.to == to
 
 
-def test_role_tree_runs_when_enough_children_run() -> None:
+def test_role_tree_is_running_when_enough_children_are_running() -> None:
     tree = Group("all", (role("a", 1, 1), role("b", 1, 1), role("c", 1, 1)), 2)
     pods = [PodFact("a", 0, "running"), PodFact("b", 0, "starting"), PodFact("c", 0, "running")]
     step = verdict(gang(pods=pods, tree=tree, phase="starting"))

@@ -29,7 +29,7 @@ def expected_lost_work(stage: Stage) -> dict[int, Work]:
     return {node: Work(*sums) for node, sums in by_node.items()}
 
 
-def test_lost_work_counts_from_the_last_checkpoint_and_includes_reservations(stage: Stage) -> None:
+def test_lost_work_is_counted_from_the_last_checkpoint_and_includes_reservations(stage: Stage) -> None:
     stage.quota(stage.cast.product, 8)
     stage.submit("thirds", roles=[{"name": "w", "replicas": 2, "gpu": 0.3, "cpu": 0.7}])
     stage.submit("firm", priority=120, roles=[{"name": "w", "replicas": 1, "gpu": 1}])

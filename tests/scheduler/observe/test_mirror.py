@@ -190,7 +190,7 @@ def test_change_to_any_mirrored_column_of_a_pod_is_detected(stage: Stage) -> Non
         assert mirror.rows == fresh.rows
 
 
-def test_deleted_and_ended_pods_leave_the_mirror(stage: Stage) -> None:
+def test_deleted_and_ended_pods_are_removed_from_the_mirror(stage: Stage) -> None:
     stage.submit("train")
     stage.submit("eval")
     stage.loop.tick()

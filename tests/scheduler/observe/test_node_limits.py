@@ -44,7 +44,7 @@ def speech(stage: Stage) -> Project:
     return stage.cast.speech
 
 
-def test_workload_with_an_image_runs_on_a_node_that_runs_images(stage: Stage) -> None:
+def test_workload_with_an_image_runs_on_a_node_that_supports_images(stage: Stage) -> None:
     report("local-0", images="", images_obstacle=NO_PODMAN)
     report("local-1")
     workload = stage.submit(image=IMAGE, roles=[{"name": "w", "replicas": 2, "gpu": 1}])
@@ -53,7 +53,7 @@ def test_workload_with_an_image_runs_on_a_node_that_runs_images(stage: Stage) ->
 
 
 @pytest.mark.heavy
-def test_blocker_states_why_no_node_runs_images(stage: Stage) -> None:
+def test_blocker_states_why_no_node_supports_images(stage: Stage) -> None:
     report("local-0", "local-1", images="", images_obstacle=NO_PODMAN)
     workload, plain = stage.submit(image=IMAGE), stage.submit("plain")
     stage.tick(2)
@@ -63,7 +63,7 @@ def test_blocker_states_why_no_node_runs_images(stage: Stage) -> None:
 
 
 @pytest.mark.heavy
-def test_nodes_that_have_not_reported_are_assumed_to_run_images(stage: Stage) -> None:
+def test_nodes_that_have_not_reported_are_assumed_to_support_images(stage: Stage) -> None:
     report("local-0", images="", images_obstacle=NO_PODMAN)
     workload = stage.submit(image=IMAGE)
     stage.tick(2)

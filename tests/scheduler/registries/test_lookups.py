@@ -67,7 +67,7 @@ def test_registry_that_refuses_connections_is_reported_as_unreachable() -> None:
     assert (error.fault, error.is_permanent) == (RegistryFault.UNREACHABLE, False)
 
 
-def test_registry_without_tls_is_called_only_if_listed_as_insecure(tiny: TinyRegistry) -> None:
+def test_registry_without_tls_is_contacted_only_if_listed_as_insecure(tiny: TinyRegistry) -> None:
     registry = f"127.1:{tiny.address.partition(':')[2]}"  # not recognized as this machine
     error = find_error(f"{registry}/train:1")
     assert (error.fault, error.is_permanent) == (RegistryFault.UNREACHABLE, False)
@@ -77,7 +77,7 @@ def test_registry_without_tls_is_called_only_if_listed_as_insecure(tiny: TinyReg
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "[fe80::1]", "0.0.0.0:80", "224.0.0.1"])
-def test_registry_at_a_forbidden_address_is_not_called(host: str) -> None:
+def test_registry_at_a_forbidden_address_is_not_contacted(host: str) -> None:
     error = find_error(f"{host}/train:1")
     assert (error.fault, error.is_permanent) == (RegistryFault.FORBIDDEN, True)
 

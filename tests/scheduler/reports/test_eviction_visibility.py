@@ -108,7 +108,7 @@ def test_member_of_both_projects_sees_both_names(case: Case) -> None:
         assert OTHER in text, (name, view)
 
 
-def test_eviction_numbers_refer_to_the_queues_below_the_common_ancestor(case: Case) -> None:
+def test_eviction_numbers_cover_only_queues_below_the_common_ancestor(case: Case) -> None:
     def queues(name: str, side: str) -> list[str]:
         return [queue["queue"] for queue in json.loads(content(case, name, "rest"))["numbers"][side]]
 

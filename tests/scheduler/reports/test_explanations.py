@@ -19,7 +19,7 @@ from tests.scheduler.stage import Stage
 FOUR = [{"name": "worker", "replicas": 4, "gpu": 1}]
 
 
-def test_pending_workload_is_explained_with_its_queues(stage: Stage) -> None:
+def test_explanation_of_a_pending_workload_includes_its_queues(stage: Stage) -> None:
     stage.submit("first", roles=FOUR)
     second = stage.submit("second", preemptible=False)
     stage.tick(2)

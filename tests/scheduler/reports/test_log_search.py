@@ -49,7 +49,7 @@ def test_log_search_is_case_sensitive_by_default() -> None:
     assert matching_lines(log, "eRRor", ignore_case=True) == [1, 2, 3]
 
 
-def test_search_text_is_not_a_regular_expression() -> None:
+def test_search_text_is_not_interpreted_as_a_regular_expression() -> None:
     log = Log("a.c\nabc\n[x]*\nGrüße\n<b>\n".encode())
     assert matching_lines(log, "a.c") == [1]
     assert matching_lines(log, "[x]*") == [3]

@@ -107,7 +107,7 @@ def test_stored_window_is_restored_unchanged(story: tuple[Window, AutoscalerConf
 
 @settings(max_examples=40)
 @given(stories(), st.floats(-50, 50))
-def test_condition_streak_is_never_longer_than_its_samples(
+def test_condition_streak_never_lasts_longer_than_its_samples(
     story: tuple[Window, AutoscalerConfig, float], step: float
 ) -> None:
     window, config, now = story

@@ -19,7 +19,7 @@ def node(cast: Cast) -> Node:
     return node
 
 
-def test_node_page_offers_the_actions_of_the_node_state(sign_in: SignIn, node: Node) -> None:
+def test_node_page_offers_the_actions_that_the_node_state_allows(sign_in: SignIn, node: Node) -> None:
     for state, actions in (
         ("ready", {"cordon", "drain", "terminate"}),
         ("cordoned", {"uncordon", "drain", "terminate"}),

@@ -35,7 +35,7 @@ def test_short_project_list_is_not_collapsed(cast: Cast, sign_in: SignIn) -> Non
 
 
 @pytest.mark.parametrize("path", ["/quotas?pool=local", "/fair-share?pool=local", "/quotas"])
-def test_projects_stay_below_their_department_if_it_has_no_quota(
+def test_projects_are_listed_below_their_department_even_if_it_has_no_quota(
     cast: Cast, sign_in: SignIn, path: str
 ) -> None:
     for owner in (cast.product, cast.ads, cast.vision, cast.speech):

@@ -130,7 +130,7 @@ def test_array_page_shows_task_counts_and_a_paginated_task_list(
     assert "sweep-2<" in failed and "sweep-3<" not in failed
 
 
-def test_array_page_lists_live_tasks_first_and_counts_each_task_once(
+def test_array_page_lists_live_tasks_first_and_counts_each_task_only_once(
     sweep: WorkloadArray, sign_in: SignIn
 ) -> None:
     Workload.objects.filter(array=sweep, array_index__gt=5).update(held=True)

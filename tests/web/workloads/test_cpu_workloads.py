@@ -54,7 +54,7 @@ def test_tables_of_workloads_without_gpus_have_no_gpu_columns(
     assert "gpus" in dict(client.get("/workloads").context["columns"])
 
 
-def test_array_without_gpus_shows_the_cores_of_a_task(cast: Cast, sign_in: SignIn) -> None:
+def test_array_without_gpus_shows_the_cores_per_task(cast: Cast, sign_in: SignIn) -> None:
     document = {
         "name": "sweep", "project": "vision", "command": "x", "pools": [cast.pool.name],
         "array": {"tasks": 3}, "roles": [{"name": "worker", "cpu": 2, "memory_mib": 1024}],

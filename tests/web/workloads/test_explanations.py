@@ -143,7 +143,7 @@ def link_in(card: str) -> str:
         ("max_runtime_lowered", {"before": 3600, "after": 60}, "Max runtime: 1h → <strong>1m"),
     ],
 )  # fmt: skip
-def test_smallest_change_opens_the_edit_form_with_the_change(
+def test_smallest_change_links_to_an_edit_form_that_contains_the_change(
     kind: str, values: dict[str, object], changed: str,
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip

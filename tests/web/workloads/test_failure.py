@@ -40,7 +40,7 @@ def test_page_of_a_failed_workload_begins_with_the_pod_that_failed_first(cast: C
     assert CARD in viewed and "Edit and resubmit" not in viewed
 
 
-def test_failure_without_a_failed_pod_shows_the_message(cast: Cast, sign_in: SignIn) -> None:
+def test_page_shows_the_workload_message_if_no_pod_failed(cast: Cast, sign_in: SignIn) -> None:
     workload = failed(cast, "The repository cannot be fetched: not found.")
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     assert "The repository cannot be fetched: not found</h2>" in page

@@ -45,7 +45,7 @@ def test_owner_sees_the_rule_the_warning_and_the_cost(cast: Cast, sign_in: SignI
     assert IdleRule().sentence[:30] in dave.get("/node-pools/local").content.decode()
 
 
-def test_project_form_stores_valid_idle_rules_and_rejects_invalid_ones(cast: Cast, sign_in: SignIn) -> None:
+def test_project_form_stores_valid_idle_rules_and_rejects_invalid_rules(cast: Cast, sign_in: SignIn) -> None:
     alice, path = sign_in("alice"), "/projects/vision/change"
     values = {"title": "", "rank": "0", "reclaim_min_runtime": "", "preempt_min_runtime": ""}
     rejected = alice.post(path, {**values, "idle_rule": "below=5%,atfer=1h"}, headers=HTMX)
