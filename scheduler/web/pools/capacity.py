@@ -38,6 +38,11 @@ class Capacity:
         )
 
     @property
+    def existing(self) -> int:
+        """GPUs of ready and starting nodes, which the scheduler divides into fair shares."""
+        return self.total + self.pending
+
+    @property
     def free(self) -> int:
         return max(0, self.total - self.allocated - self.reserved_idle)
 
@@ -49,7 +54,7 @@ class Capacity:
 
     @property
     def bar(self) -> Bar:
-        whole = self.total + self.pending
+        whole = self.existing
         reserved_booting = min(self.pending, max(0, self.reserved - self.reserved_idle))
         return stacked_bar(
             [

@@ -48,6 +48,16 @@ def test_department_totals_include_the_projects_of_the_department(cast: Cast, he
     assert totals_by_queue([]) == {}
 
 
+def test_quotas_and_fair_shares_state_the_gpus_of_starting_nodes(
+    sign_in: SignIn, cast: Cast, held: None
+) -> None:
+    make.node(cast.pool, state="booting", gpus=4)
+    client, pool = sign_in("alice"), cast.pool.name
+    for path in (f"/quotas?pool={pool}", f"/fair-share?pool={pool}"):
+        text = text_of(client, path)
+        assert "8 ready and 4 starting GPUs: 2 allocated , 3 reserved ; fair share divides 12" in text, path
+
+
 def test_pages_show_allocated_and_reserved_gpus_separately(sign_in: SignIn, cast: Cast, held: None) -> None:
     client, pool = sign_in("alice"), cast.pool.name
     overview = text_of(client, "/")
