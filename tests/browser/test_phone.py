@@ -137,3 +137,16 @@ def test_admin_site_shows_the_title_instead_of_the_path(opened: Open, scene: Sce
         expect(path.filter(visible=True)).to_have_count(path.count())
         expect(page.get_by_text("Times in Europe/Berlin").filter(visible=True)).to_have_count(1)
         assert faults == []
+
+
+def test_head_of_a_pool_stays_beside_the_first_column_of_the_quota_grid(opened: Open) -> None:
+    scroll = "head => { head.closest('.grid-wrap').scrollLeft = head.offsetLeft - 128; }"
+    with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
+        page.goto("/quotas")
+        corner = page.locator("#quota-grid th.corner").bounding_box()
+        head = page.locator("#quota-grid [data-pool-head=local] .pool-head")
+        for column in (1, 2):
+            page.locator("#quota-grid thead [data-pool=local]").nth(column).evaluate(scroll)
+            box = head.bounding_box()
+            assert corner and box and box["x"] >= corner["x"] + corner["width"], column
+        assert faults == []

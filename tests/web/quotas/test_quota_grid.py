@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -76,7 +77,9 @@ def test_grid_shows_departments_and_projects_in_all_pools(
     assert "Rank" in text and "Weight: default everywhere" in text, "only spot has a rank"
     every = sign_in("alice").get("/quotas?values=gpu&values=weight").content.decode()
     assert "Hide default columns" in every
-    assert "Department quotas: 4 of 8 GPUs" in text, "sum of quotas, and the pool's GPUs at its maximum size"
+    assert "Department quotas: 4 of 8 GPUs" in re.sub(r"<[^>]+>", "", text), (
+        "sum of quotas, and the pool's GPUs at its maximum size"
+    )
     assert [head.oversold for head in page.context["heads"]] == [False, False]
     research = rows["research"].cells[0]
     assert (research.quota_sum, research.oversold) == ("2", False)

@@ -44,7 +44,7 @@
       if (!head || !column) return;
       const sum = draftSum(Number(head.dataset.promised), Number(head.dataset.open), column, (place) => place.startsWith("department-"));
       const has = Number(head.dataset.has);
-      head.textContent = `Department quotas: ${sum.text} of ${has / 1000} GPUs`;
+      head.querySelector("[data-total]").textContent = `${sum.text} of ${has / 1000}`;
       head.classList.toggle("warn", sum.without > 0 || sum.finite > has);
     }
 
