@@ -83,7 +83,7 @@ class Stage(Protocol):
         """Return the spec of a pod that writes `noticed` when it receives SIGUSR1, and ends on SIGTERM."""
 
     def finish_noticing(self, pod_id: str) -> None:
-        """End the command of a noticing pod with exit code 4 after it has received SIGUSR1.
+        """End the command of a pod from `noticing` with exit code 4 after it has received SIGUSR1.
 
         A child process of the command keeps running.
         """

@@ -160,7 +160,7 @@ def enter_namespaces(pid: int) -> bool:
 
 
 def open_by_handle() -> bool:
-    """Open a directory without its path, as a search for the machine's files would."""
+    """Open a directory by its file handle instead of its path, to search for the machine's files."""
     handle, mount_id = ctypes.create_string_buffer(struct.pack("=I132x", 128)), ctypes.c_int()
     if LIBC.name_to_handle_at(-100, str(WORKSPACE).encode(), handle, ctypes.byref(mount_id), 0) != 0:
         return False

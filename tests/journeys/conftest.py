@@ -40,7 +40,7 @@ def directory_of_pods(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def pod_paths(directory_of_pods: Path) -> dict[str, str]:
-    """Return settings that show pods the programs of the tests and the directories shared with the tests."""
+    """Return settings that make the test programs and the shared directory visible to pods."""
     return {
         "BERTH_POD_PATHS": str(ROOT / "tests"),
         "BERTH_POD_WRITABLE_PATHS": str(directory_of_pods),

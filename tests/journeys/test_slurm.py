@@ -1,4 +1,4 @@
-"""Test the first chapter of the admin guide on a real Slurm cluster, and the way back to an empty queue."""
+"""Test the first chapter of the admin guide on a real Slurm cluster, until the Slurm queue is empty again."""
 
 from collections.abc import Iterator
 from pathlib import Path

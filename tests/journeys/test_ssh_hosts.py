@@ -1,4 +1,4 @@
-"""Test the first chapter of the admin guide on machines with SSH, and the way back to clean machines."""
+"""Test the first chapter of the admin guide on machines with SSH, until the machines are clean again."""
 
 import os
 import shutil

@@ -26,7 +26,7 @@ JOIN, SEND = "/init_weights_send_group_for_remote_instance", "/send_weights_to_r
 
 @pytest.fixture
 def pair(start: Starts, tmp_path: Path) -> tuple[Server, Server]:
-    """Return an engine with a trainer's seventh weights, and an added engine with the weights from disk."""
+    """Return an engine with version 7 of a trainer's weights, and an added engine with weights from disk."""
     seed, added = start(slots=4), start(slots=4, weights=Weights(b"from disk", "1"))
     trained = tmp_path / "weights-7"
     trained.write_bytes(b"trained" * 10_000)

@@ -1,4 +1,4 @@
-"""Tests that the division among departments depends only on requests."""
+"""Tests that the division of capacity among departments depends only on requests."""
 
 from typing import Any
 

@@ -84,7 +84,7 @@ def kill_berth(berth: Installation, start: Callable[[], object]) -> list[Fault]:
 def strike_at_random(
     faults: Sequence[Fault], hanging: Hanging, random: Random, count: int, between: Callable[[], None]
 ) -> list[str]:
-    """Strike `count` times with random pauses, and return what was done. `between` keeps the system busy."""
+    """Cause `count` faults with random pauses, and describe each. `between` keeps the system busy."""
     done: list[str] = []
     while len(done) < count:
         between()

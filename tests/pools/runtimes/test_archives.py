@@ -1,4 +1,4 @@
-"""Tests for the archives in which files are copied to and from pods."""
+"""Tests for the archives that transfer files to and from pods."""
 
 import errno
 import io

@@ -20,7 +20,7 @@ from tests.ports import free_port
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """Create a pod's directory with files, and a file beside it that the pod must not reach."""
+    """Create a pod's directory with files, and a file outside it that the pod must not reach."""
     (tmp_path / "secret").write_text("secret")
     work = tmp_path / "work"
     (work / "results" / "deep").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Tests that each party to an eviction sees only the permitted parts of the other."""
+"""Tests that each project in an eviction sees only the permitted details of the other project."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Tests that all pages count pending workloads alike."""
+"""Tests that all pages count pending workloads in the same way."""
 
 import re
 
@@ -18,7 +18,7 @@ from tests.web.conftest import SignIn
 
 @pytest.fixture
 def pending(cast: Cast) -> None:
-    """Create a pending workload, an unschedulable one, and an array of one queued and 20 held tasks."""
+    """Create a pending workload, an unschedulable workload, and an array of one queued and 20 held tasks."""
     make.workload(cast.vision, "alone", gpus=2, reason="OverQuota")
     make.workload(cast.vision, "never", gpus=1, reason="Unschedulable")
     array = WorkloadArray.objects.create(

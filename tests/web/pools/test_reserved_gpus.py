@@ -1,4 +1,4 @@
-"""Tests that all pages count allocated and reserved GPUs alike."""
+"""Tests that all pages count allocated and reserved GPUs in the same way."""
 
 import re
 

@@ -275,7 +275,7 @@ def test_worst_tasks_are_cancelled_on_the_page_that_shows_the_stop_rule(
         make.metric(Workload.objects.get(array=sweep, array_index=index), "loss", value, value)
     client, url = sign_in("dave"), f"/arrays/{sweep.pk}"
     page = text(client, url)
-    assert "is above the median of the others at the same step, from step 5 on" in page
+    assert "is above the median of the other tasks at the same step, from step 5 on" in page
     assert "Task 3 will be stopped: loss 2 at step 10, median 1 of 1 other task." in page
     assert 'value="loss"' in text(client, f"{url}/worst", metric="loss", goal="min")
     client.post(f"{url}/worst", {"count": "1", "metric": "loss", "goal": "min"})
