@@ -24,6 +24,7 @@ from scheduler.loop.snapshot_codec import SnapshotEncoder
 from scheduler.loop.snapshots import MAX_WORKLOADS, pack
 from scheduler.models import Cycle
 from scheduler.reports.explanations.pool_readiness import with_pool_readiness
+from scheduler.reports.explanations.scale_up import with_scale_up_first, with_unknown_boots
 from scheduler.reports.explanations.writer import ExplanationWriter
 from scheduler.reports.queues.queue_statuses import settle_usage, store_queue_statuses
 from scheduler.reports.queues.queue_totals import totals_by_queue
@@ -160,6 +161,9 @@ def _record(
         explained_count = 0
         if explains:
             rejections = with_pool_readiness(plan.rejections, view.below_threshold)
+            if any(demand.nodes_wanted for demand in plan.demand):
+                rejections = with_scale_up_first(rejections)
+                predicted = with_unknown_boots(predicted, rejections)
             explained_count = memory.explanations.write(view, rejections, record.pk, predicted)
         if newest:
             totals = totals_by_queue()

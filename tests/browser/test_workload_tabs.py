@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from projects.models import Workload
+from tests import factories as make
 from tests.browser.conftest import Open
 from tests.browser.data.long_log import write_log
 from tests.browser.data.scene import Scene
@@ -79,16 +80,17 @@ def test_elastic_workload_is_readable_on_a_phone(opened: Open, scene: Scene) -> 
         assert faults == []
 
 
-def test_expected_start_is_not_shown_as_unknown_if_no_change_is_needed(opened: Open, scene: Scene) -> None:
-    workload = scene.workloads["policy-sweep"]
-    explanation = {"queue_position": 1, "expected_start_reason": "the boot time is unknown"}
-    Workload.objects.filter(pk=workload.pk).update(explanation=explanation)
-    card = '<section class="card" data-outcome="{}"><div class="card-body">Smallest change</div></section>'
-    for outcome, is_unknown in (("found", True), ("not_needed", False)):
-        with opened("ada") as (page, faults):
-            body = card.format(outcome)
-            page.route("**/smallest-change", lambda route, _, body=body: route.fulfill(body=body))
-            page.goto(f"/workloads/{workload.pk}")
-            expect(page.locator(f"[data-outcome={outcome}]")).to_be_visible()
-            expect(page.get_by_text("Expected start: unknown.")).to_be_visible(visible=is_unknown)
-            assert faults == []
+def test_card_says_that_the_next_cycle_starts_the_workload(opened: Open, scene: Scene) -> None:
+    blocker = {"reason": "WouldExceedFairShare", "message": "1 GPU is missing.", "numbers": {}}
+    explanation = {"blockers": [blocker], "queue_position": 1, "pool": "train"}
+    workload = make.workload(
+        scene.workloads["policy-sweep"].project, "grip", pools=["train"], reason="WouldExceedFairShare",
+        explanation=explanation, explained_at=make.ago(seconds=2),
+    )  # fmt: skip
+    with opened("ada") as (page, faults):
+        page.goto(f"/workloads/{workload.pk}")
+        reasons = page.get_by_role("region", name="Pending reason")
+        expect(reasons.get_by_role("heading")).to_have_text("Starts in the next cycle")
+        expect(reasons).not_to_contain_text("1 GPU is missing.")
+        expect(page.get_by_role("heading", name="Smallest change")).to_have_count(0)
+        assert faults == []

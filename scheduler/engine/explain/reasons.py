@@ -263,7 +263,7 @@ def _scale_up_phrase(numbers: Numbers) -> str:
     count = _get_integer(numbers, "nodes")
     if numbers.get("booting"):
         return f"Capacity is reserved on {format_count(count, 'booting node')}"
-    return f"The pool can grow; {format_count(count, 'more node')} would serve its pending workloads"
+    return f"The pool adds {format_count(count, 'node')} for its pending workloads"
 
 
 def _backoff_phrase(numbers: Numbers) -> str:

@@ -16,15 +16,10 @@ from scheduler.engine.model import NodeState
 from scheduler.engine.plan import Bundle, Kind, Place, Reason, Rejection
 from scheduler.loop.observe.view import ClusterView
 from scheduler.reports.explanations.pool_readiness import PoolReadiness
+from scheduler.reports.explanations.scale_up import ENDS_WITH_BOOT
 
 RECENT_BOOTS = 10
 LOCAL_BOOT = timedelta(seconds=2)  # typical boot time of nodes on this machine, which only need a directory
-# Reasons that no longer apply once the nodes that the pool adds for the workload have booted.
-ENDS_WITH_BOOT = frozenset({
-    Reason.WOULD_EXCEED_FAIR_SHARE, Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED, Reason.TOPOLOGY,
-    Reason.WAITING_FOR_SCALE_UP, Reason.IN_PREEMPTION_DELAY, Reason.NO_RECLAIMABLE_RESOURCES,
-    Reason.VICTIMS_PROTECTED, Reason.PLACEMENT_ATTEMPTS_EXHAUSTED,
-})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from scheduler.loop.observe.workloads import deferred_pool
 from scheduler.reports.evictions.records import predicted_evictions
 from scheduler.reports.evictions.rendering import RenderedEviction, render
 from scheduler.reports.explanations.pool_readiness import with_pool_readiness
+from scheduler.reports.explanations.scale_up import with_scale_up_first
 from scheduler.reports.visibility import Viewer, redact_blocker, viewer_for
 from scheduler.reports.what_if.boot_forecast import missing_nodes, with_boot_forecast
 from scheduler.reports.what_if.slots import dry_run_slot
@@ -132,7 +133,7 @@ def _sum_outcomes(
     rejected = [rejections[queued]] if queued is not None and queued in rejections else []
     blockers = [
         asdict(redact_blocker(blocker, rejection.workload))
-        for rejection in with_pool_readiness(rejected, view.below_threshold)
+        for rejection in with_scale_up_first(with_pool_readiness(rejected, view.below_threshold))
         for blocker in rejection.blockers
     ]
     evictions = render(viewer, predicted_evictions(own, view, candidates))
@@ -151,7 +152,8 @@ def _build_prediction(
     viewer: Viewer,
 ) -> Prediction:
     rejections = [] if rejected is None else [rejected]
-    rejection = next(iter(with_pool_readiness(rejections, view.below_threshold)), None)
+    explained = with_scale_up_first(with_pool_readiness(rejections, view.below_threshold))
+    rejection = next(iter(explained), None)
     evictions = render(viewer, predicted_evictions(bundles, view, [candidate]))
     blockers = rejection.blockers if rejection else ()
     return Prediction(

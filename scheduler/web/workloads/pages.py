@@ -39,7 +39,7 @@ from scheduler.reports.evictions.rendering import RenderedEviction
 from scheduler.reports.explanations.workload import PENDING_PHASES
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.visibility import viewer_for
-from scheduler.reports.what_if.smallest_change import ChangeAnswer, find_smallest_change
+from scheduler.reports.what_if.smallest_change import NOT_PENDING, ChangeAnswer, find_smallest_change
 from scheduler.web.utilization.pages import is_unmeasured, utilization_strip, workload_utilization
 from scheduler.web.workloads import details
 from scheduler.web.workloads.change_link import change_link
@@ -99,8 +99,9 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Return a card with the smallest change that would start the workload now.
 
     The response is empty if there is no such change, or if the workload only waits for the end of its restart
-    delay, which is on the page. The page loads the card separately, because finding the change may take
-    seconds on a large cluster.
+    delay, which is on the page. If the next cycle starts the workload, the response replaces the pending
+    reasons, which are those of the last cycle. The page loads the card separately, because finding the change
+    may take seconds on a large cluster.
     """
     workload = find_workload(request.actor, workload_id)
     if workload.phase != Phase.PENDING:
@@ -112,8 +113,10 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     change = answer.change
     if answer.outcome == Outcome.NO_CHANGE or (change and change["kind"] == ChangeKind.BACKOFF_OVER):
         return HttpResponse()
+    if answer.outcome == Outcome.NOT_NEEDED and answer.sentence != NOT_PENDING:
+        return render(request, "scheduler/workloads/next_cycle.html")
     link = change_link(request.actor, workload, change) if change else None
-    context = {"sentence": answer.sentence, "outcome": answer.outcome, "link": link}
+    context = {"sentence": answer.sentence, "link": link}
     return render(request, "scheduler/workloads/smallest_change.html", context)
 
 

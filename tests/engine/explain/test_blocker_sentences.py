@@ -101,9 +101,9 @@ def test_sentence_states_the_reclaimable_amount(reclaimable: int, missing: int, 
     assert blocker(Reason.NO_RECLAIMABLE_RESOURCES, numbers).message == message
 
 
-@pytest.mark.parametrize(("count", "nodes"), [(1, "1 more node"), (2, "2 more nodes")])
+@pytest.mark.parametrize(("count", "nodes"), [(1, "1 node"), (2, "2 nodes")])
 def test_sentence_counts_missing_nodes(count: int, nodes: str) -> None:
-    message = f"The pool can grow; {nodes} would serve its pending workloads."
+    message = f"The pool adds {nodes} for its pending workloads."
     assert blocker(Reason.WAITING_FOR_SCALE_UP, {"nodes": count}).message == message
 
 

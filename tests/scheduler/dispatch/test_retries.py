@@ -16,6 +16,7 @@ from projects.services.arrays import submission as arrays
 from projects.services.workloads import editing
 from scheduler.loop.dispatch.limits import PULL_TIMEOUT, START_TIMEOUT
 from scheduler.registries.base import RegistryError, RegistryFault
+from tests.present import present
 from tests.samples import sample
 from tests.scheduler.crashes import CrashingScheduler
 from tests.scheduler.stage import Stage
@@ -129,7 +130,9 @@ def test_restart_avoids_the_failed_node_and_states_the_reason(stage: Stage) -> N
     stage.clock.advance(60)
     stage.tick(2)
     assert stage.phase(workload) == Phase.PENDING
-    assert "4 GPUs free on nodes where the workload failed" in workload.message
+    assert workload.message == "The pool adds 1 node for its pending workloads."
+    capacity = present(workload.explanation)["blockers"][1]
+    assert "4 GPUs free on nodes where the workload failed" in capacity["message"]
     third = stage.node(7)
     stage.tick(2)
     assert stage.pods(workload, "running")[0].node == third

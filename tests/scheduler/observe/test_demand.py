@@ -124,3 +124,20 @@ def test_workload_stays_schedulable_while_provisioning_is_stopped(stage: Stage, 
     stage.tick(2)
     assert nodes_desired(empty_pool) == 1
     assert "WaitingForScaleUp" in [blocker["reason"] for blocker in explanation_of(workload)["blockers"]]
+
+
+def test_workload_that_only_waits_for_added_nodes_says_so_first(stage: Stage) -> None:
+    NodePool.objects.update(nodes_max=3)
+    stage.submit("borrows", roles=[{"gpu": 1, "replicas": 4}])
+    stage.tick(2)
+    workload = stage.submit("waits", roles=[{"gpu": 1}])
+    stage.tick()
+    explanation = explanation_of(workload)
+    assert (workload.reason, workload.message) == (
+        "WaitingForScaleUp", "The pool adds 1 node for its pending workloads.",
+    )  # fmt: skip
+    others = {blocker["reason"] for blocker in explanation["blockers"][1:]}
+    assert {"WouldExceedFairShare", "WaitingForCapacity"} <= others
+    assert explanation["expected_start_reason"] == (
+        "the workload is waiting for nodes, and their boot time is unknown"
+    )

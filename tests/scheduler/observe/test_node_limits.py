@@ -17,6 +17,7 @@ from scheduler.simulator.scenario.export import snapshot_to_scenario
 from scheduler.simulator.scenario.load import load
 from tests import factories as make
 from tests.cast import training
+from tests.present import present
 from tests.scheduler.stage import Stage
 
 pytestmark = pytest.mark.usefixtures("runs_images")
@@ -106,8 +107,9 @@ def test_unisolated_node_accepts_another_project_only_after_its_workspaces_are_d
     stage.tick(2)
     second = stage.submit("second", project=speech)
     stage.tick(2)
-    assert (stage.phase(second), second.reason) == (Phase.PENDING, "WaitingForCapacity")
-    assert "2 GPUs free on nodes that cannot isolate pods and serve another project" in second.message
+    assert (stage.phase(second), second.reason) == (Phase.PENDING, "WaitingForScaleUp")
+    capacity = present(second.explanation)["blockers"][1]
+    assert "2 GPUs free on nodes that cannot isolate pods and serve another project" in capacity["message"]
     stage.finish(first)
     stage.tick(3)
     assert stage.phase(second) == Phase.PENDING, "the workspace of an ended workload is still on the node"

@@ -6,6 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from pools.models import NodePool
 from projects.models import Quota, Workload
 from projects.services import workloads
 from scheduler.reports.explanations import writer as explanations
@@ -38,7 +39,13 @@ def limit(stage: Stage, gpus: int | None) -> None:
     )
 
 
+def full_size(stage: Stage) -> None:
+    """Let the pool add no more nodes."""
+    NodePool.objects.update(nodes_max=stage.cast.pool.nodes.count())
+
+
 def test_changes_of_the_main_pending_reason_are_recorded(stage: Stage) -> None:
+    full_size(stage)
     first = stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
     stage.tick(2)
@@ -94,6 +101,7 @@ def test_restarted_scheduler_continues_the_pending_history(stage: Stage) -> None
 
 def test_only_the_latest_history_rows_are_kept(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explanations, "MAX_REASONS", 3)
+    full_size(stage)
     stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
     waits = stage.submit("waits")
