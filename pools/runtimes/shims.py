@@ -22,7 +22,7 @@ main(sys.argv[2], sys.argv[3])"""
 SERVER_CODE = """import sys
 sys.path.append(sys.argv[1])
 from pools.runtimes.shim.server import serve
-serve(int(sys.argv[2]))"""
+serve(int(sys.argv[2]), sys.argv[3])"""
 SHIM_ENV = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
 SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
 ANSWER_SECONDS = 20.0  # a server that does not respond for this long has failed

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pools.runtimes.enclosure.levels import Level
 
@@ -12,6 +13,9 @@ HOLDER = "/bin/cat"
 # bubblewrap's option that copies a file. The shim replaces the source path with an open descriptor.
 COPY = "--file"
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - inside the enclosure
+# New directories of each pod. No other pod can have placed symbolic links in them.
+_EMPTY_AT_START = ("/tmp", "/var/tmp")  # noqa: S108 - inside the enclosure
+_END = ("--chdir", "/", "--", HOLDER)
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,11 @@ class View:
     `devices` are device nodes. `secrets` is the path of a tmpfs for secret files, or empty.
     """
 
-    links: Sequence[tuple[str, str]] = ()
-    readable: Sequence[Mount] = ()
-    hidden: Sequence[str] = ()
-    writable: Sequence[Mount] = ()
-    devices: Sequence[str] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    readable: tuple[Mount, ...] = ()
+    hidden: tuple[str, ...] = ()
+    writable: tuple[Mount, ...] = ()
+    devices: tuple[str, ...] = ()
     shared_memory: str = ""
     secrets: str = ""
 
@@ -56,38 +60,87 @@ def enclosure_command(
 
     `blocks_nesting` forbids nested user namespaces, which requires bubblewrap 0.8.
     """
-    argv = [program, "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
-    if level is Level.NAMESPACES:
-        argv += ["--unshare-user", *(["--disable-userns"] if blocks_nesting else [])]
-    argv += ["--cap-drop", "ALL"]
-    for destination, path in view.links:
-        argv += ["--symlink", destination, path]
+    argv = _base_options(view, level, program, blocks_nesting)
     directories: set[str] = set()
-    argv += ["--proc", "/proc", "--dev", "/dev"]
     for device in view.devices:
         argv += [*_parent_options(device, directories), "--dev-bind", device, device]
     if view.shared_memory:
         argv += ["--bind", view.shared_memory, _SHARED_MEMORY]
     else:
         argv += ["--perms", "1777", "--tmpfs", _SHARED_MEMORY]
-    for option, path, source in sorted(_mounts(view), key=lambda mount: mount[1].rstrip("/").count("/")):
-        mode = ["--perms", "0644"] if option == COPY else []
-        argv += [*_parent_options(path, directories), *mode, option, *([source] if source else []), path]
+    argv += _mount_options(_mounts(view), directories)
     if view.secrets:
         argv += [*_parent_options(view.secrets, directories), "--perms", "0755", "--tmpfs", view.secrets]
-    for path in ("/dev", *view.hidden, "/"):
+    for path in _read_only(view):
         argv += ["--remount-ro", path]
-    return [*argv, "--chdir", "/", "--", HOLDER]
+    return [*argv, *_END]
 
 
-def _mounts(view: View) -> Iterator[tuple[str, str, str]]:
-    """Yield the bubblewrap option, target and source of each mount."""
-    for mount in view.readable:
-        yield _readable_option(mount, view), mount.target, mount.source
-    for mount in view.writable:
-        yield "--bind", mount.target, mount.source
-    for path in view.hidden:
-        yield "--tmpfs", path, ""
+def prepared_command(shared: View, level: Level, *, program: str, blocks_nesting: bool = True) -> list[str]:
+    """Return the bubblewrap command line of an enclosure that still lacks the pod's own mounts.
+
+    `shared` is the part of the view that is the same for all pods. The root directory remains writable for
+    the shim, which adds the mounts.
+    """
+    argv = _base_options(shared, level, program, blocks_nesting)
+    return [*argv, *_mount_options(_mounts(shared), set()), *_END]
+
+
+def own_mounts(view: View, shared: View) -> list[str] | None:
+    """Return the mounts that turn the prepared enclosure of `shared` into the enclosure of `view`.
+
+    Each mount is three texts: bubblewrap's option, the source and the target. Return None if the result would
+    differ from an enclosure that is built at once, or if another pod could have placed symbolic links in the
+    path of a target.
+    """
+    of_all, of_shared = _mounts(view), dict.fromkeys(_mounts(shared))
+    own = [mount for mount in of_all if mount not in of_shared]
+    targets = [path for _, path, _ in own]
+    if not view.shared_memory or len(own) + len(of_shared) != len(of_all):
+        return None
+    if any(is_inside(path, targets) for _, path, _ in of_shared):
+        return None
+    reachable = [path for path in targets if path not in _EMPTY_AT_START]
+    if any(is_inside(path, [each for each in reachable if each != path]) for path in targets):
+        return None
+    mounts = [("--dev-bind", device, device) for device in view.devices]
+    mounts += [("--bind", _SHARED_MEMORY, view.shared_memory), *own]
+    mounts += [("--tmpfs", view.secrets, "")] if view.secrets else []
+    mounts += [("--remount-ro", path, "") for path in _read_only(view)]
+    return [text for option, path, source in mounts for text in (option, source, path)]
+
+
+def _base_options(view: View, level: Level, program: str, blocks_nesting: bool) -> list[str]:
+    """Return the program and its options for the namespaces, /proc, /dev and the links of the view."""
+    argv = [program, "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
+    if level is Level.NAMESPACES:
+        argv += ["--unshare-user", *(["--disable-userns"] if blocks_nesting else [])]
+    argv += ["--cap-drop", "ALL"]
+    for destination, path in view.links:
+        argv += ["--symlink", destination, path]
+    return [*argv, "--proc", "/proc", "--dev", "/dev"]
+
+
+@lru_cache(maxsize=8)  # used for the command and for the own mounts of each pod
+def _mounts(view: View) -> tuple[tuple[str, str, str], ...]:
+    """Return the bubblewrap option, target and source of each mount, parents first."""
+    mounts = [(_readable_option(mount, view), mount.target, mount.source) for mount in view.readable]
+    mounts += [("--bind", mount.target, mount.source) for mount in view.writable]
+    mounts += [("--tmpfs", path, "") for path in view.hidden]
+    return tuple(sorted(mounts, key=lambda mount: mount[1].rstrip("/").count("/")))
+
+
+def _mount_options(mounts: Iterable[tuple[str, str, str]], directories: set[str]) -> list[str]:
+    options = []
+    for option, path, source in mounts:
+        mode = ["--perms", "0644"] if option == COPY else []
+        options += [*_parent_options(path, directories), *mode, option, *([source] if source else []), path]
+    return options
+
+
+def _read_only(view: View) -> tuple[str, ...]:
+    """Return the paths that are read-only once everything is mounted."""
+    return ("/dev", *view.hidden, "/")
 
 
 def _readable_option(mount: Mount, view: View) -> str:

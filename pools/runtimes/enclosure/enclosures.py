@@ -18,6 +18,7 @@ from pools.runtimes.enclosure.levels import (
 )
 from pools.runtimes.enclosure.machine import environment_mounts, machine_view, view_of_declared_paths
 from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields, is_visible
+from pools.runtimes.enclosure.preparation import Preparation
 from pools.runtimes.enclosure.probe import ProbeResult, Shim, probe
 from pools.runtimes.enclosure.volumes import require_no_volumes, volume_mounts
 from pools.runtimes.images.node import NodeImages
@@ -55,6 +56,7 @@ class Enclosures:
     def __init__(self, pods: Path, state: Path, shared: Path, shim: Shim) -> None:
         self._pods, self._state, self._shared, self._shim = pods, state, shared, shim
         self._probed: ProbeResult | None = None
+        self._preparation = Preparation(pods.parent)
         self.images = NodeImages(state / "images", pods, shim)
 
     @property
@@ -121,6 +123,7 @@ class Enclosures:
         return enclosure_fields(
             files, view, level, spec.uid if level is Level.USERS else 0, env, devices.nodes,
             program=probed.program, blocks_nesting=probed.blocks_nesting, call_filter=probed.call_filter,
+            preparation=self._preparation,
         )  # fmt: skip
 
     def _container_fields(

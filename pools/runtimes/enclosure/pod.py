@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pools.runtimes.enclosure.command import Mount, View, enclosure_command, is_inside
 from pools.runtimes.enclosure.levels import Level
+from pools.runtimes.enclosure.preparation import Preparation
 from pools.runtimes.shim.records import Record
 from pools.runtimes.shim.secrets import VARIABLE
 
@@ -37,17 +38,20 @@ class PodFiles:
 
 def enclosure_fields(
     files: PodFiles, view: View, level: Level, uid: int, env: Mapping[str, str], devices: tuple[str, ...],
-    *, program: str, blocks_nesting: bool, call_filter: bytes = b"",
+    *, program: str, blocks_nesting: bool, call_filter: bytes = b"", preparation: Preparation | None = None,
 ) -> Record:  # fmt: skip
     """Assign the pod's files to its user, and return the pod spec fields that describe its enclosure.
 
     `uid` is 0 if all pods share the user of this process. `call_filter` is the program that
-    filters system calls, or empty.
+    filters system calls, or empty. With `preparation`, the pod may use a prepared enclosure.
     """
-    view = add_own_files(view, files, uid, env, devices)
+    shared, view = view, add_own_files(view, files, uid, env, devices)
     view = replace(view, readable=(*view.readable, *_write_accounts(files, uid or os.geteuid())))
     command = enclosure_command(view, level, program=program, blocks_nesting=blocks_nesting)
-    return [*user_fields(view, uid, call_filter), *(("enclosure", argument) for argument in command)]
+    fields = [*user_fields(view, uid, call_filter), *(("enclosure", argument) for argument in command)]
+    if preparation:
+        fields += preparation.fields(view, shared, level, program=program, blocks_nesting=blocks_nesting)
+    return fields
 
 
 def add_own_files(

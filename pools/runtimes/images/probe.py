@@ -135,7 +135,7 @@ def _probe_view(root: Path) -> View:
     for target, link in machine.links:
         (root / link.lstrip("/")).symlink_to(target)
     programs = [mount for mount in machine.readable if mount.target in ("/usr", "/bin", "/lib", "/lib64")]
-    return View(readable=programs)
+    return View(readable=tuple(programs))
 
 
 def _read_version(store: ImageStore) -> str:

@@ -12,16 +12,18 @@ from pools.runtimes.shim.checks import Checks
 from pools.runtimes.shim.interrupts import Interrupts
 from pools.runtimes.shim.pod import MIB, Pod
 from pools.runtimes.shim.podlog import PodLog
+from pools.runtimes.shim.prepared import PreparedEnclosure
 from pools.runtimes.shim.processes import open_anchor
 from pools.runtimes.shim.records import Record, read_fields, read_record, write_record
 from pools.runtimes.shim.secrets import Secrets
 from pools.runtimes.shim.wakes import wake_listeners
 
 
-def main(directory: str, anchor: str) -> None:
+def main(directory: str, anchor: str, prepared: PreparedEnclosure | None = None) -> None:
     """Run the pod in this directory. Do nothing if another shim already runs it.
 
-    `anchor` is the `pid:start` of the process that the pod is tied to, or empty.
+    `anchor` is the `pid:start` of the process that the pod is tied to, or empty. The pod uses the prepared
+    enclosure if it fits.
     """
     lock = os.open(f"{directory}/lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -29,11 +31,11 @@ def main(directory: str, anchor: str) -> None:
     except OSError:
         return
     order = read_fields(f"{directory}/order") or []
-    run_pod(directory, order, anchor)
+    run_pod(directory, order, anchor, prepared)
     wake_listeners(dict(order)["wake_dir"])
 
 
-def run_pod(directory: str, order: Record, anchor: str) -> None:
+def run_pod(directory: str, order: Record, anchor: str, prepared: PreparedEnclosure | None = None) -> None:
     if os.path.exists(f"{directory}/exit"):
         return
     if os.path.exists(f"{directory}/status"):
@@ -49,7 +51,7 @@ def run_pod(directory: str, order: Record, anchor: str) -> None:
         write_exit(directory, "host_stopped", message="host stopped before the pod started")
         return
     control, signals = _open_control(directory), _catch_signals()
-    pod = Pod(directory, order, Interrupts(directory, control, signals, anchor_fd))
+    pod = Pod(directory, order, Interrupts(directory, control, signals, anchor_fd), prepared)
     pod.channels.open()  # clients may connect as soon as the pod is reported as running
     failure = pod.start()
     if failure:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import os
 
-from pools.runtimes.shim.processes import children
+from pools.runtimes.shim.builder import Builder
+from pools.runtimes.shim.mounts import Mounts
 from pools.runtimes.shim.shared_memory import SharedMemory
 
 TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from ctypes import CDLL
 
 _NEW_NS, _NEW_UTS, _NEW_IPC, _NEW_USER, _NEW_PID = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000
@@ -29,22 +31,22 @@ class Namespaces:
     `pids` are the processes of bubblewrap, which do not belong to the pod. `errors` is a file for
     bubblewrap's output. `call_filter` is the BPF program that filters the pod's system calls, or empty.
     `cause` is the reason that the pod must not start, or empty. `directory` is the working directory of the
-    pod's image.
+    pod's image. With `prepared`, an enclosure that has already been built, the namespaces are complete once
+    the mounts in `own` have been added to it.
     """
 
     is_container = False
 
     def __init__(
         self, command: list[str], uid: int, groups: list[int], errors: str, memory: SharedMemory | None,
-        call_filter: bytes = b"",
+        call_filter: bytes = b"", prepared: Builder | None = None, own: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.command, self.uid, self.groups, self.errors, self.memory = command, uid, groups, errors, memory
         self.call_filter = call_filter
         self.pids: frozenset[int] = frozenset()
         self.init = 0  # process ID of the first process inside the namespaces
         self.cause, self.directory = "", ""
-        self._builder = 0
-        self._input = self._info = self._ready = -1
+        self._builder, self._own = prepared, own
 
     def launch(self) -> str:
         """Start bubblewrap in the background. Return an error message or ""."""
@@ -53,27 +55,18 @@ class Namespaces:
                 self.memory.open()
             except OSError as error:
                 return f"the pod's /dev/shm could not be created: {error}"
-        self._info, info_write = os.pipe()
-        input_read, self._input = os.pipe()
-        self._ready, ready_write = os.pipe()
-        os.write(self._input, b"!")  # write before the fork, because bubblewrap may end at any time
-        self._builder = os.fork()
-        if self._builder == 0:
-            self._exec_builder(info_write, input_read, ready_write)
-        for fd in (info_write, input_read, ready_write):
-            os.close(fd)
+        if self._builder is None:
+            errors = os.open(self.errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            self._builder = Builder(self.command, errors)
         return ""
 
     def wait(self) -> str:
         """Wait until bubblewrap has built the namespaces. Return an error message or ""."""
-        is_ready = os.read(self._ready, 1) == b"!"  # the process inside echoes its input
-        info = os.read(self._info, 4096).decode() if is_ready else ""
-        for fd in (self._ready, self._info):
-            os.close(fd)
-        if not is_ready:
-            return f"the pod's enclosure could not be built: {self._last_error()}"
-        self.init = int(info.split('"child-pid":')[1].split(",")[0].split("}")[0])
-        self.pids = frozenset((self._builder, self.init, *children(self.init)))
+        if self._builder is not None:
+            if not self._builder.init and not self._builder.wait():
+                return f"the pod's enclosure could not be built: {self._last_error()}"
+            self.init, self.pids = self._builder.init, self._builder.pids
+            self._own = ()  # the pod's first process has been forked and adds the mounts
         return ""
 
     def complete(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
@@ -84,10 +77,13 @@ class Namespaces:
         """Enter the namespaces of the process `init`. The PID namespace applies only to child processes."""
         import ctypes
 
+        mounts = Mounts(libc, self._own)
+        mounts.open()
         kinds = _NEW_NS | _NEW_UTS | _NEW_IPC | _NEW_PID | (0 if self.uid else _NEW_USER)
         if libc["setns"](os.pidfd_open(init), kinds) != 0:  # `os` has no setns before Python 3.12
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
+        mounts.attach()
 
     def drop_privileges(self, libc: CDLL) -> None:
         """Change to the pod's user, without capabilities or any way to gain them."""
@@ -121,31 +117,7 @@ class Namespaces:
         if self.memory:
             self.memory.close()
 
-    def _exec_builder(self, info_write: int, input_read: int, ready_write: int) -> None:
-        try:
-            os.setsid()
-            os.dup2(input_read, 0)
-            os.dup2(ready_write, 1)
-            os.dup2(os.open(self.errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
-            os.set_inheritable(info_write, True)
-            program, *options = _with_open_files(self.command)
-            os.execve(program, [program, "--info-fd", str(info_write), *options], {})  # noqa: S606
-        except BaseException as error:  # the forked child must exit here, even after an unexpected error
-            os.write(2, str(error).encode())
-        os._exit(127)
-
     def _last_error(self) -> str:
         with open(self.errors, "rb") as file:
             lines = file.read()[-1000:].decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else "bubblewrap wrote no error"
-
-
-def _with_open_files(command: list[str]) -> list[str]:
-    """Open the files that bubblewrap copies. Return the command with descriptors instead of their paths."""
-    opened = command.copy()
-    for number, option in enumerate(command):
-        if option == "--file":
-            fd = os.open(command[number + 1], os.O_RDONLY)
-            os.set_inheritable(fd, True)
-            opened[number + 1] = str(fd)
-    return opened

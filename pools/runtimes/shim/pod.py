@@ -12,6 +12,7 @@ from pools.runtimes.shim.channels.listener import Channels
 from pools.runtimes.shim.entry import LIMITS, PID_DIGITS, Entry
 from pools.runtimes.shim.interrupts import Interrupts
 from pools.runtimes.shim.namespaces import Namespaces
+from pools.runtimes.shim.prepared import PreparedEnclosure
 from pools.runtimes.shim.processes import (
     current_descendants,
     descendants,
@@ -39,12 +40,14 @@ class Pod:
     Orphans are reparented to this process or to the first process of their namespace.
     """
 
-    def __init__(self, directory: str, order: Record, interrupts: Interrupts) -> None:
+    def __init__(
+        self, directory: str, order: Record, interrupts: Interrupts, prepared: PreparedEnclosure | None = None
+    ) -> None:
         self.directory = directory
         self._order_fields, self.order = order, dict(order)
         self.command = [value for key, value in order if key == "arg"]
         self.env = dict(value.split("=", 1) for key, value in order if key == "env")
-        self.namespaces = _namespaces(directory, order, interrupts)
+        self.namespaces = _namespaces(directory, order, interrupts, prepared)
         self.interrupts = interrupts
         self.cgroups = _cgroups(directory, self.order)
         self.secrets = Secrets(self.order.get("secrets", ""))
@@ -356,7 +359,10 @@ class Pod:
         self.reap()
 
 
-def _namespaces(directory: str, order: Record, interrupts: Interrupts) -> Namespaces | None:
+def _namespaces(
+    directory: str, order: Record, interrupts: Interrupts, prepared: PreparedEnclosure | None
+) -> Namespaces | None:
+    builder = prepared.take(order) if prepared else None
     command = [value for key, value in order if key == "enclosure"]
     fields = dict(order)
     if not command and "image" not in fields:
@@ -369,7 +375,8 @@ def _namespaces(directory: str, order: Record, interrupts: Interrupts) -> Namesp
         from pools.runtimes.images.container import Container  # imported only for pods with an image
 
         return Container(directory, order, uid, groups, memory, call_filter, interrupts)
-    return Namespaces(command, uid, groups, f"{directory}/enclosure.err", memory, call_filter)
+    own = [value for key, value in order if key == "own_mount"] if builder else []
+    return Namespaces(command, uid, groups, f"{directory}/enclosure.err", memory, call_filter, builder, own)
 
 
 def _cgroups(directory: str, order: dict[str, str]) -> Cgroups:

@@ -1,0 +1,53 @@
+"""Describe the enclosure that spare shims prepare on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from pools.runtimes.enclosure.command import Mount, View, own_mounts, prepared_command
+from pools.runtimes.enclosure.levels import Level
+from pools.runtimes.shim.prepared import FILE
+from pools.runtimes.shim.records import Record, write_record
+
+
+class Preparation:
+    """Record in a runtime's directory `root`. Spare shims read it to prepare enclosures."""
+
+    def __init__(self, root: Path) -> None:
+        self._path = str(root / FILE)
+        self._digest = ""  # of the record on disk
+
+    def fields(self, view: View, shared: View, level: Level, *, program: str, blocks_nesting: bool) -> Record:
+        """Return the pod spec fields by which a shim completes a prepared enclosure, if that is possible.
+
+        `view` is what the pod sees, and `shared` the part that is the same for all pods. Update the record if
+        the files of this machine have changed. Only root can add mounts to an enclosure.
+        """
+        own = own_mounts(view, shared) if level is Level.USERS else None
+        if own is None:
+            return []
+        command = prepared_command(shared, level, program=program, blocks_nesting=blocks_nesting)
+        digest = _digest(command, (*shared.readable, *shared.writable))
+        if digest != self._digest:
+            record = [("digest", digest), *(("enclosure", argument) for argument in command)]
+            write_record(self._path, record, durable=False)
+            self._digest = digest
+        return [("prepared", digest), *(("own_mount", text) for text in own)]
+
+
+def _digest(command: list[str], mounts: Iterable[Mount]) -> str:
+    """Identify the command and the current contents of what it mounts or copies.
+
+    A file that has been replaced, such as /etc/resolv.conf, must not remain in a prepared enclosure.
+    """
+    digest = hashlib.sha256(repr((command, os.uname().nodename)).encode("utf-8", "surrogateescape"))
+    for mount in mounts:
+        status = Path(mount.source).stat()
+        is_file = stat.S_ISREG(status.st_mode)
+        digest.update(b"%d %d " % (status.st_dev, status.st_ino))
+        digest.update(b"%d %d " % (status.st_size, status.st_mtime_ns) if is_file else b"")
+    return digest.hexdigest()

@@ -1,0 +1,77 @@
+"""bubblewrap process that builds an enclosure and keeps it alive."""
+
+from __future__ import annotations
+
+import _signal as signal  # type: ignore[import-not-found]
+import os
+
+from pools.runtimes.shim.processes import children, is_running
+
+
+class Builder:
+    """Process that builds the enclosure of a bubblewrap command. It ends with this process.
+
+    `errors` is the descriptor of a file for bubblewrap's output, which this object closes. Once the enclosure
+    has been built, `init` is the process ID of its first process, and `pids` are all processes of bubblewrap.
+    """
+
+    def __init__(self, command: list[str], errors: int) -> None:
+        self._info, info_write = os.pipe()
+        input_read, self._input = os.pipe()
+        self._ready, ready_write = os.pipe()
+        os.write(self._input, b"!")  # write before the fork, because bubblewrap may end at any time
+        self.init = 0
+        self.pids: frozenset[int] = frozenset()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _execute(command, info_write, input_read, ready_write, errors)
+        for fd in (info_write, input_read, ready_write, errors):
+            os.close(fd)
+
+    def wait(self) -> bool:
+        """Wait until the enclosure has been built. Return whether that succeeded."""
+        is_ready = os.read(self._ready, 1) == b"!"  # the process inside echoes its input
+        info = os.read(self._info, 4096).decode() if is_ready else ""
+        for fd in (self._ready, self._info):
+            os.close(fd)
+        if is_ready:
+            self.init = int(info.split('"child-pid":')[1].split(",")[0].split("}")[0])
+            self.pids = frozenset((self._pid, self.init, *children(self.init)))
+        return is_ready
+
+    def is_running(self) -> bool:
+        return is_running(self._pid) and is_running(self.init)
+
+    def end(self) -> None:
+        """End an enclosure that no pod uses."""
+        os.close(self._input)
+        try:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+
+
+def _execute(command: list[str], info_write: int, input_read: int, ready_write: int, errors: int) -> None:
+    try:
+        os.setsid()
+        os.dup2(input_read, 0)
+        os.dup2(ready_write, 1)
+        os.dup2(errors, 2)
+        os.set_inheritable(info_write, True)
+        program, *options = _with_open_files(command)
+        os.execve(program, [program, "--info-fd", str(info_write), *options], {})  # noqa: S606
+    except BaseException as error:  # the forked child must exit here, even after an unexpected error
+        os.write(2, str(error).encode())
+    os._exit(127)
+
+
+def _with_open_files(command: list[str]) -> list[str]:
+    """Open the files that bubblewrap copies. Return the command with descriptors instead of their paths."""
+    opened = command.copy()
+    for number, option in enumerate(command):
+        if option == "--file":
+            fd = os.open(command[number + 1], os.O_RDONLY)
+            os.set_inheritable(fd, True)
+            opened[number + 1] = str(fd)
+    return opened

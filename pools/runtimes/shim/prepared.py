@@ -1,0 +1,26 @@
+"""Enclosure that a shim has built before it knows its pod."""
+
+from __future__ import annotations
+
+from pools.runtimes.shim.builder import Builder
+
+TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
+if TYPE_CHECKING:
+    from pools.runtimes.shim.records import Record
+
+# Record in the runtime's directory: the bubblewrap command of the enclosure to prepare, and its digest.
+FILE = "enclosure"
+
+
+class PreparedEnclosure:
+    """Enclosure without a pod's own mounts. `digest` identifies the command and the files it mounts."""
+
+    def __init__(self, digest: str, builder: Builder) -> None:
+        self._digest, self._builder = digest, builder
+
+    def take(self, order: Record) -> Builder | None:
+        """Return the builder if the enclosure fits this pod spec and still exists. Otherwise end it."""
+        if dict(order).get("prepared") == self._digest and self._builder.is_running():
+            return self._builder
+        self._builder.end()
+        return None

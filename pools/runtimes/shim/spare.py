@@ -1,0 +1,47 @@
+"""Spare shim: it prepares the enclosure of a pod before it learns which pod it runs."""
+
+from __future__ import annotations
+
+import os
+import select
+
+from pools.runtimes.shim.builder import Builder
+from pools.runtimes.shim.main import main
+from pools.runtimes.shim.mounts import can_mount
+from pools.runtimes.shim.prepared import FILE, PreparedEnclosure
+from pools.runtimes.shim.records import read_fields
+
+
+def become_spare(assignment: int, root: str) -> None:
+    """Prepare an enclosure. Then run the pod whose directory and anchor arrive on the pipe `assignment`.
+
+    End if the pipe is closed, because the server has ended.
+    """
+    prepared = _prepare(f"{root}/{FILE}")
+    pod = os.read(assignment, select.PIPE_BUF)
+    os.close(assignment)
+    if pod:
+        run_assigned_pod(pod, prepared)
+
+
+def run_assigned_pod(pod: bytes, prepared: PreparedEnclosure | None = None) -> None:
+    """Run a pod. `pod` is its directory and its anchor, joined by NUL."""
+    directory, anchor = (os.fsdecode(part) for part in pod.split(b"\0"))
+    errors = os.open(f"{directory}/shim.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(errors, 1)
+    os.dup2(errors, 2)
+    os.close(errors)
+    main(directory, anchor, prepared)
+
+
+def _prepare(path: str) -> PreparedEnclosure | None:
+    """Build the enclosure that the record describes. Return None if there is none or this is impossible."""
+    import ctypes
+
+    record = read_fields(path)
+    if record is None or not can_mount(ctypes.CDLL(None, use_errno=True)):
+        return None
+    builder = Builder(
+        [value for key, value in record if key == "enclosure"], os.open(os.devnull, os.O_WRONLY)
+    )
+    return PreparedEnclosure(dict(record)["digest"], builder) if builder.wait() else None
