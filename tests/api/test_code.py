@@ -73,7 +73,7 @@ def read_archive(answer: Any) -> dict[str, bytes]:
         return {each.name: archive.extractfile(each).read() for each in archive if each.isreg()}  # type: ignore[union-attr]
 
 
-def test_second_upload_needs_only_the_changed_files(dave: Caller) -> None:
+def test_second_upload_requires_only_the_changed_files(dave: Caller) -> None:
     upload(dave, {"a.py": b"one", "b.py": b"two"})
     changed = [entry("a.py", b"one"), entry("b.py", b"three")]
     assert dave("PUT", TREE, {"files": changed}).json()["missing"] == [digest(b"three")]

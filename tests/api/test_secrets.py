@@ -40,7 +40,7 @@ def test_secret_is_created_replaced_and_deleted(cast: Cast, caller: Callable[...
         assert caller(user)("DELETE", f"{place}/hf-token").status_code == 404
 
 
-def test_personal_secret_belongs_to_its_user_only(cast: Cast, caller: Callable[..., Caller]) -> None:
+def test_personal_secret_belongs_only_to_its_user(cast: Cast, caller: Callable[..., Caller]) -> None:
     dave, frank = caller("dave"), caller("frank")
     for user, value in ((dave, TOKEN), (frank, "other")):
         created = user("PUT", "secrets/wandb", {"value": value})
@@ -106,7 +106,7 @@ def test_secret_list_is_paginated(cast: Cast, caller: Callable[..., Caller], put
         ("frank", POOL, 404, 404),
     ],
 )
-def test_members_list_secret_names_and_admins_set_values(
+def test_members_can_list_secret_names_and_admins_can_set_values(
     caller: Callable[..., Caller], put: Any, user: str, place: str, listed: int, changed: int
 ) -> None:
     put("alice", f"{place}/there", {"value": TOKEN})

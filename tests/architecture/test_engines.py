@@ -70,7 +70,7 @@ def test_simulator_imports_only_the_engine_and_file_access() -> None:
 
 
 @pytest.mark.parametrize("package", [*ENGINES, SIMULATOR])
-def test_package_loads_no_django_and_no_network_library(package: str) -> None:
+def test_package_loads_neither_django_nor_a_network_library(package: str) -> None:
     paths = [file.relative_to(ROOT).with_suffix("").parts for file in engine_modules(package)]
     names = [".".join(path).removesuffix(".__init__") for path in paths]
     assert names

@@ -94,7 +94,7 @@ def test_upload_of_a_directory_without_git_follows_its_ignore_files(form: Page, 
 
 
 @pytest.mark.heavy
-def test_second_upload_sends_only_what_changed(form: Page, tmp_path: Path) -> None:
+def test_second_upload_sends_only_changed_files(form: Page, tmp_path: Path) -> None:
     root = tmp_path / "line"
     write(root, {"train.py": "print(1)\n", "data.csv": "1,2\n" * 1000})
     choose(form, root)

@@ -53,7 +53,7 @@ def test_devices_of_a_node_fill_whole_rows_and_show_shares(opened: Open, width: 
         assert faults == []
 
 
-def test_pending_reasons_stand_beside_the_devices_of_a_medium_window(opened: Open) -> None:
+def test_pending_reasons_are_next_to_the_devices_in_a_medium_width_window(opened: Open) -> None:
     with opened("ada", viewport=MEDIUM) as (page, faults):
         page.goto("/")
         reasons, devices = (

@@ -100,7 +100,7 @@ def test_edit_form_has_one_bar_with_both_actions_at_the_bottom(opened: Open, sce
 
 
 @pytest.mark.heavy
-def test_facts_of_a_running_workload_fit_on_one_line(opened: Open) -> None:
+def test_details_of_a_running_workload_fit_on_one_line(opened: Open) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         page.goto("/workloads")
         facts = page.locator("tr", has=page.get_by_role("link", name="whisper-tune")).locator("td.fact")

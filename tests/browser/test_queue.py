@@ -18,7 +18,7 @@ LAPTOP: ViewportSize = {"width": 1280, "height": 800}
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("viewport", [WIDE, LAPTOP, NARROW], ids=["wide", "laptop", "phone"])
-def test_explanations_open_at_their_button_and_all_columns_fit(
+def test_explanations_open_next_to_their_buttons_and_all_columns_fit(
     opened: Open, scene: Scene, viewport: ViewportSize
 ) -> None:
     numbers = {"resource": "gpu", "queue": "vision", "allocated": 12_000, "requested": 2000, "bound": 11_000}

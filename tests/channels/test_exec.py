@@ -148,7 +148,7 @@ def test_only_pages_of_berth_can_run_commands_with_the_session_cookie(site: Site
     assert run("http://127.0.0.1:9")["status"] == 401, "a page of a pod that listens on the same host"
 
 
-def test_resize_sent_with_the_request_applies_to_the_terminal(site: Site) -> None:
+def test_terminal_size_sent_with_the_request_applies_to_the_terminal(site: Site) -> None:
     script = 'until [ "$(stty size)" = "33 99" ]; do sleep 0.1; done'
     request = {"command": ["sh", "-c", script], "terminal": {"rows": 24, "columns": 80}}
     reader = frames.FrameReader(frames.FROM_POD)

@@ -160,7 +160,9 @@ def test_users_without_permission_are_rejected(user: SshUser) -> None:
 
 
 @pytest.mark.heavy
-def test_command_connects_without_settings_and_passes_options_to_ssh(site: Site, tmp_path: Path) -> None:
+def test_ssh_command_connects_without_settings_and_passes_options_to_openssh(
+    site: Site, tmp_path: Path
+) -> None:
     user = SshUser(site, tmp_path / "home")
     done = user.berth("ssh", "train", "--", "-o", "SetEnv=COLOR=red", "echo", "$COLOR")
     assert (done.returncode, done.stdout) == (0, b"red\n"), done.stderr

@@ -77,7 +77,7 @@ def test_json_output_equals_the_response(terminal: Terminal) -> None:
     assert json.loads(output) == rows
 
 
-def test_yaml_output_parses(terminal: Terminal) -> None:
+def test_yaml_output_can_be_parsed(terminal: Terminal) -> None:
     import yaml
 
     output = terminal.run("list", "--tasks", "-o", "yaml", server=StubServer(page([workload()]))).stdout

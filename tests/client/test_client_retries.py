@@ -45,7 +45,7 @@ def test_unsent_deletion_is_retried() -> None:
     assert len(server.requests) == 2
 
 
-def test_unreachable_server_raises_after_all_attempts() -> None:
+def test_unreachable_server_raises_an_error_after_all_attempts() -> None:
     server = StubServer(REJECTED)
     with pytest.raises(Unreachable, match=r"cannot reach http://127\.0\.0\.1:8000: connection refused"):
         server.client().workloads.get("x")

@@ -40,7 +40,7 @@ def test_settings_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["config.toml"]
 
 
-def test_environment_overrides_the_file(tmp_path: Path) -> None:
+def test_environment_variables_override_the_settings_file(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     write_contexts(file, Contexts("there", {"there": REMOTE_SETTINGS}))
     environ = {"BERTH_URL": "http://localhost:9/", "BERTH_TOKEN": "other", "BERTH_PROJECT": "speech"}

@@ -116,7 +116,7 @@ def test_pod_with_a_failed_download_does_not_start_and_reports_the_reason(
     assert SECRET not in report.message
 
 
-def test_server_is_verified_with_the_pod_specs_certificates(plain: LocalStage, tmp_path: Path) -> None:
+def test_server_is_verified_with_the_certificates_in_the_pod_spec(plain: LocalStage, tmp_path: Path) -> None:
     trusted, stranger = Authority(tmp_path, "trusted"), Authority(tmp_path, "stranger")
     server = CodeServer(trusted.server("127.0.0.1"))
     try:

@@ -206,7 +206,7 @@ echo ready; wait
 """
 
 
-def test_ports_of_a_pod_are_reached_through_the_api_server(stage: RealKubernetesStage) -> None:
+def test_ports_of_a_pod_are_reachable_through_the_api_server(stage: RealKubernetesStage) -> None:
     server = open_client(stage)
     server.start("sh", "-c", SERVERS)
     server.wait_for(b"ready")

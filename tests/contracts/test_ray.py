@@ -146,7 +146,9 @@ def test_ray_does_not_oversubscribe_a_device(stage: RayStage) -> None:
     running(stage.runtime, pending)
 
 
-def test_obstacles_name_unresponsive_agents_and_unregistered_raylets(stage: RayStage, tmp_path: Path) -> None:
+def test_obstacles_to_readiness_include_unresponsive_agents_and_unregistered_raylets(
+    stage: RayStage, tmp_path: Path
+) -> None:
     at = stage.cluster.at
     silent = replace(at["i-0"], instance_id="i-8", address=at["i-0"].address.rpartition(".")[0] + ".250")
     unregistered = replace(at["i-1"], instance_id="i-9")

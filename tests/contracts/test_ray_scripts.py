@@ -109,7 +109,9 @@ def test_machine_runs_pods_between_its_start_and_stop_scripts(tmp_path: Path) ->
 
 @pytest.mark.heavy
 @pytest.mark.timeout(900)
-def test_node_is_upgraded_while_its_pods_continue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_is_upgraded_while_its_pods_continue_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     served = tmp_path / "api/v1/machines"
     served.mkdir(parents=True)
     (served / "node.tar.gz").write_bytes(node_code())

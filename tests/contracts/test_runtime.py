@@ -94,7 +94,7 @@ def test_concurrently_started_pods_each_start_once(stage: Stage) -> None:
 
 
 @pytest.mark.every_case
-def test_stop_ends_the_pod_within_its_grace_period(stage: Stage) -> None:
+def test_stopped_pod_ends_within_its_grace_period(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     stage.runtime.stop("p-1", 60)

@@ -47,7 +47,7 @@ def test_nothing_is_reclaimed_from_a_queue_at_its_fair_share() -> None:
 
 
 @pytest.mark.shows("RAI-23", "RAI-43")
-def test_workload_preempts_lower_priority_only_in_its_own_project() -> None:
+def test_workload_preempts_lower_priority_workloads_only_in_its_own_project() -> None:
     world = two_projects(2, 2, n=4).running("mine", "a", "n n").running("theirs", "b", "n n", priority=25)
     assert stopped(world.queued("urgent", "a", gpus=2, priority=90).decide()) == {"mine"}
 

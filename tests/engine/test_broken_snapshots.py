@@ -77,7 +77,9 @@ INCONSISTENT: dict[str, tuple[Break, str]] = {
 
 
 @pytest.mark.parametrize(("broken", "expected"), INCONSISTENT.values(), ids=list(INCONSISTENT))
-def test_inconsistent_snapshot_is_reported_and_the_rest_is_scheduled(broken: Break, expected: str) -> None:
+def test_inconsistent_snapshot_entries_are_reported_and_other_workloads_are_scheduled(
+    broken: Break, expected: str
+) -> None:
     snapshot = broken(cluster())
     plan = decide(snapshot)
     assert any(expected in note for note in plan.notes), plan.notes
@@ -104,6 +106,6 @@ def check_devices(snapshot: Snapshot, plan: Plan) -> None:
         assert milli <= max(1000, before.get(key, 0)), key
 
 
-def test_workload_is_placed_on_a_healthy_node_next_to_a_broken_one() -> None:
+def test_workload_is_placed_on_a_healthy_node_next_to_a_broken_node() -> None:
     plan = decide(node(cpu=1000)(cluster()))
     assert set(placed(plan)["new"]) == {"n2"}

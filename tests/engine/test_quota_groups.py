@@ -312,7 +312,7 @@ def test_preemptible_workloads_in_other_pools_do_not_block_a_non_preemptible_wor
     assert outcome(plan) == [("start", "v2", "metal")]
 
 
-def test_borrowing_in_one_pool_makes_allocations_in_another_reclaimable() -> None:
+def test_borrowing_in_one_pool_makes_allocations_in_another_pool_reclaimable() -> None:
     snapshot = cluster(
         workload("v1", "vision", 4, "cloud", "c0"),
         workload("v2", "vision", 4, "cloud", "c0"),

@@ -100,7 +100,7 @@ def test_large_session_call_requires_a_valid_token(address: str) -> None:
         assert json.loads(data.partition(b"\r\n\r\n")[2])["code"] == "unauthenticated"
 
 
-def test_body_within_limit_is_accepted_in_chunks(address: str) -> None:
+def test_body_within_the_limit_is_accepted_in_chunks(address: str) -> None:
     status, data, _ = post(address, "/api/v1/login", "Content-Type: application/json", "Connection: close",
                              size=BODY_MAX, chunked=True)  # fmt: skip
     assert status == 400, data

@@ -28,7 +28,7 @@ def obstacle(runtime: LocalRuntime) -> str:
     return isolation.images_obstacle
 
 
-def test_node_that_runs_images_reports_its_podman_version(first_runtime: LocalRuntime) -> None:
+def test_node_that_supports_images_reports_its_podman_version(first_runtime: LocalRuntime) -> None:
     isolation = first_runtime.get_isolation(["i-0"])["i-0"]
     assert isolation.images[0].isdecimal()
     assert isolation.images_obstacle == ""
@@ -63,7 +63,7 @@ def test_error_names_the_invalid_image_setting(
     assert obstacle(runtime) == text
 
 
-def test_agent_run_by_an_unprivileged_user_does_not_run_images(
+def test_agent_run_by_an_unprivileged_user_does_not_support_images(
     runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)

@@ -182,7 +182,7 @@ def test_programs_can_reopen_their_standard_output(stage: LocalStage) -> None:
     assert output(stage, "p-1", "echo one >> /dev/stdout; echo two >> /dev/stderr") == "one\ntwo"
 
 
-def test_pods_of_one_workload_share_memory_until_the_last_one_ends(stage: LocalStage) -> None:
+def test_pods_of_one_workload_share_memory_until_the_last_pod_ends(stage: LocalStage) -> None:
     shared = "while [ ! -e /dev/shm/from-1 ]; do sleep 0.01; done; cat /dev/shm/from-1"
     stage.runtime.start(replace(stage.long("p-1"), workspace="w"))
     running(stage.runtime, "p-1")
@@ -217,7 +217,7 @@ def test_hard_linked_file_outside_the_workspace_keeps_its_owner(stage: LocalStag
     assert (workspace / "copy").stat().st_uid == workspace.stat().st_uid
 
 
-def test_symbolic_link_in_a_workspace_cannot_lead_outside(stage: LocalStage) -> None:
+def test_symbolic_link_in_a_workspace_cannot_point_outside_the_workspace(stage: LocalStage) -> None:
     outside = stage.root.parent / "outside"
     outside.mkdir()
     output(stage, "p-1", f'ln -s {outside} "$BERTH_WORKSPACE/out"')

@@ -102,7 +102,7 @@ def test_errors_for_rejected_addresses_and_failed_fetches_state_a_remedy(
 
 
 @pytest.mark.heavy
-def test_personal_secret_fetches_a_private_repository(admin: Terminal, https: HttpsServer) -> None:
+def test_private_repository_is_fetched_with_a_personal_secret(admin: Terminal, https: HttpsServer) -> None:
     https.token = "token-of-the-admin"
     command = ("submit", "-p", "vision", "--gpu", "0", "--git", https.url(), "--git-secret")
     script = ("--", "cat", "train.py")

@@ -135,7 +135,7 @@ def open_sockets(pid: int) -> int:
     return sum(file.startswith("socket:") for file in open_files(pid))
 
 
-def test_invalid_number_of_web_processes_prevents_the_start(tmp_path: Path) -> None:
+def test_invalid_number_of_web_processes_prevents_startup(tmp_path: Path) -> None:
     rejected = subprocess.run(
         [sys.executable, "-m", "berth.server.up"], cwd="/", capture_output=True, text=True, check=False,
         env={**Installation(tmp_path / "home").env(), "BERTH_WEB_PROCESSES": "many"},
@@ -146,7 +146,7 @@ def test_invalid_number_of_web_processes_prevents_the_start(tmp_path: Path) -> N
     )
 
 
-def test_database_of_another_development_version_prevents_the_start(prepared_home: Path) -> None:
+def test_database_of_another_development_version_prevents_startup(prepared_home: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="berth-journey-") as place:
         home = Path(place) / "home"
         prepared.copy_directory(prepared_home, home)
@@ -195,7 +195,7 @@ def test_killed_task_queue_leaves_no_orphaned_process(berth: Installation) -> No
     until(lambda: not family & members())
 
 
-def test_second_start_in_a_home_directory_names_the_running_process(berth: Installation) -> None:
+def test_error_for_a_second_start_in_a_home_directory_names_the_running_process(berth: Installation) -> None:
     address = berth.running()
     second = subprocess.run(
         [sys.executable, "-m", "berth.server.up"],

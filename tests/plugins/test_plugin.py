@@ -273,7 +273,7 @@ def test_ranks_are_numbered_node_by_node() -> None:
     assert (fifth.rank, fifth.world_size, fifth.is_head) == (5, 8, False)
 
 
-def test_importing_plugins_imports_no_django() -> None:
+def test_importing_plugins_does_not_import_django() -> None:
     names = [f"pools.plugins.{path.stem}" for path in (ROOT / "pools" / "plugins").glob("[!_]*.py")]
     code = (
         f"import importlib, sys\nfor name in {names!r}: importlib.import_module(name)\n"

@@ -119,7 +119,7 @@ def test_budget_is_normalized_and_described() -> None:
     assert budgets.describe(budget, MONDAY_NOON) == "at most 10% of the nodes at a time if empty"
 
 
-def test_reconciler_drains_within_the_budget_and_ends_empty_nodes() -> None:
+def test_reconciler_drains_within_the_budget_and_terminates_empty_nodes() -> None:
     fleet = Fleet(2, frozenset(range(8)))
     busy = {n: Work(gpu_seconds=9, pods=1) for n in (1, 2, 3, 4)}
     step = next_step(fleet, busy, Allowance({UNDERUTILIZED: 1, EMPTY: 2}))

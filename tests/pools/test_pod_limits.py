@@ -34,7 +34,7 @@ def test_declared_limit_takes_precedence_over_defaults() -> None:
     assert limits(role) == limits(role, memory_mib=100, cpu=1, cpu_from_request=True) == expected
 
 
-def test_pool_default_applies_to_roles_without_a_request() -> None:
+def test_default_limit_of_a_pool_applies_to_roles_without_a_request() -> None:
     assert limits({}) == (None, None, None, None)
     assert limits({}, memory_mib="4Gi", cpu=0.5) == (4096, "pool", 0.5, "pool")
     assert limits({"memory_mib": 64}, memory_mib=4096) == (64, "request", None, None)

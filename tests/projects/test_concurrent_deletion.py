@@ -112,7 +112,7 @@ def test_workload_can_be_deleted_while_its_pod_is_being_measured(
     assert not Workload.objects.exists()
 
 
-def test_only_one_of_concurrent_submission_and_deletion_succeeds(cast: Cast) -> None:
+def test_only_one_of_a_concurrent_submission_and_project_deletion_succeeds(cast: Cast) -> None:
     # Of two concurrent calls, the second gets an error, and no row refers to a deleted project.
     for number in range(8):
         project = Project.objects.create(name=f"p{number}", department=cast.research)

@@ -126,7 +126,7 @@ def test_test_message_is_sent_to_the_subscription_address(
     assert "carol requested this message." in letters.text(content)
 
 
-def test_chat_message_escapes_markup(cast: Cast, receiver: Receiver, settings: Any) -> None:
+def test_markup_in_a_chat_message_is_escaped(cast: Cast, receiver: Receiver, settings: Any) -> None:
     settings.BERTH_NOTIFY_NETWORKS = LOOPBACK
     start(
         submit_with_notification(cast, f"slack:{receiver.url}"), "<!channel> & <https://evil.example|click>"

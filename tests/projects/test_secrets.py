@@ -252,7 +252,7 @@ def test_personal_secret_can_be_used_only_in_workloads_of_its_owner(cast: Cast) 
     workloads.submit(actor=cast.dave, document=training("his", secrets=[PERSONAL_USE]))
 
 
-def test_project_admin_cannot_change_the_command_that_gets_a_personal_secret(cast: Cast) -> None:
+def test_project_admin_cannot_change_the_command_of_a_workload_with_a_personal_secret(cast: Cast) -> None:
     set_personal(cast.dave, "key", TOKEN)
     set_personal(cast.carol, "key", "hers")
     using = workloads.submit(actor=cast.dave, document=training("his", secrets=[PERSONAL_USE]))

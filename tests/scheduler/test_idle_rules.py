@@ -119,7 +119,7 @@ def test_unmeasured_busy_warming_up_and_exempt_workloads_are_not_idle(
     assert stage.phase(workload) == "suspended"
 
 
-def test_project_rule_is_set_by_platform_admins_only(stage: Stage) -> None:
+def test_idle_rule_of_a_project_can_be_set_only_by_platform_admins(stage: Stage) -> None:
     cast, changes = stage.cast, {"idle_rule": {"action": "none"}}
     with pytest.raises(Forbidden):
         tenants.edit_project(actor=cast.bob, project=cast.vision, changes=changes)
@@ -127,7 +127,7 @@ def test_project_rule_is_set_by_platform_admins_only(stage: Stage) -> None:
     assert edited.idle_rule["action"] == "none"
 
 
-def test_rule_text_parses_to_the_same_rule() -> None:
+def test_text_of_an_idle_rule_parses_to_the_same_rule() -> None:
     for rule in (IdleRule(), IdleRule(20, 90, "suspend", 5400, 0), IdleRule(action="none")):
         assert IdleRule(**normalize_rule(parse_text(rule.text))) == rule
 
@@ -147,7 +147,7 @@ def test_rule_text_parses_to_the_same_rule() -> None:
         ("always", "idle_rule: is not a mapping; received 'always'"),
     ],
 )
-def test_invalid_rule_names_the_key_and_the_allowed_values(rule: Any, problem: str) -> None:
+def test_error_for_an_invalid_idle_rule_names_the_key_and_the_allowed_values(rule: Any, problem: str) -> None:
     with pytest.raises(Invalid) as rejected:
         normalize_rule(rule)
     assert str(rejected.value.problems[0]).startswith(problem)

@@ -68,7 +68,7 @@ def test_pod_without_a_free_port_does_not_block_other_pods(
     assert stage.phase(workload) == Phase.RUNNING
 
 
-def test_request_to_a_port_resets_the_idle_clock(stage: Stage) -> None:
+def test_request_to_a_port_resets_the_idle_timer(stage: Stage) -> None:
     workload = submit_interactive(stage, idle_timeout=60)
     _, secret = ports.issue_link(actor=stage.cast.alice, workload=workload, port="lab", at=stage.clock.now())
     ports.redeem_link(secret, workload.pk, "lab", stage.clock.now())

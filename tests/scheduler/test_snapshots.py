@@ -72,7 +72,7 @@ def test_snapshot_encoding_is_identical_with_and_without_a_cache() -> None:
 
 @on_random_clusters(7)
 @given(document=clusters(quiet=True))
-def test_stored_queue_positions_equal_those_of_the_plan(document: dict[str, Any]) -> None:
+def test_stored_queue_positions_match_the_plan(document: dict[str, Any]) -> None:
     snapshot = load(document).snapshot
     stored = plan_document(decide(snapshot))["pending"]  # before the plan's rejections are expanded
     assert stored == {

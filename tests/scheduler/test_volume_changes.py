@@ -293,7 +293,7 @@ def test_changes_of_a_project_that_may_no_longer_write_are_rejected(
 
 
 @pytest.mark.heavy
-def test_bad_credentials_are_reported_without_the_bucket(
+def test_error_for_invalid_credentials_does_not_name_the_bucket(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer.end()

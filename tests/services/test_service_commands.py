@@ -69,7 +69,9 @@ def test_service_is_listed_described_and_scaled_with_commands(
     assert "below the number of initial engines" in rejected.stderr
 
 
-def test_command_cancels_a_scale_out(stage: ServiceStage, dave: Caller, terminal: Terminal) -> None:
+def test_scale_out_can_be_cancelled_with_a_command(
+    stage: ServiceStage, dave: Caller, terminal: Terminal
+) -> None:
     service, server = stage.serve(), InProcessServer(dave)
     request = stage.scale_out(service, num_replicas=2)
     assert "PENDING" in terminal.run("service", "cancel", "chat", "--dry-run", server=server).stdout

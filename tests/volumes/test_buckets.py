@@ -17,7 +17,7 @@ def open_bucket(endpoint: str, source: str = "s3://secret-bucket/secret-prefix")
     return Bucket(Volume("data", source, endpoint=endpoint), BucketLogin(KEY_ID, KEY))
 
 
-def test_listing_of_many_objects_continues_after_each_page(store: ObjectStore) -> None:
+def test_listing_of_many_objects_reads_every_page(store: ObjectStore) -> None:
     store.fill("many", {f"set/{number:04}": b"x" for number in range(1001)})
     volume = open_bucket(store.url, "s3://many/set/")
     first = volume.list_page()

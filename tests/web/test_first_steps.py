@@ -113,7 +113,7 @@ def test_pool_and_submission_forms_request_no_gpus_on_a_machine_without_gpus(
 
 
 @pytest.mark.heavy
-def test_submit_page_of_an_empty_installation_leads_to_the_missing_step(empty: Cast, sign_in: SignIn) -> None:
+def test_submit_page_of_an_empty_installation_links_to_the_missing_step(empty: Cast, sign_in: SignIn) -> None:
     def shown() -> str:
         answer = sign_in("alice").get("/submit")
         assert answer.status_code == 200

@@ -101,7 +101,7 @@ def test_conflicting_quota_edit_shows_the_other_change_and_can_be_saved_again(
 
 
 @pytest.mark.heavy
-def test_editing_a_deleted_quota_is_a_conflict(cast: Cast, alice: Client) -> None:
+def test_editing_a_deleted_quota_causes_a_conflict(cast: Cast, alice: Client) -> None:
     path = "/quotas/projects/vision/local"
     make.quota(cast.vision, cast.pool, 2).delete()
     answer = alice.post(path, quota_fields(version="1"), headers=HTMX)

@@ -233,7 +233,9 @@ def test_own_workloads_show_each_array_as_one_row(cast: Cast, sign_in: SignIn) -
     assert sign_in("carol").get("/").context["mine"] == []
 
 
-def test_own_workloads_without_a_known_start_show_the_words_of_the_queue(cast: Cast, sign_in: SignIn) -> None:
+def test_own_workloads_without_a_known_start_show_the_same_text_as_the_queue(
+    cast: Cast, sign_in: SignIn
+) -> None:
     because = "workloads without a maximum runtime have to end first"
     array, by = submit_array(cast, "grid", 2), cast.dave.user
     explanation = {"queue_position": 3, "expected_start_reason": because}
@@ -290,7 +292,9 @@ def test_counts_by_pending_reason_add_up_to_the_number_of_pending_workloads(
     assert "Waiting for earlier tasks" in client.get("/").content.decode()
 
 
-def test_reserved_workloads_have_their_own_pending_reason(cast: Cast, sign_in: SignIn) -> None:
+def test_workloads_with_reserved_resources_have_a_separate_pending_reason(
+    cast: Cast, sign_in: SignIn
+) -> None:
     for name, phase in (("waits", "pending"), ("starts-soon", "reserved")):
         values: Any = {"phase": phase, "reason": "WaitingForScaleUp", "pools": [cast.pool.name]}
         make.workload(cast.vision, name, **values)

@@ -90,7 +90,7 @@ def test_pools_are_listed_one_after_the_other(cast: Cast, sign_in: SignIn) -> No
 
 
 @pytest.mark.heavy
-def test_pending_reason_begins_with_its_numbers(cast: Cast) -> None:
+def test_short_pending_reason_begins_with_the_relevant_numbers(cast: Cast) -> None:
     numbers = {"resource": "gpu", "queue": "vision", "allocated": 12_000, "requested": 2000, "bound": 11_500}
     blockers = [{"reason": "WouldExceedFairShare", "message": "long", "numbers": numbers}]
     row = make.workload(cast.vision, "w", reason="WouldExceedFairShare", explanation={"blockers": blockers})

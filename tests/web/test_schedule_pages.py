@@ -208,7 +208,7 @@ def test_edit_by_an_admin_changes_the_owner(cast: Cast, sign_in: SignIn) -> None
 
 
 @pytest.mark.heavy
-def test_hidden_source_of_the_workload_is_not_saved(cast: Cast, sign_in: SignIn) -> None:
+def test_fields_of_the_hidden_workload_source_are_not_saved(cast: Cast, sign_in: SignIn) -> None:
     schedule = create(cast)
     set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
     dave = sign_in("dave")
@@ -286,7 +286,7 @@ def test_missing_workload_is_reported_at_the_visible_field(
     assert not Schedule.objects.exists()
 
 
-def test_page_and_actions_require_a_role(cast: Cast, sign_in: SignIn) -> None:
+def test_schedule_page_and_actions_require_a_role(cast: Cast, sign_in: SignIn) -> None:
     create(cast)
     assert sign_in("grace").get(PAGE).status_code == 404
     assert "nightly" not in text(sign_in("grace").get("/schedules"))

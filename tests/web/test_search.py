@@ -355,7 +355,7 @@ def test_search_finds_pages_without_a_menu_entry(cast: Cast, sign_in: SignIn) ->
         assert dave.get(path).status_code == 200
 
 
-def test_page_and_action_with_one_address_are_one_result(cast: Cast, sign_in: SignIn) -> None:
+def test_page_and_action_with_the_same_address_are_one_result(cast: Cast, sign_in: SignIn) -> None:
     for words in ("submit", ""):
         assert links(sign_in("dave"), words).count("/submit") == 1
     assert "Submit workload" in titles(sign_in("dave"), "submit")

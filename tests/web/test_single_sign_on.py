@@ -104,7 +104,7 @@ def test_unverified_email_does_not_link_an_account(provider: Provider, claims: d
     assert (sign_in(client).status_code, user_name(client), Identity.objects.count()) == (403, None, 0)
 
 
-def test_email_shared_by_two_accounts_links_neither(provider: Provider) -> None:
+def test_email_shared_by_two_accounts_links_neither_account(provider: Provider) -> None:
     account_without_password("one", "hedy@example.org")
     account_without_password("two", "hedy@example.org")
     answer = sign_in(Client())

@@ -103,7 +103,7 @@ def test_array_filter_excludes_other_arrays(alice: Caller, dave: Caller, key: st
         ("0-9", "array", "is not a mapping"),
     ],
 )
-def test_error_for_an_invalid_array_names_the_key(
+def test_error_for_an_invalid_array_names_the_invalid_key(
     dave: Caller, section: Any, path: str, message: str
 ) -> None:
     sent = document(array=section, env={"SEED": "1"}, secrets=[{"name": "token", "env": "TOKEN"}])

@@ -118,7 +118,7 @@ def test_invalid_new_password_does_not_count_as_a_guess(cast: Cast, dave: Caller
 
 
 @pytest.mark.heavy
-def test_user_without_password_is_directed_to_single_sign_on(cast: Cast, dave: Caller) -> None:
+def test_user_without_a_password_is_directed_to_single_sign_on(cast: Cast, dave: Caller) -> None:
     user = User.objects.get(username="dave")
     user.set_unusable_password()
     user.save()

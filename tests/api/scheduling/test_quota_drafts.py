@@ -65,7 +65,9 @@ def test_conflict_names_the_other_user_and_the_current_value(
 
 
 @pytest.mark.heavy
-def test_concurrently_deleted_or_created_quota_is_a_conflict(cast: Cast, vision: Quota, bob: Caller) -> None:
+def test_concurrently_deleted_or_created_quota_causes_a_conflict(
+    cast: Cast, vision: Quota, bob: Caller
+) -> None:
     etag = preview_tag(bob)
     quotas.remove_quota(actor=cast.alice, quota=vision)
     quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 9})

@@ -216,7 +216,7 @@ async def test_long_poll_returns_when_a_call_arrives() -> None:
 
 
 @pytest.mark.heavy
-def test_session_uses_secrets_by_name(cast: Cast, dave: Caller) -> None:
+def test_session_refers_to_secrets_by_name(cast: Cast, dave: Caller) -> None:
     uses = build_options("local", 1, "vision", {"secrets": [{"name": "token", "env": "TOKEN"}]}).body()
     body = {**BODY, "secrets": uses["secrets"]}
     rejected = dave.post("sessions", body)

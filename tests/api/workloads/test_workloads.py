@@ -53,7 +53,7 @@ def test_training_job_manifest_is_accepted_as_written(dave: Caller) -> None:
     assert as_json.json()["errors"] == []
 
 
-def test_document_must_specify_a_project_if_the_user_has_several(alice: Caller) -> None:
+def test_document_must_specify_a_project_if_the_user_has_several_projects(alice: Caller) -> None:
     rejected = alice("POST", "workloads", ("application/yaml", MANIFEST.read_text()))
     assert rejected.status_code == 422
     (error,) = rejected.json()["errors"]
@@ -142,7 +142,7 @@ def test_workload_events_are_listed_oldest_first(cast: Cast, dave: Caller) -> No
 
 
 @pytest.mark.heavy
-def test_audit_names_actor_action_and_request(alice: Caller) -> None:
+def test_audit_entry_names_actor_action_and_request(alice: Caller) -> None:
     alice("PATCH", "projects/vision", {"rank": 7}, headers={"X-Request-Id": "mine-1"})
     change = alice.get("audit", object_name="vision").json()["items"][0]
     assert (change["actor"], change["action"], change["request_id"]) == ("alice", "edit", "mine-1")
@@ -152,7 +152,7 @@ def test_audit_names_actor_action_and_request(alice: Caller) -> None:
 LIMITED = [{"name": "worker", "replicas": 2, "gpu": 1, "limit": {"cpu": 4, "memory_mib": "8Gi"}}]
 
 
-def test_image_is_rejected_if_no_pool_runs_images(cast: Cast, dave: Caller) -> None:
+def test_image_is_rejected_if_no_pool_supports_images(cast: Cast, dave: Caller) -> None:
     document = training(project="vision", image="registry.example.org/torch:2")
     rejected = dave.post("workloads", document)
     (error,) = rejected.json()["errors"]
@@ -165,7 +165,7 @@ def test_image_is_rejected_if_no_pool_runs_images(cast: Cast, dave: Caller) -> N
 
 
 @pytest.mark.parametrize("kind", ["interactive", "service"])
-def test_image_is_rejected_for_every_workload_kind_if_no_pool_runs_images(
+def test_image_is_rejected_for_every_workload_kind_if_no_pool_supports_images(
     cast: Cast, dave: Caller, kind: str
 ) -> None:
     service: dict[str, Any] = {"service": {}} if kind == "service" else {}
@@ -176,7 +176,7 @@ def test_image_is_rejected_for_every_workload_kind_if_no_pool_runs_images(
 
 
 @pytest.mark.heavy
-def test_workload_with_an_image_is_limited_to_pools_that_run_images(cast: Cast, dave: Caller) -> None:
+def test_workload_with_an_image_is_limited_to_pools_that_support_images(cast: Cast, dave: Caller) -> None:
     make.pool("pods", runtime="ray")
     document = training(project="vision", image="docker.io/org/torch")
     assert dave.post("workloads", document).json()["pools"] == ["pods"]

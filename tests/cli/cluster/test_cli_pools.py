@@ -99,7 +99,7 @@ def test_error_names_the_field_with_an_invalid_value(terminal: Terminal) -> None
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_edit_sends_the_version_that_was_read(terminal: Terminal) -> None:
+def test_edit_command_sends_the_version_that_was_read(terminal: Terminal) -> None:
     server = StubServer(pool())
     result = terminal.run(
         "pool", "edit", "train", "--set", "taints=[{key: a}]", "--price", "2.5", server=server

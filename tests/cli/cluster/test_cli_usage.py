@@ -70,7 +70,7 @@ def test_unknown_dimension_is_rejected_before_sending_a_request(monkeypatch: pyt
     )
 
 
-def test_budget_set_creates_a_budget_and_later_edits_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_budget_set_command_creates_a_budget_and_later_edits_it(monkeypatch: pytest.MonkeyPatch) -> None:
     server = StubServer(problem(404, code="not-found", detail="There is no such budget."), budget())
     result = Terminal(monkeypatch).run("budget", "set", "vision", "100", server=server)
     assert result.exit_code == 0, result.output
@@ -82,7 +82,7 @@ def test_budget_set_creates_a_budget_and_later_edits_it(monkeypatch: pytest.Monk
     assert json.loads(server.requests[2].content) == {"gpu_hours": 100, "warn_at": [50, 90]}
 
 
-def test_budget_set_requires_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_budget_set_command_requires_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
     result = Terminal(monkeypatch).run("budget", "set", "vision")
     assert (result.exit_code, "specify GPU-HOURS or" in result.output) == (2, True)
 

@@ -65,7 +65,7 @@ def test_quota_group_is_created_edited_and_deleted(
     assert run("quota", "group", "delete", "h100").stdout == "Quota group h100 deleted.\n"
 
 
-def test_python_client_manages_groups(berth: Berth, as_alice: dict[str, str], live_server: Any) -> None:
+def test_python_client_manages_quota_groups(berth: Berth, as_alice: dict[str, str], live_server: Any) -> None:
     from berth.client import Client
     from berth.client.config import Settings
 

@@ -88,7 +88,9 @@ def test_health_command_sets_the_exit_code(berth: Berth, cast: Cast, as_alice: d
     assert json.loads(berth("health", "-o", "json", **as_alice).stdout)["leader"]["alive"] is True
 
 
-def test_top_shows_pools_nodes_and_workloads(berth: Berth, cast: Cast, as_alice: dict[str, str]) -> None:
+def test_top_command_shows_pools_nodes_and_workloads(
+    berth: Berth, cast: Cast, as_alice: dict[str, str]
+) -> None:
     node = factories.node(cast.pool)
     running = factories.workload(cast.vision, name="held", phase="running")
     factories.place(running, node, [0, 1])

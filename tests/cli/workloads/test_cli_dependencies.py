@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_after_options_set_the_after_section(terminal: Terminal) -> None:
+def test_dependency_options_set_the_after_section(terminal: Terminal) -> None:
     options = ["--after", "prepare", "--after", "data/export:any", "--after-tasks", "sweep:failed"]
     result = terminal.run("submit", "-n", "eval", "--array", "0-3", *options, "--print", "--", "true")
     assert yaml.safe_load(result.stdout)["after"] == [

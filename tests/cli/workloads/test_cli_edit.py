@@ -110,7 +110,7 @@ def run_with_editor(environment: dict[str, str], editor: str) -> tuple[int, str]
     return done.returncode, done.stderr
 
 
-def test_edit_without_options_opens_an_editor(
+def test_edit_command_without_options_opens_an_editor(
     as_dave: dict[str, str], train: Workload, tmp_path: Path
 ) -> None:
     code, errors = run_with_editor(as_dave, "sed -i 's/priority: 50/priority: 70/'")

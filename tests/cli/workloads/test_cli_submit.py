@@ -73,7 +73,7 @@ def test_more_than_a_thousand_documents_are_split_into_several_requests(terminal
     assert (rejected.exit_code, len(server.requests)) == (2, 2)
 
 
-def test_default_project_applies_to_documents_without_one(terminal: Terminal) -> None:
+def test_default_project_applies_to_documents_without_a_project(terminal: Terminal) -> None:
     server = StubServer(batch("a", "b"))
     typed = "name: a\nroles: [{gpu: 1}]\n---\nname: b\nproject: ads\nroles: [{gpu: 1}]\n"
     settings = Settings("http://127.0.0.1:8000", "t", "speech")

@@ -41,7 +41,9 @@ def test_templates_are_listed_and_shown(terminal: Terminal) -> None:
     assert json.loads(result.output)["document"] == DOCUMENT
 
 
-def test_template_save_creates_a_template_and_later_edits_it(terminal: Terminal, tmp_path: Path) -> None:
+def test_template_save_command_creates_a_template_and_later_edits_it(
+    terminal: Terminal, tmp_path: Path
+) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text(TEXT)
     saved = ("template", "set", "vision/nightly", "-f", str(file), "--description", "every night")
@@ -70,7 +72,7 @@ def test_template_from_a_workload_omits_its_name_and_project(terminal: Terminal)
     assert saved == {"command": "a", "roles": [{"replicas": 1}]}
 
 
-def test_template_delete_sends_the_version_that_was_read(terminal: Terminal) -> None:
+def test_template_delete_command_sends_the_version_that_was_read(terminal: Terminal) -> None:
     server = StubServer(template(3), httpx.Response(204))
     result = terminal.run("template", "delete", "vision/nightly", server=server)
     assert result.output == "vision/nightly deleted\n"
@@ -122,7 +124,7 @@ def test_invalid_template_option_prints_a_one_line_error(
     assert (result.exit_code, words in result.output) == (2, True), result.output
 
 
-def test_template_save_requires_a_file_or_a_workload(terminal: Terminal) -> None:
+def test_template_save_command_requires_a_file_or_a_workload(terminal: Terminal) -> None:
     assert terminal.run("template", "set", "vision/x").exit_code == 2
     assert HERE.project == ""
 

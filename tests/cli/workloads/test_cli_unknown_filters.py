@@ -25,7 +25,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("command", "field", "meant"), COMMANDS)
-def test_list_command_rejects_an_unknown_name_and_suggests_the_nearest(
+def test_list_command_rejects_an_unknown_name_and_suggests_the_nearest_name(
     berth: Berth, cast: Cast, command: str, field: str, meant: str
 ) -> None:
     factories.workload(cast.vision, "train", by=cast.dave.user)

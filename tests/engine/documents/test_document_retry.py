@@ -97,18 +97,18 @@ def test_memory_growth_requires_a_memory_request() -> None:
         ("1 action=fail", {"on": [1], "action": "fail"}),
     ],
 )  # fmt: skip
-def test_one_line_rule_equals_the_rule_in_a_document(text: str, rule: dict[str, Any]) -> None:
+def test_one_line_retry_rule_equals_the_rule_in_a_document(text: str, rule: dict[str, Any]) -> None:
     assert parse_retry_text(text) == rule
     assert format_retry_text(rule) == text
 
 
 @pytest.mark.parametrize("text", ["max=3", "75 maximum=3", "75 max", "75 max=1 max=2"])
-def test_malformed_one_line_rule_is_rejected(text: str) -> None:
+def test_malformed_one_line_retry_rule_is_rejected(text: str) -> None:
     with pytest.raises(InvalidRetryText):
         parse_retry_text(text)
 
 
-def test_rule_that_does_not_fit_on_one_line_has_no_one_line_form() -> None:
+def test_retry_rule_that_does_not_fit_on_one_line_has_no_one_line_form() -> None:
     assert format_retry_text({"on": [1], "backoff": [3]}) is None
     assert format_retry_text("75") is None
 

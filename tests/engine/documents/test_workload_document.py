@@ -134,7 +134,7 @@ def test_role_names_are_unique_in_the_whole_tree() -> None:
     assert set(find_problems({"name": "w", "groups": groups})) == {"groups[1].roles[0].name"}
 
 
-def test_circular_scale_with_is_rejected() -> None:
+def test_circular_scale_with_reference_is_rejected() -> None:
     roles = [{"name": "a", "scale_with": {"role": "b"}}, {"name": "b", "scale_with": {"role": "a"}}]
     assert len(find_problems({"name": "w", "roles": roles})) == 2
 

@@ -305,7 +305,7 @@ def test_workload_names_in_the_sentence_are_redacted() -> None:
 # -- workloads that can never start as specified
 
 
-def test_request_that_fits_the_nodes_is_suggested_although_they_are_in_use() -> None:
+def test_request_that_fits_on_the_nodes_is_suggested_even_if_the_nodes_are_in_use() -> None:
     world = full_node().queued("w", "p", gpus=8)
     result = smallest_change(world.snapshot(), "w")
     assert result.outcome is Outcome.SCHEDULABLE
@@ -318,7 +318,7 @@ def test_request_that_fits_the_nodes_is_suggested_although_they_are_in_use() -> 
 # -- no change
 
 
-def test_no_change_is_suggested_if_two_are_needed() -> None:
+def test_no_change_is_suggested_if_two_changes_are_needed() -> None:
     world = World(pool=cpu_pool(), n=1).department("d", 1).project("p", "d", 1).project("other", "d", 1)
     world.running("one", "other", "n", 0.5, preemptible=False)
     world.running("two", "other", "n", 0.5, preemptible=False)

@@ -134,7 +134,7 @@ def test_memory_request_uses_a_device_with_enough_free_share() -> None:
     assert len(placed(plan)["w"]) == 3 and share.get("large") == 250 and share.get("small", 750) == 750
 
 
-def test_memory_requests_share_large_devices_to_keep_small_ones_whole() -> None:
+def test_memory_requests_share_large_devices_to_keep_small_devices_whole() -> None:
     # On the small devices alone, the replicas would take more GPUs than the nodes have.
     small = request(gpu_memory=5000, cpu=0.5)
     first = Group("first", (role("f", 2, ask=small), role("pair", 1, ask=request(2, cpu=0.5))), 2)

@@ -41,7 +41,7 @@ def test_first_pods_of_a_workload_form_one_gang_with_all_roles() -> None:
 
 
 @pytest.mark.shows("RAI-09")
-def test_later_pods_join_the_gang_of_the_first() -> None:
+def test_later_pods_join_the_gang_of_the_first_pods() -> None:
     world = cluster(leader=1, worker=1)
     (board,) = Layout(world.snapshot()).boards.values()
     (gang,) = board.gangs.values()

@@ -81,7 +81,7 @@ def test_remote_error_is_raised_with_its_remote_traceback(session: Session) -> N
     assert 'empty["nothing there"]' in str(raised.value.__cause__)
 
 
-def test_output_of_functions_is_in_the_workload_log(session: Session, client: Client) -> None:
+def test_output_of_functions_appears_in_the_workload_log(session: Session, client: Client) -> None:
     session.broadcast(lambda: print("printed on a node")).result(240)
     until(lambda: b"printed on a node" in client.workloads.log(session.id, pod="worker-1").data)
 

@@ -189,7 +189,7 @@ def test_token_is_kept_until_it_is_replaced_or_removed(cast: Cast) -> None:
     assert not PluginSecret.objects.exists()
 
 
-def test_rotated_key_still_decrypts_older_secrets(cast: Cast, settings: Any) -> None:
+def test_older_secrets_can_be_decrypted_after_a_key_rotation(cast: Cast, settings: Any) -> None:
     pool = create(cast, plugins=[{"name": "huggingface", "parameters": {"token": TOKEN}}])
     before = settings.SECRET_KEY
     settings.SECRET_KEY = "another key"

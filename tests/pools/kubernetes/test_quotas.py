@@ -108,7 +108,7 @@ def test_quota_that_might_not_apply_to_workloads_is_ignored(
     reads(stage, quota(stage, "pods", "pods", 2))
 
 
-def test_quotas_that_cannot_be_watched_are_listed_again(
+def test_quotas_that_cannot_be_watched_are_polled(
     stage: FakeKubernetesStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mirror, "DENIED_RETRY_SECONDS", 0.1)

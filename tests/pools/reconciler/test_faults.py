@@ -287,7 +287,7 @@ def test_failed_listing_does_not_mark_nodes_lost() -> None:
     assert stage.history()[-1] == "error"
 
 
-def test_setting_the_clock_back_stops_no_node() -> None:
+def test_no_node_is_stopped_if_the_clock_is_set_back() -> None:
     stage = Stage(pool(2))
     stage.provider.next("provision", Fail(ProviderErrorKind.CAPACITY))
     stage.reconcile()

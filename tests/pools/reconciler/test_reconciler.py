@@ -27,7 +27,7 @@ def test_nodes_of_a_fixed_pool_are_requested_once() -> None:
 
 
 @shows("SKY-80", "SKY-81")
-def test_fixed_pool_replaces_lost_nodes_and_ignores_pressure() -> None:
+def test_fixed_pool_replaces_lost_nodes_and_ignores_demand() -> None:
     stage = Stage(pool(4))
     stage.reconcile()
     stage.provider.vanish(stage.node(2).instance_id)
@@ -105,7 +105,7 @@ def test_node_that_never_becomes_ready_is_terminated_and_replaced() -> None:
 
 
 @shows("SKY-12", "SKY-13", "SKY-23", "SKY-84")
-def test_pressure_scales_up_an_elastic_pool() -> None:
+def test_demand_scales_up_an_elastic_pool() -> None:
     stage = Stage(pool((4, 6)))
     stage.reconcile()
     assert stage.report(queued=12, running=4, capacity=8)

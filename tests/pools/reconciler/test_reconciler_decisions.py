@@ -74,7 +74,7 @@ def test_delivered_nodes_are_pending_immediately() -> None:
 
 
 @shows("SKY-54", "SKY-85")
-def test_joined_node_is_current() -> None:
+def test_joined_node_counts_as_current() -> None:
     joined = after_join(fleet(2, [0], [1]), 1)
     assert joined.current == {0, 1}
     assert not joined.pending
@@ -324,7 +324,7 @@ EVENTS = st.lists(
 
 @shows("SKY-13", "SKY-14", "SKY-64", "SKY-75", "SKY-76", "SKY-77")
 @given(events=EVENTS)
-def test_pool_reaches_its_desired_number_after_random_events(events: list[tuple[str, int]]) -> None:
+def test_pool_reaches_its_desired_number_of_nodes_after_random_events(events: list[tuple[str, int]]) -> None:
     world = SimulatedProvider(Fleet(desired=3))
     for event, n in events:
         world.apply_event(event, n)

@@ -34,7 +34,7 @@ def test_preview_shows_the_machines_of_the_partition(slurm: FakeSlurm) -> None:
     assert len(preview.usable) == 3
 
 
-def test_error_for_an_unknown_partition_suggests_the_nearest_and_lists_all_partitions(
+def test_error_for_an_unknown_partition_suggests_the_nearest_name_and_lists_all_partitions(
     slurm: FakeSlurm,
 ) -> None:
     [finding] = slurm_provider(slurm, partition="gpuu").preview("small", SHAPE).findings

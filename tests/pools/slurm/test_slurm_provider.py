@@ -192,7 +192,7 @@ def test_jobs_of_other_users_and_installations_are_never_cancelled(slurm: FakeSl
     assert "scancel" not in slurm.calls
 
 
-def test_unreachable_slurm_raises_timeout_and_creates_no_duplicate_jobs(slurm: FakeSlurm) -> None:
+def test_unreachable_slurm_raises_a_timeout_error_and_creates_no_duplicate_jobs(slurm: FakeSlurm) -> None:
     provider = slurm_provider(slurm)
     slurm.set(down=True)
     for call in (lambda: provider.list_instances("small"), lambda: provider.provision(order())):
@@ -237,7 +237,7 @@ def test_pilot_script_is_valid_and_names_the_private_file(slurm: FakeSlurm) -> N
     assert 'file="$HOME"/.berth/pilots/@NAME@\n' in home
 
 
-def test_job_deletes_only_leftovers_of_killed_jobs(slurm: FakeSlurm, tmp_path: Path) -> None:
+def test_job_deletes_only_files_left_by_killed_jobs(slurm: FakeSlurm, tmp_path: Path) -> None:
     # Directories without a job were left by processes that had not ended yet, or belong to others.
     names = (
         "berth-1",

@@ -143,7 +143,7 @@ def test_oversized_response_is_not_read_to_the_end(
 
 
 @pytest.mark.parametrize("trickles", [False, True])
-def test_hanging_server_raises_a_timeout(
+def test_hanging_server_raises_a_timeout_error(
     rest: FakeSlurmRest, monkeypatch: pytest.MonkeyPatch, trickles: bool
 ) -> None:
     def hang(handler: Handler) -> None:
@@ -162,7 +162,7 @@ def test_hanging_server_raises_a_timeout(
     assert "did not respond within 0.3 s" in error.message
 
 
-def test_unreachable_server_raises_a_timeout(rest: FakeSlurmRest) -> None:
+def test_unreachable_server_raises_a_timeout_error(rest: FakeSlurmRest) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         error = failure(provider_of(rest, url=f"http://127.0.0.1:{unused.getsockname()[1]}"))

@@ -120,7 +120,7 @@ def test_many_workloads_are_committed_in_few_statements(
     assert len(outcome.applied) == 8
 
 
-def test_statement_count_of_an_observation_does_not_grow_with_workloads(
+def test_statement_count_of_the_observe_step_does_not_grow_with_workloads(
     stage: Stage, django_assert_num_queries: Any
 ) -> None:
     stage.submit("first")

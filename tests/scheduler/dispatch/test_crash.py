@@ -62,7 +62,7 @@ def test_scheduler_recovers_from_a_crash_at_any_point(stage: Stage, name: str) -
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ["reservations.before_end", "reservations.done"])
-def test_reservation_on_a_cordoned_node_is_dropped_once_despite_crashes(stage: Stage, name: str) -> None:
+def test_reservation_on_a_cordoned_node_is_dropped_only_once_despite_crashes(stage: Stage, name: str) -> None:
     low = stage.submit("low", roles=WHOLE, priority=10)
     stage.tick(2)
     stage.runtime.stubborn |= {str(pod.pk) for pod in stage.pods(low)}

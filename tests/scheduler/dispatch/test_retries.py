@@ -320,7 +320,9 @@ def test_first_failed_replica_selects_the_rule(stage: Stage) -> None:
 @pytest.mark.parametrize(
     "point", sample(["reports.written", "reports.before_end", "reports.done", "dispatch.before_stop"], 1)
 )
-def test_crash_between_failure_and_restart_counts_the_failure_once(stage: Stage, point: str) -> None:
+def test_failure_is_counted_only_once_if_the_scheduler_crashes_before_the_restart(
+    stage: Stage, point: str
+) -> None:
     life = CrashingScheduler(stage, point)
     workload = stage.submit(retry=[{"on": [75], "max": 1}], roles=[{"replicas": 2, "gpu": 1}])
     life.until(workload, Phase.RUNNING)

@@ -153,7 +153,7 @@ def test_value_of_a_secret_recreated_during_the_run_is_masked(
 
 
 @pytest.mark.heavy
-def test_image_credentials_and_plugin_secrets_are_recorded_as_uses(
+def test_uses_of_image_credentials_and_plugin_secrets_are_recorded(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -195,7 +195,7 @@ def test_pod_receives_the_personal_secret_of_its_submitter(stage: Stage) -> None
     assert (use.owner_kind, use.owner, use.run) == ("user", "dave", 1)
 
 
-def test_workload_whose_secret_was_deleted_fails_immediately_with_its_name(
+def test_workload_whose_secret_was_deleted_fails_immediately_and_names_the_secret(
     stage: Stage, workload: Workload
 ) -> None:
     ProjectSecret.objects.all().delete()

@@ -197,7 +197,7 @@ def test_deadline_ends_pending_and_running_workloads(stage: Stage) -> None:
 
 
 @pytest.mark.heavy
-def test_idle_session_ends_but_active_session_does_not(stage: Stage) -> None:
+def test_idle_session_ends_but_an_active_session_does_not(stage: Stage) -> None:
     idle = running(stage, "idle", kind="interactive", roles=ONE, idle_timeout=60)
     busy = running(stage, "busy", kind="interactive", roles=ONE, idle_timeout=60)
     for _ in range(8):

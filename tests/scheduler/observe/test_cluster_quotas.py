@@ -117,7 +117,7 @@ def test_two_pools_on_one_cluster_do_not_exceed_its_quota_in_the_same_cycle(
 
 
 @pytest.mark.heavy
-def test_quotas_of_the_same_name_in_two_clusters_are_independent(
+def test_quotas_with_the_same_name_in_two_clusters_are_independent(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_second_pool(stage)

@@ -9,7 +9,7 @@ from tests.scheduler.stage import Stage
 
 
 @pytest.mark.shows("PAD-32")
-def test_lower_load_limit_scales_a_running_workload_down_once(stage: Stage) -> None:
+def test_lower_load_limit_scales_a_running_workload_down_only_once(stage: Stage) -> None:
     # A job of 1 to 3 replicas uses all 3 CPUs. A limit of 0.8 leaves room for two replicas.
     node = stage.node(2, cpu_milli=3000)
     selector = {"berth.test/node": "small"}

@@ -32,7 +32,7 @@ def test_explanation_of_a_pending_workload_includes_its_queues(stage: Stage) -> 
     assert explanation.queue["department"]["quota"]["gpu"] == 4
 
 
-def test_backoff_counts_down_without_new_writes(stage: Stage) -> None:
+def test_remaining_backoff_is_current_without_new_writes(stage: Stage) -> None:
     workload = stage.submit()
     until = stage.clock.now() + timedelta(seconds=90)
     Workload.objects.filter(pk=workload.pk).update(preemptions=1, backoff_until=until)
@@ -77,7 +77,7 @@ def test_dry_run_agrees_with_the_next_cycle(stage: Stage) -> None:
     assert stage.phase(high) == Phase.RESERVED
 
 
-def test_health_check_passes_and_names_a_violated_invariant(stage: Stage) -> None:
+def test_health_check_names_a_violated_invariant_and_otherwise_passes(stage: Stage) -> None:
     stage.submit()
     stage.tick(2)
     assert [check_result for check_result in check_invariants(timezone.now()) if not check_result.ok] == []

@@ -11,7 +11,7 @@ from tests.scheduler.stage import Stage
 pytestmark = pytest.mark.django_db
 
 
-def test_fair_share_trace_of_a_stored_cycle_equals_one_computed_from_workloads(stage: Stage) -> None:
+def test_fair_share_trace_of_a_stored_cycle_equals_the_trace_computed_from_workloads(stage: Stage) -> None:
     cast = stage.cast
     stage.quota(cast.product, 2)
     for number in range(3):

@@ -85,7 +85,7 @@ def test_each_row_lists_the_bulk_actions_that_apply_to_it(cast: Cast, sign_in: S
     }  # fmt: skip
 
 
-def test_bulk_dialog_says_why_some_rows_stay_unchanged(cast: Cast, sign_in: SignIn) -> None:
+def test_bulk_dialog_explains_why_some_rows_stay_unchanged(cast: Cast, sign_in: SignIn) -> None:
     running = make.workload(cast.vision, "running", phase="running", by=cast.dave.user)
     ended = [make.workload(cast.vision, f"old-{n}", phase="completed", by=cast.dave.user) for n in range(7)]
     whole = array_of_two(cast, "whole", "completed", "completed")

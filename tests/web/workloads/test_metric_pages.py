@@ -26,7 +26,7 @@ def test_metrics_tab_draws_each_metric_and_compares_two_workloads(cast: Cast, si
 
 
 @pytest.mark.heavy
-def test_metrics_tab_without_reports_explains_how_to_report(cast: Cast, sign_in: SignIn) -> None:
+def test_metrics_tab_without_metrics_explains_how_to_report_metrics(cast: Cast, sign_in: SignIn) -> None:
     workload = make.workload(cast.vision, "train")
     text = sign_in("dave").get(f"/workloads/{workload.pk}/metrics").content.decode()
     assert "No metrics yet" in text and "berth.report(step, loss=0.31)" in text

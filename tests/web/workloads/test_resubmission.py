@@ -56,7 +56,7 @@ def test_viewers_see_no_button_and_may_not_resubmit(cast: Cast, sign_in: SignIn)
     assert "resubmit" not in sign_in("erin").get(f"/workloads/{workload.pk}").content.decode()
 
 
-def test_one_selected_workload_is_resubmitted_at_once(cast: Cast, sign_in: SignIn) -> None:
+def test_one_selected_workload_is_resubmitted_immediately(cast: Cast, sign_in: SignIn) -> None:
     workload, client = ended(cast), sign_in("dave")
     listed = client.get("/workloads?state=ended").content.decode()
     assert 'data-steps="resubmit"' in listed, "dave may not delete carol's workload"

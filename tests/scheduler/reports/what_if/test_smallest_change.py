@@ -91,7 +91,7 @@ def test_suggestion_states_the_number_of_victims(stage: Stage) -> None:
 
 
 @pytest.mark.heavy
-def test_no_change_is_suggested_for_running_and_reserved_workloads(stage: Stage) -> None:
+def test_no_change_is_suggested_for_workloads_that_run_or_have_reserved_resources(stage: Stage) -> None:
     low = stage.submit("low", roles=FOUR, priority=10)
     stage.tick(2)
     low.refresh_from_db()
@@ -109,7 +109,7 @@ def test_no_change_is_suggested_for_a_workload_that_starts_in_the_next_cycle(sta
 
 
 @pytest.mark.heavy
-def test_explanation_names_pool_below_its_ready_threshold(stage: Stage) -> None:
+def test_explanation_names_a_pool_below_its_ready_threshold(stage: Stage) -> None:
     NodePool.objects.update(operational_since=None, ready_threshold=3)
     workload = pending(stage, roles=[{"name": "worker", "replicas": 5, "gpu": 1}])
     assert ask(stage, workload).sentence == (
