@@ -36,7 +36,7 @@ def main() -> int:
         prog="python deploy/release.py", description="Build the files of a release."
     )
     parser.add_argument(
-        "--out", type=Path, default=ROOT / "dist", help="Output directory, new or empty; default: dist."
+        "--out", type=Path, default=ROOT / "dist", help="Output directory, new or empty. Defaults to dist."
     )
     parser.add_argument(
         "--draft", action="store_true", help="Allow an unreleased version and uncommitted files."

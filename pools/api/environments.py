@@ -59,5 +59,8 @@ class PoolEnvironment(PoolView):
     def get(self, request: Request, name: str) -> Response:
         environment = self.get_pool(name).built_environment
         if environment is None:
-            raise NotFound(f"Pool {name} declares no environment. Set one with `berth pool edit {name}`.")
+            raise NotFound(
+                f"Pool {name} declares no environment. "
+                f"Add plugins with `berth pool edit {name} --plugin NAME`."
+            )
         return Response(PoolEnvironmentResponse.from_row(environment))

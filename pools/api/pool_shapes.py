@@ -102,7 +102,7 @@ EnvironmentValues = Annotated[
             "properties": {
                 "python": {
                     "type": "string",
-                    "description": "For example 3.12; default: the machine's Python.",
+                    "description": "For example 3.12. Defaults to the machine's Python.",
                 },
                 "pip": _TEXT_LIST,
                 "indexes": {
@@ -146,7 +146,7 @@ Budgets = Annotated[
                     "reasons": {"type": "array", "items": {"enum": list(DisruptionReason)}},
                     "schedule": {"type": "string", "description": "For example 0 9 * * mon-fri."},
                     "duration": {"anyOf": [{"type": "integer", "minimum": 60}, {"type": "string"}]},
-                    "zone": {"type": "string", "description": "For example Europe/Berlin; default: UTC."},
+                    "zone": {"type": "string", "description": "For example Europe/Berlin. Defaults to UTC."},
                 },
                 "required": ["nodes"],
                 "additionalProperties": False,

@@ -33,9 +33,9 @@ OF_POOLS = {"ssh_key", *S3_KEY}  # keys that projects do not use
 class SecretBody(Body):
     """Value for pods, credentials for a container image registry, or a key that Berth itself uses."""
 
-    value: Annotated[str | None, Field(repr=False, description="Text for pods. It cannot be read again.")] = (
-        None
-    )
+    value: Annotated[
+        str | None, Field(repr=False, description="Text for pods. The value cannot be read again.")
+    ] = None
     registry: Annotated[
         Text | None,
         Field(description="Host with an optional port and path, such as registry.example.org:5000."),

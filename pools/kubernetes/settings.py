@@ -81,11 +81,11 @@ class KubernetesSettings(_SettingsModel):
         description="Berth runs in the cluster and uses its own service account instead of a kubeconfig.",
     )
     context: Annotated[str, StringConstraints(max_length=253)] = Field(
-        default="", description="Context of the kubeconfig. Default: its current context."
+        default="", description="Context of the kubeconfig. Defaults to its current context."
     )
     node_selector: dict[Name, Value] = Field(
         default_factory=dict,
-        description="Labels of the nodes that the pool uses. Default: all nodes.",
+        description="Labels of the nodes that the pool uses. Defaults to all nodes.",
         examples=["gpu: a100"],
     )
     tolerations: Annotated[tuple[PoolToleration, ...], Field(max_length=32, strict=False)] = Field(

@@ -31,7 +31,7 @@ class Node(FastRows):
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="nodes")
     name = models.CharField(max_length=64)
-    ordinal = models.PositiveIntegerField(help_text="0 is the pool's head node.")
+    ordinal = models.PositiveIntegerField(help_text="0 for the pool's head node.")
     state = models.CharField(max_length=16, choices=NodeState, default=NodeState.REQUESTED)
     instance_id = models.CharField(max_length=300)
     client_token = models.CharField(

@@ -72,7 +72,8 @@ class NodePool(ChecksTogether, FastRows):
     drain_timeout = models.PositiveIntegerField(default=600)
     boot_timeout = models.PositiveIntegerField(default=900)
     boot_failure_limit = models.PositiveIntegerField(
-        default=5, help_text="Consecutive failed boots after which provisioning stops; 0: no limit."
+        default=5,
+        help_text="Number of consecutive failed boots after which provisioning stops. 0 means no limit.",
     )
 
     # Release of unneeded nodes, and limits on the number of nodes that are disrupted at the same time.
@@ -81,7 +82,8 @@ class NodePool(ChecksTogether, FastRows):
     )
     node_consolidation_after = models.PositiveIntegerField(
         default=300,
-        help_text="Seconds without changes to the node or the pool's size before the node may be removed.",
+        help_text="Time in seconds without changes to the node or the pool's size, after which the node may "
+        "be removed.",
     )
     disruption_budgets = models.JSONField(
         default=list,
@@ -198,8 +200,8 @@ class NodePool(ChecksTogether, FastRows):
         null=True,
         blank=True,
         default=600,
-        help_text="Seconds that a workload within its fair share must be pending before nodes or quota "
-        "are held for it. Leave empty to hold neither.",
+        help_text="Time in seconds that a workload within its fair share must be pending before nodes or "
+        "quota are reserved for it. Leave empty to disable reservations.",
     )
     cpu_load_limit = models.PositiveIntegerField(
         default=1000, help_text="In thousandths of the node's CPU capacity."

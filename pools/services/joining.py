@@ -168,9 +168,13 @@ def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime
 def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None:
     """Raise Unauthenticated if the machine may not join with this token. The message contains the reason."""
     if token.revoked_at is not None:
-        raise Unauthenticated(f"This join token was revoked at {_format_time(token.revoked_at)}.")
+        raise Unauthenticated(
+            f"This join token was revoked at {_format_time(token.revoked_at)}. Issue a new token."
+        )
     if token.expires_at <= at:
-        raise Unauthenticated(f"This join token expired at {_format_time(token.expires_at)}.")
+        raise Unauthenticated(
+            f"This join token expired at {_format_time(token.expires_at)}. Issue a new token."
+        )
     others = token.uses.exclude(machine=former).count()
     if others >= token.max_machines:
         admitted = format_count(token.max_machines, "machine")
@@ -194,7 +198,7 @@ def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Ma
     if former is None or former.departed_at is not None:
         return former
     if former.removed_at is not None:
-        raise Conflict(f"Machine {former.name} is being removed from pool {pool.name}.")
+        raise Conflict(f"Machine {former.name} is being removed from pool {pool.name}. Try again later.")
     has_reported = former.last_seen_at > former.joined_at
     if has_reported and former.last_seen_at > at - SILENT_AFTER:
         wait = f"{SILENT_AFTER.total_seconds():.0f} s"
@@ -209,7 +213,9 @@ def check_no_other_pool(pool: NodePool, measured: MachineReport) -> None:
     other = elsewhere.select_related("pool").first() if measured.machine_id else None
     if other is not None:
         place = f"pool {other.pool.name} as {other.name}"
-        raise Conflict(f"This machine belongs to {place}. Remove it there first: `berth machine remove`.")
+        raise Conflict(
+            f"This machine belongs to {place}. Remove the machine there first with `berth machine remove`."
+        )
 
 
 def has_changed(machine: Machine, measured: MachineReport) -> bool:

@@ -114,7 +114,7 @@ def store_secret(
             raise
         other = rows.get(registry=content.registry)
         raise Conflict(
-            f"{place} already has credentials for {content.registry}: the secret {other.name}. "
+            f"{place} already has credentials for {content.registry} in the secret {other.name}. "
             "Change or delete that secret.",
         ) from None
     return secret, None if before is None else secret_summary(before)

@@ -78,7 +78,7 @@ def environment_fields() -> dict[str, forms.Field]:
             label="Python",
             max_length=10,
             required=False,
-            help_text="For example 3.12. Default: the machine's Python.",
+            help_text="For example 3.12. Defaults to the machine's Python.",
         ),
         "pip": LinesField(
             label="Python packages", example="numpy>=2", help_text="Requirements, one per line."

@@ -105,7 +105,7 @@ class PoolForm(Form):
         label="Ready threshold",
         min_value=0,
         required=False,
-        help_text="Ready nodes needed before the pool accepts workloads. Default: the minimum.",
+        help_text="Ready nodes needed before the pool accepts workloads. Defaults to the minimum.",
     )
     gpus_per_node = forms.IntegerField(label="GPUs per node", min_value=0, max_value=1024, initial=2)
     gpu_model = forms.CharField(label="GPU model", max_length=64, required=False)
@@ -117,7 +117,7 @@ class PoolForm(Form):
         max_digits=10,
         decimal_places=4,
         required=False,
-        help_text="Used for cost reports. Default: the provider's list price, if known.",
+        help_text="Used for cost reports. Defaults to the provider's list price, if known.",
     )
     node_placement = forms.ChoiceField(
         label="Placement",
@@ -138,7 +138,7 @@ class PoolForm(Form):
         label="Boot failure limit",
         min_value=0,
         initial=5,
-        help_text="Consecutive failed boots after which provisioning stops. 0: no limit.",
+        help_text="Number of consecutive failed boots after which provisioning stops. 0 means no limit.",
     )
     node_consolidation = forms.ChoiceField(
         label="Node consolidation",

@@ -66,7 +66,10 @@ class Users(ApiView):
     def get(self, request: Request) -> Response:
         query = parse_query(request, UsersQuery)
         if not has_admin_role(self.actor):
-            raise Forbidden("Only admins of a project, a department or the platform may list users.")
+            raise Forbidden(
+                "Only admins of a project, a department or the platform may list users. "
+                "Ask one of them for a role."
+            )
         rows = _search_users(selectors.users(self.actor), query)
         return Response(page(rows, query, BY_USERNAME, _serialize_users))
 

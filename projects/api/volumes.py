@@ -155,7 +155,7 @@ def _open(request: Request, pod_id: UUID, name: str) -> tuple[Volume, "Bucket"]:
     """
     scheme, _, secret = str(request.headers.get("Authorization", "")).partition(" ")
     if scheme.lower() != "bearer" or secrets.verified_key(secret.strip(), "downloads") != str(pod_id):
-        raise Unauthenticated("Send the secret of this pod: Authorization: Bearer ...")
+        raise Unauthenticated("Send the pod's secret in the header `Authorization: Bearer ...`.")
     live = Pod.objects.select_related("workload__project", "node__pool")
     pod = live.filter(pk=pod_id, state__in=(PodState.STARTING, PodState.RUNNING)).first()
     names = [mount["name"] for mount in pod.workload.spec.get("volumes", ())] if pod else []
@@ -164,7 +164,7 @@ def _open(request: Request, pod_id: UUID, name: str) -> tuple[Volume, "Bucket"]:
     pool = pod.node.pool
     volume = usable_volumes(pool.volumes, pod.workload.project.name).get(name)
     if volume is None or not volume.is_synced:
-        raise Conflict(f"Pool {pool.name} no longer has this volume in S3 for the project.")
+        raise Conflict(f"Pool {pool.name} no longer offers this S3 volume to the project.")
     try:
         from pools.buckets.bucket import Bucket
     except ImportError:

@@ -72,7 +72,7 @@ class CodeFetch(models.Model):
     section = models.JSONField(help_text="The document's section `code.git`.")
     state = models.CharField(max_length=8, choices=State.choices, default=State.WAITING)
     commit = models.CharField(max_length=64, blank=True)
-    branch = models.CharField(max_length=255, blank=True, help_text="Branch whose head was the commit.")
+    branch = models.CharField(max_length=255, blank=True, help_text="Branch whose head was this commit.")
     tree = models.ForeignKey(CodeTree, null=True, on_delete=models.SET_NULL, related_name="+")
     secret_version = models.PositiveIntegerField(null=True, help_text="Version of the secret that was used.")
     attempts = models.PositiveIntegerField(default=0, help_text="Number of failed attempts.")

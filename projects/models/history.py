@@ -62,7 +62,7 @@ class QuotaChange(models.Model):
     at = models.DateTimeField(db_default=Now(), editable=False)
     actor = models.CharField(max_length=150)
     comment = models.CharField(max_length=500, blank=True, help_text="Reason for the change.")
-    reverts = models.BigIntegerField(null=True, help_text="Change that this one reverts.")
+    reverts = models.BigIntegerField(null=True, help_text="Change that this change reverts.")
     written = models.JSONField(
         help_text="Full values of each changed quota, before and after, in document units."
     )

@@ -70,7 +70,7 @@ class ApiToken(FastRows):
         blank=True,
         default="",
         editable=False,
-        help_text="Set for tokens created by sign-in. The hash changes when the user's password does.",
+        help_text="Set for tokens created by sign-in. The hash changes with the user's password.",
     )
 
     class Meta:

@@ -16,9 +16,7 @@ class PortLink(models.Model):
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="port_links")
     port = models.CharField(max_length=15)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="port_links")
-    session_hash = models.CharField(
-        max_length=64, help_text="Hash that changes when the user's password does."
-    )
+    session_hash = models.CharField(max_length=64, help_text="Hash that changes with the user's password.")
     token = models.ForeignKey(
         ApiToken, null=True, blank=True, on_delete=models.CASCADE, related_name="+",
         help_text="Token that requested the link. The connection ends when the token expires or is revoked.",

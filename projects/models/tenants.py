@@ -53,7 +53,9 @@ class Project(FastRows):
         null=True, blank=True, help_text="In seconds. Leave empty to use the department's value."
     )
     idle_rule = models.JSONField(
-        default=dict, blank=True, help_text="Rule for idle GPUs that replaces the pool's; empty for none."
+        default=dict,
+        blank=True,
+        help_text="Rule for idle GPUs that replaces the rule of the pool. Empty if the pool's rule applies.",
     )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 

@@ -123,7 +123,7 @@ class Workload(FastRows):
     stale_since = models.DateTimeField(null=True, blank=True)
     backoff_until = models.DateTimeField(null=True, blank=True)
     start_refusal = models.TextField(
-        blank=True, help_text="Reason why the last start failed, as a clause, until the next start."
+        blank=True, help_text="Reason why the last start failed, as a clause. Cleared at the next start."
     )
     max_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="In seconds, per run.")
     deadline = models.DateTimeField(null=True, blank=True)
@@ -318,9 +318,7 @@ class Pod(FastRows):
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     stop_reason = models.CharField(max_length=40, blank=True, help_text="Reason for stopping.")
-    signalled_at = models.DateTimeField(
-        null=True, blank=True, help_text="Time of the signal ahead of SIGTERM."
-    )
+    signalled_at = models.DateTimeField(null=True, blank=True, help_text="Time of the signal before SIGTERM.")
     exit_code = models.IntegerField(null=True, blank=True)
     signal = models.IntegerField(null=True, blank=True)
     message = models.TextField(blank=True)

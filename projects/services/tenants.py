@@ -165,7 +165,7 @@ def _save_tenant(obj: Model) -> None:
         with transaction.atomic():
             obj.save()
     except IntegrityError:
-        raise Conflict(f"The name {format_value(str(obj))} is already in use.") from None
+        raise Conflict(f"The name {format_value(str(obj))} is already in use. Choose another name.") from None
 
 
 def _tenant_values(obj: Tenant) -> dict[str, Any]:

@@ -288,7 +288,10 @@ def test_node_gets_no_objects_after_the_volume_or_its_secret_was_removed(
     alice("PUT", SECRET, CREDENTIALS)
     edit(alice, volume(store, projects=["ads"]))
     rejected = agent.get(place)
-    assert (rejected.status_code, "no longer has this volume" in rejected.json()["detail"]) == (409, True)
+    assert (rejected.status_code, "no longer offers this S3 volume" in rejected.json()["detail"]) == (
+        409,
+        True,
+    )
 
 
 def test_members_see_the_volume_but_neither_its_source_nor_its_settings(pod: Pod, dave: Caller) -> None:

@@ -72,8 +72,9 @@ def test_error_names_an_unsupported_backup_format(tmp_path: Path) -> None:
         entry = tarfile.TarInfo("manifest.json")
         entry.size = len(text)
         tar.addfile(entry, io.BytesIO(text))
-    assert "has the format 'berth.backup/7'; this version of Berth reads berth.backup/1" in restore_error(
-        tmp_path / "later"
+    assert (
+        "has the format 'berth.backup/7', but this version of Berth reads only berth.backup/1"
+        in restore_error(tmp_path / "later")
     )
 
 
@@ -114,5 +115,5 @@ def test_restore_is_rejected_while_berth_runs(tmp_path: Path) -> None:
 
     with claim_home(tmp_path / "home"):
         assert restore_error(write_backup(tmp_path, b"", migrations=current_migrations())).endswith(
-            "; stop Berth first"
+            ". Stop Berth first."
         )

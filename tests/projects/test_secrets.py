@@ -136,7 +136,7 @@ def test_replaced_secret_keeps_its_creation_time(cast: Cast) -> None:
 
 def test_second_credential_for_a_registry_is_rejected(cast: Cast) -> None:
     set_login(cast.carol, cast.vision, "hub", "docker.io", "vision")
-    with pytest.raises(Conflict, match=r"already has credentials for docker\.io: the secret hub"):
+    with pytest.raises(Conflict, match=r"already has credentials for docker\.io in the secret hub"):
         set_login(cast.carol, cast.vision, "hub-2", "docker.io", "vision")
     assert ProjectSecret.objects.count() == 1
 

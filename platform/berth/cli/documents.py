@@ -90,7 +90,7 @@ def build_quota_draft(
         draft["comment"] = comment
     elif file is not None and "changes" not in draft:
         keys = ", ".join(map(str, draft))
-        raise BadInput(f"{file}: the key `changes` is missing. The file has {keys}. Use {FILE_FORM}")
+        raise BadInput(f"{file}: the key `changes` is missing. The file has {keys}. Use {FILE_FORM}.")
     if not draft.get("changes"):
         raise BadInput(f"nothing to change. Specify -f FILE, --set {SET_FORM} or --remove {REMOVE_FORM}.")
     return draft

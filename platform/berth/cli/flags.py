@@ -65,7 +65,7 @@ class SubmitFlags:
     project: Annotated[
         Text,
         _option(
-            "Project; default: BERTH_PROJECT, the context's project, or your only project.",
+            "Project. Defaults to BERTH_PROJECT, the context's project, or your only project.",
             "--project",
             "-p",
             metavar="NAME",
@@ -85,17 +85,17 @@ class SubmitFlags:
     priority: Annotated[
         Text,
         _option(
-            f"0 to 1000, or {', '.join(PRIORITIES)}; default: {DEFAULT}, services: {SERVICE_DEFAULT}.",
+            f"0 to 1000, or {', '.join(PRIORITIES)}. Defaults to {DEFAULT} ({SERVICE_DEFAULT} for services).",
             metavar="NUMBER|NAME",
         ),
     ] = None
     preemptible: Annotated[
-        bool | None, _option("Allow evictions. Default: preemptible below priority 100.")
+        bool | None, _option("Allow evictions. By default, workloads below priority 100 are preemptible.")
     ] = None
     shell: Annotated[
         Text, _option("Shell command line for /bin/sh instead of a command.", metavar="LINE")
     ] = None
-    role: Annotated[Text, _option("Role name; default: worker.", metavar="NAME")] = None
+    role: Annotated[Text, _option("Role name. Defaults to worker.", metavar="NAME")] = None
     replicas: Annotated[int | None, _option("Number of replicas, started together.", "--replicas", "-r")] = (
         None
     )
@@ -164,7 +164,7 @@ class SubmitFlags:
     ] = None
     code: Annotated[
         Text,
-        _option("Directory to send; each pod starts in a copy of it.", metavar="DIR"),
+        _option("Directory to send. Each pod starts in a copy of this directory.", metavar="DIR"),
     ] = None
     git: Annotated[
         Text,
@@ -175,7 +175,7 @@ class SubmitFlags:
     ] = None
     git_ref: Annotated[
         Text,
-        _option("Branch, tag or commit for --git; default: the default branch.", metavar="REF"),
+        _option("Branch, tag or commit for --git. Defaults to the default branch.", metavar="REF"),
     ] = None
     git_directory: Annotated[
         Text, _option("Directory to use instead of the whole repository.", metavar="DIR")

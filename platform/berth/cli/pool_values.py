@@ -50,7 +50,7 @@ class PoolValues:
     ] = None
     kubeconfig: Annotated[
         Text,
-        typer.Option(metavar="FILE", help="Kubeconfig that the server stores; default: $KUBECONFIG."),
+        typer.Option(metavar="FILE", help="Kubeconfig that the server stores. Defaults to $KUBECONFIG."),
     ] = None
     node_selector: Annotated[
         list[str] | None,
@@ -93,7 +93,7 @@ class PoolValues:
         list[str] | None,
         typer.Option(
             metavar="NAME[:KEY=VALUE]",
-            help="Plugin, for example torch or mps:thread_percentage=50. Repeatable; plugins apply in the "
+            help="Plugin, for example torch or mps:thread_percentage=50. Repeatable. Plugins apply in the "
             "given order. Use @FILE to read a value, such as a token, from a file.",
         ),
     ] = None
@@ -126,7 +126,7 @@ class PoolValues:
         typer.Option(
             metavar="nodes=N[,KEY=VALUE..]",
             help="Disruption budget: nodes=10%,reasons=empty,schedule=0 9 * * mon-fri,duration=8h,"
-            "zone=Europe/Berlin; repeatable. Replaces all budgets of the pool; '' removes them.",
+            "zone=Europe/Berlin. Repeatable. Replaces all budgets of the pool. '' removes all budgets.",
         ),
     ] = None
     image_policy: Annotated[
@@ -137,7 +137,7 @@ class PoolValues:
         list[str] | None,
         typer.Option(
             metavar="PATTERN",
-            help="Allowed images, for example 'ghcr.io/org/*'; repeatable. Replaces the pool's image policy, "
+            help="Allowed images, for example 'ghcr.io/org/*'. Repeatable. Replaces the pool's image policy, "
             "whose mode is allow unless --image-policy is set.",
         ),
     ] = None
@@ -148,8 +148,8 @@ class PoolValues:
             metavar="NAME=SOURCE[,OPTION..]",
             help="Node directory that workloads may mount, for example "
             "scratch=/mnt/scratch,read_write,projects=vision+speech,nodes=disk=nvme, or objects in S3, for "
-            "example datasets=s3://bucket/prefix,secret=s3-reader,region=eu-west-1,max_gib=50; repeatable. "
-            "Replaces all volumes of the pool; '' removes them.",
+            "example datasets=s3://bucket/prefix,secret=s3-reader,region=eu-west-1,max_gib=50. Repeatable. "
+            "Replaces all volumes of the pool. '' removes all volumes.",
         ),
     ] = None
     default_limit: Annotated[
@@ -157,8 +157,8 @@ class PoolValues:
         typer.Option(
             metavar="KEY=VALUE",
             help="Default limit for roles without limits of their own: memory_from_request=false, "
-            "memory_mib=4096, cpu_from_request=true or cpu=2; repeatable. Replaces all default limits of the "
-            "pool; '' resets them.",
+            "memory_mib=4096, cpu_from_request=true or cpu=2. Repeatable. Replaces all default limits of the "
+            "pool. '' resets the limits.",
         ),
     ] = None
     workspace_limit: Annotated[
@@ -242,10 +242,13 @@ class PoolValues:
     def resolve_name(self, name_in_file: object) -> str:
         name = self.name or name_in_file
         if not isinstance(name, str) or not name:
-            raise BadInput("the pool needs a name: pass it as the first argument, or set `name` in the file")
+            raise BadInput(
+                "the pool has no name. Pass a name as the first argument, or set `name` in the file."
+            )
         if self.name and name_in_file not in (None, self.name):
             raise BadInput(
-                f"the pool has two names: {self.name!r} on the command line and {name_in_file!r} in the file"
+                f"the pool is named {self.name!r} on the command line, but {name_in_file!r} in the file. "
+                "Remove one of the names."
             )
         return name
 
@@ -354,5 +357,5 @@ def _read_token(file: str) -> str:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise BadInput(f"--slurm-token: the file cannot be read: {reason}") from None
     if not text.strip():
-        raise BadInput("--slurm-token: the file is empty. Write the output of `scontrol token` to it")
+        raise BadInput("--slurm-token: the file is empty. Write the output of `scontrol token` to the file")
     return text

@@ -22,8 +22,8 @@ def unpack(archive: IO[bytes], directory: Path) -> Sequence[str]:
             content = tar.extractfile(member) if member.isreg() else None
             if content is None or path_problem(member.name):
                 raise ClientError(
-                    f"The archive contains the invalid entry {member.name!r}; "
-                    "only files with relative paths are allowed."
+                    f"The archive contains the invalid entry {member.name!r}. "
+                    "Only files with relative paths are allowed."
                 )
             target = directory / member.name
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -50,7 +50,7 @@ def _find_entry(document: dict[str, Any], section: str, name: object, path: Path
     }
     if str(name) not in entries:
         hint = suggest(str(name), sorted(entries)) if entries else "none"
-        raise ValueError(f"{path} has no entry {name!r} in {section}; it has: {hint}")
+        raise ValueError(f"{path} has no entry {name!r} in {section}. Available entries: {hint}")
     return entries[str(name)]
 
 

@@ -55,7 +55,7 @@ class AwsSettings(BaseModel):
     spot_price_max: Annotated[float, Field(gt=0, le=1000)] | None = Field(
         None,
         title="Maximum spot price",
-        description="US dollars per instance-hour. Default: the on-demand price.",
+        description="US dollars per instance-hour. Defaults to the on-demand price.",
     )
     volume_gib: Annotated[int, Field(ge=8, le=16384)] | None = Field(
         None, title="Root volume (GiB)", description="Default: the size in the machine image."

@@ -116,7 +116,7 @@ class SlurmSettings(BaseModel):
     login: LoginSettings | None = Field(
         None,
         title="Login node",
-        description="Machine on which Slurm's programs run, reached over SSH. Default: Berth's machine.",
+        description="Machine on which Slurm's programs run, reached over SSH. Defaults to Berth's machine.",
         examples=["address: login.example.org\nuser: berth\nhost_key: ssh-ed25519 A..."],
     )
     rest_url: RestUrl | None = Field(
@@ -132,18 +132,19 @@ class SlurmSettings(BaseModel):
     rest_ca: Certificate | None = Field(
         None,
         title="slurmrestd CA",
-        description="Certificate of the CA that signed the server's, in PEM format. Default: those of the "
-        "operating system.",
+        description="Certificate of the CA that signed the server's certificate, in PEM format. Defaults to "
+        "the certificates of the operating system.",
         examples=["-----BEGIN CERTIFICATE-----"],
         json_schema_extra={"multiline": True},
     )
     partition: Names | None = Field(
-        None, description="Default: the cluster's default partition. Required with slurmrestd."
+        None,
+        description="Slurm partition. Defaults to the cluster's default partition. Required with slurmrestd.",
     )
     account: Names | None = Field(
-        None, description="Account for the jobs. Default: the user's default account."
+        None, description="Account for the jobs. Defaults to the user's default account."
     )
-    qos: Names | None = Field(None, title="QOS", description="Default: the account's default.")
+    qos: Names | None = Field(None, title="QOS", description="Defaults to the account's default QOS.")
     constraint: Constraint | None = Field(
         None, description="Required features of the machines, as for `sbatch`.", examples=["a100&ib"]
     )
@@ -154,7 +155,7 @@ class SlurmSettings(BaseModel):
         examples=["gpu:a100"],
     )
     time_limit: Duration | None = Field(
-        None, description="Time limit of a job. Default: the partition's.", examples=["24h"]
+        None, description="Time limit of a job. Defaults to the partition's limit.", examples=["24h"]
     )
     notice_lead: Annotated[Duration, AfterValidator(_check_notice)] = Field(
         "10m", description="Time before the end of the allocation at which its node is drained."
@@ -165,7 +166,7 @@ class SlurmSettings(BaseModel):
         description="Directory for private files and logs, which all machines of the partition share.",
     )
     workspaces: Directory | None = Field(
-        None, description="Shared directory for workspaces. Default: `workspaces` in the directory."
+        None, description="Shared directory for workspaces. Defaults to `workspaces` in `directory`."
     )
     setup: Annotated[tuple[Line, ...], Field(max_length=50, strict=False)] = Field(
         (),
@@ -173,7 +174,9 @@ class SlurmSettings(BaseModel):
         examples=["module load python"],
     )
     bin: Program | None = Field(
-        None, title="Programs", description="Directory of Slurm's programs. Default: the PATH."
+        None,
+        title="Programs",
+        description="Directory of Slurm's programs. Defaults to the directories in PATH.",
     )
     options: Annotated[tuple[Option, ...], Field(max_length=20, strict=False)] = Field(
         (), description="Additional `sbatch` options.", examples=["--reservation=gpu-week"]

@@ -81,9 +81,11 @@ def forget_host(host: SshHost, *, actor: Any) -> None:
     Raises Conflict if the host is not being removed, or if its node is still being drained.
     """
     if host.removed_at is None:
-        raise Conflict(f"Host {host.name} is in the settings of pool {host.pool}. Remove it there first.")
+        raise Conflict(
+            f"Host {host.name} is in the settings of pool {host.pool}. Remove the host there first."
+        )
     if host.machine is not None and host.machine.departed_at is None:
-        raise Conflict(f"The node of host {host.name} is still draining. Try again when it has ended.")
+        raise Conflict(f"The node of host {host.name} is still draining. Try again when the node has ended.")
     with transaction.atomic():
         summary = {"host": host.name, "address": host.address}
         changed.send(

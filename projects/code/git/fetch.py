@@ -101,7 +101,7 @@ class _Fetch:
             return _Target(name, _branch_name(name), len(ids["HEAD"]) == 64)
         if not matches:
             raise GitRejection(
-                f"{self.spec.url} has no branch or tag {ref}. A commit must be given with its full hash."
+                f"{self.spec.url} has no branch or tag {ref}. To use a commit, specify its full hash."
             )
         if len({ids[name] for name in matches}) > 1:
             raise GitRejection(

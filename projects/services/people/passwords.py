@@ -51,7 +51,7 @@ def change(*, actor: Actor, current: str, new: str, revoke_tokens: bool = False)
     with transaction.atomic():
         user = User.objects.select_for_update().filter(pk=actor.user.pk, is_active=True).first()
         if user is None:
-            raise NotFound("This account has been deactivated.")
+            raise NotFound("This account has been deactivated. Ask a platform admin to activate the account.")
         _check_new_password(user, current, new)
         current_token = ApiToken.objects.filter(pk=actor.token_id).first() if actor.token_id else None
         user.set_password(new)

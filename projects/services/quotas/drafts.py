@@ -164,7 +164,10 @@ def revert(*, actor: Actor, change: QuotaChange) -> QuotaChange:
     if not all(
         visible_scope.includes(entry.get("project_id"), entry["department_id"]) for entry in change.written
     ):
-        raise Forbidden(f"Change {change.pk} includes quotas that you may not set.")
+        raise Forbidden(
+            f"Change {change.pk} includes quotas that you may not set. "
+            "Ask a platform admin to revert the change."
+        )
     existing_revert = QuotaChange.objects.filter(reverts=change.pk).first()
     if existing_revert is not None:
         raise Conflict(f"Change {change.pk} has already been reverted by change {existing_revert.pk}.")

@@ -30,7 +30,7 @@ def require_channel(actor: Actor, workload: Workload) -> None:
     require(actor, Action.OPERATE, workload)
     if workload.phase != Phase.RUNNING:
         raise Conflict(
-            f"{workload.name} is {workload.phase}: commands can only be run in it while it is running."
+            f"{workload.name} is {workload.phase}. Commands can only be run while the workload is running."
         )
 
 

@@ -47,7 +47,7 @@ class BudgetForm(Form):
             return [int(part) for part in text.replace("%", "").split(",") if part.strip()]
         except ValueError:
             raise forms.ValidationError(
-                "Enter whole percentages separated by commas, for example 80, 100"
+                "Enter whole percentages separated by commas, for example 80, 100."
             ) from None
 
 

@@ -21,13 +21,13 @@ class TenantForm(Form):
     name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and hyphens.")
     title = forms.CharField(label="Title", max_length=200, required=False)
     rank = forms.IntegerField(
-        label="Rank", initial=0, help_text="-1000 to 1000; higher ranks are served first."
+        label="Rank", initial=0, help_text="From -1000 to 1000. Higher ranks are served first."
     )
 
 
 class ChangeForm(Form):
     title = forms.CharField(label="Title", max_length=200, required=False)
-    rank = forms.IntegerField(label="Rank", help_text="-1000 to 1000; higher ranks are served first.")
+    rank = forms.IntegerField(label="Rank", help_text="From -1000 to 1000. Higher ranks are served first.")
     reclaim_min_runtime = forms.IntegerField(
         label="Reclaim minimum runtime",
         required=False,
@@ -46,8 +46,8 @@ class ProjectForm(ChangeForm):
     """Form for a project. Only platform admins can change its idle rule."""
 
     idle_rule = IdleRuleField(
-        help_text="Replaces the rules of the pools, for example below=5%,after=1h,action=suspend,grace=30m; "
-        "action=none exempts the project. Leave empty to use the rules of the pools."
+        help_text="Replaces the rules of the pools, for example below=5%,after=1h,action=suspend,grace=30m. "
+        "To exempt the project, enter action=none. Leave empty to use the rules of the pools."
     )
 
 

@@ -114,7 +114,7 @@ class ScheduleForm(Form):
         help_text="Months without this day are skipped.",
     )  # fmt: skip
     at = forms.TimeField(
-        label="Time", required=False, help_text="24 hours, for example 17:30.",
+        label="Time", required=False, help_text="24-hour time, for example 17:30.",
         widget=forms.TimeInput(format="%H:%M", attrs={"class": "time", "autocomplete": "off"}),
         error_messages={"invalid": "Enter a time from 00:00 to 23:59."},
     )  # fmt: skip

@@ -183,7 +183,7 @@ def test_rejected_revert_does_not_reveal_hidden_quotas(
     assert (
         before_deletion.json()["detail"]
         == after_deletion.json()["detail"]
-        == (f"Change {made} includes quotas that you may not set.")
+        == (f"Change {made} includes quotas that you may not set. Ask a platform admin to revert the change.")
     )
     rejected = alice.post(f"quotas/changes/{made}/revert")
     assert (rejected.status_code, "secret-merger has been deleted" in rejected.json()["detail"]) == (

@@ -89,5 +89,7 @@ def test_error_without_a_terminal_names_the_password_options(
     )  # fmt: skip
     assert (rejected.returncode, rejected.stdout.strip()) == (2, "")
     *_, message = rejected.stderr.splitlines()
-    assert message == f"berth: {label}: the command cannot prompt for it without a terminal. {instead}"
+    assert (
+        message == f"berth: {label}: without a terminal, the command cannot prompt for this value. {instead}"
+    )
     assert "Warning" not in rejected.stderr and "Traceback" not in rejected.stderr

@@ -29,7 +29,9 @@ def test_quota_group_is_created_edited_and_deleted(
         assert result.returncode == code, result.stderr
         return result
 
-    assert run("quota", "group", "list").stderr == "No quota groups.\n"
+    assert run("quota", "group", "list").stderr == (
+        "No quota groups. Create one with `berth quota group create NAME POOL`.\n"
+    )
     created = run("quota", "group", "create", "h100", "metal", "hosts", "cloud")
     assert created.stdout == "Quota group h100 created.\n"
     run("quota", "set", "vision", "--pool", "h100", "--gpu", "64", "--gpu-limit", "80")

@@ -67,7 +67,9 @@ def test_ambiguous_or_missing_role_is_not_removed(berth: Berth, cast: Cast, as_a
     assert several.returncode == 2
     assert several.stderr.startswith("berth: dave has several roles (member of vision, viewer of ads)")
     without_role = berth("member", "remove", "grace", "--project", "vision", **as_alice)
-    assert without_role.stderr == "berth: grace has no such role; see `berth member list --user grace`.\n"
+    assert without_role.stderr == (
+        "berth: grace does not have this role. List roles with `berth member list --user grace`.\n"
+    )
     assert berth("project", "edit", "vision", **as_alice).returncode == 2
     dave = {"BERTH_TOKEN": token_of(cast.dave)}
     assert berth("department", "create", "mine", **dave).returncode == 1

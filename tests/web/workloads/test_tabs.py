@@ -82,7 +82,7 @@ def test_terminal_tab_is_limited_to_operators_and_shows_why_there_is_no_terminal
     assert "<option>worker-2</option>" in text
     Workload.objects.filter(pk=elastic.pk).update(phase="suspended")
     text = operator.get(f"{path}/terminal").content.decode()
-    assert "grows is suspended: commands can only be run in it while it is running." in text
+    assert "grows is suspended. Commands can only be run while the workload is running." in text
     assert "terminal-open" not in text
 
 

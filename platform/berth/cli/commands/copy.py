@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def cp(
     source: Annotated[str, typer.Argument(metavar="SRC", help="File or directory: PATH or WORKLOAD:PATH.")],
     target: Annotated[str, typer.Argument(metavar="DST", help="Destination: PATH or WORKLOAD:PATH.")],
-    pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first pod.")] = None,
+    pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX. Defaults to the first pod.")] = None,
 ) -> None:
     """Copy a file or directory to or from a pod of a running workload.
 
@@ -35,7 +35,7 @@ def cp(
     if (remote_source is None) == (remote_target is None):
         problem = "Neither path is" if remote_source is None else "Both paths are"
         raise BadInput(
-            f"{problem} in a pod: {source!r}, {target!r}. Write WORKLOAD:PATH for one of them. A local path "
+            f"{problem} in a pod: {source!r}, {target!r}. Write WORKLOAD:PATH for one path. A local path "
             "that contains a colon must begin with ./"
         )
     with open_client() as client, _progress(f"copying {source}") as report:

@@ -131,7 +131,9 @@ def _without_parts(document: dict[str, Any], parts: Iterable[str]) -> dict[str, 
     for part in parts:
         at = parse_location(part)
         if not at or value_at(document, at) is None:
-            raise BadInput(f"--unset: the document does not contain {part}; it has {', '.join(document)}")
+            raise BadInput(
+                f"--unset: the document does not contain {part}. Use one of: {', '.join(document)}"
+            )
         document = remove_value(document, at)
     return document
 
@@ -139,7 +141,7 @@ def _without_parts(document: dict[str, Any], parts: Iterable[str]) -> dict[str, 
 def _read_file(file: str) -> dict[str, Any]:
     documents = documents_from_files([file])
     if len(documents) != 1:
-        raise BadInput(f"{file} contains {len(documents)} documents; expected one")
+        raise BadInput(f"{file} contains {len(documents)} documents. Use a file with one document.")
     return documents[0][1]
 
 

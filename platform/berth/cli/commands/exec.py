@@ -13,7 +13,7 @@ def exec_(
     command: Annotated[
         list[str], typer.Argument(metavar="COMMAND...", help="Command and its arguments, after --.")
     ],
-    pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first pod.")] = None,
+    pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX. Defaults to the first pod.")] = None,
     interactive: Annotated[
         bool, typer.Option("--interactive", "-i", help="Send standard input to the command.")
     ] = False,

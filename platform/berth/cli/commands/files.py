@@ -17,10 +17,12 @@ app = typer.Typer(
     no_args_is_help=True,
     help="List, download and delete files kept from failed pods (see `keep_failed_pod`).",
 )
-PodOption = Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first failed pod.")]
-RunOption = Annotated[int | None, typer.Option(min=1, help="Run number; default: the latest with files.")]
+PodOption = Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX. Defaults to the first failed pod.")]
+RunOption = Annotated[
+    int | None, typer.Option(min=1, help="Run number. Defaults to the latest run with files.")
+]
 PathArgument = Annotated[
-    str | None, typer.Argument(metavar="[PATH]", help="File or directory; default: everything.")
+    str | None, typer.Argument(metavar="[PATH]", help="File or directory. Defaults to everything.")
 ]
 
 

@@ -21,8 +21,8 @@ def logs(
         int | None,
         typer.Option("--tail", "-n", min=0, help="Number of lines to print from the end of the log."),
     ] = None,
-    pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first pod.")] = None,
-    run: Annotated[int | None, typer.Option(min=1, help="Run number; default: the latest run.")] = None,
+    pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX. Defaults to the first pod.")] = None,
+    run: Annotated[int | None, typer.Option(min=1, help="Run number. Defaults to the latest run.")] = None,
     grep: Annotated[
         str | None, typer.Option("--grep", "-g", help="Print only lines that contain this text.")
     ] = None,

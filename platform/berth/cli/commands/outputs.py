@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from berth.client.models.arrays import ArrayDetail
 
 app = typer.Typer(no_args_is_help=True, help="List and download the files that workloads leave behind.")
-PodOption = Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first pod.")]
-RunOption = Annotated[int | None, typer.Option(min=1, help="Run number; default: the latest with outputs.")]
+PodOption = Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX. Defaults to the first pod.")]
+RunOption = Annotated[
+    int | None, typer.Option(min=1, help="Run number. Defaults to the latest run with outputs.")
+]
 REPORTS_SECONDS, PAUSE_SECONDS = 60.0, 1.0  # maximum time to wait for the reports of ended tasks
 UNITS = ("KiB", "MiB", "GiB", "TiB")
 
@@ -83,7 +85,7 @@ def download(
         ),
     ],
     path: Annotated[
-        str | None, typer.Argument(metavar="[PATH]", help="File or directory; default: everything.")
+        str | None, typer.Argument(metavar="[PATH]", help="File or directory. Defaults to everything.")
     ] = None,
     to: Annotated[str, typer.Option("--to", help="Directory to write to.", metavar="DIR")] = ".",
     pod: PodOption = None,

@@ -38,7 +38,7 @@ def port_forward(
             help="Local port (0 for any free port), and the number or name of the pod's port.",
         ),
     ],
-    pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX; default: the first pod.")] = None,
+    pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX. Defaults to the first pod.")] = None,
     address: Annotated[str, typer.Option(help="Local address to listen on.")] = "127.0.0.1",
     expose: Annotated[
         bool, typer.Option("--expose", help="Accept connections from other machines, without a sign-in.")

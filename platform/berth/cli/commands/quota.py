@@ -104,7 +104,10 @@ def _show_share_traces(owner: str | None, pool: str | None, output: Output) -> N
         if not quotas:
             projects = {project.name for project in client.projects.list()}
             _check_owner(owner, projects | {department.name for department in client.departments.list()})
-            raise BadInput(f"{owner} has no quota visible to you{'' if pool is None else f' in {pool}'}")
+            place = "" if pool is None else f" in {pool}"
+            raise BadInput(
+                f"{owner} has no quota{place} that you can see. List quotas with `berth quota show`."
+            )
         traces = [
             client.quotas.share("project" if quota.owner.kind == "project" else "department", owner, name)
             for quota in quotas
@@ -136,7 +139,7 @@ def set_quota(
     ] = None,
     over_quota: Annotated[bool | None, typer.Option(help="Allow borrowing over quota.")] = None,
     rank: Annotated[
-        Amount, typer.Option(metavar="NUMBER|owner", help="Rank; higher ranks are served first.")
+        Amount, typer.Option(metavar="NUMBER|owner", help="Rank. Higher ranks are served first.")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -21,7 +21,9 @@ GroupArgument = Annotated[
 PoolsArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="POOL...", help="Pools of the group; replaces its current pools.", autocompletion=pool_names
+        metavar="POOL...",
+        help="Pools of the group. They replace the current pools.",
+        autocompletion=pool_names,
     ),
 ]
 
@@ -35,7 +37,9 @@ def list_groups(output: OutputOption = Output.TABLE) -> None:
     """
     with open_client() as client:
         groups = list(client.quota_groups.list())
-    show_list(groups, _columns(), output, "No quota groups.")
+    show_list(
+        groups, _columns(), output, "No quota groups. Create one with `berth quota group create NAME POOL`."
+    )
 
 
 @app.command("create")

@@ -30,7 +30,7 @@ ScheduleArgument = Annotated[
 ScheduleProjectOption = Annotated[
     str | None,
     typer.Option(
-        "--project", "-p", metavar="NAME", help="Project; default: BERTH_PROJECT or the context's project."
+        "--project", "-p", metavar="NAME", help="Project. Defaults to BERTH_PROJECT or the context's project."
     ),
 ]
 FileArgument = Annotated[
@@ -39,9 +39,9 @@ FileArgument = Annotated[
 ]
 CRON_HELP = 'Cron expression with five fields, for example "0 3 * * 1-5", or a nickname such as @daily.'
 CronOption = Annotated[str | None, typer.Option(metavar="CRON", help=CRON_HELP)]
-ZONE_HELP = "Time zone of the cron expression, for example Europe/Berlin; default: UTC."
+ZONE_HELP = "Time zone of the cron expression, for example Europe/Berlin. Defaults to UTC."
 ZoneOption = Annotated[str | None, typer.Option(metavar="ZONE", help=ZONE_HELP)]
-OVERLAP_HELP = "If the previous run has not ended: skip (default), queue, or replace it."
+OVERLAP_HELP = "Policy if the previous run has not ended: skip (default), queue or replace."
 OverlapOption = Annotated[str | None, typer.Option(metavar="POLICY", help=OVERLAP_HELP)]
 TemplateOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Project template to use instead of FILE.")
@@ -58,7 +58,12 @@ def list_schedules(project: ScheduleProjectOption = None, output: OutputOption =
     """
     with open_client() as client:
         schedules = list(client.schedules.list(project))
-    show_list(schedules, _schedule_columns(), output, "No schedules.")
+    show_list(
+        schedules,
+        _schedule_columns(),
+        output,
+        "No schedules. Create one with `berth schedule create NAME FILE`.",
+    )
 
 
 @app.command("show")

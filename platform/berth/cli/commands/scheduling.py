@@ -37,7 +37,7 @@ def queue(
         if name is None:
             names = [node_pool.name for node_pool in client.node_pools.list()]
             if not names:
-                raise BadInput("queue: no node pool is visible to you")
+                raise BadInput("queue: you cannot see any node pool. Ask an admin for a role in a project.")
             if len(names) > 1:
                 raise BadInput(f"queue: specify a pool. Use one of: {', '.join(names)}")
             name = names[0]

@@ -88,7 +88,9 @@ def restore(
 
     if force and not yes:
         if not sys.stdin.isatty():
-            raise BadInput("admin restore --force asks for confirmation: run it in a terminal, or add --yes")
+            raise BadInput(
+                "admin restore --force asks for confirmation. Run the command in a terminal, or add --yes."
+            )
         typer.confirm("This deletes the current contents of the database. Continue?", abort=True, err=True)
     with _report_backup_errors():
         restored = restore_backup(file.absolute(), force=force)
@@ -133,7 +135,7 @@ def up(
     *,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int | None, typer.Option(min=1, max=65_535, help="Port; default: 8000, or the next free port.")
+        int | None, typer.Option(min=1, max=65_535, help="Port. Defaults to 8000 or the next free port.")
     ] = None,
     demo: Annotated[
         bool, typer.Option("--demo", help="Create a demo organization in an empty database.")

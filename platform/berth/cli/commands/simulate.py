@@ -87,8 +87,8 @@ def trace(
         typer.Option(
             min=1,
             metavar="SECONDS",
-            help="Checkpoint interval. Evicted jobs resume from their last checkpoint; "
-            "by default, they start over.",
+            help="Checkpoint interval. Evicted jobs resume from their last checkpoint. "
+            "By default, they start over.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (same as -o json).")] = False,

@@ -108,7 +108,7 @@ def _read_documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
     if flags.set:
         raise BadInput("--set requires --template or --file")
     if not flags.name:
-        raise BadInput("--name is missing. Set it, or use --file or --template")
+        raise BadInput("--name is missing. Set --name, or use --file or --template")
     return [("", flags.document())]
 
 

@@ -17,7 +17,7 @@ TemplateArgument = Annotated[
 TemplateProjectOption = Annotated[
     str | None,
     typer.Option(
-        "--project", "-p", metavar="NAME", help="Project; default: BERTH_PROJECT or the context's project."
+        "--project", "-p", metavar="NAME", help="Project. Defaults to BERTH_PROJECT or the context's project."
     ),
 ]
 OMITTED = ("name", "project", "submitted")
@@ -32,7 +32,9 @@ def list_templates(project: TemplateProjectOption = None, output: OutputOption =
     """
     with open_client() as client:
         templates = list(client.templates.list(project))
-    show_list(templates, _template_columns(), output, "No templates.")
+    show_list(
+        templates, _template_columns(), output, "No templates. Store one with `berth template set NAME`."
+    )
 
 
 @app.command("show")

@@ -125,7 +125,11 @@ def list_budgets(watch: WatchOption = False, output: OutputOption = Output.TABLE
     """
     with open_client() as client:
         print_listing(
-            lambda: list(client.budgets.list()), _budget_columns, output, "No budgets.", watch=watch
+            lambda: list(client.budgets.list()),
+            _budget_columns,
+            output,
+            "No budgets. Set one with `berth budget set NAME GPU-HOURS`.",
+            watch=watch,
         )
 
 

@@ -31,9 +31,9 @@ def pickle_call(
     except Exception as error:
         raise _not_picklable(function, args, kwargs, error) from error
     if len(data) > max_bytes:
-        text = f"The call to {function_name(function)} has {len(data)} bytes with its arguments"
+        text = f"The call to {function_name(function)} has {len(data)} bytes, including arguments"
         raise CallTooLarge(
-            f"{text}; the maximum is {max_bytes} bytes. Store large data elsewhere, and pass its location."
+            f"{text}, but the maximum is {max_bytes} bytes. Store large data elsewhere and pass its location."
         )
     return data
 

@@ -47,7 +47,9 @@ def parse_manifest(text: bytes, name: str) -> Manifest:
     try:
         values = json.loads(text)
         if (kind := values.get("format")) != FORMAT:
-            raise BackupError(f"{name} has the format {kind!r}; this version of Berth reads {FORMAT}")
+            raise BackupError(
+                f"{name} has the format {kind!r}, but this version of Berth reads only {FORMAT}"
+            )
         migrations = tuple((str(app), str(step)) for app, step in values.pop("migrations"))
         converted = {
             "server": int(values["server"]),

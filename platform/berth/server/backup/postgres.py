@@ -50,8 +50,8 @@ class Database:
         candidates = sorted((version, path) for version, path in _candidates(name) if version >= needed)
         if not candidates:
             raise BackupError(
-                f"{name} from PostgreSQL {needed} or newer is not installed: "
-                "install the PostgreSQL client programs"
+                f"{name} from PostgreSQL {needed} or newer is not installed. "
+                "Install the PostgreSQL client programs."
             )
         return candidates[0][1]
 

@@ -82,7 +82,7 @@ def _ensure_stopped() -> Iterator[None]:
         with claim_home(home()):
             yield
     except StartupError as running:
-        raise BackupError(f"{str(running).removesuffix('.')}; stop Berth first") from None
+        raise BackupError(f"{str(running).removesuffix('.')}. Stop Berth first.") from None
 
 
 def _reject_other_version(manifest: Manifest) -> None:
@@ -91,14 +91,14 @@ def _reject_other_version(manifest: Manifest) -> None:
     if unknown := sorted(set(backup_migrations) - set(running_migrations)):
         first = ".".join(unknown[0])
         raise BackupError(
-            f"the backup is from another version: {versions}, which does not have migration {first}; "
-            "restore it with that version"
+            f"the backup is from another version: {versions}, which does not have migration {first}. "
+            "Restore the backup with its version."
         )
     if absent := sorted(set(running_migrations) - set(backup_migrations)):
         first = ".".join(absent[0])
         raise BackupError(
             f"the backup is from an older version: {versions}, and the backup does not have "
-            f"migration {first}; restore it with that version, then upgrade"
+            f"migration {first}. Restore the backup with its version, then upgrade."
         )
 
 
@@ -119,7 +119,7 @@ def _reject_other_clients(connection: Any) -> None:
         if time.monotonic() > deadline:
             names = ", ".join(sorted(name for (name,) in others))
             raise BackupError(
-                f"other clients are using this database ({names}): stop Berth's processes first"
+                f"other clients are using this database ({names}). Stop Berth's processes first."
             )
         time.sleep(0.2)
 
@@ -131,7 +131,8 @@ def _reject_nonempty_database(connection: Any) -> None:
     ).fetchone()
     if tables:
         raise BackupError(
-            f"this database is not empty ({tables} tables): use an empty one, or --force to replace it"
+            f"this database is not empty ({tables} tables). Use an empty database, "
+            "or --force to replace this one."
         )
 
 

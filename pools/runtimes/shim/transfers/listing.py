@@ -50,7 +50,7 @@ class Listing:
             self.size += entry.size
             if len(self.objects) > FILES_MAX:
                 raise UnusableListing(
-                    f"the volume has more than {FILES_MAX:,} objects; use a narrower prefix"
+                    f"the volume has more than {FILES_MAX:,} objects. Use a narrower prefix"
                 )
             if self.size > self._size_max:
                 raise UnusableListing(
@@ -75,15 +75,15 @@ class Listing:
             while parent:
                 if parent in files:
                     raise UnusableListing(
-                        f"the object {_quote(parent)} is also the folder of {_quote(path)}; "
-                        "rename one of them"
+                        f"the object {_quote(parent)} is also the folder of {_quote(path)}. "
+                        "Rename one of the two"
                     )
                 parent = parent.rpartition("/")[0]
 
 
 def _check_path(path: str) -> None:
     if path and (reason := path_problem(path)):
-        raise UnusableListing(f"the object {_quote(path)} cannot be a file: {reason}. Rename it")
+        raise UnusableListing(f"the object {_quote(path)} cannot be a file: {reason}. Rename the object")
 
 
 def path_problem(path: str) -> str:

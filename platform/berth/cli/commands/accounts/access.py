@@ -73,7 +73,7 @@ def remove(
     *,
     user: UserArgument,
     role: Annotated[
-        RoleName | None, typer.Option(help="Role to revoke; required if the user has several roles.")
+        RoleName | None, typer.Option(help="Role to revoke. Required if the user has several roles.")
     ] = None,
     project: ProjectOption = None,
     department: DepartmentOption = None,
@@ -87,11 +87,13 @@ def remove(
         memberships = client.members.list(project=project, department=department, user=user)
         matching = [member for member in memberships if role in (None, member.role)]
         if not matching:
-            raise BadInput(f"{user} has no such role; see `berth member list --user {user}`")
+            raise BadInput(
+                f"{user} does not have this role. List roles with `berth member list --user {user}`."
+            )
         if len(matching) > 1:
             several = ", ".join(f"{member.role} of {member.scope}" for member in matching)
             raise BadInput(
-                f"{user} has several roles ({several}); choose one with --role, --project or --department"
+                f"{user} has several roles ({several}). Choose one with --role, --project or --department."
             )
         client.members.revoke(matching[0].id)
     print(safe(f"Role {matching[0].role} of {matching[0].scope} revoked from {user}."))
@@ -130,7 +132,10 @@ def create_user(
     email: Annotated[str, typer.Option(help="Email address for notifications.")] = "",
     password_stdin: Annotated[
         bool,
-        typer.Option("--password-stdin", help="Read a password from stdin. Default: single sign-on only."),
+        typer.Option(
+            "--password-stdin",
+            help="Read a password from stdin. Without a password, the user can only use single sign-on.",
+        ),
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -235,11 +240,13 @@ def create(
     name: Annotated[str, typer.Argument(help="Name of the token.")],
     scope: Annotated[
         list[str] | None,
-        typer.Option(help="Scope: read, write or admin; repeatable. Default: read and write."),
+        typer.Option(help="Scope: read, write or admin; repeatable. Defaults to read and write."),
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option(help="Lifetime, for example 7d, or never. Default: expires with the current token."),
+        typer.Option(
+            help="Lifetime, for example 7d, or never. Defaults to the rest of the current token's lifetime."
+        ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -253,7 +260,9 @@ def create(
     with open_client() as client:
         token = client.tokens.create(name, scope or ["read", "write"], until)
     if token.token is None:
-        print_message(f"{name} was created, but the connection broke before the secret arrived: revoke it")
+        print_message(
+            f"{name} was created, but the connection broke before the secret arrived. Revoke the token."
+        )
         raise typer.Exit(ExitCode.REJECTED)
     if expires == "never" and token.expires_at:
         print_message(f"{name} expires with the current token, {format_time(token.expires_at)}")
@@ -283,7 +292,7 @@ def list_tokens(
     ]
     with open_client() as client:
         tokens = [token for token in client.tokens.list() if show_all or token.revoked_at is None]
-    show_list(tokens, columns, output, "No tokens.")
+    show_list(tokens, columns, output, "No tokens. Create one with `berth token create NAME`.")
 
 
 @token_app.command("revoke")

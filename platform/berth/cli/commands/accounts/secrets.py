@@ -24,7 +24,7 @@ SecretProjectOption = Annotated[
     str | None,
     typer.Option(
         "--project", "-p", metavar="NAME", autocompletion=project_names,
-        help="Project; default: BERTH_PROJECT or the context's project.",
+        help="Project. Defaults to BERTH_PROJECT or the context's project.",
     ),
 ]  # fmt: skip
 SecretPoolOption = Annotated[
@@ -64,7 +64,7 @@ def list_secrets(
     ]
     with open_client() as client:
         secrets = list(client.secrets.list(**_owner(client, project, pool, personal=personal)))
-    show_list(secrets, columns, output, "No secrets.")
+    show_list(secrets, columns, output, "No secrets. Set one with `berth secret set NAME`.")
 
 
 @app.command("set")
@@ -79,20 +79,20 @@ def set_secret(
     ] = None,
     registry: Annotated[
         str | None,
-        typer.Option(metavar="HOST", help="Container registry; the value is the password for it."),
+        typer.Option(metavar="HOST", help="Container registry whose password is the value."),
     ] = None,
     username: Annotated[
         str | None, typer.Option("--username", "-u", metavar="NAME", help="User name for --registry.")
     ] = None,
     ssh_key: Annotated[
         bool,
-        typer.Option("--ssh-key", help="Private key for a pool's SSH hosts; workloads cannot use the key."),
+        typer.Option("--ssh-key", help="Private key for a pool's SSH hosts. Workloads cannot use the key."),
     ] = False,
     access_key_id: Annotated[
         str | None,
         typer.Option(
             metavar="ID",
-            help="Access key for a pool's S3 volumes; the value is the secret key. Pods never see it.",
+            help="ID of the access key for a pool's S3 volumes. The value is the secret key.",
         ),
     ] = None,
     output: OutputOption = Output.TABLE,

@@ -24,10 +24,11 @@ STDIN = "-"
 
 def login(
     address: Annotated[
-        str | None, typer.Argument(help="Address of the server; default: the current server.")
+        str | None, typer.Argument(help="Address of the server. Defaults to the current server.")
     ] = None,
     username: Annotated[
-        str | None, typer.Option("--username", "-u", help="User name; prompted for if missing.")
+        str | None,
+        typer.Option("--username", "-u", help="User name. The command prompts for a missing name."),
     ] = None,
     token: Annotated[
         str | None, typer.Option(help="Token to use instead of a password (`-` for stdin).")
@@ -37,7 +38,7 @@ def login(
     ] = False,
     project: Annotated[str | None, typer.Option("--project", "-p", help="Default project.")] = None,
     name: Annotated[
-        str | None, typer.Option(help="Context name. The default is the host name of the server.")
+        str | None, typer.Option(help="Context name. Defaults to the server's host name.")
     ] = None,
 ) -> None:
     """Sign in to a server, and store its address and a token as a context that only you can read.
@@ -66,7 +67,7 @@ def login(
     else:
         secret = _sign_in(settings, username, password_stdin)
     if not secret:
-        raise BadInput("--token is empty; expected a token such as berth_...")
+        raise BadInput("--token is empty. Pass a token such as berth_...")
     signed_in = replace(settings, token=secret)
     with Client(signed_in) as client:
         signed_in_user = client.whoami().username

@@ -28,7 +28,12 @@ def list_subscriptions(output: OutputOption = Output.TABLE) -> None:
     """
     with open_client() as client:
         subscriptions = list(client.subscriptions.list())
-    show_list(subscriptions, _subscription_columns(), output, "No subscriptions.")
+    show_list(
+        subscriptions,
+        _subscription_columns(),
+        output,
+        "No subscriptions. Create one with `berth subscription create`.",
+    )
 
 
 @app.command("create")
@@ -49,7 +54,10 @@ def create(
     department: Annotated[str | None, typer.Option(help="Events of this department.")] = None,
     platform: Annotated[bool, typer.Option("--platform", help="Events of the entire platform.")] = False,
     minutes: Annotated[
-        int, typer.Option(min=1, help="Minutes a workload must be pending before a notification is sent.")
+        int,
+        typer.Option(
+            min=1, help="Time in minutes that a workload must be pending before a notification is sent."
+        ),
     ] = 60,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -18,7 +18,7 @@ from berth.cli.text import format_duration
 
 Title = Annotated[str | None, typer.Option(help="Display name.", show_default=False)]
 Rank = Annotated[
-    int | None, typer.Option(help="Rank; higher ranks are served first. Default: 0.", show_default=False)
+    int | None, typer.Option(help="Rank. Higher ranks are served first. Defaults to 0.", show_default=False)
 ]
 ReclaimAfter = Annotated[
     str | None,
@@ -52,7 +52,12 @@ def list_departments(output: OutputOption = Output.TABLE) -> None:
     """
     with open_client() as client:
         departments = list(client.departments.list())
-    show_list(departments, tenant_columns(), output, "No departments.")
+    show_list(
+        departments,
+        tenant_columns(),
+        output,
+        "No departments. Create one with `berth department create NAME`.",
+    )
 
 
 @department_app.command("describe")
@@ -142,7 +147,12 @@ def list_projects(department: DepartmentOption = None, output: OutputOption = Ou
     """
     with open_client() as client:
         projects = list(client.projects.list(department))
-    show_list(projects, tenant_columns(Column("DEPARTMENT", lambda p: p.department)), output, "No projects.")
+    show_list(
+        projects,
+        tenant_columns(Column("DEPARTMENT", lambda p: p.department)),
+        output,
+        "No projects. Create one with `berth project create NAME`.",
+    )
 
 
 @project_app.command("describe")

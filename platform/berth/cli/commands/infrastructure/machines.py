@@ -24,7 +24,7 @@ def list_machines(
     pool: Pool,
     show_all: Annotated[bool, typer.Option("--all", "-a", help="Include machines that have left.")] = False,
     token: Annotated[
-        int | None, typer.Option(help="ID of a join token; lists only machines that joined with it.")
+        int | None, typer.Option(help="ID of a join token. Lists only machines that joined with this token.")
     ] = None,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
@@ -39,7 +39,8 @@ def list_machines(
         print_listing(
             lambda: list(client.node_pools.machines(pool, departed=show_all, token=token)),
             lambda: _machine_columns(show_all=show_all), output,
-            "No machines have joined this pool.", watch=watch,
+            "No machines have joined this pool. Issue a token with `berth machine token issue POOL`.",
+            watch=watch,
         )  # fmt: skip
 
 
@@ -126,7 +127,7 @@ def issue(
     with open_client() as client:
         token = client.node_pools.issue_join_token(pool, machines=machines, seconds=lifetime, comment=comment)
     if token.token is None:
-        print_message(f"token {token.id} was issued, but the connection broke first: revoke it")
+        print_message(f"token {token.id} was issued, but the connection broke first. Revoke the token.")
         raise typer.Exit(ExitCode.REJECTED)
     show_one(token, output, lambda _: print(token.token))
 
@@ -157,7 +158,7 @@ def list_tokens(
     ]
     with open_client() as client:
         tokens = [token for token in client.node_pools.join_tokens(pool) if show_all or token.state == "open"]
-    show_list(tokens, columns, output, "No join tokens.")
+    show_list(tokens, columns, output, "No join tokens. Issue one with `berth machine token issue POOL`.")
 
 
 @join_token_app.command("revoke")
@@ -176,8 +177,8 @@ def revoke(
         matching = [join_token for join_token in live if token in (str(join_token.id), join_token.prefix)]
         if len(matching) != 1:
             ids = ", ".join(str(join_token.id) for join_token in live)
-            advice = f"Use one of: {ids}" if ids else f"The pool {pool} has none."
-            raise BadInput(f"there is no open join token {token!r}. {advice}")
+            advice = f"Use one of: {ids}" if ids else f"Pool {pool} has no open join tokens."
+            raise BadInput(f"there is no open join token with the ID or prefix {token!r}. {advice}")
         client.node_pools.revoke_join_token(pool, matching[0].id)
     print(f"{matching[0].prefix}... revoked")
 

@@ -178,7 +178,7 @@ def terminate(
 
 def _confirm_termination(name: str, work: list[str]) -> None:
     if not is_interactive():
-        raise BadInput("node terminate asks for confirmation: run it in a terminal, or add --yes")
+        raise BadInput("node terminate asks for confirmation. Run the command in a terminal, or add --yes.")
     stops = "; ".join(map(safe, work)) or "no workloads"
     typer.confirm(f"Terminate {safe(name)} now? This stops: {stops}.", abort=True, err=True)
 

@@ -34,7 +34,7 @@ def accept(
     pool: Pool,
     hosts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[HOST...]", help="Hosts; default: all hosts without a pinned key."),
+        typer.Argument(metavar="[HOST...]", help="Hosts. Defaults to all hosts without a pinned key."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
 ) -> None:
@@ -51,7 +51,7 @@ def accept(
         for name in hosts or ():
             if name not in listed:
                 hint = suggest(name, sorted(listed))
-                raise BadInput(f"pool {pool} has no SSH host {name!r}. {hint}")
+                raise BadInput(f"pool {pool} has no SSH host named {name!r}. {hint}")
         chosen = [
             host
             for host in listed.values()

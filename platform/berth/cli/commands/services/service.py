@@ -43,7 +43,8 @@ EngineUrls = Annotated[
     list[str] | None, typer.Option("--url", metavar="URL", help="Address of an external engine; repeatable.")
 ]
 Timeout = Annotated[
-    float | None, typer.Option(metavar="SECONDS", help="Timeout in seconds; default: the service's setting.")
+    float | None,
+    typer.Option(metavar="SECONDS", help="Timeout in seconds. Defaults to the service's setting."),
 ]
 Wait = Annotated[
     bool, typer.Option("--wait", "-w", help="Wait until the request completes, and print each status.")
@@ -264,7 +265,7 @@ def _read_settings(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise BadInput(f"{file}: {str(error).splitlines()[0]}") from None
     if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
-        raise BadInput(f"{file}: expected keys and values, for example `max_engines: 8`")
+        raise BadInput(f"{file} does not contain keys and values. Write them like `max_engines: 8`.")
     return settings
 
 

@@ -87,7 +87,7 @@ def is_configured() -> bool:
 def provider() -> Any:
     """Return the OpenID Connect provider. Raises NotFound if single sign-on is not configured."""
     if not is_configured():
-        raise NotFound("Single sign-on is not configured.")
+        raise NotFound("Single sign-on is not configured. Sign in with your password.")
     return _register(
         settings.BERTH_OIDC_ISSUER,
         settings.BERTH_OIDC_CLIENT_ID,
