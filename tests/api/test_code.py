@@ -187,7 +187,7 @@ def test_workload_with_code_is_rejected_in_a_pool_that_cannot_receive_code(
     assert "BERTH_PUBLIC_URL is not set" in answer.json()["detail"]
 
 
-def test_local_path_in_a_document_is_rejected_with_advice(dave: Caller) -> None:
+def test_local_path_in_a_document_is_rejected_with_a_hint(dave: Caller) -> None:
     answer = dave.post("workloads", training(project="vision") | {"code": "."})
     assert (answer.status_code, "`berth submit --code DIR`" in answer.json()["detail"]) == (422, True)
 

@@ -317,7 +317,9 @@ def pending_changes(pod: Pod, project: Project, **values: Any) -> PodOutputs:
     return PodOutputs.objects.create(pod=ended, **columns)
 
 
-def test_pod_waits_until_changes_by_earlier_pods_of_its_project_are_stored(pod: Pod, cast: Cast) -> None:
+def test_pod_waits_until_volume_changes_by_earlier_pods_of_its_project_are_stored(
+    pod: Pod, cast: Cast
+) -> None:
     agent, place = Caller(secrets.for_downloads(str(pod.pk))), f"pods/{pod.pk}/volumes/data/objects"
     row = pending_changes(pod, cast.vision, progress={"size": 12_345_678})
     answer = agent.get(place).json()

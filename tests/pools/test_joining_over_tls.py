@@ -109,7 +109,7 @@ def own_authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path, "ours")
 
 
-def test_machine_joins_a_server_signed_by_the_configured_authority(
+def test_machine_joins_a_server_with_a_certificate_from_the_configured_authority(
     machine: Machine, own_authority: Authority
 ) -> None:
     with Server(own_authority.server("127.0.0.1")).running() as server:

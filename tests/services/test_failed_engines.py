@@ -35,7 +35,7 @@ def failed_events(service: Service) -> list[Event]:
 
 @pytest.mark.heavy
 @pytest.mark.shows("RLX-12", "RLX-38")
-def test_refused_connection_fails_an_external_engine_after_a_few_tries(
+def test_external_engine_fails_after_a_few_refused_connections(
     http_stage: HttpStage, closed_port: str
 ) -> None:
     service = http_stage.chat()

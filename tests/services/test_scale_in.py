@@ -140,7 +140,7 @@ def test_router_entry_is_removed_once_the_router_is_reachable_again(stage: Servi
     stage.assert_no_orphans()
 
 
-def test_cancelled_service_removes_all_its_engines(stage: ServiceStage) -> None:
+def test_all_engines_of_a_cancelled_service_are_removed(stage: ServiceStage) -> None:
     service = scaled_out_service(stage, 3)
     workloads.cancel(actor=stage.stage.cast.dave, workload=service.workload, now=stage.stage.clock.now())
     stage.until(lambda: not live_services())

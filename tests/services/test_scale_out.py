@@ -49,7 +49,7 @@ def test_partial_scale_out_keeps_the_active_engines(stage: ServiceStage) -> None
 
 @pytest.mark.heavy
 @pytest.mark.shows("RLX-12", "RLX-38")
-def test_engine_that_exits_while_starting_fails_the_request(stage: ServiceStage) -> None:
+def test_scale_request_fails_if_an_engine_exits_while_starting(stage: ServiceStage) -> None:
     service = stage.serve()
     stage.answers = False
     request = stage.scale_out(service, num_replicas=3)
@@ -103,7 +103,7 @@ def test_scale_out_can_be_cancelled_in_every_status_before_active(stage: Service
 
 
 @pytest.mark.heavy
-def test_engine_that_loses_its_node_restarts_and_is_routed_again(
+def test_engine_that_loses_its_node_restarts_and_receives_requests_again(
     stage: ServiceStage,
 ) -> None:
     service = stage.serve()

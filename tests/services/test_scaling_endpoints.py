@@ -72,7 +72,7 @@ def test_repeated_scale_request_returns_its_first_id_and_a_different_request_ret
 
 
 @pytest.mark.shows("RLX-04", "RLX-14", "RLX-17", "RLX-27", "RLX-28")
-def test_external_engines_are_not_connected_twice(stage: ServiceStage, dave: Caller) -> None:
+def test_external_engine_cannot_be_connected_twice(stage: ServiceStage, dave: Caller) -> None:
     service = stage.serve()
     for url in EXTERNAL_ENGINES:
         stage.engines.appear(url)
@@ -128,7 +128,7 @@ def test_unknown_services_and_requests_return_404(stage: ServiceStage, dave: Cal
 
 
 @pytest.mark.shows("RLX-23", "RLX-24", "RLX-25")
-def test_bulk_cancel_has_a_dry_run_and_a_status_filter(stage: ServiceStage, dave: Caller) -> None:
+def test_bulk_cancellation_supports_a_dry_run_and_a_status_filter(stage: ServiceStage, dave: Caller) -> None:
     service = stage.serve()
     request = stage.scale_out(service, num_replicas=3)
     path = "services/chat/scale_out_cancel"

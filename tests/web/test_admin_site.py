@@ -146,7 +146,9 @@ def test_sidebar_links_to_every_registered_model(admin_client: Client) -> None:
     assert all(reverse(f"admin:{model}_changelist") in text for model in registered)
 
 
-def test_index_lists_items_that_need_attention(admin_client: Client, running_workload: Workload) -> None:
+def test_admin_index_lists_items_that_need_attention(
+    admin_client: Client, running_workload: Workload
+) -> None:
     text = admin_client.get("/admin/").content.decode()
     assert "Not running" in text and text.count("Needs attention") == 1
     assert "vision/train" in text and "ads/rank" in text
@@ -357,7 +359,7 @@ def test_cancel_action_cancels_the_workload_and_is_audited(admin_client: Client,
     assert Audit.objects.filter(object_type="workload", actor="alice").exists()
 
 
-def test_user_change_is_audited(admin_client: Client, cast: Cast) -> None:
+def test_user_change_in_the_admin_site_is_audited(admin_client: Client, cast: Cast) -> None:
     person = cast.frank.user
     address = reverse("admin:auth_user_change", args=[person.pk])
     form = admin_client.get(address).context["adminform"].form

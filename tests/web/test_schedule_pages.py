@@ -106,7 +106,7 @@ def test_frequency_is_converted_to_a_cron_expression_and_back(
         ({"frequency": "monthly", "at": "03:00", "day": "32"}, "day"), ({"frequency": "custom"}, "cron"),
     ],
 )  # fmt: skip
-def test_missing_value_of_a_frequency_is_reported_at_its_field(
+def test_error_for_a_missing_frequency_value_is_shown_at_its_field(
     cast: Cast, sign_in: SignIn, chosen: dict[str, str], field: str
 ) -> None:
     answer = sign_in("dave").post("/schedules/new", {**FORM, "cron": "", **chosen}, headers=HTMX)
@@ -123,7 +123,7 @@ def test_skipped_run_has_a_coloured_state(cast: Cast, sign_in: SignIn) -> None:
 
 
 @pytest.mark.heavy
-def test_name_in_use_is_reported_on_its_field(cast: Cast, sign_in: SignIn) -> None:
+def test_error_for_a_name_in_use_is_shown_at_the_name_field(cast: Cast, sign_in: SignIn) -> None:
     create(cast)
     answer = sign_in("dave").post("/schedules/new", FORM, headers=HTMX)
     assert answer.status_code == 422
@@ -275,7 +275,7 @@ def test_schedule_form_marks_a_deleted_template(cast: Cast, sign_in: SignIn) -> 
         ({"source": "document", "document": " \n"}, "Enter a workload document."),
     ],
 )
-def test_missing_workload_is_reported_at_the_visible_field(
+def test_error_for_a_missing_workload_is_shown_at_the_visible_field(
     cast: Cast, sign_in: SignIn, values: dict[str, str], message: str
 ) -> None:
     answer = sign_in("dave").post("/schedules/new", {**FORM, **values}, headers=HTMX)
@@ -310,7 +310,7 @@ def test_list_shows_why_the_last_run_was_skipped_and_the_runs_before_it(cast: Ca
     assert [tone for tone, _ in dots] == ["good", "good", "good", "bad", "warn"]
 
 
-def test_list_of_schedules_is_filtered_by_project(cast: Cast, sign_in: SignIn) -> None:
+def test_schedule_list_is_filtered_by_project(cast: Cast, sign_in: SignIn) -> None:
     create(cast)
     values = ScheduleValues(cron="0 3 * * *", text=TEXT)
     schedules.set_schedule(actor=cast.alice, project=cast.ads, name="report", values=values)

@@ -52,7 +52,7 @@ def test_one_table_lists_all_users_with_their_roles(cast: Cast, sign_in: SignIn)
     assert 'value="frank"' in admin.get("/access/grant?user=frank").content.decode()
 
 
-def test_table_of_users_is_filtered_by_role(cast: Cast, sign_in: SignIn) -> None:
+def test_user_list_is_filtered_by_role(cast: Cast, sign_in: SignIn) -> None:
     admin = sign_in("alice")
     assert {row[0] for row in people(admin, "?people-role=none")} == {"frank"}
     assert {row[1] for row in people(admin, "?people-role=member")} == {"Member"}

@@ -64,7 +64,7 @@ def test_evictions_are_visible_to_the_projects_of_the_victim_and_the_preemptor(
     assert dave.get(f"evictions/{evictions[1].pk}").status_code == 404
 
 
-def test_evictions_are_filtered(evictions: list[Eviction], alice: Caller) -> None:
+def test_evictions_can_be_filtered(evictions: list[Eviction], alice: Caller) -> None:
     def filtered_kinds(**query: str) -> list[str]:
         return kinds(alice.get("evictions", **query))
 

@@ -87,7 +87,7 @@ def test_budget_set_command_requires_a_value(monkeypatch: pytest.MonkeyPatch) ->
     assert (result.exit_code, "specify GPU-HOURS or" in result.output) == (2, True)
 
 
-def test_budgets_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_budget_list_shows_budget_usage_and_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
     result = Terminal(monkeypatch).run("budget", "list", server=StubServer(page([budget().json()])))
     assert ["vision", "project", "100", "50.0", "50", "120.0", "120"] in [
         line.split() for line in result.output.splitlines()

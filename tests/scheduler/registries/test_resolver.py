@@ -48,7 +48,7 @@ def test_result_is_returned_once_and_only_for_its_run() -> None:
         assert resolver.take_results([key]) == {}
 
 
-def test_invalid_credentials_fail_the_lookup() -> None:
+def test_lookup_with_invalid_credentials_fails() -> None:
     with running_tiny_registry() as registry:
         resolver = HttpResolver()
         key = (uuid.uuid4(), 1)

@@ -128,7 +128,9 @@ def test_group_quota_is_set_previewed_and_deleted_in_the_form(
 
 
 @pytest.mark.heavy
-def test_group_quota_change_is_listed(cast: Cast, h100: QuotaGroup, sign_in: Any) -> None:
+def test_group_quota_change_is_listed_in_the_quota_history(
+    cast: Cast, h100: QuotaGroup, sign_in: Any
+) -> None:
     text = sign_in("alice").get("/quotas/changes").content.decode()
     assert "<strong>vision</strong> in quota group h100 created" in text
 
