@@ -22,6 +22,12 @@ CARD_LABELS = (
     """cells => [...new Set(cells.map(cell => getComputedStyle(cell, "::before").content.slice(1, -1)))]"""
 )
 
+# Links and buttons inside sentences are exempt: their targets extend beyond their letters.
+SMALL_TARGETS = """() => [...document.querySelectorAll("button, .button, .icon-button, select, .tabs a")]
+  .filter((one) => one.closest(".main") && !one.matches(".explained, .sorter") && one.offsetHeight)
+  .filter((one) => one.checkVisibility() && one.getBoundingClientRect().height < 40)
+  .map((one) => one.outerHTML.slice(0, 120))"""
+
 
 def bars(page: Page) -> int:
     all_bars = page.locator("td.bar-column svg.bar")
@@ -149,4 +155,26 @@ def test_head_of_a_pool_stays_beside_the_first_column_of_the_quota_grid(opened: 
             page.locator("#quota-grid thead [data-pool=local]").nth(column).evaluate(scroll)
             box = head.bounding_box()
             assert corner and box and box["x"] >= corner["x"] + corner["width"], column
+        assert faults == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/queue",
+        "/services",
+        "/usage",
+        "/access",
+        "/secrets",
+        "/notifications",
+        "/account",
+        "/node-pools/train",
+    ],
+)
+def test_controls_on_a_phone_are_at_least_40_pixels_high(opened: Open, path: str) -> None:
+    with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
+        page.goto(path)
+        assert page.evaluate(SMALL_TARGETS) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
         assert faults == []
