@@ -1,8 +1,10 @@
 """Browser tests for the tabs of the workload page."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 from playwright.sync_api import expect
 
 from projects.models import Workload
@@ -93,4 +95,19 @@ def test_card_says_that_the_next_cycle_starts_the_workload(opened: Open, scene: 
         expect(reasons.get_by_role("heading")).to_have_text("Starts in the next cycle")
         expect(reasons).not_to_contain_text("1 GPU is missing.")
         expect(page.get_by_role("heading", name="Smallest change")).to_have_count(0)
+        assert faults == []
+
+
+def test_age_of_a_new_workload_counts_each_second(opened: Open, scene: Scene) -> None:
+    submitted = timezone.now() - timedelta(seconds=4)
+    workload = make.workload(scene.workloads["policy-sweep"].project, "fresh", submitted_at=submitted)
+    with opened("ada") as (page, faults):
+        page.clock.install(time=submitted)
+        page.clock.pause_at(submitted + timedelta(seconds=5))
+        page.goto(f"/workloads/{workload.pk}")
+        age = page.get_by_role("region", name="About").locator("time").first
+        expect(age).to_have_text("5 sec ago")
+        for seconds in (6, 7):
+            page.clock.run_for(1000)
+            expect(age).to_have_text(f"{seconds} sec ago")
         assert faults == []

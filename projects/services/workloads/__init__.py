@@ -18,6 +18,7 @@ from projects.services.workloads.resubmission import (
 from projects.services.workloads.submission import (
     NameInUse,
     Submission,
+    current_quota_warnings,
     name_taken_error,
     submit,
     submit_with_warnings,
@@ -32,6 +33,7 @@ __all__ = [
     "Submission",
     "bulk_change",
     "cancel",
+    "current_quota_warnings",
     "delete",
     "edit",
     "is_editable",

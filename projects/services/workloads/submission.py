@@ -264,7 +264,7 @@ def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list
     missing = missing_dependencies([(draft.workload.project, draft.spec) for draft in drafts])
     return [
         [
-            *quota_warnings(view, draft),
+            *quota_warnings(view, draft.workload, draft.demand),
             *dependencies,
             *limit_warnings(view, draft.spec, draft.workload.pools),
             *filter(None, [burst_sentence(draft.workload, draft.workload.since)]),
@@ -273,17 +273,26 @@ def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list
     ]
 
 
-def quota_warnings(view: SubmissionView, draft: Draft) -> list[str]:
+def current_quota_warnings(actor: Actor, workload: Workload) -> list[str]:
+    """Return the quota warnings that a submission of the workload's document would have now."""
+    try:
+        spec = parse_workload(workload.spec)
+    except Invalid:
+        return []
+    view = SubmissionView(actor)
+    view.load_projects([workload.project.name])
+    return quota_warnings(view, workload, minimum_demand(build_tree(spec)))
+
+
+def quota_warnings(view: SubmissionView, workload: Workload, demand: Amounts) -> list[str]:
     """Return the quota warnings, or an empty list if at least one of the workload's pools causes
     no warnings.
     """
     warnings: list[list[str]] = []
-    for pool in draft.workload.pools:
-        project, department, oversold = view.allowances(draft.workload.project, pool)
+    for pool in filter(view.pools.__contains__, workload.pools):
+        project, department, oversold = view.allowances(workload.project, pool)
         path = [project, department]
-        warnings.append(
-            admission.submission_warnings(draft.demand, draft.workload.preemptible, path, oversold)
-        )
+        warnings.append(admission.submission_warnings(demand, workload.preemptible, path, oversold))
         if not warnings[-1]:
             return []
     return warnings[0] if warnings else []

@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 
 from django.http import HttpResponse
 from django.urls import reverse
+from django.utils.html import format_html
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import Invalid
@@ -43,12 +44,7 @@ def resubmit_and_open(request: Request, workload: Workload) -> HttpResponse:
         query = urlencode({"like": str(workload.pk), "check": "yes"})
         return open_url(request, f"{reverse('submit')}?{query}")
     kind = "service" if "service" in stored.workload.spec else "workload"
-    message = f"{workload.name} submitted again as {stored.workload.name}."
+    name, warnings = stored.workload.name, " ".join(stored.warnings)
+    message = format_html("{} submitted again as <strong>{}</strong>. {}", workload.name, name, warnings)
     to = reverse(kind, args=[stored.workload.pk])
-    return done(
-        request,
-        " ".join([message, *stored.warnings]),
-        to=to,
-        leave=True,
-        warns=bool(stored.warnings),
-    )
+    return done(request, message, to=to, leave=True, warns=bool(warnings))

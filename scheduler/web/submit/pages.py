@@ -6,6 +6,7 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.urls import reverse
+from django.utils.html import format_html
 from django.views.decorators.http import require_http_methods, require_POST
 
 from berth.core.errors import BerthError, Forbidden, Invalid
@@ -112,14 +113,13 @@ def _submit(request: Request, document: Mapping[str, Any]) -> HttpResponse:
     """Store a workload or an array, and redirect to its page."""
     if _is_array(document):
         submission = arrays.submit(actor=request.actor, document=document)
-        to, name = reverse("array", args=[submission.array.pk]), f"Array {submission.array.name}"
+        to, kind, name = reverse("array", args=[submission.array.pk]), "Array", submission.array.name
         warnings = submission.warnings
     else:
         stored = submit_with_warnings(actor=request.actor, document=document)
-        kind = "service" if "service" in stored.workload.spec else "workload"
-        to, name = reverse(kind, args=[stored.workload.pk]), f"{kind.capitalize()} {stored.workload.name}"
-        warnings = stored.warnings
-    message = " ".join([f"{name} submitted.", *warnings])
+        kind, name = "Service" if "service" in stored.workload.spec else "Workload", stored.workload.name
+        to, warnings = reverse(kind.lower(), args=[stored.workload.pk]), stored.warnings
+    message = format_html("{} <strong>{}</strong> submitted. {}", kind, name, " ".join(warnings))
     return done(request, message, to=to, leave=True, warns=bool(warnings))
 
 

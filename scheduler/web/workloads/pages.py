@@ -26,7 +26,7 @@ from projects.models import Phase, Workload
 from projects.selectors import find_workload
 from projects.services.code import describe_code
 from projects.services.dependencies import dependency_statuses, find_dependents
-from projects.services.workloads import is_editable, ports, resubmission_obstacle
+from projects.services.workloads import current_quota_warnings, is_editable, ports, resubmission_obstacle
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.filters import ALL_RUNNING
 from projects.web.workloads.replicas import load_replicas
@@ -50,7 +50,7 @@ from scheduler.web.workloads.metrics import load_metrics
 from scheduler.web.workloads.outputs import load_outputs
 from scheduler.web.workloads.pod_groups import pod_table
 from scheduler.web.workloads.terminal import load_terminal
-from scheduler.web.workloads.timeline import STILL_PENDING, Entry, timeline
+from scheduler.web.workloads.timeline import Entry, timeline
 
 Context = dict[str, Any]
 EVICTIONS_ON_OVERVIEW, EVENTS_ON_OVERVIEW = 5, 6
@@ -211,6 +211,7 @@ def _overview(request: Request, workload: Workload) -> Context:
     last_eviction = suffered[0] if suffered and workload.phase in PENDING_PHASES else None
     return {
         "pending": details.pending_detail(actor, workload),
+        "quota_warnings": current_quota_warnings(actor, workload) if workload.reason == UNSCHEDULABLE else (),
         "failure": describe_failure(workload, current),
         "failed_pod": failed_pod,
         "pods": pod_table(current),
@@ -240,9 +241,9 @@ def _recent_events(
     suffered: Sequence[RenderedEviction],
     caused: Sequence[RenderedEviction],
 ) -> Sequence[Entry]:
-    """Return the latest events, without events that only say that the workload is still pending."""
-    entries = timeline(actor, workload, suffered, caused).entries
-    return [entry for entry in entries if entry.title != STILL_PENDING][:EVENTS_ON_OVERVIEW]
+    """Return the latest events. A card of the page shows why the workload is still pending."""
+    entries = timeline(actor, workload, suffered, caused, shows_still_pending=False).entries
+    return entries[:EVENTS_ON_OVERVIEW]
 
 
 def _logs(request: Request, workload: Workload) -> Context:

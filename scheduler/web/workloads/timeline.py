@@ -43,7 +43,7 @@ PHASE_TITLES = {
 EVICTED_ANOTHER, STILL_PENDING = "Evicted another workload", "Still pending"
 STILL_RUNNING = (EVICTED_ANOTHER, "Scaled down", "Pod warning", "Preemption signal")
 TONES = {"running": "good", "completed": "good", "failed": "bad", "stopping": "warn", "lost": "bad",
-         "engine_failed": "bad", "pod_warning": "warn"}  # fmt: skip
+         "engine_failed": "bad", "pod_warning": "warn", "unschedulable": "bad"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,13 @@ def timeline(
     workload: Workload,
     evictions: Sequence[RenderedEviction],
     evicted_others: Sequence[RenderedEviction],
+    *,
+    shows_still_pending: bool = True,
 ) -> Timeline:
-    """Return the workload's events, its own evictions and the evictions it caused as a timeline."""
+    """Return the workload's events, its own evictions and the evictions it caused as a timeline.
+
+    With `shows_still_pending`, the last entry of a pending workload states its current reason.
+    """
     rows = list(events(actor).filter(workload_id=workload.pk)[: MAX_EVENTS + 1])
     shown = rows[:MAX_EVENTS]
     unmatched = list(evictions)
@@ -107,8 +112,9 @@ def timeline(
     entries.sort(key=lambda entry: entry.at)
     history, now = pending_history(workload), timezone.now()
     complete = [_with_reasons(entry, history, now) for entry in _with_durations(entries)]
-    if workload.phase in PENDING_PHASES and workload.reason and workload.explained_at is not None:
-        last = Entry(workload.explained_at, STILL_PENDING, workload.message, "warn")
+    evaluated_at = workload.explained_at if workload.reason and workload.phase in PENDING_PHASES else None
+    if shows_still_pending and evaluated_at is not None:
+        last = Entry(evaluated_at, STILL_PENDING, workload.message, "warn")
         complete.append(
             replace(last, reasons=_reasons(reasons_in_period(history, workload.since, None), now))
         )

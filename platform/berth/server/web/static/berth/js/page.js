@@ -15,7 +15,12 @@
     return [Math.trunc(seconds / size), unit];
   }
 
-  const ago = (date) => isDistant(date) ? short.format(date) : relative.format(...distance(date));
+  /** Return the distance from now, such as 3 min ago. */
+  function ago(date) {
+    if (isDistant(date)) return short.format(date);
+    const [count, unit] = distance(date);
+    return count === 0 ? "just now" : relative.format(count, unit);
+  }
 
   /** Return for how long a state has lasted. */
   function lasting(date) {
@@ -276,4 +281,10 @@
   showOpenTabs();
   numberLines(document);
   setInterval(() => { if (!document.hidden) times(document); }, 10000);
+  setInterval(() => { // ages in seconds
+    if (document.hidden) return;
+    for (const element of document.querySelectorAll("time[datetime]")) {
+      if (Math.abs(new Date(element.dateTime) - Date.now()) < 61000) times(element);
+    }
+  }, 1000);
 })();
