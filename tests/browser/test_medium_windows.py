@@ -3,8 +3,10 @@
 import re
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
+from tests.browser.driver.chromium import WIDE
 
 MEDIUM = {"width": 1024, "height": 768}
 
@@ -61,4 +63,18 @@ def test_pending_reasons_are_next_to_the_devices_in_a_medium_width_window(opened
             for name in ("Pending reasons", "Devices")
         )
         assert reasons and devices and reasons["y"] == devices["y"] and reasons["x"] < devices["x"]
+        assert faults == []
+
+
+def test_evictions_on_the_admin_site_fit_without_sideways_scroll(opened: Open) -> None:
+    hidden = """list => {
+      const parents = [];
+      for (let each = list.parentElement; each; each = each.parentElement) parents.push(each);
+      return Math.max(...parents.map(each => each.scrollWidth - each.clientWidth));
+    }"""
+    with opened("ada", viewport=WIDE) as (page, faults):
+        page.goto("/admin/scheduler/eviction/")
+        rows = page.locator("#result_list")
+        expect(rows.get_by_text("Reclaimed").first).to_be_visible()
+        assert rows.evaluate(hidden) <= 16  # the scroll area is wider than its contents by a scrollbar
         assert faults == []
