@@ -1,6 +1,6 @@
 """Rows of the queue page: folded array tasks, sections, and explanations of the order."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -36,9 +36,33 @@ class Section:
 class _FoldedTasks:
     """Consecutive tasks of an array that are shown as one row because they wait for the same reason."""
 
-    count: int
-    last: Any
+    tasks: Sequence[Any]
+    first_start: datetime | None
     last_start: datetime | None
+
+    @property
+    def count(self) -> int:
+        return len(self.tasks)
+
+    @property
+    def last(self) -> Any:
+        return self.tasks[-1]
+
+    @property
+    def positions(self) -> str:
+        first, last = _range(task.queue_position for task in self.tasks)
+        return f"{first}\N{EN DASH}{last}"
+
+    @property
+    def indexes(self) -> str:
+        first, last = _range(task.array_index for task in self.tasks)
+        return f"{first} to {last}"
+
+
+def _range(numbers: Iterable[int | None]) -> tuple[int, int]:
+    """Return the smallest and the largest number, in any sort order of the rows."""
+    present = [number for number in numbers if number is not None]
+    return min(present, default=0), max(present, default=0)
 
 
 def fold_tasks(entries: Sequence[QueueEntry], *, fold: bool) -> None:
@@ -53,8 +77,10 @@ def fold_tasks(entries: Sequence[QueueEntry], *, fold: bool) -> None:
             continue
         for row, *_ in others:
             row.is_folded = True
-        last, last_start, *_ = others[-1]
-        first.folded_tasks = _FoldedTasks(len(tasks), last, last_start)
+        starts = [start for _, start, *_ in tasks if start is not None]
+        first.folded_tasks = _FoldedTasks(
+            [row for row, *_ in tasks], min(starts, default=None), max(starts, default=None)
+        )
 
 
 def _fold_key(row: Any) -> tuple[object, ...]:

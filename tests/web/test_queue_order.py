@@ -100,7 +100,7 @@ def sections(client: Client, query: str = "") -> list[str]:
         ("workloads without a maximum runtime have 2 GPUs allocated, and this workload needs 1 GPU of that",
          "when others end"),
         ("even if no workload ran, the ready nodes of the pool would lack 6 GPUs", "after nodes are added"),
-        ("another reason", "not known"),
+        ("another reason", "unknown"),
     ],
 )  # fmt: skip
 def test_unknown_expected_start_is_explained(reason: str, words: str) -> None:
@@ -108,4 +108,4 @@ def test_unknown_expected_start_is_explained(reason: str, words: str) -> None:
 
 
 def test_every_reason_for_an_unknown_expected_start_has_an_explanation() -> None:
-    assert {start_in_words(reason) for reason in UNKNOWN_START.values()}.isdisjoint({"not known"})
+    assert {start_in_words(reason) for reason in UNKNOWN_START.values()}.isdisjoint({"unknown"})

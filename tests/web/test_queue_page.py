@@ -206,6 +206,8 @@ def test_tasks_of_an_array_that_wait_for_the_same_reason_share_one_row(cast: Cas
     assert re.findall(r'id="q-[^>]*>([^<]+)</a>', page) == ["sweep", "sweep-11", "alone"]
     text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     assert "1\N{EN DASH}11" in text and "sweep 11 tasks, 0 to 10" in text and "2 GPUs per task" in text
+    descending = client.get(f"{ADDRESS}&sort=-position").content.decode()
+    assert "1\N{EN DASH}11" in descending and "11 tasks, 0 to 10" in descending
     assert f'href="/arrays/{array.pk}?state=pending">sweep</a>' in page
     assert "2 workloads in the queue of pool local" in text
     assert answer.context["reasons"] == [("ProjectLimit", 2)], "an array counts once"

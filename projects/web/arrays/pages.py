@@ -14,7 +14,7 @@ from berth.core.spec import ArraySpec
 from berth.core.words import format_count, to_words
 from berth.documents.ordered import dump_workload
 from berth.server.api.transport.streaming import csv_response
-from berth.server.web.lists.paging import load_slice
+from berth.server.web.lists.paging import Slice, load_slice
 from berth.server.web.pages import Request, page, signed_in
 from projects.access import Action, may
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
@@ -101,6 +101,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "square_kinds": [kind for kind in SQUARE_KINDS if kind in {square.kind for square in squares}],
         "state": state,
         "slice": row_slice,
+        "rows_text": _rows_text(row_slice, next(count for word, _, count in tabs if word == state)),
         "sort": row_slice.sort,
         "tasks": [(task, parameters.get(task.array_index or 0, {})) for task in row_slice.rows],
         "has_runtimes": any(task.ended_at and task.started_at for task in row_slice.rows),
@@ -121,6 +122,14 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "metrics_follow": may_report(array.ended_at, timezone.now()) and bool(ranking or array.ended_at),
     }
     return page(request, "projects/arrays/page.html", context, inner="projects/arrays/body.html")
+
+
+def _rows_text(row_slice: Slice[Workload], total: int) -> str:
+    """Return which tasks the page shows, such as "Tasks 0 to 49, 50 of 73"."""
+    indexes = [task.array_index or 0 for task in row_slice.rows]
+    if not indexes or row_slice.sort.removeprefix("-") != "index":
+        return f"{len(indexes):,} of {format_count(total, 'task')}"
+    return f"Tasks {min(indexes)} to {max(indexes)}, {len(indexes):,} of {total:,}"
 
 
 def _idle_reason(tasks: QuerySet[Workload], progress: ArrayProgress) -> str:

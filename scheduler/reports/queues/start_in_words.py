@@ -42,4 +42,4 @@ def start_in_words(reason: str) -> str:
         return "when others end"
     if reason.startswith(MISSING_NODES):
         return "after nodes are added"
-    return SHORT.get(reason, "not known")
+    return SHORT.get(reason, "unknown")

@@ -38,6 +38,7 @@ from scheduler.engine.smallest_change.search import Outcome
 from scheduler.reports.evictions.rendering import RenderedEviction
 from scheduler.reports.explanations.workload import PENDING_PHASES
 from scheduler.reports.health import is_scheduler_running
+from scheduler.reports.queues.start_in_words import start_in_words
 from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import NOT_PENDING, ChangeAnswer, find_smallest_change
 from scheduler.web.utilization.pages import is_unmeasured, utilization_strip, workload_utilization
@@ -194,11 +195,12 @@ def _queue_context(workload: Workload) -> Context | None:
     stored = workload.explanation or {}
     if workload.phase != Phase.PENDING or workload.held or not stored.get("queue_position"):
         return None
-    start = stored.get("expected_start")
+    start, because = stored.get("expected_start"), stored.get("expected_start_reason", "")
     return {
         "position": stored["queue_position"],
         "pool": stored.get("pool"),
         "start": parse_datetime(start) if start else None,
+        "unknown_start": because and start_in_words(because),
     }
 
 

@@ -17,6 +17,7 @@ from scheduler.reports.explanations.pending_history import (
     reasons_in_period,
     total_by_reason,
 )
+from scheduler.web.workloads.edit_labels import with_field_labels
 
 MAX_EVENTS = 100
 MAX_LISTED_REASONS = 4  # maximum number of listed reasons; longer pending periods show one total per reason
@@ -98,7 +99,7 @@ def timeline(
     rows = list(events(actor).filter(workload_id=workload.pk)[: MAX_EVENTS + 1])
     shown = rows[:MAX_EVENTS]
     unmatched = list(evictions)
-    entries = [_entry(row, _take_matching_evictions(row, unmatched)) for row in reversed(shown)]
+    entries = [_entry(row, workload, _take_matching_evictions(row, unmatched)) for row in reversed(shown)]
     # Omit evictions before the first event only if earlier events are also omitted.
     since = shown[-1].at if len(rows) > MAX_EVENTS else None
     entries += [
@@ -121,14 +122,17 @@ def timeline(
     return Timeline(tuple(reversed(_without_repetitions(complete))), len(rows) > MAX_EVENTS)
 
 
-def _entry(row: Event, evictions: tuple[RenderedEviction, ...]) -> Entry:
+def _entry(row: Event, workload: Workload, evictions: tuple[RenderedEviction, ...]) -> Entry:
     reason = str(row.data.get("reason", ""))
     eviction = TITLES_BY_REASON.get(reason) if row.kind == Phase.STOPPING else _partial_eviction(row.kind)
     if eviction is None and evictions:
         eviction = KIND_TITLES.get(evictions[0].row.kind, "Evicted")
     title = eviction or PHASE_TITLES.get(row.kind) or row.kind.replace("_", " ").capitalize()
     tone = "warn" if eviction else TONES.get(row.kind, "")
-    return Entry(row.at, title, row.message, tone, evictions=evictions)
+    message = row.message
+    if row.kind == "edited":
+        message = with_field_labels(message, row.data.get("paths", ()), workload.spec)
+    return Entry(row.at, title, message, tone, evictions=evictions)
 
 
 def _partial_eviction(kind: str) -> str | None:

@@ -85,6 +85,17 @@ def test_edit_page_predicts_the_effect_of_the_changes(cast: Cast, dave: Client, 
     assert 'id="prediction-title">Would start after 1 node has booted' in without_script.content.decode()
 
 
+def test_event_of_an_edit_uses_the_labels_of_the_form(cast: Cast, dave: Client, train: Workload) -> None:
+    role = {**train.spec["roles"][0], "replicas": 1, "max": None, "min": None}
+    patch = {"roles": [{key: value for key, value in role.items() if value is not None}], "max_runtime": 60}
+    changes = [change.path for change in workloads.edit(actor=cast.dave, workload=train, patch=patch).changes]
+    assert set(changes) == {"roles[0].replicas", "max_runtime"}
+    for tab in ("", "/timeline"):
+        shown = dave.get(f"/workloads/{train.pk}{tab}").content.decode()
+        assert "Replicas: 2 → 1" in shown and "Max runtime: 1h → 1m" in shown, tab
+        assert "roles[0]" not in shown
+
+
 def test_errors_are_shown_and_the_input_is_preserved(dave: Client, train: Workload) -> None:
     form = form_of(dave.get(address(train)))
     form["document"] = form["document"].replace("priority: 50", "priority: 5000")

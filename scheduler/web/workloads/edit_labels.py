@@ -1,0 +1,47 @@
+"""Labels of form fields in the events of edited workloads."""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from berth.core.durations import format_duration
+from berth.core.problems import join_path
+from scheduler.web.submit.form.field_kinds import SECONDS_KIND
+from scheduler.web.submit.form.fields import Field, FormChoices, build_parts
+from scheduler.web.submit.form.presentation import KEYS_OF_REPLICAS
+
+
+def with_field_labels(message: str, paths: Iterable[str], document: Mapping[str, Any]) -> str:
+    """Return an event's message with the labels of form fields instead of these paths of the document.
+
+    For example, `roles[0].replicas: 7 -> 6` becomes "Replicas: 7 → 6". A path without a field stays.
+    """
+    fields = _fields_by_path(document)
+    start, separator, changes = message.partition(": ")
+    for path in sorted(paths, key=len, reverse=True):
+        label, field = fields.get(path, (path, None))
+        pattern = rf"{re.escape(path)}(: (?P<before>\S+) -> (?P<after>[^\s;.]+))?"
+        changes = re.sub(pattern, partial(_format, label=label, field=field), changes)
+    return f"{start}{separator}{changes.replace(' -> ', ' → ')}"
+
+
+def _format(match: re.Match[str], *, label: str, field: Field | None) -> str:
+    before, after = match["before"], match["after"]
+    if before is None:
+        return label
+    if field is not None and field.kind is SECONDS_KIND:
+        before, after = (format_duration(int(text)) if text.isdigit() else text for text in (before, after))
+    return f"{label}: {before} → {after}"
+
+
+def _fields_by_path(document: Mapping[str, Any]) -> dict[str, tuple[str, Field | None]]:
+    """Return the label and the field of each value that the form shows."""
+    fields: dict[str, tuple[str, Field | None]] = {}
+    for part in build_parts(document, FormChoices(for_edit=True)):
+        for field in (*part.fields, *part.more):
+            *place, key = field.at
+            for name in KEYS_OF_REPLICAS.get(key, (str(key),)):
+                label = f"{part.title}, {field.label}" if part.at is not None else field.label
+                fields[join_path((*place, name))] = label, field
+    return fields
