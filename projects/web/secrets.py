@@ -161,7 +161,7 @@ SECRETS: tuple[Column[SecretRow], ...] = (
     Column("kind", "Kind", lambda each: each.kind_label),
     Column("registry", "Registry", lambda each: each.login[0]),
     Column("username", "Username", lambda each: each.login[1], in_file=True),
-    Column("version", "Version", lambda each: each.row.version, number=True),
+    Column("version", "Version", lambda each: each.row.version, number=True, is_secondary=True),
     Column("updated", "Updated", lambda each: each.updated[0]),
     Column("by", "Updated by", lambda each: each.updated[1], in_file=True),
 )

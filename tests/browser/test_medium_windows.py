@@ -3,12 +3,12 @@
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import ViewportSize, expect
 
 from tests.browser.conftest import Open
 from tests.browser.driver.chromium import WIDE
 
-MEDIUM = {"width": 1024, "height": 768}
+MEDIUM: ViewportSize = {"width": 1024, "height": 768}
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,10 @@ MEDIUM = {"width": 1024, "height": 768}
         "/fair-share?pool=train",
         "/node-pools",
         "/usage",
+        "/schedules",
+        "/secrets",
+        "/notifications",
+        "/evictions",
     ],
 )
 def test_tables_fit_in_a_medium_width_window(opened: Open, path: str) -> None:
@@ -66,15 +70,22 @@ def test_pending_reasons_are_next_to_the_devices_in_a_medium_width_window(opened
         assert faults == []
 
 
-def test_evictions_on_the_admin_site_fit_without_sideways_scroll(opened: Open) -> None:
+@pytest.mark.parametrize("viewport", [MEDIUM, WIDE], ids=["medium", "wide"])
+def test_evictions_on_the_admin_site_fit_without_sideways_scroll(
+    opened: Open, viewport: ViewportSize
+) -> None:
     hidden = """list => {
       const parents = [];
       for (let each = list.parentElement; each; each = each.parentElement) parents.push(each);
       return Math.max(...parents.map(each => each.scrollWidth - each.clientWidth));
     }"""
-    with opened("ada", viewport=WIDE) as (page, faults):
+    with opened("ada", viewport=viewport) as (page, faults):
         page.goto("/admin/scheduler/eviction/")
         rows = page.locator("#result_list")
+        count_visible = "all => all.filter(one => one.checkVisibility()).length"
+        heads = rows.locator("thead th").evaluate_all(count_visible)
+        cells = rows.locator("tbody tr").first.locator("th, td")
+        assert heads == cells.evaluate_all(count_visible)
         expect(rows.get_by_text("Reclaimed").first).to_be_visible()
         assert rows.evaluate(hidden) <= 16  # the scroll area is wider than its contents by a scrollbar
         assert faults == []

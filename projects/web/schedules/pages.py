@@ -66,7 +66,9 @@ COLUMNS: tuple[Column[Row], ...] = (
     Column(
         "outcome", "Outcome", lambda row: row.last.get_outcome_display() if row.last else "", in_file=True
     ),
-    Column("runs", "Last 5 runs", lambda row: ", ".join(run_state(run) for run in row.runs)),
+    Column(
+        "runs", "Last 5 runs", lambda row: ", ".join(run_state(run) for run in row.runs), is_secondary=True
+    ),
     Column("next", "Next run", lambda row: row.schedule.next_at, order="next_at"),
     Column("owner", "Owner", lambda row: row.schedule.owner and str(row.schedule.owner), in_file=True),
 )
