@@ -38,7 +38,9 @@ class Costs:
 
 
 def pool_costs(pool: NodePool, now: datetime) -> Costs:
-    """Return the cost of the pool's nodes per hour, in the last 24 hours and in the last 30 days."""
+    """Return the hourly cost of the pool's nodes, and their cost in the last 24 hours and in the last 30
+    days.
+    """
     price = current_price(pool)
     living = Node.objects.filter(pool=pool, queued=False).exclude(state=NodeState.ENDED)
     gpus = living.aggregate(n=Coalesce(Sum("gpus"), 0))["n"]

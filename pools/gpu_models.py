@@ -8,7 +8,7 @@ from pools.models.node import HOSTING
 
 
 def gpu_models(pool: NodePool) -> frozenset[str]:
-    """Return the GPU models in the pool's settings and of its nodes. Unknown models are omitted."""
+    """Return the GPU models in the pool's settings and on its nodes. Unknown models are omitted."""
     nodes = Node.objects.filter(pool=pool, state__in=HOSTING, gpus__gt=0)
     return frozenset({*nodes.values_list("gpu_model", flat=True).distinct(), pool.gpu_model} - {""})
 

@@ -33,7 +33,7 @@ def write_many(
     at: datetime,
     after: int | None = None,
 ) -> None:
-    """Write a scaling event for each node in one statement. Each node is paired with its reason."""
+    """Write a scaling event for each node in one statement. `nodes` contains (node, reason) pairs."""
     ScalingEvent.objects.bulk_create(
         ScalingEvent(pool=pool, kind=kind, reason=reason, at=at, node=node, after=after)
         for node, reason in nodes

@@ -1,4 +1,4 @@
-"""Check whether a pool accepts workloads with a given container image, or with none."""
+"""Check whether a pool accepts workloads with a given container image, or without an image."""
 
 from pools.engine.image_policy import read_policy
 from pools.models import NodePool

@@ -1,4 +1,4 @@
-"""Preview which nodes a smaller pool would drain, and which nodes a budget protects."""
+"""Preview which nodes a scale-down would drain, and which nodes a disruption budget protects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

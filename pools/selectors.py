@@ -89,7 +89,7 @@ class NodeWorkload:
 
 
 def workloads_on_nodes(node_ids: Iterable[int]) -> dict[int, list[NodeWorkload]]:
-    """Return the workloads on each node, of all projects. Only platform admins may see the result."""
+    """Return the workloads of all projects on each node. Only platform admins may see the result."""
     workloads: dict[int, list[NodeWorkload]] = {node_id: [] for node_id in node_ids}
     # Pods belong to a higher layer, so this function reads them through the node's relations.
     active_states = ("starting", "running", "stopping")
@@ -134,7 +134,10 @@ def overdue_drains(now: datetime) -> QuerySet[Node]:
 
 
 def installation() -> str:
-    """Return the name by which providers distinguish this installation's machines, set or generated."""
+    """Return this installation's name, which is configured or generated.
+
+    Providers use the name to recognize the installation's machines.
+    """
     if name := str(settings.BERTH_INSTALLATION):
         return name
     return Installation.objects.get_or_create(pk=1, defaults={"name": uuid.uuid4().hex[:12]})[0].name

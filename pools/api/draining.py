@@ -1,4 +1,4 @@
-"""REST responses with the nodes that a smaller pool would drain, and the work on each node."""
+"""REST responses that list the nodes that a scale-down would drain, and the work on each node."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -35,7 +35,7 @@ class ScaledPoolResponse(NodePoolResponse):
 
 
 def scaled_pool_response(pool: NodePool, now: datetime) -> ScaledPoolResponse:
-    """Return the response with the pool and the nodes to drain. Only platform admins may see it."""
+    """Return the pool with the nodes to drain, for platform admins only."""
     base = to_pool_response(pool, pool_capacity([pool.pk]), is_admin=True)
     nodes_to_drain = list_nodes_to_drain(pool, pool.nodes_desired, now)
     listed = draining_node_responses(nodes_to_drain, is_admin=True)

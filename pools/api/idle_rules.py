@@ -1,4 +1,4 @@
-"""REST models for rules about idle GPUs, which pools and projects have."""
+"""REST models for the idle-GPU rules of pools and projects."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""REST models for the properties of machines that agents report and admins see."""
+"""REST models for the machine inventory that agents report."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

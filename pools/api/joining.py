@@ -1,8 +1,8 @@
 """REST endpoints that machines use to join a pool and poll for instructions.
 
 Machines have no user accounts. Each request authenticates with a 256-bit secret, which is random or signed.
-Requests with an invalid secret are throttled by address. Requests from registered machines are throttled by
-machine, because many machines may share a proxy, and other traffic through the proxy must not prevent them
+Requests with an invalid secret are throttled by IP address. Requests from registered machines are throttled
+by machine, because many machines may share a proxy, and other traffic through the proxy must not prevent them
 from reporting.
 """
 

@@ -1,4 +1,4 @@
-"""REST endpoints for the costs of a pool, and for its capacity over time."""
+"""REST endpoints for a pool's costs and its capacity over time."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any

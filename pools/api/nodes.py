@@ -122,7 +122,7 @@ class NodeView(ApiView):
     change_scope = "admin"
 
     def visible_nodes(self, nodes: QuerySet[Node] | None = None) -> QuerySet[Node]:
-        """Return these nodes, by default all that have not ended.
+        """Return the given nodes, or by default all nodes that have not ended.
 
         Return no nodes for an account without a role.
         """

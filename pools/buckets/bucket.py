@@ -1,7 +1,7 @@
-"""List the objects of an S3 volume, and sign URLs with which nodes download them.
+"""List the objects of an S3 volume, and sign URLs that nodes use to download them.
 
-Error messages are shown to users, who may not know where a volume is stored. They contain no address, bucket
-or key ID.
+Error messages are shown to users, who must not learn where a volume is stored. They contain no address,
+bucket or key ID.
 """
 
 from collections.abc import Iterator, Sequence
@@ -68,8 +68,8 @@ class Bucket:
     def list_page(self, after: str = "") -> ObjectPage:
         """Return a page of up to 1,000 objects.
 
-        Raises Conflict if the bucket cannot be used with these settings, or Unavailable if another attempt
-        may succeed.
+        Raises Conflict if the bucket cannot be used with these settings, or Unavailable if a retry may
+        succeed.
         """
         more = {"ContinuationToken": after} if after else {}
         prefix = self._volume.prefix
@@ -85,7 +85,7 @@ class Bucket:
         return ObjectPage(objects, answer.get("NextContinuationToken", ""))
 
     def sign(self, objects: Sequence[tuple[str, str]]) -> list[str]:
-        """Return a signed URL for each object, given by path and ETag.
+        """Return a signed URL for each object. `objects` contains (path, ETag) pairs.
 
         A URL stops working once its object's ETag changes. Raises Conflict if there are no usable
         credentials.

@@ -36,7 +36,9 @@ def find_login(pool: NodePool, volume: Volume) -> BucketLogin:
 
 
 def check_volume_logins(pool: NodePool, stored: Iterable[Mapping[str, Any]]) -> None:
-    """Raise Invalid if the server cannot read one of the pool's volumes, for example without credentials."""
+    """Raise Invalid if the server cannot read one of the pool's volumes, for example if credentials are
+    missing.
+    """
     problems = []
     for number, volume in enumerate(read_volumes(stored)):
         if volume.is_synced and find_spec("boto3") is None:

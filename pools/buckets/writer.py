@@ -36,7 +36,7 @@ class BucketWriter:
             return str(self._s3.create_multipart_upload(**self._object_arguments(path))["UploadId"])
 
     def put_part(self, path: str, upload: str, number: int, content: bytes) -> str:
-        """Store a part of an upload, and return its ETag. Numbers start at 1. Raises UploadGone."""
+        """Upload one part, and return its ETag. Part numbers start at 1. Raises UploadGone."""
         with converted_errors(), _upload_exists():
             answer = self._s3.upload_part(
                 **self._object_arguments(path), UploadId=upload, PartNumber=number, Body=content
@@ -52,7 +52,7 @@ class BucketWriter:
             )
 
     def abort(self, path: str, upload: str) -> None:
-        """Delete the parts of an upload. Do nothing if it is complete or no longer exists."""
+        """Delete the parts of an upload. Do nothing if the upload is complete or no longer exists."""
         with converted_errors(), suppress(UploadGone), _upload_exists():
             self._s3.abort_multipart_upload(**self._object_arguments(path), UploadId=upload)
 

@@ -1,1 +1,1 @@
-"""Pure functions that decide the size of pools and the steps towards it."""
+"""Pure functions that decide the size of a pool and the steps to reach it."""

@@ -5,7 +5,7 @@ MAX_DELAY = 1800
 
 
 def boot_retry_delay(failures: int) -> int:
-    """Return the delay before the next launch request in seconds. Each further failed boot doubles it."""
+    """Return the delay in seconds before the next launch request. Each further failed boot doubles it."""
     if failures <= 0:
         return 0
     doublings = min(failures - 1, 10)  # further doublings would exceed the maximum delay
@@ -13,5 +13,5 @@ def boot_retry_delay(failures: int) -> int:
 
 
 def should_stop_provisioning(failures: int, limit: int) -> bool:
-    """Return whether the number of failed boots has reached the limit. A limit of 0 never applies."""
+    """Return whether the number of failed boots has reached the limit. A limit of 0 means no limit."""
     return 0 < limit <= failures

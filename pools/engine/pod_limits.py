@@ -108,7 +108,7 @@ def limit_values(stored: Mapping[str, Any]) -> dict[str, Any]:
 def _resolve(
     declared: float | None, requested: float, from_request: bool, default: float | None, least: float
 ) -> tuple[float, LimitSource]:
-    """Return a limit and its source. `least` is the lowest limit derived from a request."""
+    """Return a limit and its source. `least` is the minimum for limits that are derived from a request."""
     if declared is not None:
         return declared, LimitSource.DOCUMENT
     if requested and from_request:

@@ -45,7 +45,7 @@ class Fleet:
 
     @property
     def effective_size(self) -> int:
-        """Number of current and requested nodes. Requested nodes count, so that none is requested twice."""
+        """Number of current and requested nodes. Counting requested nodes prevents duplicate requests."""
         return len(self.current) + len(self.pending) + self.in_flight
 
     @property
@@ -145,7 +145,7 @@ def _surplus_in_queue(fleet: Fleet) -> tuple[int, ...]:
 def surplus_nodes(fleet: Fleet, work_to_lose: Mapping[int, Work]) -> tuple[int, ...]:
     """Return the nodes to drain in order. Disruption budgets are ignored.
 
-    The head is included only if the pool needs no nodes.
+    The head node is included only if the pool needs no nodes.
     """
     drains_head = fleet.desired == 0 and not fleet.pending and not fleet.in_flight
     return choose_victims(
@@ -167,12 +167,14 @@ def _undo_drains(fleet: Fleet) -> tuple[Fleet, UndoDrain]:
 
 
 def _needs_nodes(fleet: Fleet) -> bool:
-    """Return whether the fleet has too few nodes or no head. Other nodes are useless without the head."""
+    """Return whether the fleet has too few nodes or no head node. Other nodes are useless without a head
+    node.
+    """
     return fleet.desired > fleet.effective_size or (fleet.desired > 0 and HEAD not in fleet.ordinals_in_use)
 
 
 def _next_launch(fleet: Fleet) -> Launch:
-    """Return a request for the missing head or, if there is one, for the next free ordinals."""
+    """Return a launch request for the head node if it is missing, or else for the next free ordinals."""
     missing = max(fleet.desired - fleet.effective_size, 1)
     start = max(fleet.ordinals_in_use, default=-1) + 1 if HEAD in fleet.ordinals_in_use else HEAD
     count = next((n for n in range(missing) if start + n in fleet.ordinals_in_use), missing)

@@ -19,7 +19,7 @@ MAX_GIB, MAX_GIB_MAX = 100, 100_000  # default and maximum of `max_gib`
 
 
 def s3_problems(path: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield a problem for each setting of an S3 volume that is invalid, or that other volumes cannot have."""
+    """Yield a problem for each invalid S3 setting, and for each S3 setting of a volume that is not in S3."""
     used = [key for key in S3_KEYS if entry.get(key) not in (None, "")]
     source = entry.get("source")
     if not isinstance(source, str) or not source.startswith(S3):

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class NodePhase(StrEnum):
-    """Phase of a node, for counting. Lost and ended nodes have none."""
+    """Phase of a node, used to count nodes. Lost and ended nodes have no phase."""
 
     PENDING = "pending"
     CURRENT = "current"
@@ -63,7 +63,10 @@ def build_timeline(
 
 
 def thin_out(points: Sequence[Point], points_max: int, end: float) -> tuple[Point, ...]:
-    """Return at most `points_max` points: the last one in each of that many equal periods."""
+    """Thin out the timeline to at most `points_max` points.
+
+    The result contains the last point in each of that many equal periods.
+    """
     if len(points) <= points_max or points_max < 1:
         return tuple(points)
     begin = points[0].at

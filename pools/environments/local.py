@@ -66,7 +66,7 @@ class LocalEnvironments:
         self._children: list[subprocess.Popen[bytes]] = []
 
     def begin(self, name: str, recipe: Recipe) -> None:
-        """Start the installation for a node unless it is running or has ended. Repeat it after a crash."""
+        """Start a node's installation unless it is running or has ended. Restart it after a crash."""
         home = self._home(name)
         if (home / "exit").exists() or self._is_running(home):
             return
@@ -147,7 +147,7 @@ class LocalEnvironments:
     def _with_script_failure(
         self, progress: Progress, home: Path, code: str, secrets: Mapping[str, str]
     ) -> Progress:
-        """Add the failure of a script outside its phases to the progress, for example a full disk."""
+        """Add a failure outside the script's phases, such as a full disk, to the progress."""
         return add_script_failure(
             progress, f"{_read_text(home / 'output')}\nexit code {code}", secrets.values()
         )

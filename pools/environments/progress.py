@@ -52,7 +52,7 @@ class Progress:
 
     @property
     def failure(self) -> str:
-        """Reason for a failed phase with its last line of output, or an empty string if no phase failed."""
+        """Reason why a phase failed, with its last line of output. Empty if no phase failed."""
         failed = self.failed
         if failed is None:
             return ""
@@ -81,7 +81,7 @@ def parse_progress(lines: Iterable[str], secrets: Iterable[str] = ()) -> Progres
 
 
 def add_script_failure(progress: Progress, output: str, secrets: Iterable[str] = ()) -> Progress:
-    """Add a phase for the failure of a script that failed outside its phases."""
+    """Add a phase for a script that failed outside its phases."""
     failed = Phase("script", "failed", 0, _redact_secrets(output.strip(), secrets)[-MESSAGE_MAX:])
     return Progress((*progress.phases, failed))
 

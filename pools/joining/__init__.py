@@ -1,1 +1,1 @@
-"""Agent and protocol by which machines join a pool."""
+"""Agent and protocol for joining machines to a pool."""

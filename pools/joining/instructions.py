@@ -1,4 +1,4 @@
-"""Shell scripts with which a runtime turns a joined machine into a node."""
+"""Shell scripts that a runtime uses to turn a joined machine into a node."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable

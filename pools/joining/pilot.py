@@ -1,4 +1,4 @@
-"""Shell variables with which a Slurm pilot job joins its pool."""
+"""Shell variables that a Slurm pilot job uses to join its pool."""
 
 from collections.abc import Mapping
 

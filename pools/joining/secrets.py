@@ -15,7 +15,7 @@ TOKEN_PREFIX = "join_"  # noqa: S105 - a prefix
 
 
 def for_launch_request(pool: str, client_token: str) -> str:
-    """Return the secret with which a launch request's machines join."""
+    """Return the secret that a launch request's machines use to join."""
     return _sign("order", f"{pool}.{client_token}")
 
 
@@ -54,7 +54,7 @@ def for_pod(key: str) -> str:
 
 
 def for_downloads(key: str) -> str:
-    """Return the secret with which a node downloads a pod's code and volumes.
+    """Return the secret that a node uses to download a pod's code and volumes.
 
     The secret is valid while the pod is live.
     """

@@ -34,10 +34,10 @@ def reachable_server() -> ReachableServer:
 
 
 def reachable_server_for_pods(provider: str) -> ReachableServer:
-    """Return the server's URL for downloads of pods' code, depending on the provider.
+    """Return the server's URL for downloading pods' code, depending on the provider.
 
-    Pods' nodes download the code or, on Kubernetes, the scheduler's machine. Raises ProviderError if they
-    cannot reach the server.
+    Nodes download the code themselves. On Kubernetes, the scheduler's machine downloads it. Raises
+    ProviderError if they cannot reach the server.
     """
     if (provider not in REMOTE_PROVIDERS or provider == KUBERNETES) and settings.BERTH_LOCAL_URL:
         return ReachableServer(str(settings.BERTH_LOCAL_URL), "", plain_http=True)

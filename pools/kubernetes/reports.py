@@ -38,7 +38,7 @@ Object = Mapping[str, Any]
 
 
 def read_report(pod: Object) -> PodReport:
-    """Return the report of a pod that exists in the cluster. It has ended once its processes have ended.
+    """Return the report of a pod that exists in the cluster. The pod has ended once its processes have ended.
 
     A pod whose files are being copied occupies its resources in the cluster, and is still running.
     """

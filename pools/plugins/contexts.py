@@ -1,4 +1,4 @@
-"""Enter the context managers of plugins once each, and exit them in reverse order."""
+"""Enter the context manager of each plugin once, and exit them in reverse order."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""Parse the plugins in a pool's settings, and separate their secrets."""
+"""Parse the plugins in a pool's settings, and extract their secrets."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -20,7 +20,7 @@ from pools.services.readiness import has_readiness_changed, record_readiness
 def take_step(
     pool: NodePool, nodes: Sequence[Node], context: PassContext, work_to_lose: Mapping[int, Work]
 ) -> bool:
-    """Take the next step if one is due, which is first checked without a lock. Return whether rows changed.
+    """Take the pool's next step if one is due. Check this without a lock first. Return whether rows changed.
 
     `nodes` are the pool's nodes that had not ended when they were last read.
     """

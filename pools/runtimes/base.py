@@ -112,7 +112,7 @@ class PodState(str, Enum):
 
 
 class PodCause(str, Enum):
-    """Reason for the end of a pod, unless its command exited by itself."""
+    """Reason why a pod ended, if its command did not exit by itself."""
 
     __str__ = str.__str__
 
@@ -205,7 +205,7 @@ class Measurements:
 
 
 class RuntimeFailure(Exception):
-    """Failure of the runtime itself, such as a full disk or an unreachable head. Callers retry later."""
+    """Failure of the runtime itself, such as a full disk or an unreachable head node. Callers retry later."""
 
 
 class StartRejected(RuntimeFailure):

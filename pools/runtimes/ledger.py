@@ -69,7 +69,7 @@ class Ledger:
         )
 
     def place(self, pod_id: str, instance_id: str, workspace: str, *, received: bool) -> None:
-        """Record the pod's node. This happens before the pod is sent, so that a crash loses no pod."""
+        """Record the pod's node. Call this before sending the pod, so that a crash loses no pod."""
         with self._lock:
             if self.find(pod_id) is None:
                 entry = Entry(instance_id, validate_name(workspace), received=received)
@@ -141,7 +141,7 @@ class Ledger:
         return self._logs / validate_name(pod_id)
 
     def save_log(self, pod_id: str, chunks: Iterable[tuple[int, bytes]]) -> None:
-        """Store the log's chunks, given with their offsets. Record a gap between chunks as a hole."""
+        """Store chunks of the log at their offsets. Record a gap between chunks as a hole."""
         log_path, draft = (
             self.log_path(pod_id),
             self._logs / f".{validate_name(pod_id)}.{threading.get_ident()}",

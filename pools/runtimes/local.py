@@ -146,7 +146,7 @@ class LocalRuntime(LocalFiles):
 
     @property
     def isolation(self) -> Isolation:
-        """Isolation of pods without images on this machine. The first access runs the tests."""
+        """Isolation of pods without images on this machine. The first access runs the isolation tests."""
         return self._enclosures.isolation
 
     def try_images(self) -> None:

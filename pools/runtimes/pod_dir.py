@@ -239,7 +239,7 @@ class PodDir:
 
 
 def secrets_prefix(pods: Path) -> str:
-    """Return the prefix of the names of secret directories that belong to these pods."""
+    """Return the name prefix of these pods' secret directories."""
     return f"berth-secrets-{hashlib.sha256(str(pods).encode()).hexdigest()[:20]}-"
 
 

@@ -1,4 +1,4 @@
-"""Environment variables of local pods, and the downloads before their start."""
+"""Environment variables of local pods, and the downloads before a pod starts."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def pod_env(
 ) -> dict[str, str]:  # fmt: skip
     """Return the environment variables of a pod.
 
-    The program `python` is the environment's Python or, without an environment, the Python that runs Berth,
-    with its packages.
+    `python` is the environment's Python. Without an environment, `python` is the Python that runs Berth, with
+    its packages.
     """
     programs = Path(sys.executable).parent if environment is None else environment / "bin"
     env = {name: inherited[name] for name in _INHERITED_VARIABLES if name in inherited}

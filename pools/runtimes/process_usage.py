@@ -70,7 +70,7 @@ def _pod_usage(shim: _Process, below: list[int], processes: Mapping[int, _Proces
 
 
 def _pages(pid: int) -> tuple[int, int]:
-    """Return the number of private and of shared memory pages of a process."""
+    """Return the numbers of private and shared memory pages of a process."""
     try:
         _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
     except (OSError, ValueError):  # the process has ended since it was listed

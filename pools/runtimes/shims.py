@@ -1,4 +1,4 @@
-"""Start the shims of pods, by a server that forks them or, if it fails, as separate processes."""
+"""Start shims by forking them from a server process or, if that fails, as separate processes."""
 
 from __future__ import annotations
 

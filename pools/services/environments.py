@@ -48,7 +48,10 @@ def split_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], PluginChang
 
 
 def merge_environment(pool: NodePool, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the requested environment into the pool's current one. Return the values. Raises Invalid."""
+    """Merge the requested environment into the pool's current environment, and return the merged values.
+
+    Raises Invalid.
+    """
     if "environment" not in values:
         return dict(values)
     if problems := tuple(environment_problems(values["environment"])):

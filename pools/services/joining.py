@@ -47,7 +47,7 @@ class MachineReport:
 
 
 def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -> str:
-    """Register a machine that joins a pool. Return the secret with which it reports.
+    """Register a machine that joins a pool. Return the secret that the machine uses to report.
 
     A machine that joins again reuses its registration and counts once. Raises Unauthenticated for an unusable
     token, and Conflict for a duplicate name, a duplicate machine ID or a missing node.

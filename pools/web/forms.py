@@ -224,7 +224,7 @@ class PoolForm(Form):
             self.fields.update(provider_fields.provider_fields(provider))
 
     def providers(self) -> list[str]:
-        """Return the providers for whose settings the form has fields."""
+        """Return the providers whose settings have form fields."""
         return [provider for provider, _ in offered_choices("provider")]
 
     def sections(self) -> Sequence[Section]:
@@ -275,7 +275,7 @@ class PoolForm(Form):
         return str(self.cleaned_data.get("provider", ""))
 
     def paths(self) -> dict[str, str]:
-        """Map problem paths to form fields, where their names differ."""
+        """Map problem paths to form fields that have different names."""
         return PATHS | provider_fields.paths(self.chosen_provider())
 
     def offer_machine(self, gpus: int) -> None:

@@ -80,7 +80,7 @@ def cpus() -> int:
 
 
 def memory_mib(total: int) -> int:
-    """Return the memory in MiB that this process may use, out of `total`."""
+    """Return the memory in MiB that this process may use. `total` is the machine's memory."""
     return min(total, _read_number("SLURM_MEM_PER_NODE") or total) if INSTANCE_ID else total
 
 

@@ -56,7 +56,10 @@ def collect_inventory(gpus: list[dict[str, str]]) -> dict[str, object]:
 
 
 def reserved_amount(variable: str) -> float:
-    """Return the amount that the variable reserves for the system. Raises ValueError if it is invalid."""
+    """Return the amount that the environment variable reserves for the system.
+
+    Raises ValueError if it is invalid.
+    """
     value = os.environ.get(variable) or "0"
     try:
         amount = float(value)

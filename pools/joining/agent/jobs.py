@@ -27,9 +27,8 @@ class Job:
         self.output = self.path + ".output"
 
     def start(self, script: str, env: dict[str, str]) -> None:
-        """Run the script in a session of its own.
-
-        The script is in a file, because all users can see command lines.
+        """Run the script in its own session. The script is in a file, because all users can see command
+        lines.
         """
         self.kill()
         write_private_file(self.path + ".sh", script)
@@ -124,7 +123,7 @@ def start_time(pid: int) -> str:
 
 
 def _mark(path: str) -> bytes:
-    """Return the environment variable that identifies a job's processes. Process IDs may be reused."""
+    """Return the environment variable that identifies a job's processes, as process IDs may be reused."""
     return os.fsencode("%s=%s" % (JOB_VARIABLE, path))
 
 

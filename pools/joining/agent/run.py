@@ -68,7 +68,9 @@ def run(server: Server, pool: str) -> None:
 
 
 def _raise_if_job_ended() -> None:
-    """If the job's script was killed, delete the state directory in its place, and raise JobEnds."""
+    """Raise JobEnds if the job's script was killed. Delete the state directory first, as the script would
+    have.
+    """
     if has_job_ended():
         shutil.rmtree(STATE, ignore_errors=True)
         raise JobEnds("the job's script was killed")

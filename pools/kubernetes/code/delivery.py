@@ -79,7 +79,7 @@ class CodeDeliveries:
             self._notify()
 
     async def _attempt(self, delivery: Delivery) -> None:
-        """Send the code, and retry as the shim does. Raises Failed."""
+        """Send the code, with the same retries as shims on nodes. Raises Failed."""
 
         def report(progress: str) -> None:
             delivery.progress = f"{PROGRESS}: {progress}"

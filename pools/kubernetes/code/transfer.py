@@ -49,7 +49,7 @@ class CodeSource:
 async def send_code(
     source: CodeSource, api: Api, pod: str, report: Callable[[str], None], *, verifies: bool
 ) -> None:
-    """Copy the code to a pod. With `verifies`, the server first checks its files.
+    """Copy the code to a pod. If `verifies` is true, the server checks the code's files first.
 
     `pod` is the pod's API path. Raises Failed or Interrupted.
     """

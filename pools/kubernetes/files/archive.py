@@ -1,4 +1,7 @@
-"""Unpack a tar archive from a pod. It is not trusted, because the pod's own image creates it."""
+"""Unpack a tar archive from a pod.
+
+The archive is not trusted, because the pod's own image creates it.
+"""
 
 import os
 import tarfile

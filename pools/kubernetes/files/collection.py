@@ -55,7 +55,7 @@ class _Interrupted(Exception):
 
 @dataclass(slots=True)
 class _Copy:
-    """Copy of a pod's files. The result of `task` says whether the container was told to exit."""
+    """Copy of a pod's files. The result of `task` is whether the container was instructed to exit."""
 
     task: "Future[bool]"
     done_at: float | None = None
@@ -162,7 +162,7 @@ class Collections:
             await asyncio.sleep(pause)
 
     async def _attempt(self, pod_id: str, source: Source) -> None:
-        """Copy all files of a failed pod if requested, or only its outputs.
+        """Copy all files of a failed pod if requested, or else only its outputs.
 
         If all files together exceed the limits, only the outputs are copied.
         """

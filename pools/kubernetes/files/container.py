@@ -109,7 +109,7 @@ def encode_files_to_copy(wanted: FilesToCopy) -> str:
 def decode_files_to_copy(pod: Mapping[str, Any]) -> FilesToCopy:
     """Return the files to copy, as recorded in the pod's annotation.
 
-    The result names no files if another user of the cluster has made the annotation invalid.
+    The result is empty if another cluster user has made the annotation invalid.
     """
     text = (pod["metadata"].get("annotations") or {}).get(ANNOTATION) or ""
     try:

@@ -31,7 +31,7 @@ class Limits:
 class FileCopies:
     """Copies of pods' files in the directory `root`. A complete copy is moved into place by a rename.
 
-    `limits` is called for each copy.
+    `limits` returns the limits, and is called for each copy.
     """
 
     def __init__(self, root: Path, limits: Callable[[], Limits]) -> None:
@@ -123,7 +123,7 @@ class FileCopies:
 
 
 class ReadsCopies:
-    """Mixin of the runtime that reads the copied files of ended pods."""
+    """Runtime mixin that reads the copied files of ended pods."""
 
     _files: FileCopies
 

@@ -1,4 +1,4 @@
-"""Plugin for NVIDIA Multi-Process Service, with which several processes share a GPU."""
+"""Plugin for NVIDIA Multi-Process Service, which lets several processes share a GPU."""
 
 from typing import Annotated
 

@@ -35,7 +35,10 @@ class FleetLaunch:
 
 
 def launch(clients: Clients, settings: AwsSettings, order: FleetLaunch, count: int) -> LaunchResult:
-    """Launch on-demand or spot instances, or on-demand instances only where spot capacity is missing."""
+    """Launch on-demand or spot instances.
+
+    If the settings allow it, launch on-demand instances where spot capacity is missing.
+    """
     if settings.purchase == "on_demand":
         return _send_request(clients, settings, order, count, "on-demand")
     spot_result = _send_request(clients, settings, order, count, "spot")
@@ -110,7 +113,7 @@ def fleet_request(
 
 
 def _overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]]:
-    """Return a fleet override for each pair of instance type and subnet, with preferred types first."""
+    """Return a fleet override for each combination of instance type and subnet, preferred types first."""
     overrides: list[dict[str, Any]] = []
     for rank, machine_type in enumerate(settings.instance_types):
         for subnet in settings.subnets:

@@ -20,7 +20,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Partitions of a cluster, and Slurm's opinion of a pilot job.
+    """Partitions of a cluster, and Slurm's verdict on a pilot job.
 
     `rejection` is Slurm's message if it would reject the job. `findings` describe the access to the cluster.
     """
@@ -37,7 +37,7 @@ class SlurmClient(Protocol):
     def list_jobs(self) -> list[PilotJob]:
         """Return this user's pilot jobs in all pools and installations.
 
-        Jobs that ended in the last minutes are included. An incomplete or unreadable list is an error.
+        Jobs that ended in the last few minutes are included. An incomplete or unreadable list is an error.
         """
         ...
 

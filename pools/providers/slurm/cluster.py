@@ -75,7 +75,7 @@ def make_machine(
 
 
 def _parse_gpus(text: str) -> tuple[str, int]:
-    """Return the GPU model and count in a GRES text such as gpu:a100:4(S:0-1),nvme:2."""
+    """Return the GPU model and count in a GRES string such as gpu:a100:4(S:0-1),nvme:2."""
     devices = _GPUS.findall(text)
     models = [model for model, _ in devices if model]
     return (models[0] if models else ""), sum(int(number) for _, number in devices)

@@ -134,7 +134,7 @@ class BastionSettings(_SettingsModel):
 
 
 class HostSettings(_SettingsModel):
-    """Host of an SSH pool. Fields that are not set have the pool's values.
+    """Host of an SSH pool. Unset fields default to the pool's values.
 
     A host without a `host_key` is not used until its key has been accepted.
     """
@@ -152,7 +152,9 @@ class HostSettings(_SettingsModel):
 
     @property
     def own_name(self) -> str:
-        """Name of the host, or the first label of its DNS name, or its IP address with dashes."""
+        """Configured name of the host. Defaults to the first label of its DNS name, or its IP address with
+        dashes.
+        """
         if self.name:
             return self.name
         is_ip = ":" in self.address or self.address.replace(".", "").isdigit()

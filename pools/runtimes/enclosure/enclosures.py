@@ -61,7 +61,7 @@ class Enclosures:
 
     @property
     def isolation(self) -> Isolation:
-        """Isolation of pods without images on this machine. The first access runs the tests."""
+        """Isolation of pods without images on this machine. The first access runs the isolation tests."""
         return self._probe().isolation
 
     def rejection(self, spec: PodSpec, workspaces: Path) -> str:

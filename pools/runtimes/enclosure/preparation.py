@@ -40,7 +40,7 @@ class Preparation:
 
 
 def _digest(command: list[str], mounts: Iterable[Mount]) -> str:
-    """Identify the command and the current contents of what it mounts or copies.
+    """Return a digest of the command and of the current contents of all files that it mounts or copies.
 
     A file that has been replaced, such as /etc/resolv.conf, must not remain in a prepared enclosure.
     """

@@ -93,9 +93,9 @@ class LocalRayNodes:
         return replace(instance, state=state, address=address)
 
     def _head(self, pool: str, instance: Instance) -> str | None:
-        """Return the address of the head that the node joins.
+        """Return the address of the head node that this node joins.
 
-        The address is empty for the head itself, and None if there is no head.
+        The result is empty for the head node itself, and None if there is no head node.
         """
         if instance.ordinal == 0:
             return ""
@@ -106,7 +106,7 @@ class LocalRayNodes:
         return None
 
     def _follow_head(self, pool: str, instance: Instance, home: Path, record: dict[str, str]) -> None:
-        """Connect a node to the pool's new head if its head has changed. The node's pods keep running."""
+        """Connect a node to the pool's new head node if it has changed. The node's pods keep running."""
         head = self._head(pool, instance) if instance.ordinal != 0 else None
         if not head or head == record["head"]:
             return

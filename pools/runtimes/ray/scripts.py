@@ -199,7 +199,7 @@ def start_script(node: RayNode, head: RayNode) -> str:
 
 
 def update_script(node: RayNode, head: RayNode) -> str:
-    """Return the script that connects a running node to a new head without stopping its pods."""
+    """Return the script that connects a running node to a new head node without stopping its pods."""
     return _UPDATE.format(
         place=_PLACE, ray=RAY_VERSION, python=PYTHON_VERSION, write_settings=_write_settings(node, head)
     )
@@ -242,7 +242,7 @@ def node_sources() -> dict[str, str]:
 
 
 def _strip_details(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Clear details of an archive member that differ between servers, so that archives are reproducible."""
+    """Clear fields of an archive member that differ between servers, so that archives are reproducible."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     return member

@@ -9,7 +9,7 @@ from pools.runtimes.shim.processes import children, is_running
 
 
 class Builder:
-    """Process that builds the enclosure of a bubblewrap command. It ends with this process.
+    """Process that runs bubblewrap to build an enclosure. It exits when this process exits.
 
     `errors` is the descriptor of a file for bubblewrap's output, which this object closes. Once the enclosure
     has been built, `init` is the process ID of its first process, and `pids` are all processes of bubblewrap.
@@ -29,7 +29,7 @@ class Builder:
             os.close(fd)
 
     def wait(self) -> bool:
-        """Wait until the enclosure has been built. Return whether that succeeded."""
+        """Wait until the enclosure has been built. Return whether the build succeeded."""
         is_ready = os.read(self._ready, 1) == b"!"  # the process inside echoes its input
         info = os.read(self._info, 4096).decode() if is_ready else ""
         for fd in (self._ready, self._info):

@@ -20,9 +20,10 @@ OPEN_FILES_SOFT, OPEN_FILES_HARD = 65_536, 1_048_576
 
 
 class Entry:
-    """Steps by which a forked process enters the pod. `subject` names the current step's object in errors.
+    """Steps for a forked process to enter the pod.
 
-    `parent` is the ID of the process that adopts this process. If the parent dies, this process ends.
+    `subject` names the current step's object in errors. `parent` is the ID of the process that adopts this
+    process. If the parent dies, this process ends.
     """
 
     def __init__(self, pod: Pod, libc: CDLL, parent: int) -> None:

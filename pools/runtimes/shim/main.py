@@ -70,7 +70,7 @@ def run_pod(directory: str, order: Record, anchor: str, prepared: PreparedEnclos
 
 
 def watch(pod: Pod, control: int, signals: int, anchor: int | None, checks: Checks) -> None:
-    """Wait until all processes of the pod have ended, and handle stop requests and checks meanwhile."""
+    """Wait until all of the pod's processes have ended. Meanwhile, handle stop requests and run checks."""
     grace = float(pod.order["grace"])
     poller = select.poll()
     for fd in (control, signals, anchor, pod.channels.fd):

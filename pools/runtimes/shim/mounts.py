@@ -26,7 +26,7 @@ _ATTRIBUTES = {
 
 
 class Mounts:
-    """Mounts in the form of `own_mounts`. `open` runs outside of the enclosure, `attach` inside."""
+    """Mounts in the format of `own_mounts`. Call `open` outside the enclosure, and `attach` inside it."""
 
     def __init__(self, libc: CDLL, own: Sequence[str]) -> None:
         self._libc = libc
@@ -65,7 +65,7 @@ class Mounts:
         os.umask(umask)
 
     def close(self) -> None:
-        """Drop the opened mounts that have not been attached."""
+        """Close the opened mounts that have not been attached."""
         for tree in self._trees.values():
             os.close(tree)
         self._trees.clear()

@@ -193,7 +193,9 @@ class Pod:
         return f"limit {limit} MiB, peak {peak} MiB"
 
     def was_killed_for_memory(self) -> bool:
-        """Return whether the kernel killed the command, or probably its child, at the memory limit."""
+        """Return whether the kernel killed the command, or probably one of its children, because of the
+        memory limit.
+        """
         if self.wait_status is None or not self.cgroups.memory_kills():
             return False
         return os.waitstatus_to_exitcode(self.wait_status) in (-signal.SIGKILL, 128 + signal.SIGKILL)

@@ -92,7 +92,10 @@ def _job(row: Row, name: PilotName, now: float) -> PilotJob:
 
 
 def _user(row: Row, key: str) -> str:
-    """Return the user who owns a job. Raises Unreadable if missing, because the job may be this pool's."""
+    """Return the user who owns a job.
+
+    Raises Unreadable if the user is missing, because the job may be this pool's.
+    """
     user = row.get(key)
     if not isinstance(user, str) or not user:
         raise Unreadable(key)

@@ -117,7 +117,7 @@ class RayProcess:
     def obstacle(self) -> str:
         """Return why Ray cannot run pods on this node yet, or an empty string.
 
-        `ray start` reports that the runtime has started once the raylet has registered with the head.
+        `ray start` reports that the runtime has started once the raylet has registered with the head node.
         """
         if self._process is None or not self.is_running:
             return "ray start has ended and is being restarted"

@@ -119,7 +119,7 @@ class Command:
         return data
 
     def write(self, data: bytes | bytearray) -> int:
-        """Write to the command's stdin. Return the number of bytes that were written or never will be."""
+        """Write to the command's stdin. Return the number of bytes that were written or discarded."""
         if self._input < 0:
             return len(data)
         try:

@@ -22,10 +22,11 @@ DIGITS_MAX = 20  # maximum number of digits of a size or time in an extended hea
 
 
 class Unpacker:
-    """Unpack an archive of one file or directory as `target`, or into `target` if that is a directory.
+    """Unpacker of an archive that contains one file or directory.
 
-    `name` replaces the name in the archive. A file appears under its name once it is complete. Links on the
-    way to a member are not followed.
+    The content becomes `target`, or is placed inside it if `target` is a directory. `name` replaces the name
+    in the archive. A file appears under its name once it is complete. Links on the way to a member are not
+    followed.
     """
 
     def __init__(self, target: str, name: str = "") -> None:

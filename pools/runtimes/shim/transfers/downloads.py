@@ -1,4 +1,4 @@
-"""Download objects from S3 by signed URLs, several at a time."""
+"""Download objects from S3 through signed URLs, several at a time."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def download_objects(
 ) -> None:  # fmt: skip
     """Download the missing objects into the cache.
 
-    `sign` returns a URL for each object, and `report` is called with the numbers of objects and bytes so far.
-    If an object fails, those already fetched stay in the cache. Raises Failure, Changed and OSError.
+    `sign` returns a URL for each object, and `report` is called with the numbers of objects and bytes
+    downloaded so far. If an object fails, the objects that were already downloaded stay in the cache. Raises
+    Failure, Changed and OSError.
     """
     downloads = _Downloads(cache)
     for start in range(0, len(missing), BATCH):
