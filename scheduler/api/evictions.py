@@ -1,7 +1,4 @@
-"""REST endpoints for evictions.
-
-Each eviction includes the rule that allowed it, and the figures to which the rule was applied.
-"""
+"""REST endpoints for evictions. Each eviction includes the rule that allowed it, and the rule's figures."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""REST endpoints that explain a workload's state and what would start a pending workload."""
+"""REST endpoints that explain a workload's state, and find a change that would start a pending workload."""
 
 from datetime import datetime
 from typing import Any, Literal

@@ -43,7 +43,7 @@ def workload_from_spec(spec: WorkloadSpec) -> Workload:
 
 
 def is_endless(spec: WorkloadSpec) -> bool:
-    """Return whether such a workload runs until it is stopped, unless its document sets `max_runtime`."""
+    """Return whether workloads of this kind run until they are stopped, unless they set `max_runtime`."""
     return spec.kind in ("interactive", "service")
 
 

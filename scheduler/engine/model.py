@@ -255,7 +255,7 @@ class ScaleWith:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Leaf of the workload tree. The gang needs `min` replicas and may run up to `max`."""
+    """Leaf of the workload tree. The gang needs `min` replicas of the role, and may run up to `max`."""
 
     name: str
     min: int
@@ -285,7 +285,7 @@ class Group:
 
 
 def roles_in(group: Group) -> Iterator[Role]:
-    """Yield the roles in document order."""
+    """Yield the roles of a group in document order."""
     for child in group.children:
         if isinstance(child, Role):
             yield child

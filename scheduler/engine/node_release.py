@@ -33,7 +33,7 @@ Key = tuple[str, str, int]  # workload, role, index
 
 @dataclass(frozen=True, slots=True)
 class ReleasableNode:
-    """Node that the pool can release once these bundles are committed."""
+    """Node that the pool can release after these bundles are committed."""
 
     pool: str
     node: str
@@ -85,7 +85,7 @@ def find_node_to_release(
 
 
 def is_settled(plan: Plan, pool: str) -> bool:
-    """Return whether the plan changes nothing in the pool and no workload waits for its capacity."""
+    """Return whether the plan changes nothing in the pool and no workload waits for the pool's capacity."""
     return (
         not any(bundle.pool == pool for bundle in plan.bundles)
         and not any(d.pool == pool and (d.queued.pods or d.nodes_wanted) for d in plan.demand)

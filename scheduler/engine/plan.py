@@ -197,7 +197,7 @@ NO_LOAD = Load()
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Load waiting for nodes (`queued`), and load on the nodes once the plan is applied (`placed`)."""
+    """Load that waits for nodes (`queued`), and load on the nodes once the plan is applied (`placed`)."""
 
     pool: str
     queued: Load = NO_LOAD

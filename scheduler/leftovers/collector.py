@@ -27,7 +27,7 @@ class LeftoversCollector(LeasedThread):
         return max(LEASE_SECONDS, LEASE_INTERVALS * self._seconds)
 
     def _due_outputs(self, now: datetime) -> QuerySet[PodOutputs]:
-        """Return the rows of ended pods whose files may be copied now."""
+        """Return the rows of ended pods whose files are due to be copied now."""
         rows = PodOutputs.objects.filter(state=OutputState.WAITING, pod__ended_at__isnull=False)
         rows = rows.filter(Q(retry_at__isnull=True) | Q(retry_at__lte=now))
         rows = rows.exclude(pod__state__in=LIVE_POD_STATES)

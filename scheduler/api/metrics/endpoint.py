@@ -42,7 +42,7 @@ UNAUTHENTICATED = (
 
 
 class ScrapeParameters(BaseModel):
-    """URL parameters from a scrape configuration, which Berth ignores."""
+    """URL parameters from a Prometheus scrape configuration. Berth ignores them."""
 
 
 class Metrics(ApiView):

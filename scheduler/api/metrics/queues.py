@@ -44,7 +44,7 @@ def _pending_metrics() -> Iterable[Metric]:
 
 
 def _pending_time_metric() -> Metric:
-    """Return the metric of how long workloads were pending before their first start in the last 24 hours."""
+    """Return the metric of pending times of workloads that first started in the last 24 hours."""
     metric = GaugeMetricFamily(
         "berth_wait_seconds",
         "Time from submission to the first start, in the last 24 hours, without tasks of limited arrays.",

@@ -49,9 +49,9 @@ def _start_pending(board: Board, choice: int) -> None:
 
 
 def _all_rejected(board: Board, groups: Sequence[PendingGroup]) -> bool:
-    """If no group can start, reject all groups and return True.
+    """Reject all groups and return True if no group can start.
 
-    As long as no gang starts, the board does not change, so the order of the groups does not matter.
+    Until a gang starts, the free capacity does not change, so the order of the groups does not matter.
     """
     start, rejected, rejections = board.mark(), RejectionCache(), []
     for group in groups:
@@ -115,7 +115,7 @@ def _place_gang(board: Board, gang: Gang) -> bool:
 def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
     """Try to place the gang on devices with more memory. Return whether it was placed.
 
-    Its request is a smaller fraction of a larger device, which may keep the gang within limits and quotas.
+    On a larger device, the gang requests a smaller fraction, which may keep it within limits and quotas.
     """
     parts = [part for part in gang.parts if part.request.gpu_memory_mib]
     matcher = board.matcher

@@ -42,7 +42,7 @@ def clear_hold(board: Board) -> None:
 def hold_nodes_for_first_pending(board: Board, groups: Iterable[PendingGroup]) -> None:
     """Hold nodes for the first eligible group in queue order.
 
-    The search runs only if a decision depends on held nodes, which is rare on a full board.
+    The search runs only if a decision depends on held nodes, which is rare if the pool is fully allocated.
     """
     overdue = [group for group in groups if has_waited_long_enough(board, group.gangs[group.at])]
     if overdue:
@@ -190,8 +190,8 @@ class _HoldSearch:
     def _treat_as_ended(self, gangs: Iterable[Gang]) -> None:
         """Treat the gangs as ended.
 
-        To save time, a gang stays on the board until its removal can make a difference. Gangs of the same
-        project are removed immediately, because they count against the project's bound.
+        To save time, a gang is removed from the board only when its removal can make a difference. Gangs of
+        the same project are removed immediately, because they count against the project's bound.
         """
         kind, nodes = self._kind, self._board.nodes
         for gang in gangs:

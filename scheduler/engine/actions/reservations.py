@@ -12,7 +12,7 @@ ReservedPod = tuple[BoardRole, Pod]
 
 
 def start_reserved_gangs(board: Board, choice: int) -> None:
-    """Start the gangs whose reserved capacity is free now. Reject the other gangs with reservations."""
+    """Start the gangs whose reserved capacity is free now. Reject the other gangs that have reservations."""
     for gang in board.reserved:
         if gang.choice != choice or gang.name in board.served:
             continue

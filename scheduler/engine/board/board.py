@@ -1,4 +1,4 @@
-"""Mutable state of one pool during a cycle. Trials place, evict and move pods on it."""
+"""Board: the mutable state of one pool during a cycle. Trials place, evict and move pods on the board."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -190,17 +190,17 @@ class Board:
         self.nodes.touched = None
 
     def trial(self, gang: Gang, default_reason: Reason | None) -> Trial:
-        """Open a trial. Actions place, evict and reject only through trials."""
+        """Open a trial. Actions place, evict and reject gangs only in trials."""
         self.cycle.trials += 1
         return Trial(self, gang, default_reason)
 
     def begin_attempt(self) -> int:
-        """Count one more attempt of a trial. Return a mark to which the board can be rewound."""
+        """Count another placement attempt. Return a mark to which the board can be rewound."""
         self.cycle.trials += 1
         return len(self._log)
 
     def reject_all(self, rejections: Iterable[tuple[Gang, Reason | None, Numbers]]) -> None:
-        """Record a rejection for each gang without placing it. Each rejection counts as one trial."""
+        """Record a rejection for each gang without trying to place it. Each rejection counts as one trial."""
         for gang, reason, numbers in rejections:
             self.cycle.trials += 1
             if reason is not None:

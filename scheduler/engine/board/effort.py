@@ -28,10 +28,7 @@ class PlacementAttempts:
         self._spent: dict[str | QueueAccount, AttemptCount] = {}
 
     def use_attempt(self, gang: Gang, replicas: int) -> bool:
-        """Count another attempt to place `replicas` pods.
-
-        Return False if the gang has used up its attempts.
-        """
+        """Count another attempt to place `replicas` pods. Return False if the gang has no attempts left."""
         own = self._spent.get(gang.name)
         if own is None:
             own = self._spent[gang.name] = AttemptCount()

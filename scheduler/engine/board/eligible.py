@@ -23,7 +23,7 @@ _LOWEST, _ELASTIC = "lowest priority", "elastic"
 
 
 def find_pending_groups(board: Board, choice: int | None = None) -> list[PendingGroup]:
-    """Return the pending groups with a gang that may start.
+    """Return the pending groups that have a gang that may start.
 
     With `choice`, return only groups whose gangs have this pool at that position in their list of pools.
     """
@@ -181,7 +181,7 @@ def _bound_numbers(
 
 
 def _group_numbers(group: QueueGroup, kind: int) -> Numbers:
-    """Return the group's quota and the queue's allocation in each of the group's pools."""
+    """Return the quota of the quota group, and the queue's allocation in each of the group's pools."""
     by_pool = {
         pool: account.allocated[kind] for pool, account in group.accounts.items() if account.allocated[kind]
     }
@@ -197,7 +197,7 @@ def _group_numbers(group: QueueGroup, kind: int) -> Numbers:
 
 
 def _limit_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
-    """Return the numbers that explain an exceeded limit, for the entire quota group instead of one pool."""
+    """Return the figures that explain an exceeded limit of a quota group."""
     entitlement = group.entitlement
     bounds = [entitlement.limit[kind], None if entitlement.over_quota else entitlement.quota[kind]]
     bound = min(amount for amount in bounds if amount is not None)
@@ -207,7 +207,7 @@ def _limit_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
 
 
 def _quota_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
-    """Return the numbers that explain an exceeded non-preemptible quota, for the entire quota group."""
+    """Return the figures that explain an exceeded non-preemptible quota of a quota group."""
     allocated = sum(account.non_preemptible[kind] for account in group.accounts.values())
     return _with_group_numbers(numbers, allocated, group.entitlement.quota[kind] or 0)
 

@@ -1,4 +1,4 @@
-"""Gangs: workloads on the board, with running replicas, missing replicas and room to scale up."""
+"""Gangs: workloads in one pool during a cycle, with their running, missing and extra replicas."""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ LIVE_STATES = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
 
 
 class BoardRole:
-    """Role on the board, with its placed replicas by index."""
+    """Role of a gang, with its placed replicas by index."""
 
     __slots__ = (
         "_first",
@@ -85,7 +85,7 @@ class BoardRole:
 
 @dataclass(slots=True, eq=False)
 class BoardGroup:
-    """Inner node of the workload tree on the board."""
+    """Inner node of a gang's tree of groups and roles."""
 
     need: int
     children: "tuple[BoardGroup | BoardRole, ...]"
@@ -133,7 +133,7 @@ class PendingGroup:
 
 
 class Gang:
-    """A workload on the board of one pool."""
+    """Workload in one pool during a cycle."""
 
     __slots__ = (
         "_requested",
@@ -201,7 +201,7 @@ class Gang:
 
     @property
     def requested(self) -> tuple[int, int, int]:
-        """Resources that the gang still needs to reach its minimum, in its first arrangement."""
+        """Resources that the gang still needs to reach its minimum, based on its first arrangement."""
         if self.pod_count:
             return total_request(next(arrangements(self)))
         if self._requested is None:
@@ -212,9 +212,7 @@ class Gang:
         self._requested = None
 
     def _requested_by_single_role(self) -> tuple[int, int, int] | None:
-        """Return the missing resources of a gang with a single role (the usual case), or None for other
-        gangs.
-        """
+        """Return the missing resources of a gang with a single role (the usual case), else None."""
         part = self.parts[0]
         missing = part.role.min - part.count
         if len(self.parts) > 1 or not self.simple or missing <= 0:
@@ -224,14 +222,14 @@ class Gang:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the gang has no placed pods, only stopping or stuck ones."""
+        """Whether all remaining pods of the gang are stopping or stuck."""
         return not self.pod_count and any(
             pod.state in (PodState.STOPPING, PodState.STUCK) for pod in self.workload.pods
         )
 
     @property
     def is_running(self) -> bool:
-        """Whether at least one replica has a pod and not only a reservation."""
+        """Whether at least one replica has a pod instead of only a reservation."""
         return any(pod.state is not PodState.RESERVED for part in self.parts for pod in part.live.values())
 
     def find_part(self, role: str) -> BoardRole:
@@ -333,7 +331,8 @@ def _add_scope(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> tup
 def current_max(gang: Gang, part: BoardRole, more: int = 0) -> int:
     """Return a role's current maximum number of replicas.
 
-    If the role scales with another role, the maximum is computed from that role's replicas plus `more`.
+    For a role that scales with another role, the maximum is computed from the other role's replicas plus
+    `more`.
     """
     scaling = part.role.scale_with
     if scaling is None:
@@ -369,7 +368,7 @@ def total_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]
 
 
 def least_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]:
-    """Return the arrangement's smallest possible request, which is the request on the largest devices."""
+    """Return the arrangement's smallest possible request. A request is smallest on the largest devices."""
     gpu, cpu, memory = total_request(arrangement)
     for need in arrangement:
         gpu -= (need.part.milli - need.part.least_milli) * need.part.request.devices * need.count

@@ -170,7 +170,9 @@ class QueueAccount:
         self.sibling_cache.clear()
 
     def queue_taking_turns(self, kind: int) -> "QueueAccount":
-        """Return the queue that takes turns: the project in a divided department, else the department."""
+        """Return the queue that takes turns with its siblings: the project if its department is divided, else
+        the department.
+        """
         department = self.path[-1]
         return self.path[-2] if department.divided[kind] else department
 
@@ -216,7 +218,7 @@ class QueueAccount:
         return key._replace(exceeds_share=own.exceeds_share, relative_usage=own.relative_usage)
 
     def is_starved(self, requested: Sequence[int]) -> bool:
-        """Return whether the queue's decayed usage is below the mean of its siblings' usage."""
+        """Return whether the queue's decayed usage is below the mean usage of its siblings."""
         return (
             bool(self.relative_usage)
             and self.relative_usage[main_resource(requested)].used
@@ -224,7 +226,7 @@ class QueueAccount:
         )
 
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
-        """Return whether the request fits within the share or the queue is still below it.
+        """Return whether the request fits within the share, or the queue is still below its share.
 
         A queue below its share may exceed the share by one workload.
         """
@@ -260,7 +262,7 @@ class QueueGroup:
 
 
 def _limit_within(limit: tuple[int, ...], entitlement: Entitlement) -> tuple[int, ...]:
-    """Return the limit, reduced to the remaining amounts of cluster quotas if these are lower."""
+    """Return the limit, lowered to the remaining amounts of cluster quotas where these are lower."""
     lowered = list(limit)
     for quota in entitlement.cluster_quotas:
         if quota.kind in RESOURCES:
@@ -304,7 +306,7 @@ class Ledger:
 
     @staticmethod
     def charge(project: QueueAccount, gpu: int, cpu: int, memory: int, non_preemptible: bool) -> None:
-        """Add the resources of one pod to a project and its department, or subtract them if negative."""
+        """Add the resources of one pod to a project and its department. Negative amounts are subtracted."""
         for account in project.path:
             allocated = account.allocated
             allocated[GPU] += gpu
@@ -350,7 +352,7 @@ def siblings_over_quota(
 
 
 def siblings(accounts: Sequence[QueueAccount]) -> Iterator[Sequence[QueueAccount]]:
-    """Yield each group of siblings, parents before their children."""
+    """Yield each set of sibling queues, parents before their children."""
     if accounts:
         yield accounts
         for account in accounts:

@@ -137,7 +137,7 @@ class Nodes:
             self._adjust_devices(i, devices, -milli)
 
     def block_devices(self, node: str, devices: Sequence[int], milli: int) -> None:
-        """Allocate devices and a pod slot for a pod whose other requests are unknown."""
+        """Allocate devices and a pod slot to a pod whose other requests are unknown."""
         self.add_missing_devices(self.index[node], devices)
         self.allocate(self.index[node], devices, milli, Request())
 
@@ -184,7 +184,7 @@ class Nodes:
     def mark_leaving(
         self, i: int, devices: Sequence[int], milli: int, request: Request, sign: int = 1
     ) -> None:
-        """Mark the resources of a pod as leaving. With sign -1, remove the mark."""
+        """Mark the resources of a pod as leaving. If `sign` is -1, remove the mark."""
         leaving_pods = self.leaving.setdefault(i, LeavingPods())
         leaving_pods.cpu += sign * request.limit_cpu
         leaving_pods.memory += sign * request.limit_memory_mib

@@ -34,7 +34,9 @@ Head: TypeAlias = tuple[GangKey, Gang, PendingGroup]
 
 
 class PendingOrder:
-    """Iterator over pending gangs in queue order, on a board that changes during the iteration."""
+    """Iterator over pending gangs in queue order. The order follows changes of the board during the
+    iteration.
+    """
 
     def __init__(self, board: Board, groups: Iterable[PendingGroup]) -> None:
         self._gangs = gangs = _NextGangs(board)
@@ -59,7 +61,7 @@ class PendingOrder:
             self._top.pop()
 
     def _fold_levels(self, members: "dict[QueueAccount | None, list[_Queue]]") -> "list[_Queue]":
-        """Combine sibling queues into heaps, deepest level first. Return the queues of the top level."""
+        """Combine sibling queues into heaps, deepest level first. Return the top-level queues."""
         while set(members) - {None}:
             deepest = max((a for a in members if a is not None), key=lambda account: len(account.path))
             members.setdefault(deepest.parent, []).append(_Level(deepest, members.pop(deepest)))

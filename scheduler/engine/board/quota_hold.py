@@ -22,7 +22,7 @@ from scheduler.engine.plan import Numbers
 def hold_quotas(board: Board, groups: Iterable[PendingGroup]) -> None:
     """Hold the quota of each project with a non-preemptible gang that has been blocked long enough.
 
-    If the first such gang does not wait for quota, the quota is also held for the first gang that does.
+    If the first such gang is not waiting for quota, the quota is also held for the first gang that is.
     """
     waiting: dict[QueueAccount, list[Gang]] = {}
     for group in groups:
@@ -39,7 +39,7 @@ def hold_quotas(board: Board, groups: Iterable[PendingGroup]) -> None:
 class Release(NamedTuple):
     """Amounts that a project's non-preemptible gangs will have released when a pending gang can start.
 
-    `until` is None if the time depends on undeclared ends.
+    `until` is the time of the release, or None if it depends on gangs that declare no end.
     """
 
     until: int | None
@@ -67,10 +67,10 @@ class QuotaHold:
     def awaited(self) -> Release | None:
         """Return the amounts that will be released before the gang can start, or None if no quota is held.
 
-        Quota is held for a gang that fits in the unused quota only while nodes are held for the gang.
-        Otherwise, gangs of lower priority that fit on other nodes could start, and the gang would no longer
-        fit in the quota once its nodes are free. Quota is held for a gang that waits for quota only if the
-        quota will suffice.
+        If the gang fits in the unused quota, quota is held only while nodes are held for the gang. Otherwise,
+        gangs of lower priority that fit on other nodes could start, and the gang would no longer fit in the
+        quota once its nodes are free. If the gang waits for quota, quota is held only if the released amounts
+        will suffice.
         """
         if self.gang.has_pods:
             return None
@@ -86,7 +86,7 @@ class QuotaHold:
         return result
 
     def exceeded_by(self, gang: Gang, requested: Sequence[int]) -> Numbers | None:
-        """Return the numbers of the first held resource that a lower-priority gang would use, or None.
+        """Return the figures of the first held resource that a lower-priority gang would use, or None.
 
         The gang may use held quota if it declares that it ends before the quota is needed.
         """
@@ -115,7 +115,7 @@ class QuotaHold:
 
 
 def _next_release(board: Board, gang: Gang) -> Release | None:
-    """Return the amounts to be released until the quota suffices for the gang, or None if it never will.
+    """Return the amounts to be released until the gang fits in the quota, or None if it never will.
 
     Gangs are assumed to end in the order of their declared ends, then of their starts.
     """

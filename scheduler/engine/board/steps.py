@@ -1,4 +1,4 @@
-"""Convert accepted moves into the steps of a bundle."""
+"""Convert the accepted moves of pods into the steps of a bundle."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ Key = tuple[str, str, int]  # workload, role, index
 
 
 class Move(NamedTuple):
-    """One pod placed on the board or removed from it."""
+    """Placement or removal of one pod on the board."""
 
     gang: Gang
     part: BoardRole
@@ -34,7 +34,7 @@ def to_step(move: Move, reserved: Collection[str]) -> Step:
 
 
 def append_bundle(bundles: list[Bundle], bundle: Bundle) -> None:
-    """Append a bundle, merging all scale-up steps of one gang into one bundle."""
+    """Append a bundle. All scale-up steps of one gang are merged into one bundle."""
     if bundle.kind is Kind.GROW:
         for at, earlier in enumerate(bundles):
             if earlier.kind is Kind.GROW and earlier.workload == bundle.workload:
@@ -50,9 +50,10 @@ def rewrite_bundles(
     replacements: Mapping[Key, Move],
     reserved: Collection[str],
 ) -> list[Bundle]:
-    """Return the bundles without withdrawn placements. Moves in `replacements` take their place.
+    """Return the bundles without withdrawn placements.
 
-    Workloads in `reserved` receive reservations, because they can no longer start immediately.
+    Moves in `replacements` take the place of withdrawn ones. Workloads in `reserved` receive reservations,
+    because they can no longer start immediately.
     """
     result = []
     affected = {key[0] for key in withdrawn}.union(reserved)

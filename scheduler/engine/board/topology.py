@@ -34,11 +34,11 @@ class Topology:
         return (level,)
 
     def domain_by_node(self, level: str) -> dict[int, frozenset[int]]:
-        """Return the domain of each node that belongs to one."""
+        """Return the domain of each node that belongs to a domain."""
         return {i: nodes for nodes in self.domains(level).values() for i in nodes}
 
     def domain_at(self, level: str, i: int) -> frozenset[int]:
-        """Return the domain of a node, or an empty set if the node belongs to none."""
+        """Return the domain of a node, or an empty set if the node belongs to no domain."""
         return next((nodes for nodes in self.domains(level).values() if i in nodes), frozenset())
 
     @cached_property

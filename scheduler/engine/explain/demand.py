@@ -75,7 +75,7 @@ def _unmet_shape(first: Gang, part: BoardRole, replicas: int, workloads: int, *,
 
 
 def _replica_load(gang: Gang, part: BoardRole, count: int) -> Load:
-    """Return the load of replicas, based on requests if the gang may overcommit, else on limits."""
+    """Return the load of replicas, based on requests if the gang may overcommit, or else on limits."""
     request, gpu = part.request, part.amounts[GPU]
     if may_overcommit(gang):
         return Load(gpu * count, request.cpu * count, request.memory_mib * count, count)
@@ -156,7 +156,7 @@ def _amounts_and_bounds(
 
 
 def _count_excluded(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
-    """Count the excluded gangs of each group, starting at its first pending gang."""
+    """Count the excluded gangs of each group, from its first pending gang on."""
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:
         gang = board.gangs.get(name)

@@ -1,4 +1,4 @@
-"""Compute the numbers that explain why a workload is waiting for its dependencies."""
+"""Compute the figures that explain why a workload is waiting for its dependencies."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from scheduler.engine.plan import Numbers
 
 
 def dependency_numbers(unmet: Sequence[Dependency]) -> Numbers:
-    """Return the numbers for the unmet dependencies. Only a single dependency has a `state`."""
+    """Return the figures for the unmet dependencies. Only a single dependency has a `state`."""
     numbers: dict[str, int | float | str | None] = {
         "after": ", ".join(dependency.workload for dependency in unmet),
         "count": len(unmet),

@@ -30,7 +30,7 @@ _NOUNS = ("GPUs", "GPU memory", "CPUs", "memory", "pods")  # must match the name
 def permanent_obstacle(board: Board, gang: Gang, cache_key: Hashable = None) -> Obstacle | None:
     """Return the reason why the gang can never fit into the pool, or None if it may fit.
 
-    `cache_key` is shared by gangs with identical requests and role names.
+    Gangs with identical requests and role names have the same `cache_key`.
     """
     if cache_key is None:
         return _gang_obstacle(board, gang)
@@ -262,7 +262,7 @@ def _scope_obstacle(board: Board, scope: Scope, needs: Sequence[ReplicaRequest])
 def _domain_shortage(
     board: Board, needs: Sequence[ReplicaRequest], domain: NodeCounts
 ) -> tuple[str, int, int] | None:
-    """Return (resource, requested, capacity) if the empty domain has too little of a resource, else None."""
+    """Return (resource, requested, capacity) if the empty domain is short of a resource, or else None."""
     requested, sums = (
         _requested_total(needs),
         _total_capacity(board.pool, [need.part.role for need in needs], domain),

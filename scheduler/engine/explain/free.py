@@ -1,4 +1,4 @@
-"""Free capacity on the nodes that match a gang's roles, in the units of its request."""
+"""Free capacity on the nodes that match a gang's roles, in the units of the gang's request."""
 
 from collections.abc import Sequence
 from functools import cached_property

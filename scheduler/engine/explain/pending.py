@@ -1,6 +1,6 @@
-"""Explain why gangs are still pending at the end of a cycle, based on the final board.
+"""Explain why gangs are still pending at the end of a cycle, based on the final state of the board.
 
-The actions recorded their rejections while the board was still changing. This module recomputes all numbers
+The actions recorded their rejections while the board was still changing. This module recomputes all figures
 from the final board, and omits reasons that no longer keep the gang pending.
 """
 
@@ -32,7 +32,7 @@ LIMIT_INDEPENDENT = MISSING_CAPACITY | {Reason.NODES_UNAVAILABLE}  # reasons tha
 
 
 class PendingReasons:
-    """The pending reasons of all groups on a board that no longer changes."""
+    """Pending reasons of all groups on a board. The board must not change anymore."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -81,7 +81,7 @@ class PendingReasons:
     def _capacity_reasons(
         self, group: PendingGroup, gang: Gang, reason: Reason, numbers: Numbers, *, within_share: bool
     ) -> Reasons:
-        """Return the shortage, and why evictions or moves do not make room."""
+        """Return the shortage, and why evictions or moves cannot resolve it."""
         board = self._board
         if reason not in MISSING_CAPACITY or not (
             within_share or not Preempt.has_no_victims_over_share(board, gang)
@@ -109,9 +109,10 @@ class PendingReasons:
     def _binding_resource(
         self, gang: Gang, free: FreeCapacity, kinds: Sequence[int], within_share: bool
     ) -> tuple[int, Evictions | None]:
-        """Return the first resource that evictions cannot free in full, with the best evictions for it.
+        """Return the first resource that evictions cannot free in full, and the evictions that free most of
+        it.
 
-        If evictions can free all resources, return the first one.
+        If evictions can free all resources, return the first resource.
         """
         first: tuple[int, Evictions | None] | None = None
         for kind in kinds:

@@ -1,4 +1,4 @@
-"""Messages and numbers for the reasons why a workload is pending."""
+"""Messages and figures for the reasons why a workload is pending."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
@@ -59,7 +59,7 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
 def is_schedulable(blockers: Sequence[Blocker]) -> bool:
     """Return whether the workload may start later without changes to the workload or the cluster.
 
-    The first blocker decides.
+    The first blocker determines the result.
     """
     return blockers[0].reason not in UNSCHEDULABLE_REASONS
 
@@ -70,7 +70,7 @@ class _Values(dict[str, object]):
 
 
 def blocker(reason: Reason, numbers: Numbers) -> Blocker:
-    """Format one reason as a blocker with a message. `numbers` are in engine units."""
+    """Format one reason as a blocker with a message. The amounts in `numbers` are in engine units."""
     values = _Values({key: _convert_units(key, value, numbers) for key, value in numbers.items()})
     for key in AMOUNTS:
         if key in numbers:
@@ -278,7 +278,7 @@ def _backoff_phrase(numbers: Numbers) -> str:
 
 
 def _time_phrase(numbers: Numbers) -> str:
-    """Format the `until` time of a reason in UTC, or return an empty string if it is unknown.
+    """Format the `until` time of a reason in UTC. Return an empty string if the time is unknown.
 
     Unlike the remaining seconds, this time is the same in all cycles.
     """

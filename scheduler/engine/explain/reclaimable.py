@@ -1,7 +1,7 @@
 """Compute how much of a resource a preemptor could reclaim or preempt, for explanations.
 
-The numbers are exact for one resource: victims are evicted in the best order, and a victim queue must be
-above its threshold before its last victim is evicted. They ignore whether the preemptor would then fit.
+The amounts are exact for one resource: victims are evicted in the best order, and a victim queue must be
+above its threshold before its last victim is evicted. They do not show whether the preemptor would then fit.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ MAX_AMOUNT = 1 << 60
 
 
 class Unit(NamedTuple):
-    """Victims of one gang. Extra replicas are evicted one by one before the core."""
+    """Victims of one gang. Extra replicas are evicted one by one before the rest of the gang."""
 
     extras: tuple[tuple[Amount, int], ...]  # (amount per replica, number of such replicas) pairs
     core: Amount
@@ -77,7 +77,7 @@ class Reclaimable:
 
 
 class UnitsByProtection(NamedTuple):
-    """Victims of a project: those that can be evicted now, and protected victims."""
+    """Victims in a project, split into those that can be evicted now and those that are protected."""
 
     free: Counter[Unit]
     by_runtime: Counter[Unit]
@@ -219,9 +219,8 @@ def _gang_amounts(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> _
 
 
 def _as_units(counted: Mapping[_GangAmounts, int]) -> Counter[Unit]:
-    """Return the counted gang amounts as units.
-
-    Most gangs are alike, so each distinct gang is converted only once.
+    """Return the counted gang amounts as units. Most gangs are alike, so each distinct gang is converted
+    once.
     """
     return Counter({
         Unit(tuple((Amount(*extra), number) for extra, number in extras), Amount(*core)): count
@@ -280,7 +279,7 @@ def _max_freed_below(units: Mapping[Unit, int], excess: int, first: Amount = NOT
 
 
 def _add_amount(states: Mapping[int, int], amount: Amount, count: int, excess: int) -> dict[int, int]:
-    """Return the largest freed amount by charged amount, after adding `amount` up to `count` times."""
+    """Return the largest freed amount for each charged amount, after adding `amount` up to `count` times."""
     result, step = dict(states), 1
     while count > 0 and amount.charged:
         more = amount.times(min(step, count))

@@ -1,7 +1,6 @@
 """Compact record of rejections, expanded on first access.
 
-A long queue has few distinct requests and reasons, so the reasons of each pending group are stored
-once.
+A long queue has few distinct requests and reasons, so each pending group's reasons are stored once.
 """
 
 from collections import Counter
@@ -201,13 +200,13 @@ def collect_rejections(board: Board) -> PoolRejections:
 
 
 def _has_pods(board: Board, name: str) -> bool:
-    """Return whether the workload still has its reservations, which another workload may have taken over."""
+    """Return whether the workload still has its reservations. Another workload may have taken them over."""
     gang = board.gangs.get(name)
     return gang is not None and gang.has_pods
 
 
 def _reasons_with_hold(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[str, Reasons]:
-    """Return the reasons of the workload for which nodes are held, including the number of held nodes."""
+    """Return the reasons of the workload that nodes are held for, including the number of held nodes."""
     hold = board.cycle.backfill_hold
     group = None if hold is None or hold.name in board.served else board.gangs[hold.name].group
     reported = next((r for r in groups if group is not None and r is not None and r.kind == group.kind), None)

@@ -118,9 +118,9 @@ def _place_step(board: Board, new_board: Board, step: ScaleUpStep) -> _PlacedSte
 
 @contextmanager
 def _temporary_charges() -> Iterator[Callable[[UnplacedReplicas], None]]:
-    """Context manager that yields a function to charge replicas to their queues.
+    """Context manager that yields a function for charging replicas to their queues.
 
-    On exit, it undoes all charges.
+    All charges are undone on exit.
     """
     charged: list[UnplacedReplicas] = []
 

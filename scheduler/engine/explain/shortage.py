@@ -149,10 +149,10 @@ def _fragmentation_numbers(free: FreeCapacity) -> Numbers:
 def _combined_fragmentation_numbers(
     free: FreeCapacity, need: ReplicaRequest, replicas_by_resource: Mapping[int, Sequence[int]]
 ) -> Numbers:
-    """Return the numbers for a gang for which each resource suffices, but not on the same nodes.
+    """Return the figures for a gang that lacks nodes with enough of every resource at once.
 
-    The numbers describe the resource that, if ignored, would let the most replicas fit. In a tie, GPUs come
-    last.
+    Each resource alone would suffice. The figures describe the resource that, if ignored, would let the most
+    replicas fit. In a tie, GPUs come last.
     """
 
     def replicas_ignoring(kind: int) -> list[int]:

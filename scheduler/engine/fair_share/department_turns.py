@@ -41,7 +41,7 @@ def _divide_departments(board: Board) -> None:
     """Decide which departments are divided.
 
     The result depends on the requests of all pending and running workloads, not on usage. Placing or evicting
-    workloads therefore leaves it unchanged.
+    workloads therefore does not change it.
     """
     roots, capacity = board.ledger.roots, board.nodes.capacity()
     for root in roots:
@@ -74,7 +74,7 @@ def _gangs_in_backoff(board: Board) -> GangsInBackoff:
 def _has_small_and_large_workloads(
     board: Board, in_backoff: GangsInBackoff, department: QueueAccount, kind: int, amount: int
 ) -> bool:
-    """Return whether some, but not all, of the department's workloads exceed the amount on their own."""
+    """Return whether some, but not all, of the department's workloads are larger than the amount."""
 
     def least_requests(project: QueueAccount, with_running: bool) -> Iterator[int]:
         limit = min(account.limit[kind] for account in project.path)
@@ -100,7 +100,8 @@ def _has_small_and_large_workloads(
 def _least_request(gang: Gang, kind: int, limit: int) -> int:
     """Return the amount of the resource that the gang requests at its minimum size.
 
-    Return 0 for resources other than the gang's dominant one, and for gangs that can never run over quota.
+    Return 0 for resources other than the gang's dominant resource, and for gangs that can never run over
+    quota.
     """
     if gang.non_preemptible:
         return 0

@@ -18,7 +18,7 @@ _USAGE_SCALE = 10**9  # measured usage is a float and is rounded to this precisi
 
 @dataclass(slots=True)
 class Claim:
-    """One queue's claim on one resource of its parent's share."""
+    """Claim of a queue to one resource of its parent's share."""
 
     account: QueueAccount
     quota: int
@@ -102,16 +102,13 @@ def _divide_among(
 def shares_without_history(
     pool: Pool, accounts: Sequence[QueueAccount], kind: int, total: int
 ) -> dict[QueueAccount, int]:
-    """Return the shares of a resource that the accounts would have if their past usage were equal.
-
-    The shares are rounded up to whole units.
-    """
+    """Return each account's share of a resource if past usage were equal, rounded up to whole units."""
     claims = divide(total, UNITS[kind], _claims(accounts, kind, total, pool))
     return {claim.account: claim.granted + claim.rounded_off for claim in claims}
 
 
 def _uncontended_share(account: QueueAccount, kind: int, pool: Pool) -> int:
-    """Return the queue's share if there were capacity for all requests.
+    """Return the share that the queue would have if capacity sufficed for all requests.
 
     Weight 0 limits the share to the quota.
     """
@@ -153,7 +150,7 @@ def _queue_input(claim: Claim, kind: int) -> QueueInput:
 
 
 def _usable_request(account: QueueAccount) -> list[int]:
-    """Return the part of the queue's requests that is within its own limit and its children's limits."""
+    """Return the part of the queue's requests that is within the limits of the queue and its children."""
     requested = account.requested
     if account.children:
         requested = list(map(sum, zip(*[child.wanted for child in account.children], strict=True)))
@@ -314,7 +311,7 @@ def _round_down(
     notes: DivisionLog | None,
     offers: Sequence[Offer],
 ) -> int:
-    """Grant the whole units of each offer, then single units by largest remainder.
+    """Grant the whole units of each offer, then single units in the order of the largest remainders.
 
     Call this only when no claim can be met in full. Return the amount granted.
     """
@@ -352,7 +349,7 @@ def _round_down(
 
 
 def _remainder_offer(offer: Offer, granted: int) -> Offer:
-    """Return the rounded-off part of an offer, with the amount granted for that part."""
+    """Return the part of an offer that was rounded off, with the amount granted for that part."""
     return replace(
         offer, needed=offer.needed - offer.granted, offered=offer.offered - offer.granted, granted=granted
     )

@@ -39,7 +39,7 @@ def prepare_layout(snapshot: Snapshot, previous_layout: Layout | None) -> Layout
 
 
 def is_same_cluster(before: Snapshot, now: Snapshot) -> bool:
-    """Return whether the pools, nodes and queues are equal.
+    """Return whether the pools, nodes and queues of two snapshots are equal.
 
     The decayed usage and the expected runtime of queues may differ.
     """

@@ -28,7 +28,7 @@ _ACTIVE_STATES = (PodState.RUNNING, PodState.STARTING)
 class Layout:
     """Boards of a snapshot, by pool name, with notes on inconsistent input.
 
-    Workloads can be removed and added again in a new state.
+    Workloads can be removed, and added again with a new state.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -237,10 +237,7 @@ class Layout:
 
 
 def _group_key(board: Board, gang: Gang) -> tuple[Hashable, ...]:
-    """Return the key shared by gangs that are rejected for the same reason.
-
-    Its first item is the request key.
-    """
+    """Return a key for gangs that are rejected for the same reason. It begins with the request key."""
     workload = gang.workload
     ends = workload.max_runtime if board.pool.reservation_after is not None else None
     is_delayed = remaining_preemption_delay(board, workload) > 0

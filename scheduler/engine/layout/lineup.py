@@ -1,4 +1,4 @@
-"""Add gangs to a board, remove them, and prepare the board for a cycle."""
+"""Add gangs to a board, remove gangs, and prepare the board for a cycle."""
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable
@@ -17,7 +17,7 @@ by_name = attrgetter("name")
 
 
 def enqueue(board: Board, kind: tuple[Hashable, ...], gang: Gang) -> None:
-    """Add a gang to the pending group with the key `kind`. The first item of the key is the request key."""
+    """Add a gang to the pending group with the key `kind`. The key begins with the request key."""
     group = board.pending_groups.get(kind)
     if group is None:
         group = board.pending_groups[kind] = PendingGroup(kind, gang.account, gang.choice)

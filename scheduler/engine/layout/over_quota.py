@@ -34,7 +34,7 @@ PlacedPod = tuple[Gang, BoardRole, Pod]
 
 
 def queues_in_pools(layout: Layout, pools: Collection[str]) -> dict[tuple[str, str], QueueInPool]:
-    """Return the state of each queue by queue and pool. Call this function before the engine changes the
+    """Return the state of each queue, keyed by queue and pool. Call this before the engine changes the
     boards.
     """
     return {

@@ -20,7 +20,7 @@ def find_room(
     horizon: Horizon,
     within: AbstractSet[int] | None = None,
 ) -> bool:
-    """Place all replicas. If that fails, return False and leave the board unchanged."""
+    """Place all replicas of a gang. If that fails, return False and leave the board unchanged."""
     replicas, scoped = 0, False
     for need in arrangement:
         replicas += need.count
@@ -46,7 +46,7 @@ def available_nodes(
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether the gang may use held nodes, because they are held for it or it ends in time."""
+    """Return whether the gang may use held nodes: they are held for this gang, or it ends in time."""
     hold = board.cycle.hold()
     if hold is None or hold.name == gang.name:
         return True
@@ -73,7 +73,7 @@ def _place_unscoped(
 
 
 def _without_scopes(arrangement: Arrangement) -> Arrangement:
-    """Remove the scopes from an arrangement, because the selected nodes already satisfy them."""
+    """Return an arrangement without its topology scopes, which the selected nodes already satisfy."""
     return tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
 
 
@@ -97,7 +97,7 @@ def _matching_node_count(need: ReplicaRequest) -> int:
 
 
 class _ScopedPlacement:
-    """Placement of an arrangement, scope by scope, that tries a limited number of domains."""
+    """Placement of an arrangement, one topology scope at a time. The number of domains to try is limited."""
 
     def __init__(self, board: Board, gang: Gang, horizon: Horizon) -> None:
         self.board, self.gang, self.horizon, self.left = board, gang, horizon, MAX_DOMAINS

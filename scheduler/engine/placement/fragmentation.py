@@ -74,7 +74,7 @@ def _to_int_array(values: Iterable[int]) -> Ints:
 
 @dataclass(slots=True)
 class _Kind:
-    """Loss that one more replica of a kind would cause on each node, and the best device for the replica."""
+    """Fragmentation that one more replica of a kind would cause on each node, and the best device for it."""
 
     losses: Ints
     device: Ints

@@ -142,7 +142,7 @@ class _Search:
         return sorted(result, key=lambda choice: choice[:3])
 
     def _with_domains_of(self, scopes: Sequence[Scope], i: int, inside: Domains) -> Domains | None:
-        """Return `inside` with this node's domains added, or None if a scope rules out the node."""
+        """Return `inside` with this node's domains added, or None if a topology scope rules out the node."""
         for scope in scopes:
             level = scope.constraint.required
             if level is None:
@@ -159,7 +159,7 @@ class _Search:
         return inside
 
     def _static_key(self, i: int) -> Hashable:
-        """Return a key for the node's properties that do not change as it fills up."""
+        """Return a key for the node's properties that do not depend on its allocations."""
         return (
             self.board.nodes.nodes[i].gpu_memory_mib,
             *(part.mask is None or part.mask[i] for part in self.parts),

@@ -27,7 +27,7 @@ RULES = {
 def eviction_records(
     selection: VictimSelection, outcome: Outcome, before: AllocatedByQueue
 ) -> tuple[Eviction, ...]:
-    """Return an audit record for each gang that loses or moves pods, given the final board."""
+    """Return an audit record for each gang that loses or moves pods, given the board's final state."""
     gang, impacts = selection.policy.gang, _QueueImpacts(selection.board, before)
     winner = impacts.path(gang.account)
     rejected = blockers(selection.board.reasons(gang))

@@ -56,10 +56,9 @@ def _find_shortfall(
 
 
 def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
-    """Return the numbers of a rejection for a gang that is blocked although the sums suffice.
+    """Return the figures for rejecting a gang that is blocked even though the total resources suffice.
 
-    The numbers describe `resource` if the policy reclaims it, else the first resource that the policy
-    reclaims.
+    They describe `resource` if the policy reclaims it, else the first resource that the policy reclaims.
     """
     kinds = selection.policy.kinds
     kind = next((kind for kind in kinds if RESOURCES[kind] == resource), next(iter(kinds), 0))

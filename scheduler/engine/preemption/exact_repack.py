@@ -176,7 +176,7 @@ class _ExactSearch:
         return False
 
     def _choices(self, number: int) -> Iterator[tuple[Slot, bool]]:
-        """Yield possible slots for an item, and for each slot whether the pod moves.
+        """Yield possible slots for an item, and whether the item's pod would move to each slot.
 
         The pod's current slot comes first, then slots on the fullest nodes.
         """

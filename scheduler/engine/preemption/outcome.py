@@ -23,7 +23,9 @@ class Outcome:
     moved: list[Moved] = field(default_factory=list)
 
     def stops_running_pods(self, board: Board) -> bool:
-        """Return whether any evicted pod is running. The preemptor then waits until the pod has stopped."""
+        """Return whether any evicted pod is running. The preemptor then waits until the evicted pods have
+        stopped.
+        """
         return not all(board.is_newly_placed(pod) for victim in self.evicted for _, pod in victim.pods)
 
     def exceeds_limits(self) -> bool:

@@ -1,4 +1,6 @@
-"""Evict victims for one preemptor: check bounds, propose victims, simulate and accept."""
+"""Evict victims for one preemptor: check whether evictions could suffice, then propose, simulate and accept
+them.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -74,10 +76,10 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
 def _all_rejected(
     board: Board, candidates: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]
 ) -> bool:
-    """If the policy can help no group, reject all groups without trying moves. Return whether they were
-    rejected.
+    """If the policy cannot help any group, reject all groups without trying moves.
 
-    The order of groups does not matter, because the board does not change until a gang is placed.
+    Return whether the groups were rejected. The order of groups does not matter, because the board does not
+    change until a gang is placed.
     """
     rejections: list[tuple[Gang, Reason | None, Numbers]] = []
     needs_share, unreported = policy_type.needs_share(board), policy_type.unreported
@@ -238,7 +240,7 @@ def _find_outcome_by_policy(
 def _rejection_after_attempts(
     board: Board, policy: PreemptionPolicy, budget: Budget
 ) -> tuple[Reason, Numbers]:
-    """Return the rejection of a gang for which all attempts failed although the totals suffice."""
+    """Return the rejection of a gang for which all attempts failed even though total resources suffice."""
     reasons = board.reasons(policy.gang)
     short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}
     numbers = reclaim_numbers(VictimSelection(board, policy), short.get("resource"))

@@ -327,7 +327,7 @@ def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> 
 
 
 def _select_up_to(selection: VictimSelection, goal: int) -> bool:
-    """Select victims until there are `goal` of them. Return False if there are too few."""
+    """Select victims until `goal` victims are selected. Return False if there are too few."""
     while len(selection.selected) < goal:
         before = len(selection.selected)
         for victim in selection.in_eviction_order(selection.candidates()):
@@ -340,7 +340,7 @@ def _select_up_to(selection: VictimSelection, goal: int) -> bool:
 
 
 def _select_in_order(selection: VictimSelection, goal: int, ordered_victims: Iterator[Victim]) -> bool:
-    """Select victims in the given order until there are `goal` of them. Return False if there are too few.
+    """Select victims in the given order until `goal` victims are selected. Return False if there are too few.
 
     Call this function only if a selection does not change the order of the remaining victims.
     """

@@ -1,4 +1,4 @@
-"""Single changes to a snapshot that could let a pending workload start."""
+"""Single changes to a snapshot that may let a pending workload start."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -52,7 +52,7 @@ Value = int | str | None
 
 
 def as_integer(value: object) -> int:
-    """Assert that the value is an integer, and return it."""
+    """Return the value, which must be an integer."""
     assert isinstance(value, int)
     return value
 
@@ -152,7 +152,7 @@ def _edit_consolidation(pool: Pool, change: Change) -> Pool:
 
 
 def _with_shorter_minimum_runtimes(snapshot: Snapshot, seconds: int) -> Snapshot:
-    """Return the snapshot as if all workloads had run for `seconds` more of their minimum runtime."""
+    """Return the snapshot with all minimum runtimes shortened by `seconds`."""
 
     def remaining(minimum: int | None) -> int | None:
         return None if minimum is None else max(0, minimum - seconds)

@@ -45,7 +45,7 @@ Shortfall = Callable[[Gang], int | None]
 
 
 def _bound_shortfall(case: PendingCase) -> Shortfall:
-    """Return a function that computes the amount by which limits and quotas stay exceeded after a gang ends.
+    """Return a function that computes by how much limits and quotas stay exceeded after a gang ends.
 
     Evictions may bring a queue within a limit, but not within the quota for non-preemptible workloads.
     """
@@ -66,7 +66,7 @@ def _bound_shortfall(case: PendingCase) -> Shortfall:
 
 
 def _room_shortfall(board: Board, case: PendingCase) -> Shortfall:
-    """Return a function that returns 0 if each role of the pending gang fits after a gang ends, else None.
+    """Return a function that returns 0 if the pending gang may fit after a gang ends, else None.
 
     The roles are checked separately. In case of doubt, the function returns 0, so that the engine tries the
     change.

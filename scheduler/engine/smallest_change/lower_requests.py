@@ -16,7 +16,7 @@ def at_least_half(case: PendingCase) -> Iterator[Ladder]:
 
 
 def less_than_half(case: PendingCase) -> Iterator[Ladder]:
-    """Propose lower requests in steps that become smaller with the request, down to one unit."""
+    """Propose lower requests down to one unit, in steps that become smaller with the request."""
     for role, resource, amount in _role_amounts(case):
         yield halving_ladder(amount, resource, _half(amount), _lowered(role, resource, amount))
 
@@ -30,7 +30,7 @@ def _lowered(role: Role, resource: str, amount: int) -> Callable[[int], Change]:
 
 
 def _role_amounts(case: PendingCase) -> Iterator[tuple[Role, str, int]]:
-    """Yield (role, resource, amount) for each part of the request that could be lowered.
+    """Yield (role, resource, amount) for each amount in the request that could be lowered.
 
     Only resources that the blockers name are included.
     """

@@ -1,4 +1,4 @@
-"""A pending workload, its blockers, and the limits and quotas that it would exceed."""
+"""Pending workload with its blockers, and the limits and quotas that it would exceed."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ BOUNDS = LIMITS | NON_PREEMPTIBLE_QUOTAS
 
 @dataclass(frozen=True, slots=True)
 class ExceededBound:
-    """Limit or quota that the workload would exceed. The workload is admitted if it is raised to `target`."""
+    """Limit or quota that the workload would exceed. Raising it to `target` admits the workload."""
 
     reason: Reason
     queue: Queue
@@ -105,9 +105,8 @@ class PendingCase:
 
     @cached_property
     def requested(self) -> Mapping[str, int]:
-        """Return the workload's minimum request by resource.
-
-        Numbers of blockers override those of the document.
+        """Return the workload's minimum request by resource. Amounts in blockers override those of the
+        document.
         """
         amounts = dict(zip(RESOURCES, minimum_request(self.workload.tree), strict=True))
         for blocker in self.rejection.blockers:
@@ -169,7 +168,7 @@ def _exceeded_bound(blocker: Blocker, queues: Mapping[str, Queue]) -> ExceededBo
 def pending_case(
     snapshot: Snapshot, plan: Plan, layout: Callable[[], Layout], name: str
 ) -> PendingCase | None:
-    """Return the case of a workload that is pending in the plan and has no pods or reservations, else None.
+    """Return the PendingCase of a workload that is pending and has no pods or reservations, or else None.
 
     If the workload lists several pools, the case is for the pool named in the plan's rejection.
     """

@@ -1,4 +1,7 @@
-"""Proposed changes and their sizes. A ladder lists changes of one amount, smallest first."""
+"""Proposed changes and their sizes.
+
+A ladder is a list of changes to one amount, smallest change first.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
@@ -17,7 +20,7 @@ Ladder = Sequence[Proposal]  # smallest change first; larger changes start the w
 
 
 def sized_proposal(change: Change, amount: Fraction | int = 0) -> Proposal:
-    """Return the change with its size. Proposals are sorted by kind, amount and names."""
+    """Return the change with its size. Proposals sort by kind, amount and names."""
     return (_ORDER[change.kind], amount, change.subject, f"{change.resource} {change.after}"), change
 
 
@@ -26,19 +29,19 @@ def single_rung(change: Change, amount: int = 0) -> Ladder:
 
 
 def ladder_in_order(changes: Iterable[Change]) -> Ladder:
-    """Return a ladder of changes that are sorted by amount."""
+    """Return a ladder (a list of changes, smallest first) of changes that are sorted by amount."""
     return [sized_proposal(change, rank) for rank, change in enumerate(changes)]
 
 
 def lowering_ladder(amount: int, resource: str, least: int, change: Callable[[int], Change]) -> Ladder:
-    """Return a ladder that lowers `amount` in round steps down to `least`."""
+    """Return a ladder of changes that lower `amount` in round steps down to `least`."""
     return _lowered_proposals(amount, _round_amounts(amount, least, step_size(amount, resource)), change)
 
 
 def halving_ladder(amount: int, resource: str, most: int, change: Callable[[int], Change]) -> Ladder:
-    """Return a ladder that lowers `amount` from below `most` down to one unit.
+    """Return a ladder of changes that lower `amount` from below `most` down to one unit.
 
-    The steps become smaller with the amount, so that small amounts are reached in few rungs.
+    The steps become smaller with the amount, so that few changes lead to small amounts.
     """
     rungs = list[int]()
     while most > 1:
@@ -60,9 +63,10 @@ def _lowered_proposals(amount: int, rungs: Iterable[int], change: Callable[[int]
 def raising_ladder(
     amount: int, resource: str, targets: Sequence[int], change: Callable[[int], Change]
 ) -> Ladder:
-    """Return a ladder that raises `amount` in round steps up to the largest target.
+    """Return a ladder of changes that raise `amount` in round steps up to the largest target.
 
-    Each target is also a rung. Sizes are relative to the new amount, so an increase from 0 has size 1.
+    Each target is also one of the amounts. Sizes are relative to the new amount, so an increase from 0 has
+    size 1.
     """
     missing = max(targets) - amount
     step = step_size(missing, resource)

@@ -14,7 +14,7 @@ from scheduler.engine.smallest_change.proposals import Ladder, raising_ladder
 
 
 def higher_limits(case: PendingCase) -> Iterator[Ladder]:
-    """Propose the lowest limits with which the workload is admitted."""
+    """Propose the lowest limits that admit the workload."""
     for bound in case.exceeded_bounds:
         limit = _entitlement(case, bound.queue).limit[bound.kind]
         if bound.reason in LIMITS and limit is not None and limit < bound.target:

@@ -114,7 +114,7 @@ def _ladders(stage: Stage, case: PendingCase) -> Iterable[Ladder]:
 
 
 def _cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
-    """Yield the workload's case in each of its pools, or nothing if it is not pending.
+    """Yield the workload's case in each of its pools, or nothing if the workload is not pending.
 
     A plan contains only the blockers of one pool. The engine therefore also decides as if the workload
     allowed no other pool.
@@ -134,7 +134,7 @@ def _cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterator[Pendin
 class _TrialRuns:
     """Engine runs on changed snapshots, up to a maximum number.
 
-    Runs whose snapshots differ only in workloads share a layout.
+    Runs whose snapshots differ only in workloads share one set of boards.
     """
 
     def __init__(self, snapshot: Snapshot, name: str, max_runs: int) -> None:
@@ -145,7 +145,7 @@ class _TrialRuns:
         self.rejected = False  # whether a run was rejected because of the limit
 
     def layout(self) -> Layout:
-        """Return the layout of the unchanged snapshot, valid until the next run."""
+        """Return the layout (the boards) of the unchanged snapshot. It is valid until the next run."""
         self._layout = prepare_layout(self._snapshot, self._layout)
         return self._layout
 
@@ -158,7 +158,7 @@ class _TrialRuns:
         return plan
 
     def smallest(self, ladders: Iterable[Ladder], *, later: bool = False) -> tuple[Change, Effects] | None:
-        """Return the smallest change in the ladders that starts the workload, with its effects.
+        """Return the smallest change in the ladders that starts the workload, and its effects.
 
         With `later`, a change also counts if the workload may start once resources are free.
         """
@@ -169,9 +169,9 @@ class _TrialRuns:
         return None if best is None else (best[0][1], best[1])
 
     def _smallest_rung(self, ladder: Ladder, *, later: bool) -> tuple[Proposal, Effects] | None:
-        """Return the lowest rung that starts the workload, or None if the top rung does not.
+        """Return the smallest change in the ladder that starts the workload, or None if the largest does not.
 
-        Between the top and the bottom, the lowest rung is found by bisection.
+        The change is found by bisection.
         """
         effects = self._effects(ladder[-1][1], later=later) if ladder else None
         if effects is None:

@@ -1,4 +1,4 @@
-"""Base class of the preemption policies. A policy defines victims, their order and bounds."""
+"""Base class of the preemption policies. A policy defines the victims, their order and their limits."""
 
 from collections.abc import Iterator, Sequence
 
@@ -69,7 +69,7 @@ class PreemptionPolicy:
         return not gang.non_preemptible and self.would_evict_gang(gang)
 
     def rule(self, victim: Victim) -> str | None:
-        """Return the rule by which this victim may be evicted now, or None."""
+        """Return the rule that allows this victim's eviction now, or None."""
         raise NotImplementedError
 
     def is_fair_outcome(self, sides: "set[tuple[QueueAccount, QueueAccount]]") -> bool:
@@ -86,7 +86,7 @@ class PreemptionPolicy:
         return False
 
     def lift_share_limit(self) -> None:
-        """Allow the department to exceed its share again, after a retry within the share."""
+        """Allow the department to exceed its share again after the retry."""
 
     def retries_without_new_gangs(self) -> bool:
         """Return whether to retry without the victims that will be protected in the next cycle.
@@ -130,7 +130,9 @@ class PreemptionPolicy:
         return victim.cached_key
 
     def worst_queue_stage(self, victims: Sequence[Victim]) -> Key:
-        """Return the worst stage of the victims' queues as a sort key. It takes precedence over the cost."""
+        """Return the sort key of the worst queue stage among the victims. This key takes precedence over the
+        cost.
+        """
         del victims
         return ()
 

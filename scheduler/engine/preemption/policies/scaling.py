@@ -13,7 +13,9 @@ from scheduler.engine.preemption.victims.units import Victim
 
 
 class Shrink(Reclaim):
-    """Evict extra replicas by the reclaim rules across queues, and up to equal priority within a project."""
+    """Evict extra replicas: in other queues by the reclaim rules, and in the same project up to equal
+    priority.
+    """
 
     kind = Kind.SHRINK
     evicts_gangs = False

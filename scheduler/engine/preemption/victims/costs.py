@@ -22,7 +22,7 @@ Offers = dict[str, tuple[QueueAccount, list[Offer]]]  # offers by name of the vi
 
 @dataclass(slots=True)
 class OfferCache:
-    """Offers of the first proposal, shared with later proposals."""
+    """Node costs that the first proposal computes and later proposals reuse."""
 
     offers: Offers | None = None
 
@@ -41,7 +41,7 @@ class NodeCosts:
         banned: Collection[int],
         offer_cache: OfferCache | None = None,
     ) -> None:
-        """Compute the cost of each node, or reuse the costs that `offer_cache` holds for the same board."""
+        """Compute the cost of each node, or reuse the costs in `offer_cache` for the same board."""
         self.selection, self.part = selection, part
         self.board = selection.board
         self._offers: Offers = {}
@@ -90,7 +90,7 @@ class NodeCosts:
                 self._price_node(i)
 
     def _share_offers(self, offer_cache: OfferCache, banned: Collection[int]) -> None:
-        """Cache the first proposal's offers, or reuse the cached offers except those of banned nodes."""
+        """Cache the first proposal's node costs, or reuse the cached costs except those of banned nodes."""
         if offer_cache.offers is None:
             offer_cache.offers = {
                 name: (queue, list(offers)) for name, (queue, offers) in self._offers.items()
@@ -125,7 +125,7 @@ class NodeCosts:
             self._push_queue(name)
 
     def _push_queue(self, name: str) -> None:
-        """Add a queue to the heap, unless the heap already contains it at the same cost or a lower one."""
+        """Add a queue to the heap, unless the heap already contains the queue at the same or a lower cost."""
         if not self._offers[name][1]:
             self._queue_costs.pop(name, None)
             return
@@ -144,7 +144,7 @@ class NodeCosts:
             heappush(self._offers[name][1], offer)
 
     def _queue_cost(self, name: str) -> Key:
-        """Return the sort key of a queue's best offer, comparable with `full_cost`."""
+        """Return the sort key of the queue's cheapest node, comparable with `full_cost`."""
         queue, offers = self._offers[name]
         worst_queue_stage, cost, i, _ = offers[0]
         return (*worst_queue_stage, cost[0], *self.selection.policy.queue_key(queue), *cost[1:], i)
@@ -239,7 +239,7 @@ def full_cost(selection: VictimSelection, victims: Sequence[Victim]) -> Key:
 
 
 def _conflicts(victim: Victim, chosen: Sequence[Victim]) -> bool:
-    """Return whether the victim overlaps with chosen victims, or its gang cannot lose all of them."""
+    """Return whether the victim overlaps with selected victims, or its gang cannot lose all of them."""
     gang = victim.gang
     same = [other for other in chosen if other.gang is gang]
     if not same:
