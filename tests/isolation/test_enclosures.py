@@ -12,7 +12,6 @@ from pools.runtimes.enclosure.command import Mount, View, enclosure_command
 from pools.runtimes.enclosure.devices import PodDevices, UnknownDevice, pod_devices
 from pools.runtimes.enclosure.levels import LAST_UID, Level, pod_uid
 from pools.runtimes.enclosure.machine import machine_view
-from pools.runtimes.enclosure.probe import probe_directory
 from pools.runtimes.local import LocalRuntime
 from tests.contracts.pods import UID, LocalStage, ended, order, running
 
@@ -386,13 +385,3 @@ def test_pod_spec_without_a_user_is_rejected(stage: LocalStage) -> None:
         return
     stage.runtime.start(order("p-1", uid=0))
     assert "user ID 0" in ended(stage.runtime, "p-1").message
-
-
-def test_directory_of_a_killed_probe_is_deleted_by_a_later_probe(tmp_path: Path) -> None:
-    stray, recent = tmp_path / ".probe-stray", tmp_path / ".probe-recent"
-    for directory in (stray, recent):
-        (directory / "work").mkdir(parents=True)
-    os.utime(stray, (0, 0))
-    with probe_directory(tmp_path) as directory:
-        assert directory.is_dir()
-        assert {path.name for path in tmp_path.iterdir()} == {recent.name, directory.name}

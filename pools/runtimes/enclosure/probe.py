@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,9 +18,24 @@ from pools.runtimes.enclosure.limits import with_limits
 from pools.runtimes.enclosure.machine import machine_view
 from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields
 from pools.runtimes.enclosure.seccomp import find_program
+from pools.runtimes.shim.namespaces import KILLED
 from pools.runtimes.shim.records import Record, read_record, write_record
 
 PROBE_SECONDS = 60.0
+PROBE_ATTEMPTS = 3
+# Errors of a machine that lacks resources at the moment. They say nothing about its isolation.
+TRANSIENT_ERRORS = frozenset(
+    (
+        errno.EAGAIN,
+        errno.EINTR,
+        errno.EIO,
+        errno.ENOMEM,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOSPC,
+        errno.EDQUOT,
+    )
+)
 STRAY_SECONDS = 600.0  # older probe directories were left by killed processes
 PREFIX = ".probe-"
 INSTALL = "Install it, for example with `apt-get install bubblewrap`, and restart the node's agent."
@@ -49,6 +64,13 @@ class ProbeResult:
     call_filter: bytes = b""
 
 
+class ProbeInterrupted(OSError):
+    """Raised if the machine has prevented a test, for example by killing its processes.
+
+    The isolation of the machine is then unknown, so pods must not start with a weaker level.
+    """
+
+
 @dataclass(frozen=True)
 class Shim:
     """Command and environment of the shim. The pod's directory is the last argument."""
@@ -58,7 +80,10 @@ class Shim:
 
 
 def probe(root: Path, policy: Policy, shim: Shim) -> ProbeResult:
-    """Test the isolation levels from strongest to weakest in pods below `root`, then the resource limits."""
+    """Test the isolation levels from strongest to weakest in pods below `root`, then the resource limits.
+
+    Raises ProbeInterrupted.
+    """
     probed = _probe_levels(root, policy, shim)
     return replace(probed, isolation=with_limits(probed.isolation))
 
@@ -101,31 +126,66 @@ def _shortfall(level: Level, obstacles: list[str]) -> str:
 def _try_level(
     root: Path, level: Level, program: str, blocks_nesting: bool, call_filter: bytes, shim: Shim
 ) -> str:
-    """Run a probe pod in an enclosure of this level. Return why it failed, or an empty string."""
+    """Run a probe pod in an enclosure of this level. Return why it failed, or an empty string.
+
+    Raises ProbeInterrupted.
+    """
     uid = PROBE_UID if level is Level.USERS else 0
-    with probe_directory(root) as directory:
-        files = PodFiles(directory, directory / "work", directory / "workspace")
-        for path in (files.work, files.workspace, directory / "wakes"):
-            path.mkdir(mode=0o700)
-        try:
-            fields = enclosure_fields(
-                files, machine_view([]), level, uid, {}, (), program=program, blocks_nesting=blocks_nesting,
-                call_filter=call_filter,
-            )  # fmt: skip
+
+    def run_pod() -> str:
+        with probe_directory(root) as directory:
+            files = PodFiles(directory, directory / "work", directory / "workspace")
+            for path in (files.work, files.workspace, directory / "wakes"):
+                path.mkdir(mode=0o700)
+            try:
+                fields = enclosure_fields(
+                    files, machine_view([]), level, uid, {}, (), program=program,
+                    blocks_nesting=blocks_nesting, call_filter=call_filter,
+                )  # fmt: skip
+            except OSError as error:
+                if uid and error.errno == errno.EINVAL:
+                    return f"the machine does not map user ID {uid}"
+                raise
             write_record(f"{directory}/order", [*check_pod_spec(files, uid), *fields])
-            subprocess.run(
-                [*shim.command, str(directory), ""], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE, timeout=PROBE_SECONDS, check=True, cwd="/", env=shim.env,
-            )  # fmt: skip
-        except OSError as error:
-            is_unmapped = uid and error.errno == errno.EINVAL
-            return f"the machine does not map user ID {uid}" if is_unmapped else str(error)
-        except subprocess.CalledProcessError as error:
-            lines = error.stderr.decode(errors="replace").strip().splitlines()
-            return f"the shim of the probe failed: {lines[-1] if lines else error}"
-        except subprocess.TimeoutExpired:
-            return f"the probe did not end within {PROBE_SECONDS:g} s"
-        return read_obstacle(directory)
+            return run_probe_pod(directory, shim)
+
+    return until_complete(run_pod)
+
+
+def run_probe_pod(directory: Path, shim: Shim) -> str:
+    """Run the probe pod in this directory. Return why it failed, or an empty string if it succeeded.
+
+    Raises ProbeInterrupted.
+    """
+    try:
+        completed = subprocess.run(
+            [*shim.command, str(directory), ""], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, timeout=PROBE_SECONDS, check=False, cwd="/", env=shim.env,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise ProbeInterrupted(f"the probe did not end within {PROBE_SECONDS:g} s") from None
+    if completed.returncode < 0:
+        raise ProbeInterrupted(f"the shim of the probe was killed by signal {-completed.returncode}")
+    if completed.returncode:
+        lines = completed.stderr.decode(errors="replace").strip().splitlines()
+        return f"the shim of the probe failed: {lines[-1] if lines else f'status {completed.returncode}'}"
+    return _read_obstacle(directory)
+
+
+def until_complete(attempt: Callable[[], str], attempts: int = PROBE_ATTEMPTS) -> str:
+    """Return the result of the first attempt that is not interrupted.
+
+    Return the text of an OSError that is not transient. Raises ProbeInterrupted.
+    """
+    try:
+        return attempt()
+    except OSError as error:
+        if not isinstance(error, ProbeInterrupted) and error.errno not in TRANSIENT_ERRORS:
+            return str(error)
+        if attempts == 1:
+            reason = f"the isolation of this machine could not be tested: {error}"
+            raise ProbeInterrupted(reason) from error
+    return until_complete(attempt, attempts - 1)
 
 
 @contextmanager
@@ -150,13 +210,15 @@ def check_pod_spec(files: PodFiles, uid: int) -> Record:
     ]  # fmt: skip
 
 
-def read_obstacle(directory: Path) -> str:
-    """Return why the probe pod failed, or an empty string if it succeeded."""
+def _read_obstacle(directory: Path) -> str:
+    """Return why the probe pod failed, or an empty string if it succeeded. Raises ProbeInterrupted."""
     end = read_record(str(directory / "exit"))
     if end is None:
-        return "the probe left no exit code"
+        raise ProbeInterrupted("the probe left no exit code")
     if end.get("exit_code") == "0":
         return ""
+    if "signal" in end or end["message"].endswith(KILLED):
+        raise ProbeInterrupted(end["message"] or f"the probe was killed by signal {end['signal']}")
     log = directory / "log"
     output = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
     return end["message"] or (f"a pod {output[-1]}" if output else "the probe failed")

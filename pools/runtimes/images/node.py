@@ -11,7 +11,7 @@ from pools.runtimes.enclosure.command import View
 from pools.runtimes.enclosure.devices import pod_devices
 from pools.runtimes.enclosure.levels import FIRST_UID, LAST_UID, Isolation
 from pools.runtimes.enclosure.pod import PodFiles, add_own_files, user_fields
-from pools.runtimes.enclosure.probe import Shim
+from pools.runtimes.enclosure.probe import ProbeInterrupted, Shim
 from pools.runtimes.enclosure.seccomp import find_program
 from pools.runtimes.images.cdi import cdi_devices
 from pools.runtimes.images.order import (
@@ -43,11 +43,14 @@ class NodeImages:
     def support(self) -> ImageSupport:
         """Support for images on this machine.
 
-        The first access runs a test that takes about a second.
+        The first access runs a test that takes about a second. An interrupted test is repeated.
         """
         with self._lock:
             if self._support is None:
-                self._support = probe_images(self.store, self._pods, self._shim)
+                try:
+                    self._support = probe_images(self.store, self._pods, self._shim)
+                except ProbeInterrupted as error:
+                    return ImageSupport(obstacle=f"{error}.")
             return self._support
 
     def begin_probe(self) -> None:

@@ -14,7 +14,14 @@ from pools.runtimes.enclosure.command import View
 from pools.runtimes.enclosure.levels import IMAGE_CACHE_VARIABLE, IMAGES_VARIABLE, PROBE_UID
 from pools.runtimes.enclosure.machine import machine_view
 from pools.runtimes.enclosure.pod import PodFiles, add_own_files, user_fields
-from pools.runtimes.enclosure.probe import Shim, check_pod_spec, probe_directory, read_obstacle
+from pools.runtimes.enclosure.probe import (
+    ProbeInterrupted,
+    Shim,
+    check_pod_spec,
+    probe_directory,
+    run_probe_pod,
+    until_complete,
+)
 from pools.runtimes.enclosure.seccomp import find_program
 from pools.runtimes.images.order import ContainerFiles, container_fields
 from pools.runtimes.images.store import ImageStore, remove_container
@@ -47,15 +54,20 @@ class ImageSupport:
 def probe_images(
     store: ImageStore, pods: Path, shim: Shim, environ: Mapping[str, str] = os.environ
 ) -> ImageSupport:
-    """Run a test pod in a container. The container uses the machine's own programs instead of an image."""
+    """Run a test pod in a container. The container uses the machine's own programs instead of an image.
+
+    Raises ProbeInterrupted.
+    """
     try:
         support = _read_settings(store, environ)
         runtime = _find_runtime(environ)
         store.create(runtime)
-        obstacle = _try_container(store, pods, shim, support.init)
+        obstacle = until_complete(lambda: _try_container(store, pods, shim, support.init))
         version = _read_version(store)
     except Unsupported as error:
         return ImageSupport(obstacle=str(error))
+    except ProbeInterrupted:
+        raise
     except (OSError, subprocess.SubprocessError) as error:
         return ImageSupport(obstacle=f"podman cannot run containers on this machine: {error}.")
     if obstacle:
@@ -108,7 +120,7 @@ def _find_runtime(environ: Mapping[str, str]) -> str:
 
 
 def _try_container(store: ImageStore, pods: Path, shim: Shim, init: str) -> str:
-    """Run a probe pod in a container. Return why it failed, or an empty string."""
+    """Run a probe pod in a container. Return why it failed, or an empty string. Raises ProbeInterrupted."""
     with probe_directory(pods) as directory:
         root = directory / "root"
         files = PodFiles(directory, directory / "work", directory / "workspace")
@@ -120,13 +132,9 @@ def _try_container(store: ImageStore, pods: Path, shim: Shim, init: str) -> str:
         rootfs = [("podman_arg", "--rootfs"), ("podman_arg", str(root))]
         write_record(f"{directory}/order", [*fields, *container, *rootfs, ("image", "")])
         try:
-            completed = subprocess.run(
-                [*shim.command, str(directory), ""], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE, timeout=PROBE_SECONDS, check=False, cwd="/", env=shim.env, text=True,
-            )  # fmt: skip
+            return run_probe_pod(directory, shim)
         finally:
             remove_container(str(directory))
-        return completed.stderr.strip().splitlines()[-1] if completed.returncode else read_obstacle(directory)
 
 
 def _probe_view(root: Path) -> View:

@@ -13,6 +13,7 @@ class Builder:
 
     `errors` is the descriptor of a file for bubblewrap's output, which this object closes. Once the enclosure
     has been built, `init` is the process ID of its first process, and `pids` are all processes of bubblewrap.
+    `was_killed` is true if the kernel or a user killed bubblewrap before that.
     """
 
     def __init__(self, command: list[str], errors: int) -> None:
@@ -21,6 +22,7 @@ class Builder:
         self._ready, ready_write = os.pipe()
         os.write(self._input, b"!")  # write before the fork, because bubblewrap may end at any time
         self.init = 0
+        self.was_killed = False
         self.pids: frozenset[int] = frozenset()
         self._pid = os.fork()
         if self._pid == 0:
@@ -34,7 +36,10 @@ class Builder:
         info = os.read(self._info, 4096).decode() if is_ready else ""
         for fd in (self._ready, self._info):
             os.close(fd)
-        if is_ready:
+        if not is_ready:
+            _, status = os.waitpid(self._pid, 0)
+            self.was_killed = os.waitstatus_to_exitcode(status) in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        else:
             self.init = int(info.split('"child-pid":')[1].split(",")[0].split("}")[0])
             self.pids = frozenset((self._pid, self.init, *children(self.init)))
         return is_ready

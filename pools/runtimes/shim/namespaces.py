@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from ctypes import CDLL
 
+KILLED = "bubblewrap was killed"
 _NEW_NS, _NEW_UTS, _NEW_IPC, _NEW_USER, _NEW_PID = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 24, 38, 22
 _SECCOMP_MODE_FILTER, _INSTRUCTION_BYTES = 2, 8
@@ -118,6 +119,8 @@ class Namespaces:
             self.memory.close()
 
     def _last_error(self) -> str:
+        if self._builder and self._builder.was_killed:
+            return KILLED
         with open(self.errors, "rb") as file:
             lines = file.read()[-1000:].decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else "bubblewrap wrote no error"

@@ -24,7 +24,7 @@ CONTROLLED = (MEMORY, CPU, PROCESSES)
 def node_checks() -> Iterator[Check]:
     try:
         isolation = _try_isolation()
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         yield Check("Isolation", Status.MISSING, str(error))
         return
     yield _check_isolation(isolation)
@@ -37,7 +37,7 @@ def node_checks() -> Iterator[Check]:
 def _try_isolation() -> Isolation:
     """Return the isolation that pods would get on this machine, tested in a temporary directory.
 
-    Raises ValueError for an invalid environment variable.
+    Raises ValueError for an invalid environment variable, and OSError if the test was interrupted.
     """
     with tempfile.TemporaryDirectory(prefix="berth-doctor-") as place:
         return LocalRuntime(Path(place) / "run", anchor="").get_isolation([HERE])[HERE]
