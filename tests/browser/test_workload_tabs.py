@@ -111,3 +111,16 @@ def test_age_of_a_new_workload_counts_each_second(opened: Open, scene: Scene) ->
             page.clock.run_for(1000)
             expect(age).to_have_text(f"{seconds} sec ago")
         assert faults == []
+
+
+def test_times_of_new_parts_are_converted_before_the_browser_paints_them(opened: Open) -> None:
+    insert = """async (moment) => {
+        document.body.insertAdjacentHTML("beforeend", `<p><time datetime="${moment}">raw</time></p>`);
+        await Promise.resolve();
+        return document.body.lastElementChild.textContent;
+    }"""
+    with opened("dave") as (page, faults):
+        page.goto("/workloads")
+        moment = (timezone.now() - timedelta(hours=2, minutes=5)).isoformat()
+        assert page.evaluate(insert, moment) == "2 hr ago"
+        assert faults == []

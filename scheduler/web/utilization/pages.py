@@ -93,8 +93,9 @@ class StripFigure:
 
 
 def is_unmeasured(workload: Workload, now: datetime) -> bool:
-    """Return whether the run began so recently that its first measurement is still expected."""
-    return workload.phase == Phase.RUNNING and now - workload.since < FIRST_MEASUREMENT
+    """Return whether the run starts, or began so recently that its first measurement is still expected."""
+    is_new = workload.phase == Phase.RUNNING and now - workload.since < FIRST_MEASUREMENT
+    return is_new or workload.phase == Phase.STARTING
 
 
 def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:

@@ -48,7 +48,8 @@ def _end_sort_key(pod: Pod) -> tuple[datetime, int]:
 def _runtime_phrase(pod: Pod) -> str:
     if pod.started_at is None or pod.ended_at is None:
         return ""
-    return f" after {duration((pod.ended_at - pod.started_at).total_seconds())}"
+    seconds = (pod.ended_at - pod.started_at).total_seconds()
+    return " in less than 1 s" if seconds < 1 else f" after {duration(seconds)}"
 
 
 def _rest_of_message(message: str, ending: str) -> str:

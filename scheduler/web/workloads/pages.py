@@ -55,6 +55,7 @@ from scheduler.web.workloads.timeline import Entry, timeline
 
 Context = dict[str, Any]
 EVICTIONS_ON_OVERVIEW, EVENTS_ON_OVERVIEW = 5, 6
+MEASURED_PHASES = (Phase.RUNNING, Phase.STOPPING)
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources"))
 
@@ -185,9 +186,10 @@ def _pending_context(workload: Workload, tab: str) -> Context:
 
 
 def _message(workload: Workload) -> str:
-    """Return the workload's message, or "" if it only says that the workload is running."""
-    is_plain = workload.phase == Phase.RUNNING and re.match(ALL_RUNNING, workload.message)
-    return "" if is_plain else workload.message
+    """Return the workload's message, or "" if it only says that the workload is placed or running."""
+    is_running = workload.phase == Phase.RUNNING and re.match(ALL_RUNNING, workload.message)
+    is_placed = workload.phase == Phase.STARTING and workload.reason == "Placed"
+    return "" if is_running or is_placed else workload.message
 
 
 def _queue_context(workload: Workload) -> Context | None:
@@ -218,7 +220,7 @@ def _overview(request: Request, workload: Workload) -> Context:
         "failed_pod": failed_pod,
         "pods": pod_table(current),
         "earlier": pod_table(earlier),
-        "strip": utilization_strip(workload, now) if workload.phase == Phase.RUNNING else (),
+        "strip": utilization_strip(workload, now) if workload.phase in MEASURED_PHASES else (),
         "is_unmeasured": is_unmeasured(workload, now),
         "log_runs": pods_by_run([*current, *earlier]),
         # The last eviction of a pending workload is described at the top of the page.

@@ -259,10 +259,11 @@
     if (event.detail.verb !== "get") return; // addresses contain only the parameters that are set
     for (const [name, value] of [...event.detail.formData]) if (value === "") event.detail.formData.delete(name);
   });
-  // htmx:load comes a frame after new parts are inserted, which would show their raw times.
-  for (const name of ["htmx:afterSwap", "htmx:oobAfterSwap"]) document.addEventListener(name, (event) => times(event.target));
+  // The events of htmx come after the browser may have painted the raw times of new parts.
+  new MutationObserver((records) => {
+    for (const { addedNodes } of records) addedNodes.forEach(times);
+  }).observe(document.body, { childList: true, subtree: true });
   document.addEventListener("htmx:load", (event) => {
-    times(event.target);
     showOpenTabs();
     numberLines(event.target);
   });
