@@ -1,4 +1,4 @@
-"""Root package of Berth, with `berth.report` for programs that report metrics.
+"""Root package of Berth. Programs report metrics with `berth.report`.
 
 This module must run on Python 3.9 and import no other module at load time, because every part of Berth
 imports it.

@@ -25,7 +25,7 @@ ARRAY_FORM = f"{INDEXES_FORM}, then optionally % and the maximum number of runni
 
 @dataclass(frozen=True)
 class Target:
-    """Workload, or array with the selected task indexes (None for all tasks)."""
+    """A workload, or an array and the selected task indexes. None selects all tasks."""
 
     workload: "WorkloadDetail | None" = None
     array: "ArrayDetail | None" = None

@@ -1,4 +1,4 @@
-"""Upload the code of workloads, from `--code` or from the key `code` of documents."""
+"""Upload workload code from the directory in `--code` or in a document's `code` key."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ KEY = "code"
 def take_directories(
     documents: Sequence[dict[str, Any]], directory: str | None, *, no_code: bool
 ) -> list[str | None]:
-    """Remove the key `code` from each document, and return the directories to upload.
+    """Remove the `code` key from each document, and return the directories to upload.
 
     `--code` applies to all documents. In a document printed by the server, `code` refers to stored code
     instead of a directory.
@@ -41,7 +41,7 @@ def take_directories(
 def with_directories(
     documents: Sequence[dict[str, Any]], directories: Sequence[str | None]
 ) -> list[dict[str, Any]]:
-    """Return the documents for printing, with their directories in the key `code`."""
+    """Return printable copies of the documents, each with its directory in the `code` key."""
     return [
         document if directory is None else {**document, KEY: directory}
         for document, directory in zip(documents, directories, strict=True)
@@ -49,7 +49,7 @@ def with_directories(
 
 
 def relative_to_file(file: str, document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document with the directory in `code` resolved relative to `file`."""
+    """Return the document with its `code` directory resolved relative to `file`."""
     directory = document.get(KEY)
     if not isinstance(directory, str) or file == "-" or directory.startswith("~"):
         return document

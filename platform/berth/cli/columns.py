@@ -68,7 +68,7 @@ def format_exit(pod: Any) -> str:
 
 
 def format_limits(limits: Any) -> str:
-    """Return a pod's limits with their sources, or an empty string if it has none."""
+    """Format a pod's limits, such as "4096 MiB (document)". Return an empty string if it has none."""
     texts = [f"{limits.memory_mib} MiB ({limits.memory_source})"] if limits.memory_mib else []
     texts += [f"{number(limits.cpu)} CPU ({limits.cpu_source})"] if limits.cpu else []
     return ", ".join(texts)
@@ -110,5 +110,5 @@ def project_pair_columns() -> list[Column]:
 
 
 def format_cost(cost: Any) -> str:
-    """Format a cost, such as "12.40 USD". An unknown cost is an empty string."""
+    """Format a cost, such as "12.40 USD". Return an empty string if the cost is unknown."""
     return "" if cost is None else f"{cost.amount:,.2f} {cost.currency}"

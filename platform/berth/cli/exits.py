@@ -97,7 +97,7 @@ def invalid_value(option: str, message: str, value: object, allowed: str) -> Bad
 
 
 def unknown_name_message(kind: str, value: str, key: str, allowed: Sequence[str]) -> str:
-    """Return an error message for an unknown name that suggests the nearest allowed name."""
+    """Return an error message that rejects an unknown name and suggests the nearest allowed name."""
     nearest = get_close_matches(key, allowed, n=1)
     if nearest:
         return f"unknown {kind} {value!r}. Did you mean {nearest[0]!r}?"

@@ -17,7 +17,7 @@ QUEUE_FIELDS = ("quota", "share", "allocated", "reserved", "requested", "limit")
 
 
 def format_blocker_numbers(numbers: Mapping[str, Any]) -> str:
-    """Format a blocker's numbers on one line, as in "requested 4 GPUs, free 0"."""
+    """Format a blocker's numbers on one line, such as "requested 4 GPUs, free 0"."""
     return ", ".join(f"{safe(label)} {safe(text)}" for label, text in format_numbers(numbers))
 
 
@@ -29,7 +29,7 @@ def format_expected_start(at: datetime | None, reason: str) -> str:
 
 
 def queue_lines(queue: Any) -> Iterator[str]:
-    """Yield lines with quota, share and allocation of the project and its department in the last cycle."""
+    """Yield lines with the last cycle's quota, share and allocation of the project and its department."""
     for kind in ("project", "department"):
         status = (queue or {}).get(kind)
         if isinstance(status, dict):
@@ -44,7 +44,7 @@ def queue_lines(queue: Any) -> Iterator[str]:
 
 
 def _share_explanation(status: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines that explain the GPU fair share, or other resources' shares if no GPU is requested."""
+    """Yield lines that explain the fair share of GPUs or, if no GPU is requested, of the other resources."""
     explanations = status.get("how") or {}
     requested = status.get("requested") or {}
     chosen = ["gpu"] if requested.get("gpu") else [name for name in explanations if requested.get(name)]

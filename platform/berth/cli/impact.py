@@ -77,7 +77,7 @@ def _print_plan_changes(impact: "QuotaImpact | QuotaGroupImpact") -> None:
 
 
 def quota_owner_and_pool(quota: "QuotaEdit | ChangedQuota") -> str:
-    """Return the quota's owner and its pool or quota group, such as "vision in pool local"."""
+    """Format a quota's owner and its pool or quota group, such as "vision in pool local"."""
     return f"{quota.name} in {'quota group' if quota.group else 'pool'} {quota.pool}"
 
 

@@ -105,7 +105,7 @@ COMMANDS: Mapping[str, Target] = {
 
 
 class RootGroup(TyperGroup):
-    """Root command group. The group prints errors to stderr without a traceback and sets the exit code."""
+    """Root command group, which prints errors to stderr without a traceback and sets the exit code."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)

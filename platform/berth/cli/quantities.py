@@ -107,7 +107,7 @@ def parse_secret(option: str, key: str, entry: str) -> dict[str, str | bool]:
 
 
 def parse_secret_name(option: str, key: str, text: str) -> dict[str, str | bool]:
-    """Parse NAME or personal/NAME. Return the name under `key`, and `personal` for a personal secret.
+    """Parse NAME or personal/NAME. Return {key: NAME}, with "personal": True for a personal secret.
 
     Raises BadInput if there is no name.
     """

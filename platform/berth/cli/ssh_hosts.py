@@ -69,8 +69,8 @@ def pin_presented_keys(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the pool with the presented host keys pinned, and one line of text per key.
 
-    `preview` returns the preview of a pool with the given values. A preview covers only the first hosts of a
-    long list and has a time limit, so `preview` is called for a few hosts at a time.
+    `preview` returns the preview of a pool with the given values. A preview has a time limit and covers only
+    the first hosts of a long list. Therefore, `preview` is called for a few hosts at a time.
     """
     settings = dict(values.get("provider_settings") or {})
     hosts = settings.get("hosts") or []

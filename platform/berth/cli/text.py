@@ -11,12 +11,12 @@ def safe(text: object) -> str:
 
 
 def message_line(message: object) -> str:
-    """Format any message for stderr as one line that ends like a sentence."""
+    """Format a message for stderr as one line with punctuation at its end."""
     return f"berth: {end_sentence(safe(message))}"
 
 
 def end_sentence(text: str) -> str:
-    """Add a full stop, unless the text ends a sentence or introduces the next line."""
+    """Add a full stop, unless the text already ends with punctuation."""
     return text if text.endswith((".", "!", "?", ":", "…")) else f"{text}."
 
 

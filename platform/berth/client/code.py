@@ -232,7 +232,7 @@ def _examine(root: Path, paths: Iterable[str]) -> list[LocalFile]:
 
 
 def _inspect_file(root: Path, path: str) -> tuple[LocalFile | None, str]:
-    """Return a file, and the reason why it cannot be sent or an empty string.
+    """Return a file, and the reason why it cannot be sent, or an empty string if it can.
 
     The file is None if Git lists it but it was deleted.
     """

@@ -14,7 +14,7 @@ Progress = Callable[[int, int | None], None]  # bytes copied, and their total if
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """Number of files copied and their bytes.
+    """Number of copied files and their total size in bytes.
 
     `skipped` contains a message for each skipped file. Copies from a pod list at most 1,000 skipped files;
     the last message states how many more were skipped.

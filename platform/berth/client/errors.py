@@ -27,7 +27,7 @@ class CopyFailed(ClientError):
 
 
 class SessionError(ClientError):
-    """A session, or one of its calls, failed."""
+    """A session or one of its calls failed."""
 
 
 class SessionEnded(SessionError):
@@ -35,15 +35,15 @@ class SessionEnded(SessionError):
 
 
 class NotPicklable(SessionError):
-    """A function, its arguments or its result cannot be pickled. The message names the part."""
+    """A function, its arguments or its result cannot be pickled. The message states which part."""
 
 
 class CallTooLarge(SessionError):
-    """A function with its arguments, or a result, exceeds the size limit."""
+    """A function with its arguments exceeds the size limit, or its result does."""
 
 
 class CallInterrupted(SessionError):
-    """The worker died or was evicted during every attempt of the call."""
+    """The worker died or was evicted on every attempt to run the call."""
 
 
 class CallFailed(SessionError):

@@ -32,13 +32,13 @@ REPLACEMENTS = (
 
 
 def generate_modules() -> dict[str, str]:
-    """Return the source of every generated module of `berth.client.sync` by file name."""
+    """Return the source of each generated module in `berth.client.sync`, keyed by file name."""
     sources = [file for file in sorted((FOLDER / "aio").glob("*.py")) if file.name not in HAND_WRITTEN]
     return {file.name: to_synchronous(file.read_text(), f"berth/client/aio/{file.name}") for file in sources}
 
 
 def generate_models() -> dict[str, str]:
-    """Return the source of every generated module of `berth.client.models` by file name."""
+    """Return the source of each generated module in `berth.client.models`, keyed by file name."""
     sources = model_generator.generate_sources()
     return {name: _finish_module(text, "the OpenAPI document") for name, text in sources.items()}
 

@@ -30,7 +30,7 @@ Schema = dict[str, Any]
 
 
 def generate_sources() -> dict[str, str]:
-    """Return the unformatted source of every generated module by file name."""
+    """Return the unformatted source of each generated module, keyed by file name."""
     imported = imported_models()
     models = Models(read_components(), imported)
     for name, topic in imported.items():
@@ -51,7 +51,7 @@ def read_components() -> dict[str, Schema]:
 
 
 def imported_models() -> dict[str, str]:
-    """Return the topic of every generated class that the client imports, sorted by topic and name."""
+    """Return the topic of each generated class that the client imports, sorted by topic and class name."""
     nodes = [
         node
         for file in (*FOLDER.glob("aio/*.py"), *FOLDER.glob("sessions/*.py"))
@@ -104,7 +104,7 @@ class Models:
         return self._components.get(f"{name}Response") or self._components[name]
 
     def _references(self, schema: Any) -> list[str]:
-        """Return the names of the classes that a schema refers to, in order."""
+        """Return the names of the classes that a schema refers to, in the order of their references."""
         if isinstance(schema, list):
             return [each for item in schema for each in self._references(item)]
         if not isinstance(schema, dict):
@@ -155,7 +155,7 @@ class Models:
         return TYPES.get(schema.get("type", ""), "Any")
 
     def _default(self, field: str, type_: str) -> str:
-        """Return the default of a field, or an empty string if the field is required."""
+        """Return the source code of a field's default, or an empty string if the field is required."""
         if type_.endswith("| None"):
             return "None"
         first = re.split(r"[\[ ]", type_)[0]

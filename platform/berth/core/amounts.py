@@ -32,14 +32,14 @@ class Bounds(NamedTuple):
     memory_mib: int | None = None
 
     def exceeded_by(self, amounts: Amounts) -> Iterator[str]:
-        """Yield the name of each resource whose amount in `amounts` exceeds the bound."""
+        """Yield the name of each resource whose amount in `amounts` exceeds its bound."""
         for name, bound, amount in zip(RESOURCES, self, amounts, strict=True):
             if bound is not None and amount > bound:
                 yield name
 
 
 def sum_bounds(bounds: Iterable[int | None]) -> int | None:
-    """Return the sum of one resource's bounds, or None if any of them is unlimited."""
+    """Return the sum of a resource's bounds, or None if any of these bounds is unlimited."""
     total = 0
     for bound in bounds:
         if bound is None:

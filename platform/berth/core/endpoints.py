@@ -6,7 +6,7 @@ from berth.core.spec.texts import find_control_character
 
 
 def endpoint_problem(value: object) -> str:
-    """Return why a value is not the URL of an object store, or an empty string."""
+    """Return why a value is not the URL of an object store, or an empty string if it is."""
     message = "is not the URL of an object store"
     if not isinstance(value, str) or find_control_character(value) or " " in value:
         return message

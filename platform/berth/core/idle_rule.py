@@ -22,9 +22,9 @@ BELOW_ALLOWED = '1 to 100 percent, for example "5%"'
 class IdleRule:
     """Idle rule of a pool or project. `below` is in percent of each GPU, and durations are in seconds.
 
-    A workload is idle while all of its GPUs are measured below `below`. The workload is warned after `after`
-    seconds. With the action `suspend`, it is suspended `grace` seconds after the warning if it is still idle.
-    The first `warmup` seconds of each pod do not count.
+    A workload is idle while the measured utilization of each of its GPUs is less than `below`. The workload
+    is warned after `after` seconds. With the action `suspend`, it is suspended `grace` seconds after the
+    warning if it is still idle. The first `warmup` seconds of each pod do not count.
     """
 
     below: int = 5
@@ -39,7 +39,7 @@ class IdleRule:
 
     @property
     def text(self) -> str:
-        """Return the rule as it is written on the command line and in forms."""
+        """Format the rule as users enter it on the command line and in forms."""
         if self.action == NONE:
             return f"action={NONE}"
         durations = {key: format_duration(getattr(self, key)) for key in BOUNDS}

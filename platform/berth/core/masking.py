@@ -116,7 +116,7 @@ def _without_covered(patterns: Iterable[bytes]) -> tuple[bytes, ...]:
 def _occurrences(pattern: bytes, data: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
     """Yield the start and the end of each occurrence from `start`. Occurrences may overlap.
 
-    A series of occurrences that overlap or touch at the same distance counts as one, to save time.
+    To save time, occurrences that overlap or touch at equal distances are merged into one.
     """
     at = data.find(pattern, start)
     if at < 0:

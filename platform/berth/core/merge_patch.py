@@ -8,7 +8,10 @@ VALUE_MAX = 60
 
 
 def apply_patch(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with the patch applied. A null removes its key, and a list replaces a list."""
+    """Return the document with the patch applied.
+
+    A null value removes its key. Lists are replaced as a whole.
+    """
     merged = dict(document)
     for key, value in patch.items():
         if value is None:

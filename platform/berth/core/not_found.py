@@ -9,7 +9,7 @@ from berth.core.problems import SUGGESTION, closest_match, format_value
 
 
 class Kind(Enum):
-    """Kinds of objects: the beginning of the message, and what to do if no visible name is similar.
+    """Kind of object: the beginning of its message, and the remedy if no visible name is similar.
 
     `{owner}` is the object to which the missing object would belong.
     """

@@ -6,7 +6,7 @@ ERRNO = re.compile(r"\[Errno -?\d+\] ")
 
 
 def plain_reason(error: Exception) -> str:
-    """Return why a file or address could not be used, without the error number and the file name."""
+    """Return the reason for a file or network error, without the error number and the file name."""
     if isinstance(error, UnicodeError):
         return "it is not text in UTF-8"
     strerror = error.strerror if isinstance(error, OSError) else None

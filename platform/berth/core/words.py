@@ -80,7 +80,7 @@ def format_ranges(numbers: Iterable[int]) -> str:
 
 
 def format_pod_names(names: Iterable[tuple[str, int]]) -> str:
-    """Format pairs of role and index, such as "worker-0 to worker-3, worker-6"."""
+    """Format (role, index) pairs, for example as "worker-0 to worker-3, worker-6"."""
     indexes: dict[str, list[int]] = {}
     for role, index in names:
         indexes.setdefault(role, []).append(index)

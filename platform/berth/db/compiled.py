@@ -108,7 +108,7 @@ def _compile(queryset: QuerySet[Any, Any]) -> _CompiledQuery:
 
 
 def _fastest_converter(converter: Any, expression: Expression) -> Callable[[Any, Any, Any], Any]:
-    """Return an equivalent, faster converter if one exists, else the same converter."""
+    """Return a faster equivalent of the converter, or the converter itself if there is none."""
     field = getattr(converter, "__self__", None)
     is_json = isinstance(field, JSONField) and field.decoder is None and isinstance(expression, Col)
     return _parse_json if is_json else converter

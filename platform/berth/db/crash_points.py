@@ -8,7 +8,7 @@ _listener: Callable[[str], None] | None = None
 
 
 def crash_point(name: str) -> None:
-    """Let a test stop the process at this point. Without a test's listener, do nothing."""
+    """Let a test stop the process at this point. Do nothing if no test is listening."""
     if _listener is not None:
         _listener(name)
 

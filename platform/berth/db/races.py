@@ -7,7 +7,7 @@ LOST_RACES = (DeadlockDetected, SerializationFailure, LockNotAvailable)
 
 
 def is_lost_race(error: Error) -> bool:
-    """Return whether the error is a lost race.
+    """Return whether a lost race caused the error.
 
     After a lost race, the connection and outer transactions are still usable.
     """

@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 def reconnects(query: Callable[P, R]) -> Callable[P, R]:
-    """Decorator for functions with which long-lived threads read the database.
+    """Decorator for functions that long-lived threads call to read the database.
 
     If the connection fails, the error is raised, and the thread's next query opens a new connection.
     """

@@ -26,7 +26,7 @@ def wake(name: str, reason: str = "") -> None:
 
 
 def wake_for_all(name: str, reasons: Sequence[str]) -> None:
-    """Notify the loop of several reasons with one query. See `wake`."""
+    """Send several wake-up reasons to the loop in one query. See `wake`."""
     # Do not use a partial: Django logs the function's name if the notification fails, and a partial has none.
     transaction.on_commit(lambda: _notify(name, reasons), robust=True)
 

@@ -14,7 +14,7 @@ COMMENT = re.compile(r"(?:^|\s)(#.*)$")
 
 
 class TextEditor:
-    """Editor of one YAML text. Each edit returns the new text."""
+    """Editor for a YAML text. Each edit returns the new text."""
 
     def __init__(self, text: str, order: Sequence[str]) -> None:
         self.text, self.order = text, order

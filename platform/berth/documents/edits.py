@@ -82,7 +82,7 @@ def _edit_one(text: str, at: Location, value: object, order: Sequence[str]) -> s
 
 
 def _starts_with_shared_items(before: list[Any], value: list[Any]) -> bool:
-    """Return whether `value` begins with the items that it shares with `before`, in the same order.
+    """Return whether `value` starts with the items of `before` that it retains, in the same order.
 
     The result is False if any item is not a scalar.
     """
@@ -92,5 +92,5 @@ def _starts_with_shared_items(before: list[Any], value: list[Any]) -> bool:
 
 
 def _have_same_type(one: object, other: object) -> bool:
-    """Return whether two equal values also have the same type, because in Python 1 == True."""
+    """Return whether two equal values have the same type, because `1 == True` in Python."""
     return type(one) is type(other)

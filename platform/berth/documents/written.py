@@ -17,7 +17,7 @@ def format_key(name: object, *, as_json: bool = False) -> str:
 
 
 def format_inline(value: object, *, as_json: bool = False) -> str:
-    """Format the value on one line that is valid inside brackets. If `as_json` is set, use JSON."""
+    """Format the value on one line that is valid inside brackets. With `as_json`, format it as JSON."""
     if as_json:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, str) and ("\n" in value or "\t" in value):

@@ -149,7 +149,7 @@ class Leader:
     def _drop_ended_members(self) -> bool:
         """Drop members that have ended.
 
-        Members send only one message, so a readable socket has been closed.
+        Members send only one message, so a readable socket means that a member has closed its connection.
         """
         ended = [rank for rank, (control, _) in self.members.items() if _has_ended(control)]
         for rank in ended:

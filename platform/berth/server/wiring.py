@@ -75,7 +75,7 @@ class Wiring:
         return trace_provider(provider, pool.provider)
 
     def changed_at(self, pool: NodePool) -> datetime | None:
-        """Return when the pool's provider last noticed that instances changed.
+        """Return the time at which the pool's provider last noticed a change in its instances.
 
         The result is None before the first change, and for providers that only list their instances.
         """

@@ -100,7 +100,7 @@ def metrics(
 
 
 class View:
-    """Table that can be refreshed. `note` returns the line below the table."""
+    """Refreshable table. `note` returns the line to print below the table."""
 
     def __init__(
         self, fetch: Rows, columns: list[Column], empty: str, note: Callable[[Sequence[Any]], str]
@@ -221,7 +221,7 @@ def _format_number(value: float) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Draw the values as a line of Unicode blocks of different heights."""
+    """Return a sparkline of the values, drawn with Unicode block characters."""
     if not values:
         return ""
     low, high = min(values), max(values)

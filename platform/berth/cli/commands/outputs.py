@@ -113,7 +113,7 @@ def download(
 
 
 def _best_task(client: "Client", reference: str, metric: str, goal: Goal) -> tuple[str, str]:
-    """Return the ID of the array's best task, and a message that describes the task.
+    """Return the ID of the array's best task and a message about the task.
 
     Raises BadInput if no task has reported the metric.
     """
@@ -129,7 +129,7 @@ def _best_task(client: "Client", reference: str, metric: str, goal: Goal) -> tup
 
 
 def _wait_for_reports(client: "Client", array: "ArrayDetail") -> None:
-    """Wait until Berth has read the metrics of all ended tasks. Any of them may be the best task."""
+    """Wait until Berth has read the metrics of all ended tasks, because any of them may be the best."""
     deadline = time.monotonic() + REPORTS_SECONDS
     is_shown = False
     while unread := client.arrays.unread_tasks(array.id):

@@ -23,7 +23,7 @@ PORT_MAX = 65_535
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """Local port (0 for any free port), and the number or name of a port in the pod."""
+    """Local port (0 for any free port), and the number or name of the pod's port."""
 
     local: int
     remote: int | str

@@ -240,7 +240,7 @@ def _format_weight(weight: Any) -> str:
 def format_status_gpus(quota: Any, name: str) -> str:
     """Format a quota's `share`, `allocated`, `reserved` or `requested` in the last cycle, in GPUs.
 
-    For a quota group, add up the amounts in its pools. Return a dash if the amount is unknown.
+    For a quota group, sum the amounts of its pools. Return a dash if the amount is unknown.
     """
     statuses = [status for status in (quota.status, *(quota.pools or {}).values()) if status is not None]
     return number(sum(getattr(status, name).gpu for status in statuses)) if statuses else "-"

@@ -1,4 +1,4 @@
-"""Command `berth schedule` for workloads that are submitted at fixed times."""
+"""Command `berth schedule`, which manages the schedules that submit workloads."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -86,7 +86,7 @@ def submit(flags: SubmitFlags) -> None:
 
 
 def _with_files(flags: SubmitFlags) -> SubmitFlags:
-    """Treat the arguments as document files, unless an option already determines the document."""
+    """Interpret the arguments as document files, unless an option already defines the document."""
     if flags.name or flags.file or flags.template or not flags.command:
         return flags
     if all(argument.endswith(FILE_SUFFIXES) for argument in flags.command):
@@ -132,9 +132,9 @@ def _dry_run(client: "Client", document: dict[str, Any]) -> "DryRun | ArrayDryRu
 def _find_change(
     client: "Client", document: dict[str, Any], result: "DryRun | ArrayDryRun"
 ) -> "SmallestChange | None":
-    """Return the smallest change with which the workload would start, or None if the server finds none.
+    """Return the smallest change that would let the workload start.
 
-    An older server does not support the request, and a busy server may reject it.
+    Return None if there is no such change, if the server is too old for this request, or if it is too busy.
     """
     from berth.client.errors import Rejected
     from berth.client.models.workloads import DryRun

@@ -1,4 +1,4 @@
-"""Command `berth template` for workload documents stored in projects."""
+"""Command `berth template`, which manages a project's reusable workload documents."""
 
 from typing import Annotated, Any
 

@@ -193,9 +193,9 @@ def why(workload: WorkloadArgument, output: OutputOption = Output.TABLE) -> None
 
 
 def _smallest_change(client: "Client", workload: "Workload") -> "SmallestChange | None":
-    """Return the smallest change that would start the workload, or None if the server does not return one.
+    """Return the smallest change that would let the workload start.
 
-    An older server does not support the request, and a busy server may reject it.
+    Return None if there is no such change, if the server is too old for this request, or if it is too busy.
     """
     from berth.client.errors import Rejected
 

@@ -1,4 +1,4 @@
-"""Screen of `berth top` for one service: `r` refreshes, `q` quits."""
+"""Screen of `berth top` for one service. The `r` key refreshes the screen, and `q` quits."""
 
 from collections import deque
 from collections.abc import Callable

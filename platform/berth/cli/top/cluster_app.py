@@ -1,4 +1,4 @@
-"""Screen of `berth top` for the whole cluster: `s` sorts workloads, `r` refreshes, `q` quits."""
+"""Screen of `berth top` for the whole cluster. The `s` key sorts workloads, `r` refreshes, and `q` quits."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""Rows of each panel on the service screen. Unknown values are shown as a dash."""
+"""Rows for each panel of the service screen. Unknown values are shown as dashes."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone

@@ -22,7 +22,7 @@ ROOT = "/api/v1/services/"
 
 @dataclass(frozen=True, slots=True)
 class ServiceSnapshot:
-    """Server responses that describe one service."""
+    """Responses from the server about one service."""
 
     at: datetime
     status: Mapping[str, Any]

@@ -16,7 +16,10 @@ sleep = asyncio.sleep
 
 
 class Background:
-    """Background tasks of a session, which run until `stop`. `notify` may be called from any thread."""
+    """Background tasks of a session, which run until `stop` is called.
+
+    `notify` may be called from any thread.
+    """
 
     def __init__(self) -> None:
         self.version = 0

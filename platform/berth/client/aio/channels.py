@@ -34,11 +34,12 @@ from berth.core.reasons import plain_reason
 
 
 class AsyncChannel:
-    """Connection to a command in a pod. The command runs until the `with` block ends.
+    """Connection to a command in a pod.
 
-    `window` is the number of bytes of input that the command accepts now. At the end, `exit_code` is set.
-    `failure` is the reason that the command could not be started, or empty. `signal` is the name of the
-    signal that ended the command, such as KILL, or empty. One thread may send while another receives.
+    Leaving the `with` block ends the command. `window` is the number of bytes of input that the command can
+    accept now. `exit_code` is set when the command has ended. `failure` is the reason why the command could
+    not be started, or empty. `signal` is the name of the signal that ended the command, such as KILL, or
+    empty. One thread may send while another receives.
     """
 
     def __init__(

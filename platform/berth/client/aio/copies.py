@@ -87,7 +87,7 @@ async def copy_from(
 
 
 def failure_message(channel: AsyncChannel, errors: ErrorLines) -> str:
-    """Return why the program in the pod failed."""
+    """Return the reason why the program in the pod failed."""
     errors.feed(channel.failure.encode("utf-8", "replace"))
     errors.end()
     return errors.last or f"The copy was ended in the pod (exit code {channel.exit_code})."

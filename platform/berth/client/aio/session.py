@@ -87,7 +87,7 @@ class AsyncSession:
 
     @property
     def id(self) -> str:
-        """Session ID, which is also its workload's ID."""
+        """Session ID, which is also the ID of the session's workload."""
         return self._state.id
 
     @property

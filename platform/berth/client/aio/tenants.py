@@ -1,4 +1,4 @@
-"""Manage departments, projects, their quotas and secrets. Concurrent quota edits are detected."""
+"""Manage departments and projects with their quotas and secrets. Concurrent quota edits are detected."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Literal
@@ -117,7 +117,7 @@ class AsyncQuotas(AsyncResource):
 
 
 class AsyncQuotaGroups(AsyncResource):
-    """Groups of pools with the same GPU model that share quotas."""
+    """Groups of pools that have the same GPU model and share quotas."""
 
     def list(self) -> AsyncIterator[QuotaGroup]:
         return self._iterate(QuotaGroup, "quota-groups")
@@ -146,7 +146,7 @@ class AsyncQuotaGroups(AsyncResource):
 
 
 class AsyncSecrets(AsyncResource):
-    """Secrets of a project, a pool or, with `personal`, of the user. Values can be set but not read."""
+    """Secrets of a project or a pool or, with `personal`, of the user. Values can be set but not read."""
 
     def list(
         self, *, project: str | None = None, pool: str | None = None, personal: bool = False

@@ -77,7 +77,7 @@ class AsyncWorkloads(AsyncResource):
         return await self._post(DryRun, "workloads", document, {"dry_run": True})
 
     async def dry_run_change(self, document: Document) -> SmallestChange:
-        """Return the smallest single change with which the workload would start if it were submitted now.
+        """Return the smallest single change that would let the workload start if it were submitted now.
 
         Nothing is stored. Raises Invalid if the document is invalid.
         """
@@ -145,7 +145,7 @@ class AsyncWorkloads(AsyncResource):
         return await self._get(Explanation, f"workloads/{workload_id}/explain")
 
     async def smallest_change(self, workload_id: str) -> SmallestChange:
-        """Return the smallest single change that would start a pending workload now.
+        """Return the smallest single change that would let a pending workload start now.
 
         The server runs the scheduler on modified copies of the cluster's state. This may take seconds for a
         large cluster.

@@ -121,7 +121,7 @@ class PendingCalls:
             return cancelled
 
     def set_broadcast_nodes(self, broadcasts: Iterable[Mapping[str, Any]]) -> None:
-        """Record the nodes that the server has sent each broadcast to."""
+        """Record the nodes to which the server has sent each broadcast."""
         for broadcast in broadcasts:
             key = uuid.UUID(broadcast["key"])
             with self._lock:

@@ -148,7 +148,7 @@ def plugin_context(options: Options, pool: NodePool | None) -> PluginContext:
 def _pickle_worker_hooks(plugins: Sequence[Plugin]) -> bytes:
     """Pickle the hooks that run on workers, in two parts: hooks that install packages, and the other hooks.
 
-    The parts are separate because hooks in the second may refer to modules that the first installs.
+    The parts are separate because hooks in the second part may import modules that the first part installs.
     """
     if not plugins:
         return b""

@@ -18,7 +18,7 @@ NAME = "berth"
 
 
 class ParallelSession(Protocol):
-    """The session interface that the joblib backend uses."""
+    """Session interface used by the joblib backend."""
 
     @property
     def concurrency(self) -> int: ...
@@ -30,7 +30,7 @@ class ParallelSession(Protocol):
 
 @contextmanager
 def use_as_parallel_backend(session: ParallelSession) -> Iterator[None]:
-    """Make the session joblib's default backend in the block, even for libraries such as scikit-learn."""
+    """Make the session joblib's default backend within the block, also for libraries such as scikit-learn."""
     register_parallel_backend(NAME, BerthBackend)
     with parallel_config(NAME, session=session):
         yield

@@ -39,7 +39,7 @@ def pickle_call(
 
 
 def decode_outcome(header: Mapping[str, Any], data: bytes) -> tuple[Any, BaseException | None]:
-    """Decode the outcome of a call. Return the value and None, or None and the error."""
+    """Decode the outcome of a call. Return (value, None) or (None, error)."""
     details = header.get("error") or {}
     message = str(details.get("message", ""))
     if header["outcome"] == "value":

@@ -47,7 +47,7 @@ class StartProgress:
 
 
 class Outage:
-    """Record of how long the server has been unreachable. Clients retry while the server restarts."""
+    """Tracks how long the server has been unreachable. Clients retry while the server restarts."""
 
     def __init__(self) -> None:
         self._unreachable_since: float | None = None
@@ -56,7 +56,7 @@ class Outage:
         self._unreachable_since = None
 
     def is_final(self, error: ClientError, now: float) -> bool:
-        """Return whether the error is final, so that retrying is pointless."""
+        """Return whether the error is permanent, so that retrying is pointless."""
         if not isinstance(error, Unreachable | ServerFailed):
             return True
         self._unreachable_since = self._unreachable_since or now

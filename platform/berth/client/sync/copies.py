@@ -88,7 +88,7 @@ def copy_from(
 
 
 def failure_message(channel: Channel, errors: ErrorLines) -> str:
-    """Return why the program in the pod failed."""
+    """Return the reason why the program in the pod failed."""
     errors.feed(channel.failure.encode("utf-8", "replace"))
     errors.end()
     return errors.last or f"The copy was ended in the pod (exit code {channel.exit_code})."

@@ -88,7 +88,7 @@ class Session:
 
     @property
     def id(self) -> str:
-        """Session ID, which is also its workload's ID."""
+        """Session ID, which is also the ID of the session's workload."""
         return self._state.id
 
     @property

@@ -1,5 +1,5 @@
 # Generated from berth/client/aio/tenants.py by `python -m berth.client.generate`; do not edit.
-"""Manage departments, projects, their quotas and secrets. Concurrent quota edits are detected."""
+"""Manage departments and projects with their quotas and secrets. Concurrent quota edits are detected."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -118,7 +118,7 @@ class Quotas(Resource):
 
 
 class QuotaGroups(Resource):
-    """Groups of pools with the same GPU model that share quotas."""
+    """Groups of pools that have the same GPU model and share quotas."""
 
     def list(self) -> Iterator[QuotaGroup]:
         return self._iterate(QuotaGroup, "quota-groups")
@@ -147,7 +147,7 @@ class QuotaGroups(Resource):
 
 
 class Secrets(Resource):
-    """Secrets of a project, a pool or, with `personal`, of the user. Values can be set but not read."""
+    """Secrets of a project or a pool or, with `personal`, of the user. Values can be set but not read."""
 
     def list(
         self, *, project: str | None = None, pool: str | None = None, personal: bool = False

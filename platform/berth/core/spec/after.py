@@ -51,7 +51,10 @@ class Dependency(Document):
     tasks: Literal["same"] | None = None
 
     def awaited(self, project: str) -> AwaitedName:
-        """Return the awaited name, by default in `project`, the project of this document."""
+        """Return the name of the awaited workload.
+
+        Its project defaults to `project`, the project of this document.
+        """
         other, slash, name = self.workload.rpartition("/")
         return AwaitedName(other if slash else project, name)
 

@@ -61,7 +61,7 @@ Code = Annotated[CodeSpec | None, BeforeValidator(_reject_path)]
 
 
 def path_problem(path: str) -> str:
-    """Return why a path cannot be part of a tree, or an empty string."""
+    """Return why a path cannot be part of a tree, or an empty string if it can."""
     parts = path.split("/")
     if not _is_text(path):
         return "is not a UTF-8 path"
@@ -75,7 +75,7 @@ def path_problem(path: str) -> str:
 
 
 def link_problem(path: str, target: str) -> str:
-    """Return why a symbolic link cannot be part of a tree, or an empty string.
+    """Return why a symbolic link cannot be part of a tree, or an empty string if it can.
 
     `..` is allowed only at the start of a target, because after the name of a link, it could lead anywhere.
     """

@@ -70,7 +70,7 @@ def _unknown_key(path: str, location: tuple[str | int, ...], root_model: type[Ba
 
 
 def _is_secret(location: tuple[str | int, ...], root_model: type[BaseModel]) -> bool:
-    """Return whether the value is secret, so that errors must not repeat it.
+    """Return whether the value is secret and must not appear in error messages.
 
     Models mark it with repr=False.
     """

@@ -118,7 +118,7 @@ def _parse_short(text: str) -> GitAddress:
 
 
 def ref_problem(ref: str) -> str:
-    """Return why text is not the name of a branch or tag, or an empty string. See git-check-ref-format(1)."""
+    """Return why text is not a valid branch or tag name, or "" if it is. See git-check-ref-format(1)."""
     parts = ref.split("/")
     is_valid = (
         bool(ref)
@@ -133,7 +133,7 @@ def ref_problem(ref: str) -> str:
 
 
 def directory_problem(path: str) -> str:
-    """Return why a path is not a directory inside a repository, or an empty string."""
+    """Return why a path cannot be a directory in a repository, or an empty string if it can."""
     if (
         path.startswith(("/", "-", ":"))
         or posixpath.normpath(path) != path

@@ -75,7 +75,7 @@ def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
 
 
 def _single_role_problems(path: str, node: object) -> Iterator[Problem]:
-    """Yield the problems of each role that can be parsed, although the document as a whole cannot."""
+    """Yield the problems of each role that can be parsed, even though the whole document cannot."""
     if not isinstance(node, Mapping):
         return
     prefix = f"{path}." if path else ""
@@ -110,7 +110,7 @@ def _role_problems(path: str, child: object) -> Iterator[Problem]:
 
 
 def _other_rule_problems(document: Mapping[Any, Any], error: ValidationError) -> Iterator[Problem]:
-    """Yield the contradictions between the valid fields of a document with some invalid top-level values."""
+    """Yield contradictions between a document's valid fields if some of its top-level values are invalid."""
     invalid_keys = {details["loc"][0] for details in error.errors(include_url=False) if details["loc"]}
     if not invalid_keys or not invalid_keys <= STAND_INS.keys() | LEFT_OUT:
         return

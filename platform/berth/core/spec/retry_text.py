@@ -12,7 +12,7 @@ EXAMPLE = "75,SIGKILL max=5 backoff=30s other_node"
 
 
 class InvalidRetryText(ValueError):
-    """Raised if the text is not a retry rule. `allowed` describes valid text."""
+    """Raised if the text is not a retry rule. `allowed` describes the valid form."""
 
     def __init__(self, message: str, received: str, allowed: str) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ def parse_retry_text(text: str) -> dict[str, Any]:
 
 
 def format_retry_text(rule: object) -> str | None:
-    """Return the rule as a line of text, or None if text cannot express it."""
+    """Format the rule as one line. Return None if this format cannot express the rule."""
     if not isinstance(rule, Mapping) or not isinstance(rule.get("on"), list) or not rule["on"]:
         return None
     words = [",".join(str(kind) for kind in rule["on"])]

@@ -1,4 +1,4 @@
-"""Tracing spans. If no collector is configured, a span costs only the check of a variable.
+"""Tracing spans. If no collector is configured, creating a span only checks a variable.
 
 OpenTelemetry is imported for the first span, and only if a collector is configured.
 """

@@ -133,7 +133,7 @@ def _failed_items(actor: Actor, now: datetime) -> list[Item]:
 def _failed_arrays(tasks: QuerySet[Workload]) -> Iterator[Item]:
     """Yield an item for each array that contains one of these failed tasks, latest first.
 
-    Of several arrays with one name, only the latest is included.
+    Of several arrays with the same name, only the latest is included.
     """
     ends = tasks.order_by().values_list("array").annotate(at=Max("ended_at")).order_by("-at")
     if not (latest := dict(ends[: OF_EACH_MAX * OF_EACH_MAX])):
@@ -191,7 +191,7 @@ def _platform_idle_items(actor: Actor, pools: Sequence[NodePool], pool: str, now
 
 @dataclass(frozen=True, slots=True)
 class _PendingDemand:
-    """Pending workloads of a project in a pool: when the first became pending, and the requested GPUs."""
+    """A project's pending workloads in one pool: when the first became pending, and their requested GPUs."""
 
     since: datetime
     smallest: int  # milli-GPU
@@ -252,7 +252,7 @@ def _below_share(
 
 
 def _exceeds_share(shortfall: Shortfall, pending: _PendingDemand) -> bool:
-    """Return whether no pending workload fits in the rest of the share, and none can scale up into it."""
+    """Return whether the rest of the share is too small for every pending workload and for scaling up."""
     is_growing = shortfall.requested - shortfall.held > pending.total
     return pending.smallest > shortfall.below_share and not is_growing
 
@@ -293,7 +293,7 @@ def _pool_errors(pools: Iterable[NodePool], no_scheduler: bool, now: datetime) -
 
 
 def _exceeded_budgets(actor: Actor, now: datetime) -> Iterator[Item]:
-    """Yield an item for each budget that is exceeded this month.
+    """Yield an item for each budget that has been exceeded this month.
 
     Usage is computed only for budgets that have passed a threshold of 100% or more.
     """
@@ -309,7 +309,7 @@ def _exceeded_budgets(actor: Actor, now: datetime) -> Iterator[Item]:
 
 
 def _failed_deliveries(now: datetime) -> Iterator[Item]:
-    """Yield an item for the notifications that could not be delivered in the last day."""
+    """Yield an item about the notifications that could not be delivered in the last day."""
     latest = Delivery.objects.order_by("-id").values("pk")[:DELIVERIES_MAX]
     failed = Delivery.objects.filter(pk__in=latest, state=Delivery.State.FAILED, ended_at__gte=now - RECENTLY)
     totals = failed.order_by().aggregate(n=Count("pk"), at=Max("ended_at"))

@@ -33,7 +33,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class FirstSteps:
-    """Steps to show, or no steps once all are done.
+    """Steps to show. Empty once all steps are done.
 
     `is_folded` is True if only the title is shown at first.
     """

@@ -159,7 +159,7 @@ def _choice_values(choices: Any) -> Iterator[Any]:
 
 
 def _quote_value(value: object) -> str:
-    """Return the value in quotation marks, shortened. A list is returned as received."""
+    """Return text shortened and in quotation marks. Format other values with `format_value`."""
     if isinstance(value, str) and value.isprintable():
         return f'"{value[: VALUE_MAX - 1]}…"' if len(value) > VALUE_MAX else f'"{value}"'
     return format_value(value)

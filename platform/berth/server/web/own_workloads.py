@@ -27,7 +27,7 @@ NO_FORECAST = (None, None, "")
 
 @dataclass(frozen=True, slots=True)
 class OwnWorkload:
-    """Workload or array on the overview. The forecast of an array is that of its first queued task.
+    """Workload or array on the overview. An array has the forecast of its first queued task.
 
     `start_reason` explains why the expected start of a pending workload is unknown.
     """

@@ -114,7 +114,7 @@ def done(
 
 
 def open_url(request: Request, to: str) -> HttpResponse:
-    """Let the browser navigate to a page, also from a request that a script of an open page made."""
+    """Make the browser navigate to a page, even if a script on an open page sent the request."""
     return HttpResponse(status=204, headers={"HX-Redirect": to}) if request.htmx else redirect(to)
 
 

@@ -267,7 +267,7 @@ def quota_actions(actor: Actor, words: Sequence[str]) -> list[Hit]:
 
 
 def words_outside_title(words: Sequence[str], title: str) -> tuple[str, ...]:
-    """Return the words that start no word of the title. Prepositions are omitted."""
+    """Return the words, except prepositions, that do not start any word of the title."""
     parts = title.lower().split()
     lowered = (word.lower() for word in words)
     return tuple(

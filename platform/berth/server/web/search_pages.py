@@ -1,4 +1,4 @@
-"""Search results that are pages: those of the menu, and those that only other pages link to."""
+"""Search results that are pages: pages in the menu, and pages that can only be reached from other pages."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

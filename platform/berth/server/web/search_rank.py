@@ -1,4 +1,4 @@
-"""Rank search results by how well they match the words, and mark the matches in titles."""
+"""Rank search results by how well they match the search words, and mark the matches in titles."""
 
 import re
 from collections.abc import Iterable, Sequence

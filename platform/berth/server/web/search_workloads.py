@@ -115,7 +115,7 @@ def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
 
 
 def user_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
-    """Yield the list of workloads of each user whose name contains the words, if any of them are visible."""
+    """Yield a link to the workloads of each user with visible workloads whose name contains the words."""
     names = [word for word in words if word.lower() not in FILLERS]
     if not names:
         return

@@ -1,4 +1,4 @@
-"""Command `berth subscription` for notification subscriptions and their deliveries."""
+"""Command `berth subscription`, which manages notification subscriptions and shows their deliveries."""
 
 import time
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""ASGI handler for REST requests: one switch to a thread per request."""
+"""ASGI handler for REST requests that switches to a thread only once per request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

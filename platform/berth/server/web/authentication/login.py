@@ -61,9 +61,9 @@ class SignOut(LogoutView):
 
 
 def admin_sign_in(request: HttpRequest) -> HttpResponse:
-    """Redirect anonymous users to the sign-in page, which leads back to the admin site.
+    """Redirect anonymous users to the sign-in page, which returns them to the admin site.
 
-    Raises Forbidden for a signed-in user without access, because another sign-in would not say which
+    Raises Forbidden for a signed-in user without access, because another sign-in page would not explain which
     permission is missing.
     """
     if not request.user.is_authenticated:

@@ -1,4 +1,4 @@
-"""Describe filters of a page that refer to objects that are unknown or hidden from the user."""
+"""Describe page filters that refer to unknown objects or to objects hidden from the user."""
 
 from berth.core.problems import Problem
 

@@ -30,7 +30,7 @@ NoteScope = tuple[int | None, int | None]  # (project ID, department ID)
 class Announcer:
     """Sender of change notes. While notes keep arriving, a thread sends them over its own connection.
 
-    The thread outlives single notes, because opening a connection costs more than sending many notes.
+    The thread outlives individual notes, because opening a connection costs more than sending many notes.
     """
 
     def __init__(self) -> None:

@@ -8,5 +8,5 @@ register = template.Library()
 
 @register.simple_tag
 def contact(default: str) -> str:
-    """Return whom users can contact about this installation, such as an email address."""
+    """Return the contact for questions about this installation, such as an email address."""
     return str(settings.BERTH_CONTACT or default)
