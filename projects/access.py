@@ -124,7 +124,7 @@ def visible_projects(actor: Actor) -> QuerySet[Project]:
 def find_visible_projects(
     users: Collection[User], projects: Collection[Project]
 ) -> Mapping[int, frozenset[int]]:
-    """Map each user's ID to the IDs of the projects that the user can see. Runs one query."""
+    """Map each user ID to the IDs of the projects that the user can see, in one query."""
     active = {user.pk: user for user in users if user.is_active}
     if not active:
         return {}
@@ -206,7 +206,7 @@ def may(actor: Actor, action: Action, obj: Any = None) -> bool:
 
 
 def require(actor: Actor, action: Action, obj: Any = None) -> None:
-    """Raise NotFound if the object is not visible or Forbidden if the action is denied."""
+    """Raise NotFound if the object is not visible, or Forbidden if the action is denied."""
     if obj is not None and not can_see(actor, obj):
         raise NotFound(
             f"There is no {_verbose_name(obj)} with that name or ID. Correct it, or ask an admin for a role."

@@ -20,7 +20,7 @@ class GrantedRole:
     project_id: int | None = None
 
     def covers(self, project: Any) -> bool:
-        """Return whether the role is in the project or in its department."""
+        """Return whether this is a role in the project or in its department."""
         if self.project_id is not None:
             return bool(self.project_id == project.pk)
         return self.department_id is not None and bool(self.department_id == project.department_id)
@@ -68,7 +68,7 @@ class Actor:
         return self.user is None
 
     def require(self, action: str, obj: Any = None) -> None:
-        """Raise NotFound if the object is not visible or Forbidden if the action is denied."""
+        """Raise NotFound if the object is not visible, or Forbidden if the action is denied."""
         from projects.access import Action, require
 
         require(self, Action(action), obj)

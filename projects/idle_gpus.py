@@ -1,4 +1,4 @@
-"""Query the GPU utilization and the idle GPUs of workloads."""
+"""Query the GPU utilization of workloads, and find workloads with idle GPUs."""
 
 import uuid
 from collections import defaultdict
@@ -15,7 +15,7 @@ RUNNING_STATES = (PodState.RUNNING, PodState.STOPPING)
 
 
 def idle_since(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid.UUID, datetime]:
-    """Return the time since which all GPUs of each workload have been idle.
+    """Return, for each workload, the time since which all of its GPUs have been idle.
 
     Workloads that are not idle, or have been idle for less than the warning threshold, are omitted.
     Unmeasured GPUs do not count as idle.

@@ -31,7 +31,7 @@ class IdleStatus:
 
     @property
     def sentence(self) -> str:
-        """Return the warning, or else the rules, or an empty string if there are no rules."""
+        """Return the warning if there is one. Otherwise, return the rules, or "" if there are none."""
         return self.warning.message if self.warning else " ".join(rule.sentence for rule in self.rules)
 
 

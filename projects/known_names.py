@@ -1,4 +1,4 @@
-"""Check the names by which a user filters lists against the visible objects and history."""
+"""Check the names in list filters against the objects and history that the user can see."""
 
 from typing import Any
 from uuid import UUID

@@ -101,7 +101,7 @@ def members(actor: Actor) -> QuerySet[Membership]:
 
 
 def workload_count(condition: Q | None = None) -> CombinedExpression:
-    """Return an aggregate that counts workloads that match a condition. An array counts as one workload."""
+    """Return an aggregate that counts the workloads matching a condition. An array counts as one workload."""
     matching = condition or Q()
     return Count("pk", filter=matching & Q(array__isnull=True)) + Count(
         "array", filter=matching & Q(array__isnull=False), distinct=True
@@ -236,7 +236,7 @@ def _uses_of(secret: RecordedSecret) -> Q:
 
 
 def _is_outdated(secret: RecordedSecret) -> Q:
-    """Return a filter for uses in live runs whose secret has since been changed or recreated."""
+    """Return a filter for live runs' uses of secrets that have since been changed or recreated."""
     is_running = Q(run=F("workload__run")) & ~Q(workload__phase__in=[*ENDED_PHASES, Phase.SUSPENDED])
     return is_running & (Q(version__lt=secret.version) | ~Q(value__secret=secret.pk))
 

@@ -7,7 +7,7 @@ from berth.db.fast_rows import FastRows
 
 
 class QuotaGroup(FastRows):
-    """Group of pools with the same GPU model that share quotas.
+    """Group of pools that have the same GPU model and share quotas.
 
     A group quota covers all of its pools together. No pool may have the group's name.
     """

@@ -148,9 +148,7 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
 
     @display(description="Smallest change")
     def smallest_change(self, row: Workload) -> str:
-        """Return the smallest change that would start the workload, or the reason that there is none, as a
-        sentence.
-        """
+        """Describe the smallest change that would let the workload start, or explain why there is none."""
         try:
             return unredacted_smallest_change(row)
         except RateLimited as error:

@@ -105,7 +105,7 @@ class PodVolumeUrls(TokenlessView):
 
 
 def _pending_changes(pod_id: UUID, volume: Volume) -> str:
-    """Return why the pod must wait before it fetches the volume, or an empty string.
+    """Return why the pod must wait before it fetches the volume, or an empty string if it need not wait.
 
     The changes that earlier pods of the project made to the volume must be stored first. Raises Unavailable
     if they cannot be stored now.

@@ -1,4 +1,4 @@
-"""Interface of the stores for the chunks of code files."""
+"""Interface of a store for chunks of code files."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Long-lived connections. A connection ends soon after its user loses the permission to read from it."""
+"""Long-lived connections. Each connection ends soon after its user loses permission to read from it."""

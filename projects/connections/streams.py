@@ -1,4 +1,4 @@
-"""End streamed HTTP responses soon after the user loses the permission to read them."""
+"""End streamed HTTP responses soon after the user loses permission to read them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -23,7 +23,7 @@ Roles = frozenset[tuple[Any, ...]]
 
 
 class StreamWatchMiddleware:
-    """Middleware that ends streamed responses when the user loses the permission to read them."""
+    """Middleware that ends streamed responses when the user loses permission to read them."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response

@@ -64,7 +64,7 @@ def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
 
 
 def find_rejection_without_lookup(url: str, allowed: Collection[str]) -> str | None:
-    """Return why requests to the URL are forbidden, or None, without a DNS lookup.
+    """Return why requests to the URL are forbidden, or None if no reason is known before a DNS lookup.
 
     Only IP addresses and the names of this machine are checked. Other names are resolved and checked on
     delivery.
@@ -102,7 +102,7 @@ def describe_rejection(host: str, address: str, reason: str) -> str:
 def find_rejection(
     address: Address, allowed: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network]
 ) -> str | None:
-    """Return why connections to this address are forbidden, or None."""
+    """Return why connections to this address are forbidden, or None if they are allowed."""
     target = embedded_ipv4(address)
     if any(target in network for network in FORBIDDEN_NETWORKS):
         return "which is never allowed"

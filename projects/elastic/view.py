@@ -36,7 +36,7 @@ LIVE_PODS = compiled_once(
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """Process of an inference engine, with its address or the reason that it ended."""
+    """Process of an inference engine, with its address or the reason why it ended."""
 
     process_state: ProcessState
     url: str = ""

@@ -1,4 +1,4 @@
-"""Warn about requests that quotas or limits prevent from starting."""
+"""Warn about workloads that quotas or limits prevent from starting."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Allowance:
 
 
 def oversold(department: Allowance, projects: Iterable[Allowance]) -> dict[str, tuple[int, int]]:
-    """Return the sum of the projects' quotas and the department's quota, for each oversold resource."""
+    """Return (total of project quotas, department quota) for each oversold resource."""
     projects = tuple(projects)
     totals: dict[str, tuple[int, int]] = {}
     for index, resource in enumerate(RESOURCES):

@@ -55,7 +55,7 @@ class Budget(models.Model):
 
 
 class BudgetWarning(models.Model):
-    """Budget threshold reached in a month. One notification is sent per threshold."""
+    """Budget threshold that was reached in a month. One notification is sent per threshold."""
 
     budget = models.ForeignKey(Budget, on_delete=models.CASCADE, related_name="warnings")
     month = models.DateField(help_text="First day of the month.")

@@ -6,7 +6,10 @@ from projects.models.workloads import Workload
 
 
 class IdleWarning(models.Model):
-    """Warning by an idle rule. It is deleted when it no longer applies or the workload is suspended."""
+    """Warning from an idle rule.
+
+    The row is deleted when the warning no longer applies or the workload is suspended.
+    """
 
     workload = models.OneToOneField(
         Workload, primary_key=True, on_delete=models.CASCADE, related_name="idle_warning"

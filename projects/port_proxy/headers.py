@@ -78,7 +78,7 @@ def response_headers_from_pod(
 
 
 def host_only_cookie(cookie: bytes, own_cookies: Collection[str]) -> bytes | None:
-    """Return the cookie restricted to this host, or None if its name is one of Berth's."""
+    """Return the cookie restricted to this host, or None if its name is reserved for Berth."""
     first, *attributes = cookie.split(b";")
     name = first.partition(b"=")[0].strip().decode("latin-1")
     if not name or name in own_cookies:

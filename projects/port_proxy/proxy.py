@@ -225,7 +225,7 @@ class PortProxy:
 
 
 class _TooManyRequests(Exception):
-    """Raised for too many concurrent requests and sockets on one port."""
+    """Raised if a port has too many concurrent requests and WebSockets."""
 
 
 def is_allowed(address: PortAddress, own_ports: Collection[int]) -> bool:

@@ -1,4 +1,4 @@
-"""Files of failed pods that nodes keep for some time."""
+"""Files of failed pods that nodes store for a limited time."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -19,13 +19,13 @@ PODS_MAX = 10  # pods of one workload, or of one array, whose files are kept at 
 
 
 def kept_pods(workload: Workload, now: datetime) -> QuerySet[Pod]:
-    """Return the failed pods whose files are kept, latest run first."""
+    """Return the failed pods whose files are still stored on nodes, latest run first."""
     rows = Pod.objects.filter(workload=workload, files_until__gt=now).select_related("node__pool")
     return rows.order_by("-run", "rank", "-created_at", "pk")
 
 
 def find_kept_pod(actor: Actor, workload: Workload, pod: str | None, run: int | None, now: datetime) -> Pod:
-    """Return a failed pod whose files are kept. By default, return the lowest-ranked one of the latest run.
+    """Return a failed pod whose files are still stored, by default the lowest-ranked pod of the latest run.
 
     `pod` is ROLE-INDEX. Raises NotFound, or Forbidden for users who may not run commands in the pod.
     """

@@ -31,7 +31,7 @@ BY_NAME = Order("name", ("name",))
 
 
 class QuotaGroupResponse(ResponseModel):
-    """Group of pools with the same GPU model that share quotas."""
+    """Group of pools that have the same GPU model and share quotas."""
 
     name: str
     pools: list[str]

@@ -30,7 +30,7 @@ class BatchQuery(Query):
 
 
 class BatchBody(Body):
-    """Workload documents. Each is validated separately, so that one response contains the errors of all."""
+    """Workload documents. Each document is validated separately, so that the response contains all errors."""
 
     items: Annotated[list[Any], Field(min_length=1, max_length=DOCUMENTS_MAX)]
     atomic: Annotated[bool, Field(description="Store all workloads or, if one is rejected, none.")] = False

@@ -79,7 +79,7 @@ def _ssh_options(spec: GitSpec, secret: str, address: str, policy: GitPolicy, ke
 
 
 def host_key_name(target: GitAddress) -> str:
-    """Return the host's name in the format of known_hosts."""
+    """Format the host name as in a known_hosts file."""
     return target.host if target.effective_port == 22 else f"[{target.host}]:{target.effective_port}"
 
 

@@ -48,7 +48,7 @@ class FetchedCommit:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Full name of the branch or tag to fetch, or the ID of a commit."""
+    """Full name of the branch or tag to fetch, or a commit ID."""
 
     name: str
     branch: str = ""

@@ -18,7 +18,8 @@ class GitPolicy:
     """Installation-wide policy for fetches.
 
     Hosts at public addresses are allowed. `hosts` lists other allowed hosts, as HOST or HOST:PORT. Cloud
-    metadata services and link-local addresses are never allowed. Sizes are in bytes, times in seconds.
+    metadata services and link-local addresses are never allowed. Sizes are in bytes, and times are in
+    seconds.
     """
 
     hosts: frozenset[str] = frozenset()

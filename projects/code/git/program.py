@@ -120,7 +120,7 @@ class GitProgram:
 
 
 def base_environment(home: Path, transport: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for git: one allowed protocol, no local configuration, no prompts.
+    """Return an environment for git with one allowed protocol, no local configuration and no prompts.
 
     Settings are passed in variables, because other users can read command lines.
     """

@@ -1,4 +1,4 @@
-"""Evaluate scaling conditions and how long they have been met."""
+"""Evaluate scaling conditions, and measure how long they have been met."""
 
 from dataclasses import dataclass, replace
 from operator import attrgetter

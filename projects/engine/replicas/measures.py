@@ -129,7 +129,7 @@ def _histogram(sample: Sample, engine: str, pick: PickHistogram) -> Histogram | 
 
 
 def _observations_within(histograms: Iterable[Histogram | None]) -> Histogram:
-    """Return the observations made between the first and the last histogram. Handles counter resets."""
+    """Return the observations between the first and last histograms, taking counter resets into account."""
     values = [histogram for histogram in histograms if histogram is not None]
     steps = [_histogram_delta(older, newer) for older, newer in pairwise(values)]
     return merge_histograms(steps)

@@ -37,7 +37,10 @@ def new_addresses(urls: Sequence[str]) -> tuple[str, ...]:
 
 
 def addresses(urls: Sequence[str]) -> tuple[str, ...]:
-    """Return the addresses, normalized and deduplicated. Raises InvalidScaleRequest if one is invalid."""
+    """Return the addresses, normalized and deduplicated.
+
+    Raises InvalidScaleRequest if an address is invalid.
+    """
     normalized_urls, problems = [], []
     for number, url in enumerate(urls):
         try:
@@ -52,7 +55,7 @@ def addresses(urls: Sequence[str]) -> tuple[str, ...]:
 
 
 def _rejection_reason(url: str) -> str:
-    """Return why Berth must not connect to the URL's literal IP address, or an empty string.
+    """Return why Berth must not connect to the URL's literal IP address, or "" if it may.
 
     Only loopback, link-local, metadata and similar addresses are checked here. Host names are not resolved
     during the request. Other addresses are rejected when Berth connects to the inference engine.

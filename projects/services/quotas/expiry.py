@@ -48,7 +48,7 @@ def _process_expiry(pk: int, now: datetime) -> bool:
 def _revert(change: QuotaChange) -> str:
     """Revert the expired quotas that have not been edited since the change.
 
-    Return a sentence about those that have been edited, or an empty string.
+    Return a sentence about the edited quotas, or an empty string if there are none.
     """
     if QuotaChange.objects.filter(reverts=change.pk).exists():
         return REVERTED_EARLY

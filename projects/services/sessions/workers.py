@@ -189,7 +189,7 @@ def leave(*, pod: Pod, error: str = "") -> None:
 
 
 def _version_mismatch(session: Session, versions: WorkerVersions, pod: Pod) -> str:
-    """Return an error message for incompatible versions, or an empty string.
+    """Return an error message if versions are incompatible, otherwise an empty string.
 
     Pickled functions require the same release series of Python and cloudpickle.
     """

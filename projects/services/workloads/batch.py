@@ -119,7 +119,7 @@ def _draft(
 def _reject_invalid_dependencies(
     view: SubmissionView, drafts: Sequence[Draft | BerthError]
 ) -> list[Draft | BerthError]:
-    """Replace drafts that have invalid dependencies with errors."""
+    """Replace drafts with errors if their dependencies are invalid."""
     valid = [draft for draft in drafts if isinstance(draft, Draft)]
     problems = iter(check_dependencies(view, [(draft.workload.project, draft.spec) for draft in valid]))
     checked: list[Draft | BerthError] = []
@@ -136,7 +136,7 @@ def _to_item(draft: Draft, submission: Submission | None) -> BatchItem:
 
 
 def _reject_duplicate_names(drafts: Sequence[Draft | BerthError]) -> list[Draft | BerthError]:
-    """Replace drafts that have the name of a live workload or an earlier draft with errors."""
+    """Replace drafts with errors if their names are in use by live workloads or earlier drafts."""
     workloads = [draft.workload for draft in drafts if isinstance(draft, Draft)]
     live = Workload.objects.exclude(phase__in=ENDED_PHASES).filter(
         project__in={row.project_id for row in workloads}, name__in={row.name for row in workloads}

@@ -1,4 +1,4 @@
-"""Describe when a pending workload may burst to its last pool, and what that costs."""
+"""Describe when a pending workload may burst to its last pool and what bursting costs."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from projects.models import Workload
 
 
 def burst_sentence(workload: Workload, now: datetime) -> str:
-    """Return a sentence that states when the workload may use its last pool, and its GPU costs there.
+    """Return a sentence that states when the workload may use its last pool and what its GPUs cost there.
 
     Return an empty string if the workload may use all of its pools now.
     """

@@ -94,7 +94,7 @@ def pools_for_code(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[str, 
 
 
 def code_rejection(pool: NodePool) -> str:
-    """Return why pods of the pool cannot start with code, or an empty string."""
+    """Return why pods of the pool cannot start with code, or an empty string if they can."""
     if not runtime_capabilities(pool.runtime).receives_code:
         return f"the runtime {pool.runtime} does not send code to pods"
     try:

@@ -117,7 +117,7 @@ def is_editable(workload: Workload) -> bool:
 
 
 def _edit_obstacle(workload: Workload) -> str:
-    """Return why a workload cannot be edited, or an empty string."""
+    """Return why a workload cannot be edited, or an empty string if it can."""
     if workload.array_id is not None:
         return "This workload is a task of an array. All tasks of an array run the same document."
     if Session.objects.filter(workload=workload).exists():

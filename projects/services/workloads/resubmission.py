@@ -36,7 +36,7 @@ def resubmit(*, actor: Actor, workload: Workload) -> Submission:
 
 
 def resubmission_obstacle(workload: Workload) -> str:
-    """Return why a workload cannot be resubmitted, or an empty string."""
+    """Return why a workload cannot be resubmitted, or an empty string if it can."""
     if workload.array_id is not None:
         return f"This workload is a task of an array. Run `berth retry {workload.name}`."
     if workload.phase not in ENDED_PHASES:
@@ -82,7 +82,7 @@ def _add_number(base: str, number: int) -> str:
 
 
 def _used_names(project: Project, names: Iterable[str]) -> set[str]:
-    """Return the names that a live or ended workload or array of the project has."""
+    """Return the names in use by the project's workloads and arrays, live or ended."""
     models = (Workload, WorkloadArray)
     return {
         name

@@ -70,7 +70,7 @@ def _pools_with_volume(
 def _missing_volume_problems(
     spec: WorkloadSpec, pools: Sequence[NodePool], usable: Mapping[str, Mapping[str, Volume]]
 ) -> Iterator[Problem]:
-    """Yield a problem for each volume that neither existing nor new nodes of any pool have."""
+    """Yield a problem for each volume that no existing or new node of any pool has."""
     labels = node_labels(pool.pk for pool in pools)
     allowed = "a volume that nodes have; platform admins label nodes and edit volumes"
     counts = [f"0 of {len(labels[pool.pk])} nodes of pool {pool.name} have it" for pool in pools]

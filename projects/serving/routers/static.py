@@ -126,7 +126,7 @@ class StaticRouter:
         }
 
     def _choose_server(self, engine: str, listed: Mapping[str, ListedEngine]) -> str:
-        """Return the `server` value for the engine, preferably the one in the file if it is still valid.
+        """Return the `server` value for the engine. Prefer the value in the file if it is still valid.
 
         Raises ServingError.
         """

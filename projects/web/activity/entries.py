@@ -114,7 +114,7 @@ def _schedules_of_submissions(rows: Iterable[Audit]) -> dict[str, str]:
 
 
 def _live_objects(rows: Iterable[Audit]) -> set[tuple[str, str]]:
-    """Return the objects that still exist and have a page, as pairs of type and ID."""
+    """Return (type, ID) pairs for the objects that still exist and have a page."""
     models: dict[str, type[Model]] = {
         "workload": Workload, "workloadarray": WorkloadArray, "template": Template, "schedule": Schedule,
         "node": Node, "nodepool": NodePool,
@@ -186,7 +186,7 @@ def _describe_role(row: Audit) -> Entry:
 
 
 def _inline_value(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:
-    """Return the values that are part of the sentence, with a leading colon, or ""."""
+    """Return a colon and the values that the sentence includes, or "" if it includes none."""
     after = row.after or {}
     if row.action == "submit":
         parts = [after["kind"]] if "kind" in after else []

@@ -27,7 +27,7 @@ MAX_LISTED, MAX_INDEX_TEXT = 200, 60  # limits on the list of failed tasks in fo
 
 
 class TasksForm(Form):
-    """Form for choosing tasks: those that an action usually changes, described by `usual`, or others.
+    """Form for choosing tasks: the usual tasks of an action, which `usual` describes, or other tasks.
 
     If `usual` is empty, the form asks only for task indexes.
     """
@@ -137,7 +137,7 @@ def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
 
 
 def _usual_tasks(array: WorkloadArray, step: str) -> tuple[str, int]:
-    """Return a description and the number of the tasks that a change applies to by default."""
+    """Return a description and the number of the tasks to which a change applies by default."""
     counts = count_tasks_by_array([array])[array.pk]
     if step == "cancel":
         return (f"All {format_count(counts.live, 'live task')}" if counts.live else ""), counts.live

@@ -105,7 +105,7 @@ def format_percent(fraction: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LatestMetrics:
-    """Latest sample of a service. `old_since` is the sample's time if it is no longer current."""
+    """Latest sample of a service. `old_since` is the sample's time if the sample is no longer current."""
 
     values: Mapping[str, Any]
     old_since: datetime | None = None

@@ -68,7 +68,10 @@ def condition_row(one: Condition, config: AutoscalerConfig, *, is_fresh: bool) -
 def explain_unknown_states(
     evaluated: Sequence[Condition], measured: datetime | None, *, is_fresh: bool
 ) -> str:
-    """Return why all conditions are unknown, without the time of the measurement, or an empty string."""
+    """Return why all conditions are unknown, or an empty string if any is known.
+
+    Omit the time of the measurement.
+    """
     if measured is None:
         return "No metrics were measured in the last hour."
     if not is_fresh:

@@ -14,11 +14,12 @@ NO_GPU = "no GPU"
 
 
 def load_request_words(rows: Iterable[Workload]) -> None:
-    """Set `gpu_words` and `cpu_words` on each workload. Both are empty for requests of whole GPUs or shares.
+    """Set `gpu_words` and `cpu_words` on each workload.
 
-    `gpu_words` is "no GPU", or the requested GPU memory, such as "24 GiB GPU memory". `cpu_words` are the
-    cores and the memory, such as "2 cores, 4 GiB", or empty if neither is requested. All amounts are for the
-    smallest number of replicas that can start. One SQL statement serves all rows.
+    Both are empty for requests for whole GPUs or GPU shares. `gpu_words` is "no GPU", or the requested GPU
+    memory, such as "24 GiB GPU memory". `cpu_words` are the cores and the memory, such as "2 cores, 4 GiB",
+    or empty if neither is requested. All amounts are for the smallest number of replicas that can start. One
+    SQL statement serves all rows.
     """
     listed = list(rows)
     without_number = [row.pk for row in listed if not row.gpu_milli_min]

@@ -130,7 +130,7 @@ class QuotaChange(Model):
 
 
 class QuotaGroup(Model):
-    """Group of pools with the same GPU model that share quotas."""
+    """Group of pools that have the same GPU model and share quotas."""
 
     name: str
     pools: list[str] = []
