@@ -1,4 +1,4 @@
-"""URL at which machines and pods reach this server."""
+"""URL where machines and pods reach this server."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -168,7 +168,7 @@ class Api:
         return SocketTarget(url, headers, tls, self._connection.proxy or None)
 
     def list(self, path: str) -> tuple[list[dict[str, Any]], str]:
-        """Return all objects of a collection, and the resource version from which to watch it."""
+        """Return all objects of a collection, and the resource version to watch it from."""
         items: list[dict[str, Any]] = []
         version = ""
         for page, page_version in self.pages(path):
@@ -177,7 +177,7 @@ class Api:
         return items, version
 
     def pages(self, path: str) -> Iterator[tuple[Sequence[dict[str, Any]], str]]:
-        """Yield a collection's objects page by page, each with the resource version from which to watch it.
+        """Yield a collection's objects page by page, each page with the resource version to watch from.
 
         Paging avoids holding a large collection in memory.
         """

@@ -1,6 +1,7 @@
-"""API calls for individual pods. They may take long, so a worker's threads run them.
+"""API calls for individual pods.
 
-None of them reads the database, because a worker's threads have no database connection.
+The calls may take long, so a worker's threads run them. None of them reads the database, because a worker's
+threads have no database connection.
 """
 
 import logging
@@ -248,8 +249,8 @@ class PodCalls:
 def _grace_period(spec: Mapping[str, Any], grace: int) -> int:
     """Return the grace period for a deletion in seconds.
 
-    It is at most the pod's own, plus the time to copy its files. If the command gets less time than its own
-    grace period, the cluster kills both containers at once.
+    It is at most the pod's own grace period, plus the time to copy its files. If the command gets less time
+    than its own grace period, the cluster kills both containers at once.
     """
     whole = int(spec.get("terminationGracePeriodSeconds") or 1)
     keeps_files = any(each["name"] == FILES_CONTAINER for each in spec.get("containers") or ())

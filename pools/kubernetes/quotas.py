@@ -1,4 +1,4 @@
-"""Read the ResourceQuotas of the namespaces in which projects' pods run."""
+"""Read the ResourceQuotas of the namespaces where projects' pods run."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping

@@ -7,7 +7,7 @@ from pools.models.pool import NodePool
 
 
 class JoinToken(models.Model):
-    """Token with which machines join one pool. Only the secret's digest and prefix are stored."""
+    """Token that machines use to join one pool. Only the secret's digest and prefix are stored."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="join_tokens")
     digest = models.CharField(max_length=64, unique=True)

@@ -52,7 +52,7 @@ def phase_names(image: Image, operations: Sequence[Operation]) -> tuple[str, ...
 
 
 def _pip_commands(image: Image) -> Iterator[str]:
-    """Yield pip commands that install packages with an index of their own, and then all others.
+    """Yield pip commands: first for packages that have their own index, then for all others.
 
     pip's configured indexes are ignored if the image names a default index.
     """

@@ -21,7 +21,7 @@ class CommandResult:
 
 
 class Commands(Protocol):
-    """Machine on which commands are run."""
+    """Machine that runs commands."""
 
     @property
     def place(self) -> str:

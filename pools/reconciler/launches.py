@@ -139,7 +139,7 @@ def _is_new(pool: NodePool, context: PassContext) -> bool:
 def _split_instances(
     order: LaunchRequest, instances: Iterable[Instance], used: set[int]
 ) -> tuple[list[Instance], list[Instance]]:
-    """Split the instances into those that can become nodes, sorted by ordinal, and the others."""
+    """Split the instances into those that can become nodes, sorted by ordinal, and all others."""
     ordered = range(order.start_ordinal, order.start_ordinal + order.count)
     fitting: list[Instance] = []
     surplus: list[Instance] = []

@@ -147,7 +147,7 @@ def _store_reason(node: Node, instance: Instance) -> bool:
 def _store_queued(node: Node, instance: Instance, context: PassContext) -> bool:
     """Store whether the node's launch request is in the provider's own queue.
 
-    The node's age counts from the time at which the request leaves the queue.
+    The node's age counts from the time when the request leaves the queue.
     """
     is_queued = instance.state is InstanceState.QUEUED
     if node.queued == is_queued:

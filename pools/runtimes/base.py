@@ -186,8 +186,8 @@ class PodUsage:
 class DeviceUsage:
     """Utilization of one GPU by all processes.
 
-    `busy_milli` is the share of the last sampling period in which a kernel ran, in thousandths. A value is
-    None if the device does not report it, for example because the device is partitioned.
+    `busy_milli` is the share of the last sampling period during which a kernel ran, in thousandths. A value
+    is None if the device does not report it, for example because the device is partitioned.
     """
 
     index: int
@@ -323,7 +323,7 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
-        """Return the time at which a pod last touched `.berth-checkpoint` in this workspace, or None."""
+        """Return the time when a pod last touched `.berth-checkpoint` in this workspace, or None."""
         ...
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:

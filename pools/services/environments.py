@@ -193,7 +193,7 @@ def _has_changed(row: PluginSecret, value: str) -> bool:
 def _replace_secrets_with_times(
     entry: Mapping[str, Any], set_times: Mapping[SecretKey, datetime]
 ) -> dict[str, Any]:
-    """Replace each secret in a plugin's entry with the time at which it was set."""
+    """Replace each secret in a plugin's entry with the time when it was set."""
     times = {
         parameter: at.isoformat() for (plugin, parameter), at in set_times.items() if plugin == entry["name"]
     }

@@ -40,7 +40,7 @@ def uncordon_node(*, actor: Any, node: Node) -> None:
 
 
 def drain_node(*, actor: Any, node: Node, reason: str = "") -> None:
-    """Drain a node. Its pods may finish within the pool's drain timeout; then the node is terminated.
+    """Drain a node. Its pods may finish within the pool's drain timeout. Then the node is terminated.
 
     The pool replaces the node. Raises Conflict if the node cannot be drained in its state.
     """

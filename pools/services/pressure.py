@@ -44,7 +44,7 @@ LOCKED_POOLS = compiled_once(
 
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
-    """Numbers of usable and booting nodes, and the time at which the newest node became ready."""
+    """Numbers of usable and booting nodes, and the time when the newest node became ready."""
 
     usable: int
     pending: int
@@ -182,10 +182,10 @@ def _scaling_times(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScalingTi
 
 
 def _idle_since(pool: NodePool, nodes: NodeCounts) -> datetime | None:
-    """Return the time since which the pool has been idle, or None if it is not idle.
+    """Return when the pool became idle, or None if it is not idle.
 
     A pool is not idle while work is running or queued or a node is booting. The idle time starts no earlier
-    than the time at which the pool's newest node became ready.
+    than the time when the pool's newest node became ready.
     """
     if pool.idle_since is None or nodes.pending:
         return None

@@ -36,7 +36,7 @@ MIB = 2**20
 class VolumesCollector(LeftoversCollector):
     """Thread that copies changed files from nodes to the S3 objects of volumes.
 
-    Projects take turns, so that none has to wait for another project's large files.
+    Projects take turns, so that no project has to wait for another project's large files.
     """
 
     lease_name: ClassVar[str] = "volume_changes"
@@ -182,7 +182,10 @@ def _find_volume(outputs: PodOutputs) -> Volume:
 
 
 def _open_bucket(outputs: PodOutputs, volume: Volume) -> "tuple[Bucket, BucketWriter]":
-    """Return access to the S3 objects of a volume. Raises Conflict without boto3 or usable credentials."""
+    """Return a reader and a writer for the S3 objects of a volume.
+
+    Raises Conflict if boto3 or usable credentials are missing.
+    """
     try:
         from pools.buckets.bucket import Bucket
         from pools.buckets.writer import BucketWriter

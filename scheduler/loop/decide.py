@@ -1,4 +1,4 @@
-"""Run the engine, and skip pools for which the engine fails."""
+"""Run the engine. Skip pools that cause the engine to fail."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -16,7 +16,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LayoutCache:
-    """Layout after the last decision, which the next decision reuses. The cache never affects a plan."""
+    """Layout (the engine's boards) after the last decision. The next decision reuses the layout.
+
+    The cache never affects a plan.
+    """
 
     layout: Layout | None = None
 

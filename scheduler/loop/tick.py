@@ -349,7 +349,7 @@ class Loop:
         return result
 
     def _fenced(self, step: Callable[[], Result]) -> Callable[[], Result]:
-        """Wrap a step so that it writes only while this process leads.
+        """Wrap a step so that it writes only while this process is the leader.
 
         Use this for steps that do not check the lease themselves.
         """

@@ -211,7 +211,7 @@ def _names_condition(test: str) -> str:
 
 
 def render_cycles(actor: Actor, rows: Sequence[Cycle], filters: DecisionFilters) -> list[DecidedCycle]:
-    """Return the cycles with their matching decisions, from which hidden workloads are redacted."""
+    """Return the cycles with their matching decisions. Names of hidden workloads are redacted."""
     redaction = _Redaction(actor)
     handles = {handle for row in rows for bundle in _bundles(row) for handle in _handles(bundle)}
     submissions = _submissions(actor, handles)

@@ -19,7 +19,7 @@ class Severity(StrEnum):
 
 
 class Fix(StrEnum):
-    """Form or page in which an admin can apply the remedy."""
+    """Form or page where an admin can apply the remedy."""
 
     RETRY = "retry"  # retry provisioning
     RESUME = "resume"  # resume the paused pool
@@ -38,7 +38,7 @@ class Finding:
     """Problem with a pool.
 
     `finding` is a sentence with numbers. `remedy` is the recommended action, or empty. `node` names the node
-    to which `fix` applies.
+    that `fix` applies to.
     """
 
     severity: Severity

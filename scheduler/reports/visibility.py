@@ -75,7 +75,7 @@ def project_in_handle(handle: str) -> str:
 
 
 def diverging_queue(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
-    """Return the queue at which one party's path diverges from the path of the other party.
+    """Return the queue at which one party's path diverges from the other party's path.
 
     This is the only queue on the path that the other party may see.
     """

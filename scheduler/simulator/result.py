@@ -77,7 +77,7 @@ def _split_scaled_down_and_moved(
 
 
 def _decision_kind(bundle: Bundle, steps: Sequence[Place | Evict], was_running: bool) -> str:
-    """Return the kind of decision about the workload for which the bundle was created."""
+    """Return the kind of decision about the workload that the bundle was created for."""
     placements = [step for step in steps if isinstance(step, Place)]
     if not placements:
         return bundle.kind.value

@@ -74,7 +74,7 @@ class World:
         self._set_workload(workload)
 
     def forget(self, name: str) -> None:
-        """Remove a finished workload on which no other workload depends."""
+        """Remove a finished workload that no other workload depends on."""
         del self.workloads[name]
         self._unchecked.discard(name)
         self._reserved.discard(name)

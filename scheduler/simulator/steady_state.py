@@ -1,4 +1,4 @@
-"""Detect the steady state of a simulation, in which no further cycle can decide anything.
+"""Detect the steady state of a simulation, where no further cycle can decide anything.
 
 The state is steady if no event is pending, no decision depends on the clock, and amounts that grow with time
 (decayed usage, lost work) no longer affect decisions. In case of doubt, the state counts as not steady.
@@ -59,7 +59,7 @@ def _can_never_start(rejection: Rejection, workload: Workload) -> bool:
 
 
 def _decision_times(snapshot: Snapshot) -> Iterator[int]:
-    """Yield the times at which an input of a decision changes merely because time passes."""
+    """Yield the times when an input of a decision changes only because time passes."""
     min_runtime = max(chain(*(_min_runtimes(pool) for pool in snapshot.pools), _queue_min_runtimes(snapshot)))
     delay = max(pool.preemption_delay for pool in snapshot.pools)
     for workload in snapshot.workloads:
@@ -77,7 +77,7 @@ def _decision_times(snapshot: Snapshot) -> Iterator[int]:
 
 
 def _hold_times(snapshot: Snapshot, with_demand: Sequence[Workload]) -> Iterator[int]:
-    """Yield the times at which nodes may be held for a workload, or become available to other workloads."""
+    """Yield the times when nodes may be held for a workload, or become available to other workloads."""
     delays = {pool.reservation_after for pool in snapshot.pools} - {None}
     if not delays or len(with_demand) < 2:
         return

@@ -150,7 +150,10 @@ def titled_queues(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, 
 
 
 def _gpus(queue: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the quota, fair share and allocations before and after in milli-GPU, with 0 for unlimited."""
+    """Return the quota, the fair share, and the allocations before and after the eviction, in milli-GPU.
+
+    0 means unlimited.
+    """
     keys = ("quota", "share", "allocated_before", "allocated_after")
     return tuple(int((queue.get(key) or {}).get("gpu") or 0) for key in keys)
 

@@ -76,7 +76,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
 
 
 def default_columns(queues: Sequence[QueueShare]) -> dict[str, str]:
-    """Return the columns in which all queues have the default value, with that value as text.
+    """Return the columns where all queues have the default value, with that value as text.
 
     The page hides these columns.
     """

@@ -1,4 +1,4 @@
-"""Rows of the queue page: folded array tasks, sections, and explanations of the order."""
+"""Rows of the queue page, with folded array tasks, section headings and explanations of the order."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

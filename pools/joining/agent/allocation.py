@@ -53,7 +53,7 @@ class EndSignals:
 def has_job_ended() -> bool:
     """Return whether the job's script has ended without a signal to the agent.
 
-    The cluster may leave the agent running, as well as other processes that have started a session.
+    The cluster may leave the agent running, and other processes that run in sessions of their own.
     """
     pid, _, start = ANCHOR.partition(":")
     return bool(INSTANCE_ID) and pid.isdigit() and start_time(int(pid)) != start

@@ -26,7 +26,7 @@ TOO_MANY = f"it has {MAX_CHANNELS} open shells and transfers, which is the maxim
 
 
 class ChannelLoop:
-    """Event loop in a thread of its own, which starts with the first channel."""
+    """Event loop in its own thread, which starts with the first channel."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

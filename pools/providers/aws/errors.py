@@ -74,7 +74,7 @@ def provider_errors() -> Iterator[None]:
 def summarize(codes: Iterable[tuple[str, str]]) -> tuple[Kind, str]:
     """Return the most important kind among these errors, and the text of all errors.
 
-    Each error is a pair of code and message.
+    `codes` contains (code, message) tuples.
     """
     distinct = sorted(set(codes))
     kinds = {classify(code) for code, _ in distinct}

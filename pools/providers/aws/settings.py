@@ -64,7 +64,7 @@ class AwsSettings(BaseModel):
 
     @property
     def purchases(self) -> tuple[Purchase, ...]:
-        """Purchase options in the order in which they are tried."""
+        """Purchase options in the order they are tried."""
         if self.purchase == "on_demand":
             return ("on-demand",)
         return ("spot",) if self.purchase == "spot" else ("spot", "on-demand")

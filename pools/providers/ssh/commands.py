@@ -16,7 +16,7 @@ _KINDS = {
 
 
 class SshCommands:
-    """Machine on which commands run over SSH. Each command uses a new connection.
+    """Machine that runs commands over SSH. Each command uses a new connection.
 
     `endpoint` returns the server's address and credentials, or raises SshError if they cannot be used.
     """

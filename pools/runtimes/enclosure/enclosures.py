@@ -35,7 +35,7 @@ class NotVisible(Exception):
 
 @dataclass(frozen=True)
 class StartDirectory:
-    """Directory `path` in which a pod starts.
+    """Directory `path` where a pod starts.
 
     `created` is the directory that the pod's shim must create first, if any. `shared` is a directory of the
     machine that the pod can access.

@@ -22,7 +22,7 @@ class Preparation:
         self._digest = ""  # of the record on disk
 
     def fields(self, view: View, shared: View, level: Level, *, program: str, blocks_nesting: bool) -> Record:
-        """Return the pod spec fields by which a shim completes a prepared enclosure, if that is possible.
+        """Return the pod spec fields that let a shim complete a prepared enclosure, or none if it cannot.
 
         `view` is what the pod sees, and `shared` the part that is the same for all pods. Update the record if
         the files of this machine have changed. Only root can add mounts to an enclosure.

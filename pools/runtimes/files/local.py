@@ -39,7 +39,7 @@ class LocalFiles:
         return self._pod_dir(pod_id).kept_directories(self._workspaces / validate_name(workspace))
 
     def _files_of(self, pod_id: str) -> tuple[str, str]:
-        """Return the pod's own directory and the subdirectory to which paths are relative."""
+        """Return the pod's own directory, and the subdirectory that paths are relative to."""
         pod = self._pod_dir(pod_id)
         return str(pod.work), CODE_DIRECTORY if "code_url" in (pod.read("order") or {}) else ""
 

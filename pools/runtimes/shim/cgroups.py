@@ -136,9 +136,8 @@ def _version_1_path(controller: str, own: dict[str, str]) -> str:
 
 
 def _settings(resource: str, limit: int, is_v2: bool) -> list[tuple[str, str]]:
-    """Return pairs of a cgroup file and the value that sets this limit.
-
-    Swap is disabled if the kernel accounts for swap.
+    """Return (cgroup file, value) pairs that set this limit. Swap is disabled if the kernel accounts for
+    swap.
     """
     if limit == 0:
         return []

@@ -1,4 +1,4 @@
-"""Download the code of a pod and unpack it into the directory in which the pod starts.
+"""Download the code of a pod and unpack it into the directory where the pod starts.
 
 A child process does the work. The child drops its privileges before it writes the first file, so that the
 files belong to the pod's user.

@@ -302,7 +302,7 @@ class Pod:
         self.end_lead_time()
 
     def _send_notice(self, number: int) -> None:
-        """Send a signal to the processes that handle it, because it would end the others."""
+        """Send a signal to the processes that handle it. It would end all other processes."""
         for pid in self.processes():
             if handles_signal(pid, number):
                 send_signal(pid, number)

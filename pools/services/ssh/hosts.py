@@ -95,7 +95,7 @@ def forget_host(host: SshHost, *, actor: Any) -> None:
 
 
 def accept_host_keys(*, actor: Any, pool: NodePool, keys: Mapping[str, str]) -> None:
-    """Pin host keys by host name. Raises Invalid if a key is not the last one that the host presented."""
+    """Pin host keys by host name. Raises Invalid if a key is not the key that the host presented last."""
     from pools.services.pools import edit_pool
 
     presented = dict(SshHost.objects.filter(pool=pool).values_list("name", "presented_key"))

@@ -1,4 +1,4 @@
-"""Engine actions in the order in which they run, least disruptive first."""
+"""Engine actions in the order they run, least disruptive first."""
 
 from collections.abc import Callable, Mapping
 

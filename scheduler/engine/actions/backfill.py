@@ -142,7 +142,7 @@ class _HoldSearch:
         self._tries = self._skipped = 0
 
     def hold_until_known_end(self, declared_only: bool) -> NodeHold | None:
-        """Return the nodes to hold until the first known end time at which the gang fits, or None."""
+        """Return the nodes to hold until the first known end time when the gang fits, or None."""
         now = self._board.now
         ending: dict[int, list[Gang]] = defaultdict(list)
         for end, gang in known_ends(self._board, declared_only):

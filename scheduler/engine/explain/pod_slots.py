@@ -45,7 +45,7 @@ def _fits_if_relaxed(board: Board, gang: Gang, arrangement: Arrangement) -> bool
 
 
 def slot_numbers(board: Board, gang: Gang, arrangement: Arrangement) -> Numbers:
-    """Return how many replicas are requested and how many fit now."""
+    """Return the number of requested replicas, and the number of replicas that fit now."""
     start, within = board.mark(), available_nodes(board, gang)
     requested = sum(need.count for need in arrangement)
     for need in sorted(arrangement, key=difficulty_key):

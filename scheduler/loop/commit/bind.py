@@ -74,7 +74,7 @@ class NewRows:
     def cancel_reservation(self, workload: Workload, reason: str, message: str, cycle: int | None) -> None:
         """Delete the reservations of a locked workload.
 
-        Return the workload to pending if it was only reserved.
+        A workload that had only reservations becomes pending again.
         """
         if workload.pk in self.reserved:
             self.insert()  # the reservations may not have been inserted yet

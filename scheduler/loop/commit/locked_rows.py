@@ -266,9 +266,9 @@ def _reserved_keys(names: Mapping[uuid.UUID, str]) -> frozenset[Key]:
 def _used_ranks(
     workloads: Mapping[str, Workload], steps: Iterable[Place | Evict]
 ) -> dict[uuid.UUID, dict[tuple[str, int], int]]:
-    """Return the ranks in use, by workload, for the active runs to which the steps add pods.
+    """Return the ranks in use, by workload, for the active runs that get new pods.
 
-    A replacement pod inherits its rank.
+    A replacement pod inherits the rank of the pod that it replaces.
     """
     active = (Phase.STARTING, Phase.RUNNING)
     placed = {step.workload for step in steps if isinstance(step, Place) and not step.reserved}
@@ -296,13 +296,13 @@ def _lock_quotas(workloads: Iterable[Workload]) -> None:
 
 
 def _groups_changed(view: ClusterView) -> bool:
-    """Return whether the pools of any quota group have changed since the view was taken."""
+    """Return whether the pools of any quota group have changed since the snapshot was taken."""
     before = view.queues.group_versions
     return bool(before) and dict(GROUP_VERSIONS()) != before
 
 
 def _changed_queues(view: ClusterView) -> frozenset[str]:
-    """Return the queues whose quota was added, edited or deleted since the view was taken."""
+    """Return the queues whose quota was added, edited or deleted since the snapshot was taken."""
     if _groups_changed(view):
         return frozenset(view.queues.owners)
     current_versions = dict(QUOTA_VERSIONS())

@@ -69,7 +69,7 @@ def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
 def _cancel_reservations(stale: Sequence[tuple[Workload, str]], now: datetime) -> None:
     """Delete the reservations of locked workloads.
 
-    Return workloads that were only reserved to pending.
+    Workloads that had only reservations become pending again.
     """
     delete_reservations([workload.pk for workload, _ in stale])
     moves = [

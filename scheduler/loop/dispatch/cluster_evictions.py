@@ -21,8 +21,7 @@ KIND = "cluster"
 
 @dataclass(frozen=True, slots=True)
 class ClusterEviction:
-    """Pods of one workload that the cluster has evicted, and its other pods that are live or have just
-    failed.
+    """Pods of one workload that its cluster has evicted, and the workload's live or just failed other pods.
 
     `is_on_record` is true if the evicted pods have an audit record from an earlier tick. `is_in_progress` is
     true if the evicted pods are still live. Their eviction counts if it has ended the workload's run.
@@ -114,7 +113,7 @@ def _cluster_eviction(
 
 
 def record_cluster_evictions(evictions: Collection[ClusterEviction], now: datetime) -> None:
-    """Write an audit record for each workload, after it was evaluated.
+    """Write an audit record for each workload. Call this after the workloads were evaluated.
 
     If the evictions have ended the workload's run, the record counts all of its pods. Records are immutable:
     if the evicted pods are already on record, a second record counts the workload's other pods.
@@ -180,9 +179,7 @@ def _audit_record(eviction: ClusterEviction, now: datetime, *, entire_workload: 
 
 
 def _eviction_rule(eviction: ClusterEviction) -> str:
-    """Describe an eviction that was decided outside Berth, with the reason that the cluster gives
-    per node.
-    """
+    """Describe an eviction that was decided outside Berth, with the cluster's reason for each node."""
     reasons: dict[str, set[str]] = defaultdict(set)
     for pod in eviction.evicted:
         reasons[pod.message].add(pod.node.name)

@@ -70,7 +70,7 @@ def load_gangs(
 
 
 def lock_gangs(ids: Collection[uuid.UUID]) -> list[Workload]:
-    """Lock the workloads to evaluate. Their pods must be locked later, as in HTTP requests."""
+    """Lock the workloads to evaluate. Lock their pods only afterwards, as HTTP requests do."""
     workloads = list(EVALUATED([*ids]))
     share_related(workloads, "project", PROJECTS)
     return workloads

@@ -16,9 +16,9 @@ def keep_files(
     failed: Mapping[uuid.UUID, Sequence[uuid.UUID]], workloads: Iterable[Workload], now: datetime,
     specs: SpecCache,
 ) -> None:  # fmt: skip
-    """Keep the files of these failed pods. Runs in the transaction that records their end.
+    """Keep the files of these failed pods. `failed` contains the pods by workload.
 
-    `failed` contains the pods by workload.
+    Call this in the transaction that records the pods' end.
     """
     rows: list[RowChange] = []
     keeping: list[Workload] = []

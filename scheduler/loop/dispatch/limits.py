@@ -96,7 +96,7 @@ SESSIONS = compiled_once(
 
 @dataclass(slots=True)
 class IdleTracker:
-    """Log size of each workload with an idle timeout, and the time at which the size last changed."""
+    """Log size of each workload with an idle timeout, and the time when the size last changed."""
 
     sizes: dict[uuid.UUID, tuple[int, datetime]] = field(default_factory=dict)
     checked_at: dict[uuid.UUID, datetime] = field(default_factory=dict)

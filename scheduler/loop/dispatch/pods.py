@@ -145,7 +145,7 @@ class _StartResults:
 
 
 def _start_each(starts: "Starts", now: datetime, context: SchedulerContext) -> _StartResults:
-    """Start pods for as long as this process leads. Log one warning for all pods with the same error."""
+    """Start pods while this process is the leader. Log one warning for all pods with the same error."""
     attempts = _StartResults()
     _try_each(starts, now, context, attempts)
     for error, failed in attempts.failed.items():

@@ -57,7 +57,7 @@ def port_secret_env(pod: Pod) -> dict[str, str]:
 
 
 def _free_ports(pod: Pod, context: SchedulerContext) -> dict[str, Any] | None:
-    """Choose an address for each port, or return None if that fails.
+    """Choose an address and a port number for each declared port, or return None if that fails.
 
     Port numbers in the document are used unchanged.
     """

@@ -208,7 +208,7 @@ def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: da
 def _pods_being_evicted(
     pods: Iterable[PodRow], changes: Iterable[PodChange], nodes: Nodes, reports: Mapping[uuid.UUID, PodReport]
 ) -> dict[uuid.UUID, str]:
-    """Return the eviction reasons of live pods in workloads in which a pod has just failed.
+    """Return the eviction reasons of live pods in workloads where a pod has just failed.
 
     These evictions are not decided by Berth.
     """

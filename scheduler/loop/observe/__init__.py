@@ -1,1 +1,1 @@
-"""Read database rows into the immutable view on which a decision is based."""
+"""Read database rows into the immutable view that a decision is based on."""

@@ -27,7 +27,7 @@ DOCUMENTS = """
 
 @dataclass(frozen=True, slots=True)
 class ParsedSpec:
-    """Validated document with its engine tree, or the reason why the document can no longer be read."""
+    """Validated document with its tree of groups and roles, or the reason why it can no longer be read."""
 
     spec: WorkloadSpec | None
     tree: Group

@@ -98,7 +98,7 @@ class DueStep:
 
     @property
     def idle(self) -> tuple[IdleRule, datetime]:
-        """Rule that applies, and the time at which all GPUs became idle."""
+        """Rule that applies, and the time when all GPUs became idle."""
         rule, since = self.facts.rule, self.facts.idle_since
         assert rule is not None and since is not None, "unmeasured workloads are neither warned nor suspended"
         return rule, since
@@ -141,7 +141,7 @@ def _due_steps(now: datetime) -> list[DueStep]:
 
 
 def _write_steps(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -> None:
-    """Write the steps of locked, running workloads."""
+    """Write the warnings and suspensions of locked, running workloads."""
     by_step: dict[IdleStep, list[tuple[Workload, DueStep]]] = {step: [] for step in IdleStep}
     for workload, due in steps:
         by_step[due.step].append((workload, due))
@@ -228,7 +228,7 @@ def _withdraw_warnings(workloads: Collection[Workload]) -> None:
 
 
 def _event_numbers(steps: Sequence[tuple[Workload, DueStep]]) -> dict[uuid.UUID, dict[str, Any]]:
-    """Return the rule and the measurements behind each step, for events and the audit log."""
+    """Return the rule and the measurements behind each warning or suspension, for events and audit log."""
     idle = {"workloads": [row.pk for row, _ in steps], "since": [due.idle[1] for _, due in steps]}
     busiest = dict(prepared.fetch_all(BUSIEST, idle))
     return {

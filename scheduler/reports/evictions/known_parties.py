@@ -1,4 +1,4 @@
-"""Validate the workloads and projects by which a user filters evictions."""
+"""Validate the workloads and projects in a user's filter of evictions."""
 
 from uuid import UUID
 
@@ -41,7 +41,7 @@ def unknown_parties(
 
 
 def _visible_evictions(actor: Actor, column: str) -> QuerySet[Eviction]:
-    """Return the evictions for which the user may see the name of the victim or preemptor in this column."""
+    """Return the evictions where the user may see the name of the victim or preemptor in this column."""
     rows = evictions(actor)
     if is_platform_admin(actor):
         return rows

@@ -1,4 +1,4 @@
-"""Eviction totals for each pair of victim and preemptor projects."""
+"""Eviction totals for each (victim project, preemptor project) pair."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -42,7 +42,7 @@ def predicted_evictions(
 
 
 def min_gpu_milli(tree: Group | Role) -> int:
-    """Return the smallest allocation with which the workload can run, in milli-GPU."""
+    """Return the smallest allocation that the workload can run with, in milli-GPU."""
     if isinstance(tree, Role):
         return tree.min * tree.request.amounts.gpu
     return sum(sorted(min_gpu_milli(child) for child in tree.children)[: tree.need])

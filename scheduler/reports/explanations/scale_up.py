@@ -1,4 +1,4 @@
-"""Pending reasons of workloads for which a pool adds nodes."""
+"""Pending reasons of workloads that a pool adds nodes for."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -16,14 +16,14 @@ UNKNOWN_BOOT = Forecast(None, UNKNOWN_START[Reason.WAITING_FOR_SCALE_UP])
 
 
 def with_scale_up_first(rejections: Iterable[Rejection]) -> tuple[Rejection, ...]:
-    """Put the scale-up before the other reasons if all of them end once the added nodes have booted."""
+    """Put the scale-up reason first if all other reasons end once the added nodes have booted."""
     return tuple(_put_first(each) if _waits_for_nodes(each) else each for each in rejections)
 
 
 def with_unknown_boots(
     forecasts: Mapping[str, Forecast], rejections: Iterable[Rejection]
 ) -> Mapping[str, Forecast]:
-    """Attribute the unknown start times of workloads that wait only for nodes to the boot of these nodes."""
+    """For workloads that wait only for nodes, explain unknown start times by unknown boot times."""
     waiting = {each.workload for each in rejections if each.blockers[0].reason is Reason.WAITING_FOR_SCALE_UP}
     unknown = {name for name in waiting if name in forecasts and forecasts[name].at is None}
     return {**forecasts, **dict.fromkeys(unknown, UNKNOWN_BOOT)} if unknown else forecasts

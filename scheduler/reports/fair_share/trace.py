@@ -38,7 +38,7 @@ HIDDEN_NAMES = {"project": "another project", "department": "another department"
 class ShareTrace:
     """Trace of how a queue's share of one resource was computed, in GPUs, CPUs or MiB.
 
-    `rounds` lists the rounds in which the queue took part.
+    `rounds` lists the rounds that included the queue.
     """
 
     kind: str  # department | project

@@ -1,4 +1,4 @@
-"""Format pending reasons as short texts that begin with numbers."""
+"""Format pending reasons briefly, with the numbers first."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ BACKOFF_END = re.compile(r"^Can start again at ")  # the reason's name already s
 
 
 def brief_reason(workload: Workload) -> str:
-    """Return the first pending reason in short form for lists.
+    """Return a short form of the first pending reason for use in lists.
 
     For example: "2 requested, 12 allocated of fair share 11". The queue is named unless it is the workload's
     project. For held quota, and for reasons that do not concern a queue's bounds, the text is the workload's

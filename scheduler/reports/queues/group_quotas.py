@@ -31,7 +31,7 @@ def pools_by_group() -> dict[int, list[int]]:
 
 
 def quota_pools(row: Quota, members: Mapping[int, Sequence[int]]) -> Sequence[int]:
-    """Return the IDs of the pools to which a quota applies."""
+    """Return the IDs of the pools that a quota applies to."""
     if row.group_id is not None:
         return members.get(row.group_id, ())
     return () if row.pool_id is None else (row.pool_id,)
@@ -78,7 +78,7 @@ def subtract(bound: Bound, elsewhere: Iterable[int]) -> Bound:
 
 
 def allocated_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
-    """Return the queues' allocations in other pools of these pools' quota groups, by group and owner.
+    """Return the queues' allocations in other pools of the same quota groups, by group and owner.
 
     The amounts include reservations and are from the last cycle. If no pool is in a group, no query is made.
     """

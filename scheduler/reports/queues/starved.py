@@ -1,4 +1,4 @@
-"""Projects that are below their fair share while others borrow."""
+"""Projects that are below their fair share while other projects borrow."""
 
 from collections import defaultdict
 from collections.abc import Iterable

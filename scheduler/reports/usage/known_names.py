@@ -1,4 +1,4 @@
-"""Validate the names by which a user filters usage reports."""
+"""Validate the names in a user's filter of usage reports."""
 
 from collections.abc import Mapping
 

@@ -19,7 +19,7 @@ HOUR = timedelta(hours=1)
 class PoolHour:
     """GPU-hours of one hour, which may be the current, incomplete hour.
 
-    `begin` is the time at which the first node was added, if that was in this hour, else `at`.
+    `begin` is the time when the first node was added, if that was in this hour, or else `at`.
     """
 
     at: datetime
@@ -71,7 +71,7 @@ def _allocated_gpu_hours(pools: set[str], first: datetime, now: datetime) -> dic
 
 
 def _first_node_at(points: Sequence[Point], now: datetime) -> datetime:
-    """Return the time of the first point with nodes, or `now` without such a point."""
+    """Return the time of the first point with nodes, or `now` if there is no such point."""
     times = (point.at for point in points if point.current + point.draining)
     return min(now, datetime.fromtimestamp(next(times, now.timestamp()), UTC))
 

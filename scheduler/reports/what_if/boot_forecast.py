@@ -1,4 +1,4 @@
-"""Predict when a workload starts that is only waiting for nodes to boot."""
+"""Predict the start of a workload that is only waiting for nodes to boot."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -85,7 +85,7 @@ def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNode
 
 
 def _below_threshold(readiness: PoolReadiness, count: int) -> MissingNodes | None:
-    """Return the number of nodes that must boot, at least `count`, before the pool accepts workloads."""
+    """Return how many nodes must boot before the pool accepts workloads, but at least `count`."""
     if readiness.stop_reason:
         return None
     return MissingNodes(readiness.pool, max(count, readiness.needed - readiness.ready))

@@ -1,4 +1,4 @@
-"""Preview a change to the pools of a quota group with the real scheduler, without storing anything."""
+"""Preview a change to a quota group's pools with the real engine, without storing anything."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

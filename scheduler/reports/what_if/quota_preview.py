@@ -1,7 +1,6 @@
-"""Preview quota edits with the real scheduler, without storing anything.
+"""Preview quota edits with the real engine, without storing anything.
 
-The preview compares two plans for the next cycle: one with the current quotas and one with the
-edited quotas.
+The preview compares two plans for the next cycle: one with the current quotas and one with the edited quotas.
 """
 
 from collections.abc import Iterable, Sequence

@@ -77,7 +77,7 @@ def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | Non
 def find_change_of_unsaved(
     workload: Workload, spec: WorkloadSpec, viewer: Viewer, now: datetime | None = None
 ) -> ChangeAnswer:
-    """Return the smallest change with which an unsaved workload would start now, or could start later.
+    """Return the smallest change that would let an unsaved workload start now, or later.
 
     Raises RateLimited while too many of the project's dry runs are in progress, and Conflict if another live
     workload has the same name.
@@ -93,7 +93,7 @@ def find_change_of_unsaved(
 
 
 def _accepts_nothing(view: ClusterView, workload: Workload) -> bool:
-    """Return whether all of the workload's pools still wait for nodes before they accept workloads."""
+    """Return whether none of the workload's pools accepts workloads yet, because nodes are missing."""
     return all(pool in view.below_threshold for pool in workload.pools)
 
 

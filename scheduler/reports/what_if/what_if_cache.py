@@ -1,4 +1,4 @@
-"""Cache of observations and layouts that the dry runs of this process share.
+"""Cache of observations and engine layouts that the dry runs of this process share.
 
 The cache does not affect results. It only avoids rereading unchanged rows and rebuilding layouts.
 """

@@ -118,7 +118,7 @@ class ReplayRun:
         self._record_changes()
 
     def _hold_end(self, layout: Layout) -> int | None:
-        """Return the time at which the first hold on nodes ends, or None if no nodes are held."""
+        """Return the time when the first hold on nodes ends, or None if no nodes are held."""
         ends = []
         for board in layout.boards.values():
             hold, after = board.cycle.backfill_hold, board.pool.reservation_after
@@ -163,7 +163,7 @@ class ReplayRun:
 
 
 def _depends_on_time(pool: Pool) -> bool:
-    """Return whether decisions in the pool can change merely because time passes."""
+    """Return whether decisions in the pool can change only because time passes."""
     return (
         pool.fair_share.time_based
         or pool.reclaim_min_runtime > 0

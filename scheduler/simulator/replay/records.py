@@ -36,7 +36,7 @@ class Job:
 
 @dataclass(slots=True)
 class Account:
-    """Allocation of one project, and for how long its quota had room for a job of each size."""
+    """Allocation of one project, and the time during which its quota had room for a job of each size."""
 
     quota: float | None
     gpus: float = 0.0  # currently allocated amount

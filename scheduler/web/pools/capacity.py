@@ -18,8 +18,8 @@ from scheduler.reports.queues.queue_totals import GPU, totals_by_queue
 class Capacity:
     """GPU capacity in milli-GPU.
 
-    `reserved` includes GPUs of booting nodes, and GPUs on which evicted pods are still stopping.
-    `reserved_idle` is the part on idle GPUs of ready nodes.
+    `reserved` includes GPUs of booting nodes, and GPUs where evicted pods are still stopping. `reserved_idle`
+    is the part on idle GPUs of ready nodes.
     """
 
     total: int

@@ -136,7 +136,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def _selected_tab(request: Request, history: Listing[Any]) -> str:
-    """Return the tab in the query string, or the tab to which the other parameters belong."""
+    """Return the tab in the query string, or the tab that the other parameters belong to."""
     if (tab := request.GET.get("tab")) in dict(TABS):
         return str(tab)
     if "span" in request.GET:
@@ -190,7 +190,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
 
 
 def outcome_tone(row: ScalingEvent) -> str:
-    """Return the tone of an event. A provisioning request that returned too few nodes is a warning."""
+    """Return an event's display tone. A provisioning request that returned too few nodes is a warning."""
     if row.kind == ScalingKind.PROVISION and row.data.get("came", 0) < row.data.get("asked", 0):
         return "warn"
     return TONES.get(ScalingKind(row.kind), "")

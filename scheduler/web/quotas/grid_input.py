@@ -22,7 +22,7 @@ MAX_CELL_LENGTH = 60  # maximum characters per cell
 
 @dataclass(frozen=True, slots=True)
 class EditedQuota:
-    """Edited cells of one quota, and the quota version on which the edits are based."""
+    """Edited cells of one quota, and the quota version that the edits are based on."""
 
     key: str
     owner: Tenant

@@ -88,7 +88,10 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 @signed_in
 @require_POST
 def prediction(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Predict the effect of saving the document on the open page, which has already reported its errors."""
+    """Predict the effect of saving the document on the open page.
+
+    The page has already reported the document's errors.
+    """
     workload = find_workload(request.actor, workload_id)
     require(request.actor, Action.OPERATE, workload)
     edit_page = EditPage(workload, workload.version)

@@ -1,4 +1,4 @@
-"""Links to pages on which users can make the smallest change that would start a workload."""
+"""Links to pages where users can make the smallest change that would start a workload."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ class ChangeLink:
 
 
 def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink | None:
-    """Return a link to the page on which the user can make the change, or None without permission.
+    """Return a link to the page where the user can make the change, or None if the user may not make it.
 
     If the changed part of the document is too long for a URL, or contains environment variables, which
     proxies would write to their logs, the form opens without the change.

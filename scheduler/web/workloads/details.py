@@ -55,7 +55,7 @@ class PodPlacement:
 
 
 def limit_lines(limits: Mapping[str, Any], peak: int | None) -> list[tuple[str, str]]:
-    """Return a text for each limit of a pod, with its source and, for memory, the peak in MiB."""
+    """Return a line for each limit of a pod, with its source and, for memory, the peak in MiB."""
     lines = []
     if limits["memory_mib"]:
         source = LIMIT_SOURCES[limits["memory_source"]]

@@ -1,4 +1,4 @@
-"""Table of a workload's pods, in which similar pods on a node share one row."""
+"""Table of a workload's pods, where similar pods on a node share one row."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class PodGroup:
 
     @property
     def limits(self) -> list[tuple[str, str]]:
-        """A text for each limit of the pods, with the highest memory peak."""
+        """A line for each limit of the pods, with the highest memory peak."""
         peaks = [each.pod.memory_peak_mib for each in self.placements]
         highest = max((peak for peak in peaks if peak is not None), default=None)
         return limit_lines(limit_values(self.first.limits), highest)

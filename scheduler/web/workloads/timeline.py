@@ -136,7 +136,7 @@ def _entry(row: Event, workload: Workload, evictions: tuple[RenderedEviction, ..
 
 
 def _partial_eviction(kind: str) -> str | None:
-    """Return the title of an event in which a gang lost replicas but kept running."""
+    """Return the title of an event where a gang lost replicas but kept running."""
     return next((title for reason, title in TITLES_BY_REASON.items() if reason.lower() == kind), None)
 
 

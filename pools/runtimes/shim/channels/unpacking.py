@@ -163,7 +163,7 @@ class Unpacker:
             raise CopyError(describe(shown, error)) from None
 
     def _open_root(self, name: str, is_directory: bool) -> None:
-        """Open the directory in which the archive's first member will be created."""
+        """Open the directory where the archive's first member will be created."""
         self._root, name = name, self._name or name
         target = self._target
         if os.path.isdir(target):

@@ -75,8 +75,7 @@ class PreemptionPolicy:
     def is_fair_outcome(self, sides: "set[tuple[QueueAccount, QueueAccount]]") -> bool:
         """Return whether the outcome is fair to the victim queues.
 
-        `sides` contains pairs of the preemptor's queue and a victim queue, at the level where their paths
-        diverge.
+        `sides` contains (preemptor's queue, victim queue) pairs, at the level where their paths diverge.
         """
         del sides
         return True

@@ -117,7 +117,7 @@ def single_pod_victim(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Vi
 
 
 def extra_replica_victims(board: Board, gang: Gang) -> Iterator[Victim]:
-    """Yield the victims without which the gang still meets its minimum, newest replicas first."""
+    """Yield the victims that the gang does not need to meet its minimum, newest replicas first."""
     for part in gang.parts:
         if part.count > part.role.min and part.role.scale_with is None:
             followers = _followers(gang, part)

@@ -1,4 +1,4 @@
-"""Find commands that start programs that no pod will contain.
+"""Find commands whose programs will be missing from the pods.
 
 A pod without code, an image or a workspace starts in an empty directory.
 """
@@ -42,7 +42,7 @@ def _is_absolute(directory: Any) -> bool:
 
 
 def _program(command: Any) -> str:
-    """Return the program file with which a command begins, or "" if there is none."""
+    """Return the program file at the beginning of a command, or "" if there is none."""
     words = list(_words(command))
     if not words:
         return ""
