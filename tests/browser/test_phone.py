@@ -44,7 +44,9 @@ def test_fair_share_and_quota_bars_fit_on_a_phone_screen(opened: Open) -> None:
             assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
         page.get_by_label("Actions for speech").click()
         page.get_by_role("link", name="Edit the quota for speech").click()
-        expect(page.locator("#quota_gpu")).to_be_visible()
+        expect(page.locator("#quota_gpu")).to_be_focused()
+        expect(page.locator("#quota_gpu")).to_be_in_viewport()
+        expect(page.get_by_role("button", name="Save quota")).to_be_in_viewport(ratio=1)
         assert faults == []
 
 

@@ -254,6 +254,10 @@
     if (dialog && !dialog.open) dialog.showModal();
     if (dialog) dialog.scrollTop = 0; // a new form begins at its top, but the button was at the bottom
     event.target.querySelector?.("[aria-invalid=true], [autofocus]")?.focus();
+    if (event.target.matches?.(".editor > td") && event.target.firstElementChild) { // a form opened below its row
+      event.target.querySelector("input:not([type=hidden])")?.focus({ preventScroll: true });
+      event.target.scrollIntoView({ block: "nearest" });
+    }
   });
   document.addEventListener("htmx:configRequest", (event) => {
     if (event.detail.verb !== "get") return; // addresses contain only the parameters that are set
