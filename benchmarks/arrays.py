@@ -102,7 +102,7 @@ def _end(array: Any, runtime: Any) -> None:
 
 
 def _ticks(loop: Any, clock: Any, happens: Callable[[], None]) -> float:
-    """Return the CPU milliseconds of a tick after a call of `happens`, as the mean of TICKS ticks."""
+    """Return the mean CPU time in milliseconds of TICKS ticks, each after a call to `happens`."""
     spent = 0.0
     for _ in range(TICKS):
         happens()
@@ -116,14 +116,14 @@ def _ticks(loop: Any, clock: Any, happens: Callable[[], None]) -> float:
 
 @contextmanager
 def _measured() -> Iterator[Callable[[str], dict[str, float]]]:
-    """Measure the block. The yielded function returns the wall and CPU seconds of the block afterwards."""
+    """Measure the block. After the block, the yielded function returns its wall and CPU time in seconds."""
     times = [time.perf_counter(), _cpu_seconds()]
     yield lambda name: {f"{name}_s": round(times[0], 2), f"{name}_cpu_s": round(times[1], 2)}
     times[:] = [time.perf_counter() - times[0], _cpu_seconds() - times[1]]
 
 
 def _cpu_seconds() -> float:
-    """Return the CPU seconds of this process and its PostgreSQL process, with a resolution of 10 ms."""
+    """Return the CPU seconds used by this process and its PostgreSQL process, with a resolution of 10 ms."""
     from django.db import connection
 
     connection.ensure_connection()

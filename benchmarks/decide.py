@@ -70,7 +70,7 @@ def _measure_reused_layout(
 ) -> Iterator[dict[str, object]]:
     """Yield measurements of cycles that reuse the previous cycle's layout.
 
-    Changes between the cycles are not timed. Reading the rejections is timed separately.
+    Changes between the cycles are not timed. The time to read the rejections is measured separately.
     """
     for name, (change, changed) in CHANGES.items():
         if not is_chosen(name):

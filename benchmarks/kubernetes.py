@@ -154,7 +154,7 @@ def measured(cluster: Running, nodes: int, rounds: int, *, only_starts: bool) ->
 
 
 class Bench:
-    """Scheduler loop with one pool on the benchmark's cluster."""
+    """Scheduler loop for one pool on the benchmark's cluster."""
 
     def __init__(self, cluster: Running, nodes: int, rounds: int, requests: Requests) -> None:
         from berth.db import lease
@@ -216,7 +216,7 @@ class Bench:
         return measure_mirror(self.cluster.kubeconfig, installation())
 
     def replace(self) -> dict[str, Any]:
-        """End pods, and run the loop until as many pending workloads have replaced them."""
+        """End pods, and run the loop until pending workloads have replaced all of these pods."""
         from projects.models import Workload
 
         self.template = Workload.objects.filter(phase="pending")[0]

@@ -81,7 +81,7 @@ def pending(count: int, settings: dict[str, str]) -> Row:
 
 
 def window(processes: ServerProcesses, seconds: float, happens: Callable[[], None]) -> Row:
-    """Call `happens`, and return the scheduler's report on the seconds after the call."""
+    """Call `happens`, wait `seconds`, and return the scheduler's report for that time."""
     processes.take_report()
     happens()
     time.sleep(seconds)
@@ -104,7 +104,7 @@ def middle(reports: Sequence[Row]) -> Row:
 
 
 def ends(count: int, settings: dict[str, str]) -> Row:
-    """End `count` running workloads within a second, while as many others are pending."""
+    """End `count` running workloads within a second, while `count` other workloads are pending."""
     each = -(-count // PROJECTS)
     token, projects = create_cluster(Cluster(quota=each, limit=each))
     count = each * PROJECTS

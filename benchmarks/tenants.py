@@ -77,7 +77,7 @@ def _replay(trace: Trace, policy: Policy, checkpoint: int | None) -> dict[str, o
 
 
 def _store(rows: dict[str, object]) -> None:
-    """Merge the rows into the stored results of earlier runs, because a complete run takes minutes."""
+    """Merge the rows into the stored results, because a run may cover only some of the policies."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "tenants.json"
     before = json.loads(path.read_text())["policies"] if path.exists() else {}

@@ -148,7 +148,7 @@ def _grants_view(membership: Membership, project: Project) -> bool:
 
 
 def fully_visible_departments(actor: Actor) -> QuerySet[Department]:
-    """Return the departments that the user can see in full, not just through some of their projects."""
+    """Return the departments in which the user can see every project, not just some of them."""
     if is_platform_admin(actor):
         return Department.objects.all()
     return Department.objects.filter(

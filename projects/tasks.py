@@ -17,7 +17,7 @@ def enqueue_deliveries(pks: list[int]) -> None:
 def notify_conditions() -> dict[str, int]:
     """Notify subscribers of long pending times, idle GPUs and failing pools.
 
-    Return the number of deliveries by kind.
+    Return the number of deliveries of each kind.
     """
     now = timezone.now()
     return {

@@ -1,4 +1,4 @@
-"""Create a cluster for the load benchmarks, with exactly as many CPUs as all quotas together."""
+"""Create a cluster for the load benchmarks, whose number of CPUs equals the sum of all quotas."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ POOL = "bench"
 class Cluster:
     """Dimensions of a cluster. `quota`, `limit` and `node` are numbers of CPUs.
 
-    `reservation_after` is the pool's setting, in seconds.
+    `reservation_after` is a pool setting in seconds.
     """
 
     departments: int = 5

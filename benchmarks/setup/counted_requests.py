@@ -13,7 +13,7 @@ KINDS = ("nodes", "pods", "secrets", "namespaces", "resourcequotas", "log")
 
 @dataclass
 class Requests:
-    """Completion times of requests by verb and object kind, and the bodies of requests that create pods."""
+    """Completion times of requests, keyed by verb and kind, and the bodies of requests that create pods."""
 
     times: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     bodies: list[dict[str, Any]] = field(default_factory=list)

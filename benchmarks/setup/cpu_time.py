@@ -12,7 +12,7 @@ def own_seconds(process: psutil.Process) -> float:
 
 
 def tree_seconds(process: psutil.Process) -> float:
-    """Return the CPU seconds that a process and all its children have used, even if they have ended."""
+    """Return the CPU seconds used by a process and all its children, including children that have ended."""
     times = process.cpu_times()
     total = times.user + times.system + times.children_user + times.children_system
     for child in process.children():

@@ -13,9 +13,9 @@ KUBELETS = b"benchmarks.setup.fake_kubelets"
 
 
 def cpu_by_program() -> Counter[str]:
-    """Return the CPU seconds of the programs on this machine, by program.
+    """Return the CPU seconds used by each program on this machine.
 
-    Ended processes are not counted. Programs without a name of their own are summed up as "other".
+    Ended processes are not counted. Unknown programs are summed as "other".
     """
     seconds: Counter[str] = Counter()
     for directory in Path("/proc").glob("[0-9]*"):
@@ -33,6 +33,6 @@ def cpu_by_program() -> Counter[str]:
 
 
 def per_pod(seconds: Counter[str], pods: int) -> dict[str, float]:
-    """Return the CPU milliseconds per pod, by program and in total."""
+    """Return the CPU milliseconds per pod, for each program and in total."""
     milliseconds = {name: round(1000 * value / pods, 1) for name, value in seconds.most_common()}
     return {**milliseconds, "all": round(1000 * sum(seconds.values()) / pods, 1)}

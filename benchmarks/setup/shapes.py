@@ -92,7 +92,7 @@ def one_big_reclaim(size: int) -> Snapshot:
 
 
 def one_gpu_short(size: int) -> Snapshot:
-    """Return a cluster in which a gang of ten whole-node pods needs one GPU more than it may reclaim."""
+    """Return a cluster in which a gang of ten whole-node pods needs one more GPU than it may reclaim."""
     total = size * PER_NODE
     tenants = (queue("d0", None, None), queue("owner", "d0", 80), queue("guest", "d0", total - 79))
     running = [work(f"r{j:05}", "guest", 1, 1, j, (seat,)) for j, seat in enumerate(seats(size))]
@@ -127,8 +127,8 @@ def evictions_with_moves(size: int) -> Snapshot:
 def no_room_for_moves(size: int) -> Snapshot:
     """Return a cluster in which evictions could be combined with moves, but no workload fits on another node.
 
-    Each node runs two workloads of three GPUs. Only one workload in the cluster may be evicted. The other one
-    on its node cannot be moved, because every node has only two free GPUs.
+    Each node runs two workloads of three GPUs. Only one workload in the cluster may be evicted. The other
+    workload on its node cannot be moved, because every node has only two free GPUs.
     """
     tenants = (queue("d0", None, None), queue("owner", "d0", PER_NODE), queue("guest", "d0", size * 6 - 3))
     running = [
@@ -177,7 +177,7 @@ def settings(before: Snapshot, **changed: Any) -> Snapshot:
 
 
 def end_running_workloads(before: Snapshot, rows: int, turn: int) -> Snapshot:
-    """Advance the clock by a second, and end `rows` running workloads, so that others can start."""
+    """Advance the clock by a second, and end `rows` running workloads to make room for pending workloads."""
     ended = {workload.name for workload in before.workloads[turn * rows : (turn + 1) * rows]}
     staying = tuple(workload for workload in before.workloads if workload.name not in ended)
     return replace(before, now=before.now + 1, workloads=staying)

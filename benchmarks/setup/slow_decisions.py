@@ -24,7 +24,7 @@ FUNCTIONS = 30  # number of functions that a replay prints
 
 @dataclass(slots=True)
 class SlowDecisions:
-    """Decisions with the most CPU time, each with the snapshot of the decision before it."""
+    """Decisions that took the most CPU time, each with the snapshot of the previous decision."""
 
     slowest: list[tuple[float, int, Snapshot | None, Snapshot]] = field(default_factory=list)
     previous: Snapshot | None = None

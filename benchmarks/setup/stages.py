@@ -82,7 +82,7 @@ class Steps:
         return next(self.times[i] for i in range(end - 1, -1, -1) if self.names[i] == name)
 
     def cpu_ms(self, begin: float, end: float) -> float:
-        """Return the CPU milliseconds that the process used between two steps, given their times."""
+        """Return the CPU milliseconds that the process used between two steps, identified by their times."""
         first, last = bisect.bisect_left(self.times, begin), bisect.bisect_left(self.times, end)
         return (self.cpu[last] - self.cpu[first]) * 1000
 

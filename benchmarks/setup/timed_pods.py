@@ -1,4 +1,4 @@
-"""Provider and runtime for benchmarks. Nodes boot immediately, and pods end by themselves after a set time.
+"""Provider and runtime for benchmarks. Nodes boot immediately, and each pod ends after a set time.
 
 `BERTH_FAKE_POOLS` names this module. A pod runs for the number of seconds in its environment variable
 SECONDS, or indefinitely. The end of a pod wakes the scheduler, like the end of a process.

@@ -22,7 +22,7 @@ SLOW_SECONDS = 0.003  # shorter steps of the loop and pauses of the garbage coll
 class Recorder:
     """Recorder for the steps of one process.
 
-    Steps are written immediately, as signals may end the process.
+    Steps are written immediately, because a signal may end the process.
     """
 
     def __init__(self, file: Path) -> None:

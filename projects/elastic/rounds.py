@@ -96,7 +96,7 @@ class ServiceLoop(LeaderLoop):
     def _discard_ended(self, live_ids: Collection[int]) -> None:
         """Remove the due times of ended services that no pass is reconciling.
 
-        They would otherwise remain due.
+        These services would otherwise remain due.
         """
         for pk in [pk for pk, running in self._passes.items() if pk not in live_ids and running.done()]:
             del self._passes[pk]

@@ -1,4 +1,4 @@
-"""State machine of an inference engine."""
+"""State machine for an inference engine."""
 
 from dataclasses import dataclass
 from enum import Enum

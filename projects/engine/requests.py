@@ -1,4 +1,4 @@
-"""State machine of a scale request."""
+"""State machine for a scale request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

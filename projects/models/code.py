@@ -53,10 +53,10 @@ class CodeTree(models.Model):
 
 
 class CodeFetch(models.Model):
-    """Git commit whose files workloads receive. It is fetched once, after the submission.
+    """Git commit whose files workloads receive.
 
-    All tasks of an array share one fetch. So do workloads that were submitted together with the same `code`
-    section.
+    The commit is fetched once, after the submission. All tasks of an array share one fetch, and so do
+    workloads submitted together with the same `code` section.
     """
 
     class State(models.TextChoices):

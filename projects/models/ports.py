@@ -10,7 +10,10 @@ from projects.models.workloads import Workload
 
 
 class PortLink(models.Model):
-    """One-time link for one user. It stores digests of the link's secret and of the port session's cookie."""
+    """One-time link for one user.
+
+    The row stores digests of the link's secret and of the port session's cookie.
+    """
 
     digest = models.CharField(max_length=64, unique=True)
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="port_links")

@@ -74,7 +74,7 @@ class SessionWorker(models.Model):
 class Call(models.Model):
     """Function call that runs once, on `node` if set, otherwise on the next node in round-robin order.
 
-    A broadcast itself is never leased. It has one child call per worker.
+    A broadcast has one child call per worker and is never leased itself.
     """
 
     class State(models.TextChoices):

@@ -258,7 +258,7 @@ def find_tree(project: Project, digest: str) -> CodeTree | None:
 
 
 def _touch_chunks(project: Project, digests: Iterable[str], at: datetime) -> dict[str, int]:
-    """Extend the retention of stored chunks by a day. Return their sizes by digest."""
+    """Extend the retention of stored chunks by a day. Return the chunk sizes, keyed by digest."""
     rows = CodeChunk.objects.filter(project=project, digest__in=list(digests))
     rows.filter(used_at__lt=at - TOUCH_AFTER).update(used_at=at)
     return dict(rows.values_list("digest", "size"))
@@ -288,7 +288,7 @@ def _tree_digest(files: Sequence[CodeFile]) -> str:
 
 
 def _check_files(files: Sequence[CodeFile]) -> None:
-    """Raise Invalid if a list of files has problems."""
+    """Raise Invalid if the list is empty, is too long, or contains an invalid file."""
     limits = code_limits()
     if not files:
         raise Invalid([Problem("files", "is empty", "", "at least one file")])

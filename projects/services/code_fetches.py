@@ -28,7 +28,7 @@ from projects.services.secrets import UnusableSecret, unseal_secret
 
 @dataclass(frozen=True, slots=True)
 class ReadKey:
-    """Secret that a fetch uses, with its current value."""
+    """Secret used by a fetch, with the secret's current value."""
 
     value: str = field(default="", repr=False)
     secret: Secret | None = field(default=None, repr=False)
@@ -59,9 +59,10 @@ def keep_code(new: Workload, stored: Workload) -> None:
 
 
 def next_fetch(now: datetime, running: Collection[UUID], full: Collection[int]) -> CodeFetch | None:
-    """Return the due request with the fewest attempts, or None. Among equals, return the oldest.
+    """Return the due request with the fewest attempts, or None.
 
-    Requests that are `running` and requests of projects in `full` are ignored.
+    If several have the fewest, return the oldest. Requests that are `running` and requests of projects in
+    `full` are ignored.
     """
     needed = Workload.objects.filter(code_fetch=OuterRef("pk"), phase=Phase.PENDING)
     due = Q(retry_at__isnull=True) | Q(retry_at__lte=now)

@@ -111,7 +111,9 @@ def require_submitter_of_personal_secrets(
 
 @dataclass(frozen=True, slots=True)
 class RegistryAuth:
-    """Credentials for image pulls: an auth.json, or "" without credentials, and the secrets by registry."""
+    """Credentials for image pulls: an auth.json file, or "" without credentials, and the secret for each
+    registry.
+    """
 
     json: str = field(default="", repr=False)
     secrets: Mapping[str, Secret] = field(default_factory=dict, repr=False)
@@ -123,10 +125,10 @@ class RegistryAuth:
 
 
 def registry_auths(keys: Collection[tuple[int, int]]) -> dict[tuple[int, int], RegistryAuth | UnusableSecret]:
-    """Return the credentials for image pulls by project and pool.
+    """Return the credentials for image pulls, keyed by (project, pool).
 
-    `keys` are the primary keys of projects and pools. A project's credentials override the pool's for the
-    same registry. If a secret cannot be used, the value is the error.
+    `keys` are pairs of primary keys. A project's credentials override the pool's for the same registry. If a
+    secret cannot be used, the value is the error.
     """
     of_projects, of_pools = defaultdict[int, list[Secret]](list), defaultdict[int, list[Secret]](list)
     for secret in ProjectSecret.objects.filter(
@@ -176,7 +178,7 @@ def secrets_by_name(project: Project, pool: NodePool) -> dict[str, Secret]:
 
 
 def personal_secrets_by_name(user_id: int | None) -> dict[str, Secret]:
-    """Return a user's personal secrets by name. The result is empty if `user_id` is None."""
+    """Return a user's personal secrets, keyed by name. The result is empty if `user_id` is None."""
     if user_id is None:
         return {}
     return {row.name: row for row in UserSecret.objects.select_related("user").filter(user=user_id)}
@@ -191,11 +193,10 @@ def unseal_secret(row: Secret) -> str:
 
 
 def workload_maskers(workload_ids: Collection[UUID]) -> dict[UUID, Masker]:
-    """Return maskers for the secrets that runs of the workloads received. Workloads without secrets are
-    omitted.
+    """Return maskers for the secrets that runs of the workloads received.
 
-    Values that were encrypted with a key that this installation no longer has are not masked. If there are
-    too many values, the most recently used ones are masked.
+    Workloads without secrets are omitted. Values are not masked if this installation no longer has their
+    encryption key. If there are too many values, the most recently used ones are masked.
     """
     uses = SecretUse.objects.filter(workload__in=workload_ids).order_by("-value__used_at")
     sealed_values = defaultdict[UUID, dict[str, None]](dict)

@@ -1,4 +1,4 @@
-"""Interfaces of inference engines and routers.
+"""Client interfaces for inference engines and routers.
 
 Every call uses the network. A call may be slow, may raise ServingError, and must not be made while a
 transaction is open. Addresses are base URLs that `projects.serving.addresses` has normalized.

@@ -62,7 +62,7 @@ def parse_metrics(engine: str, text: str) -> Reading:
 
 
 def _parse_lines(engine: str, text: str) -> Lines:
-    """Return the samples by metric name.
+    """Return the samples, keyed by metric name.
 
     Text without a final newline is rejected as truncated, because its last number may be incomplete.
     """
@@ -107,7 +107,7 @@ def _token_usage(lines: Lines) -> float | None:
 
 
 def _gauges_by_rank(lines: Lines, names: Iterable[str]) -> dict[Key, float]:
-    """Return the values of the first metric that is present, by rank. Per-priority values are ignored.
+    """Return the values of the first metric that is present, keyed by rank. Per-priority values are ignored.
 
     If a rank has several values, its value is NaN.
     """

@@ -199,7 +199,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def add(request: Request, kind: str) -> HttpResponse:
-    """Show the form for a new secret. It replaces an existing secret with the same name."""
+    """Show the form for a new secret, which replaces an existing secret with the same name."""
     choices = _pool_owners(request.actor) if kind == SecretKind.S3_KEY else _registry_owners(request.actor)
     if kind == SecretKind.VALUE:
         choices = [(f"{USER}/{ME}", "Personal, only for your own workloads"), *choices]

@@ -46,7 +46,7 @@ class ShareRoundResponse(ResponseModel):
 
 
 class ShareTraceEntryResponse(ResponseModel):
-    """How a queue's share of one resource is computed, in numbers and sentences."""
+    """Computation of a queue's share of one resource, in numbers and sentences."""
 
     kind: OwnerKind
     name: str

@@ -112,7 +112,7 @@ def format_progress(counts: "TaskCounts", tasks: int) -> str:
 
 
 class ArrayRow:
-    """Row of `berth list` for an array, with the same fields as a workload."""
+    """An array as a row of `berth list`, with the same fields as the row of a workload."""
 
     def __init__(self, array: "Array") -> None:
         counts = array.counts

@@ -1,4 +1,4 @@
-"""Options of `berth submit`."""
+"""Options for `berth submit`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -39,7 +39,7 @@ def _option(help_text: str, *names: str, metavar: Text = None) -> Any:
 
 @dataclass(frozen=True)
 class SubmitFlags:
-    """Options of `berth submit`. Options without a value are omitted from the document."""
+    """Options for `berth submit`. Options without a value are omitted from the document."""
 
     command: Annotated[
         Texts,

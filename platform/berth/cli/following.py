@@ -28,7 +28,7 @@ def follow_output(
 ) -> "Workload":  # fmt: skip
     """Print the output of one pod across its attempts until the workload ends. Return the ended workload.
 
-    Phase changes are printed to stderr. `tail` limits the lines of the first attempt.
+    Phase changes are printed to stderr. `tail` limits the number of lines printed for the first attempt.
     """
     out = out or TerminalOutput()
     printed, reported = "", ("", "")
@@ -173,8 +173,8 @@ REFRESH_SECONDS = 2.0
 def redraw_until_interrupted(draw: Callable[[], "RenderableType"], every: float = REFRESH_SECONDS) -> None:
     """Redraw in place on a terminal, or print repeatedly elsewhere, until Ctrl-C.
 
-    While the server is unreachable, the last output stays on the screen. Errors in the first call of `draw`
-    are raised.
+    While the server is unreachable, the last output stays on the screen. Errors raised by the first call of
+    `draw` are not caught.
     """
     from rich.console import Group
     from rich.live import Live

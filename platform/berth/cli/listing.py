@@ -1,4 +1,4 @@
-"""Options of `berth list`."""
+"""Options for `berth list`."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated

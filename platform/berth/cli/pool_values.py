@@ -28,7 +28,7 @@ Text = str | None
 
 @dataclass(frozen=True)
 class PoolValues:
-    """Options of `berth pool create` and `berth pool edit`. The server validates their values."""
+    """Options for `berth pool create` and `berth pool edit`. The server validates their values."""
 
     name: Annotated[Text, typer.Argument(metavar="[POOL]", help="Name of the pool.")] = None
     file: Annotated[
@@ -259,7 +259,7 @@ class PoolValues:
 
 @dataclass(frozen=True)
 class NewPool(PoolValues):
-    """Options of `berth pool create`, including the options for previews and confirmations."""
+    """Options for `berth pool create`, including the options for previews and confirmations."""
 
     yes: Annotated[
         bool,
@@ -279,7 +279,7 @@ class NewPool(PoolValues):
 
 @dataclass(frozen=True)
 class PoolChanges(PoolValues):
-    """Options of `berth pool edit`, including the options that preview or confirm drains."""
+    """Options for `berth pool edit`, including the options that preview or confirm drains."""
 
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False
     dry_run: Annotated[

@@ -72,7 +72,7 @@ class Models:
     def add(self, name: str, topic: str) -> None:
         """Add a class after the classes that it refers to.
 
-        A class that several topics refer to belongs to the first of them.
+        A class that several topics refer to belongs to the first of these topics.
         """
         if name not in self.topics:
             for reference in self._references(self._schema(name)):

@@ -48,7 +48,7 @@ def collect_recent_garbage() -> bool:
 
 
 def collect_deferred_garbage() -> bool:
-    """Run a full collection if collections are deferred and garbage may exist. Return whether one ran."""
+    """Run a full collection if collections are deferred and garbage may exist. Return whether it ran."""
     if not _state["deferred"] or not gc.get_count()[2]:
         return False
     gc.collect()

@@ -24,7 +24,7 @@ class Masker:
 
     @property
     def overlap(self) -> int:
-        """Number of bytes before and after a chunk that can affect the masking of the chunk."""
+        """Number of bytes before and after a chunk that can affect how the chunk is masked."""
         return max(map(len, self.patterns), default=1) - 1
 
     def mask(self, data: bytes) -> bytes:

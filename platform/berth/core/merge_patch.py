@@ -25,7 +25,7 @@ def apply_patch(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[s
 
 
 def find_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the smallest patch that turns `before` into `after`. None values count as absent."""
+    """Return the smallest patch that turns `before` into `after`. Values of None are treated as absent."""
     patch: dict[str, Any] = {}
     for key in {**before, **after}:
         old, new = before.get(key), after.get(key)

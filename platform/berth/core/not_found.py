@@ -74,7 +74,7 @@ def missing_object(
 ) -> NotFound:
     """Return the error for an unknown name or ID.
 
-    It suggests the closest name in `visible`, which must contain only names that the user may see.
+    The error suggests the closest name in `visible`, which must contain only names that the user may see.
     """
     beginning, advice = (text.format(owner=owner) for text in kind.value)
     if name is None:

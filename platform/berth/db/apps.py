@@ -1,4 +1,4 @@
-"""Django app of the database layer."""
+"""Django app for the database layer."""
 
 from django.apps import AppConfig
 

@@ -7,7 +7,7 @@ from django.db.models import CheckConstraint, Model, Q
 
 
 class ChecksTogether(Model):
-    """Base class of models that have only check constraints.
+    """Base class for models that have only check constraints.
 
     If the single query finds a violation, Django's own validation lists all violations.
     """

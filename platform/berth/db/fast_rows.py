@@ -11,7 +11,7 @@ from django.db.models.base import Model, ModelState
 
 
 class FastRows(Model):
-    """Base class of models whose rows are read in every request or every tick.
+    """Base class for models whose rows are read in every request or every tick.
 
     Django's signals `pre_init` and `post_init` are not sent when a row is loaded.
     """
@@ -23,7 +23,7 @@ class FastRows(Model):
     def from_db(  # type: ignore[override]  # Django 6.1 adds an argument
         cls, db: str | None, field_names: Collection[str], values: Collection[Any]
     ) -> Self:
-        """Return the instance of a row. Columns that are not in `field_names` are deferred."""
+        """Return a model instance for a row. Columns that are not in `field_names` are deferred."""
         row = cls.__new__(cls)
         state = ModelState()
         state.adding, state.db = False, db

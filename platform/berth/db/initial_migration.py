@@ -1,4 +1,4 @@
-"""Base class of the initial migrations, which create about 80 tables."""
+"""Base class for the initial migrations, which create about 80 tables."""
 
 from itertools import groupby
 

@@ -30,7 +30,7 @@ TIMEOUT = "tick"  # trigger of a round that is due without a wake-up
 
 @dataclass(slots=True, kw_only=True)
 class LeaderLoop(ABC):
-    """Base class of leader loops. Subclasses define the lease name and one round of work."""
+    """Base class for leader loops. Subclasses define the lease name and one round of work."""
 
     name: ClassVar[str]
 
@@ -61,7 +61,7 @@ class LeaderLoop(ABC):
         return TIMEOUT if not woken.reasons else " ".join(("wake", *sorted(filter(None, woken.reasons))))
 
     def end(self) -> None:
-        """Finish the current round, then release the lease. Safe to call in a signal handler."""
+        """Finish the current round, then release the lease. Safe to call from a signal handler."""
         self._ending = True
         os.eventfd_write(self._bell, 1)
 

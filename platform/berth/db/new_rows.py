@@ -11,7 +11,7 @@ M = TypeVar("M", bound=Model)
 
 
 class Defaults(NamedTuple):
-    """Defaults of a model's columns by attribute name: constants, and functions that compute them."""
+    """Constant defaults of a model's columns and functions that compute defaults, keyed by attribute name."""
 
     constants: Mapping[str, Any]
     calls: Mapping[str, Callable[[], Any]]

@@ -14,7 +14,7 @@ from berth.documents.values import Location, Step, parse_location
 
 @dataclass(frozen=True, slots=True)
 class SourceLines:
-    """Line number of each value in a text, by path. The first line is 1."""
+    """Line number of each value in a text, keyed by path. Lines are numbered from 1."""
 
     lines: dict[str, int] = field(default_factory=dict)
     scalars: dict[Location, str] = field(default_factory=dict)  # source text of scalars, by location

@@ -1,4 +1,4 @@
-"""Errors of code fetches, with git's messages converted to sentences for users."""
+"""Errors raised when code is fetched, with git's messages converted to sentences for users."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Private directories for fetches. They are deleted even if the process that created them was killed."""
+"""Private directories for fetches. Directories of killed processes are deleted too."""
 
 import fcntl
 import os

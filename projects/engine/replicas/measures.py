@@ -41,7 +41,7 @@ def sum_values(sample: Sample, pick: Pick) -> Measure:
 
 
 def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) -> Measure:
-    """Return a quantile of the observations of all inference engines between the first and the last sample.
+    """Return a quantile of all engines' observations between the first and last samples.
 
     The value is None if there are no observations.
     """

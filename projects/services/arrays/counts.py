@@ -53,7 +53,7 @@ class TaskCounts:
 
 
 def count_tasks_by_array(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, TaskCounts]:
-    """Return the task counts of each array by array ID, using one query."""
+    """Return the task counts of each array, keyed by array ID. Runs one query."""
     counts = {array.pk: TaskCounts() for array in arrays}
     rows = Workload.objects.filter(array__in=list(counts), superseded=False).order_by()
     for pk, phase, held, count in rows.values_list("array", "phase", "held").annotate(Count("pk")):

@@ -163,7 +163,7 @@ def _to_reports(row: Metric) -> TaskReports:
 def _lock_unchanged(array: WorkloadArray, decision: Decision) -> dict[int, Workload]:
     """Lock the tasks to stop.
 
-    Return, by index, the tasks that still run and have not reported since the decision.
+    Return the tasks that are still running and have not reported since the decision, keyed by index.
     """
     indexes, metric = [stop.index for stop in decision.stops], decision.stops[0].metric
     rows = Workload.objects.filter(

@@ -24,7 +24,7 @@ HIDDEN_WORKLOAD = "a workload of another project"
 
 
 class ProjectView(Protocol):
-    """Projects as seen by one request. Locked projects cannot be deleted during the transaction."""
+    """Projects loaded for one request. Locked projects cannot be deleted during the transaction."""
 
     has_locks: bool
 

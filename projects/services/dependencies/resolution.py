@@ -23,7 +23,7 @@ LOCK = "SELECT pg_advisory_xact_lock(1650811491)"
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """Newest workload or array with this name. For an array, `phase` is its state."""
+    """Newest workload or array with a given name. For an array, `phase` is its state."""
 
     pk: uuid.UUID
     phase: str
@@ -32,7 +32,10 @@ class Newest:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Dependency with the newest workload or array of that name. `newest` is None if none was submitted."""
+    """Dependency, and the newest workload or array with the name in the dependency.
+
+    `newest` is None if none was submitted.
+    """
 
     awaited: AwaitedName
     state: str
@@ -53,17 +56,16 @@ class Resolved:
 
 
 def lock_dependencies() -> None:
-    """Serialize transactions that add dependencies or delete workloads that others may depend on.
+    """Serialize transactions that add dependencies, or delete workloads on which other workloads may depend.
 
-    Without this lock, two submissions could form a cycle, or depend on a workload that is being
-    deleted.
+    Without this lock, two submissions could form a cycle, or depend on a workload that is being deleted.
     """
     with connection.cursor() as cursor:
         cursor.execute(LOCK)
 
 
 def find_newest(names: Collection[AwaitedName]) -> dict[AwaitedName, Newest]:
-    """Return the newest workload or array with each of these names, using one query."""
+    """Return the newest workload or array for each of these names, using one query."""
     if not names:
         return {}
     by_project: dict[str, list[str]] = defaultdict(list)

@@ -161,8 +161,8 @@ def notify_pending(now: datetime) -> int:
 def lock_subscription(pk: int) -> Subscription | None:
     """Lock a subscription, so that no other task notifies its subscriber.
 
-    Return None if it is already locked. The lock permits new foreign keys to the row, so that scheduling
-    cycles can still create deliveries.
+    Return None if another task has locked the subscription. The lock permits new foreign keys to the row, so
+    that scheduling cycles can still create deliveries.
     """
     rows = Subscription.objects.select_for_update(of=("self",), skip_locked=True, no_key=True)
     return rows.select_related("user", "project", "department").filter(pk=pk).first()

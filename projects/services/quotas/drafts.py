@@ -212,7 +212,7 @@ def _stored_pairs(draft: Draft, *, lock: bool) -> list[tuple[Change, Quota | Non
 def stored_quotas(
     places: Sequence[tuple[Tenant, PoolOrGroup]], *, lock: bool = False
 ) -> dict[QuotaKey, Quota]:
-    """Return the stored quotas by key. With `lock`, lock their rows in a fixed order."""
+    """Return the stored quotas, keyed by `QuotaKey`. With `lock`, lock their rows in a fixed order."""
     requested = {quota_key(owner, place) for owner, place in places}
     departments, projects, pools, groups = ({key[part] for key in requested} - {None} for part in range(4))
     candidates = Quota.objects.filter(Q(pool__in=pools) | Q(group__in=groups)).filter(

@@ -25,10 +25,7 @@ MAX_NAMED = 5
 
 
 def create_group(*, actor: Actor, name: str, pools: Sequence[NodePool]) -> QuotaGroup:
-    """Create a quota group from these pools. It has no quotas yet.
-
-    Raises Invalid, Conflict or Forbidden.
-    """
+    """Create a quota group without quotas from these pools. Raises Invalid, Conflict or Forbidden."""
     require(actor, Action.ADMINISTER)
     with transaction.atomic():
         lock_places()

@@ -74,7 +74,7 @@ def _due_schedules(now: datetime) -> QuerySet[Schedule]:
 
 
 def find_live_run(schedule: Schedule) -> Workload | WorkloadArray | None:
-    """Return the workload or array of the schedule's live run, or None."""
+    """Return the workload or array of the schedule's live run, or None if no run is live."""
     run = schedule.runs.filter(IS_LIVE).select_related("workload__project", "array__project").first()
     return None if run is None else run.workload or run.array
 

@@ -29,7 +29,7 @@ UNSCHEDULED_KEYS = ("deadline", "submitted")  # keys with fixed times, which wou
 
 @dataclass(frozen=True, slots=True)
 class ScheduleValues:
-    """Values of a schedule. Either `text`, a workload document in YAML, or `template` is set."""
+    """Values of a schedule. Either `template` or `text`, which is a workload document in YAML, is set."""
 
     cron: str
     time_zone: str = "UTC"
@@ -124,7 +124,7 @@ def _first_due_time(values: ScheduleValues, now: datetime) -> tuple[datetime | N
 
 
 def _is_impossible_day(cron: str) -> bool:
-    """Return whether all fields are valid, but the selected day never occurs, such as February 30."""
+    """Return whether all fields are valid but the selected day, such as February 30, never occurs."""
     fields = cron.split()
     if len(fields) != 5:
         return False

@@ -58,7 +58,10 @@ def request_code(
 
 
 def _secret_problem(view: SubmissionView, git: GitSpec, secret: str, project: Project) -> Problem | None:
-    """Return why the secret cannot be used, or None. Wrong values are detected only when code is fetched."""
+    """Return why the secret cannot be used, or None if it can.
+
+    Wrong values are detected only when code is fetched.
+    """
     names = view.personal_secret_names if git.personal else view.fetch_secret_names(project)
     if secret in names:
         return None

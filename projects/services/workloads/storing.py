@@ -94,7 +94,7 @@ def replace_roles(workload_id: UUID, tree: GroupShape) -> None:
 
 
 def _column_values(rows: Iterable[Model], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Return each row's values by column. Column names equal attribute names."""
+    """Return each row's values, keyed by column. Column names equal attribute names."""
     values = attrgetter(*columns)
     return [dict(zip(columns, values(row), strict=True)) for row in rows]
 

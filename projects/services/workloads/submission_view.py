@@ -87,7 +87,7 @@ PlaceKey = tuple[int | None, int | None]  # pool ID or quota group ID; the other
 
 
 class DepartmentAllowances:
-    """Quotas and limits of a department and its projects, by pool or quota group."""
+    """Quotas and limits of a department and its projects, keyed by pool or quota group."""
 
     def __init__(self) -> None:
         self.department: dict[PlaceKey, Allowance] = {}
@@ -205,7 +205,7 @@ class SubmissionView:
         return {name for kind in kinds for owner, name in self._project_secrets[kind] if owner == project.pk}
 
     def secret_names(self, project: Project, pools: Iterable[str]) -> dict[str, set[str]]:
-        """Return the names of the secrets that the project's pods can use, by pool."""
+        """Return the names of the secrets that the project's pods can use in each pool."""
         names = {name for owner, name in self._project_secrets[SecretKind.VALUE] if owner == project.pk}
         rows = self._pool_secrets[SecretKind.VALUE]
         return {pool: names | {name for owner, name in rows if owner == pool} for pool in pools}

@@ -153,7 +153,7 @@ def _describe(row: Audit, project: Project | None, live: set[tuple[str, str]], s
 
 
 def _verb_in_group(row: Audit, verb: str) -> str:
-    """Return the verb with a placeholder for the number of objects, such as "created {} quotas", or ""."""
+    """Return the verb phrase for several entries, such as "created {} quotas", or "" if there is none."""
     noun = NOUNS.get(row.object_type, "")
     if not noun or row.action == "prune" or (row.object_type == "nodepool" and row.action in IN_POOL):
         return ""

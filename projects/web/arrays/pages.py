@@ -161,7 +161,7 @@ def _as_csv(
 
 
 def _task_squares(array: WorkloadArray, tasks: QuerySet[Workload], parameters: Parameters) -> list[Square]:
-    """Return a square for each task, by index."""
+    """Return a square for each task, in the order of task indexes."""
     squares = []
     rows = tasks.order_by("array_index").values_list("pk", "name", "array_index", "phase", "held")
     for pk, name, index, phase, held in rows:

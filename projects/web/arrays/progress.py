@@ -68,7 +68,7 @@ class ArrayProgress:
 
 
 def load_progress(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, ArrayProgress]:
-    """Return the progress of each array by array ID, using at most three queries."""
+    """Return the progress of each array, keyed by array ID. Runs at most three queries."""
     counts = count_tasks_by_array(arrays) if arrays else {}
     pending = [pk for pk, each in counts.items() if each.pending]
     rows = Workload.objects.filter(array__in=pending, phase=Phase.PENDING, held=False, reason=UNSCHEDULABLE)

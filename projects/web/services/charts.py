@@ -112,7 +112,7 @@ class LatestMetrics:
 
 
 def latest_metrics(configs: Mapping[int, AutoscalerConfig], now: datetime) -> dict[int, LatestMetrics]:
-    """Return the latest sample of each service, by service ID.
+    """Return the latest sample of each service, keyed by service ID.
 
     Services without a recent sample are omitted.
     """

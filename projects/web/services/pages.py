@@ -130,7 +130,7 @@ def _service_rows(rows: list[Service]) -> list[ServiceRow]:
 
 
 def _allocated_gpus(engines: list[InferenceEngine]) -> Counter[int]:
-    """Return the milli-GPUs allocated to each service's engines, by service ID."""
+    """Return the milli-GPUs allocated to each service's engines, keyed by service ID."""
     services_by_pod = {engine.pod_id: engine.service_id for engine in engines if engine.pod_id}
     pods = Pod.objects.filter(pk__in=services_by_pod, allocation__released_at=None).select_related(
         "allocation"

@@ -18,7 +18,7 @@ NODES_MAX = 3
 def load_activity(rows: Iterable[Workload]) -> Mapping[UUID, str]:
     """Return a sentence for each running workload.
 
-    It describes the status of services and inference engines, and the nodes of other workloads.
+    The sentence states the status of a service or inference engine, or the nodes of any other workload.
     """
     running = [row for row in rows if row.phase == Phase.RUNNING]
     nodes = _describe_running_pods(running) if running else {}

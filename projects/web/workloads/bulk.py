@@ -158,7 +158,7 @@ def act(request: Request, step: str) -> HttpResponse:
 def _split(
     actor: Actor, step: str, selected: Rows, counts: Mapping[uuid.UUID, TaskCounts]
 ) -> tuple[Rows, list[Unchanged]]:
-    """Return the rows to which the action applies, and the other rows, grouped by the reason."""
+    """Return the rows to which the action applies, and the excluded rows grouped by reason."""
     by_reason = dict[str, list[Workload | WorkloadArray]]()
     for row in selected:
         by_reason.setdefault(obstacle(actor, step, row, counts.get(row.pk, TaskCounts())), []).append(row)

@@ -66,7 +66,7 @@ class DepartmentHeading:
 
 
 def quota_rows(client: "Client", pool: str | None, output: Output, owner: str | None = None) -> list[Any]:
-    """Return the visible quotas by pool, with each department before its projects.
+    """Return the visible quotas, grouped by pool, with each department before its projects.
 
     If a table shows all owners, a department without a visible quota has a heading row.
     """

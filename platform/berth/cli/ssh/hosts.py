@@ -1,4 +1,4 @@
-"""Names of pods as SSH hosts: [POD.]NAME.PROJECT.berth, or [POD.]ID.berth."""
+"""SSH host names of pods: [POD.]NAME.PROJECT.berth or [POD.]ID.berth."""
 
 import re
 import uuid

@@ -1,4 +1,4 @@
-"""Sessions of an SSH connection. Each shell, command or file transfer uses its own channel to the pod."""
+"""Sessions within an SSH connection. Each shell, command or file transfer uses its own channel to the pod."""
 
 import asyncio
 import re

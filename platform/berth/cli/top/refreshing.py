@@ -1,4 +1,4 @@
-"""Base class of the `berth top` screens, with periodic refreshes and key bindings."""
+"""Base class for the `berth top` screens, with periodic refreshes and key bindings."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar

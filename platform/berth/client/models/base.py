@@ -1,4 +1,4 @@
-"""Base class of the models of server responses. Unknown fields from newer servers are kept."""
+"""Base class for models of server responses. Unknown fields from newer servers are kept."""
 
 from typing import Any
 

@@ -293,7 +293,7 @@ class ShareRound(Model):
 
 
 class ShareTraceEntry(Model):
-    """How a queue's share of one resource is computed, in numbers and sentences."""
+    """Computation of a queue's share of one resource, in numbers and sentences."""
 
     kind: str = ""
     name: str

@@ -189,7 +189,7 @@ class PendingCalls:
             return key in self._calls or key in self._broadcasts
 
     def _collect_broadcast(self, key: uuid.UUID, pending_broadcast: PendingBroadcast) -> Completion:
-        """Return the results in node order, or the first error.
+        """Return the broadcast's future, the results in node order, and the first error or None.
 
         Return None until all results have arrived.
         """

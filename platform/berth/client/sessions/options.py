@@ -1,4 +1,4 @@
-"""Options of `client.session(...)`."""
+"""Options for `client.session(...)`."""
 
 import base64
 import sys

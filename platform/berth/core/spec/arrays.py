@@ -153,7 +153,10 @@ class ArraySpec(Document):
         return tuple(dict.fromkeys(name for mapping in mappings for name in mapping))
 
     def parameters(self) -> dict[int, Mapping[str, str]]:
-        """Return the variables of each task by index. In a matrix, the last name varies fastest."""
+        """Return the variables of each task, keyed by task index.
+
+        In a matrix, the last name varies fastest.
+        """
         if self.matrix is not None:
             rows = product(*self.matrix.values())
             return {index: dict(zip(self.matrix, row, strict=True)) for index, row in enumerate(rows)}

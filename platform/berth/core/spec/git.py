@@ -198,7 +198,7 @@ class GitSpec(Document):
 
     @property
     def secret_label(self) -> str:
-        """Name of the secret as `--git-secret` accepts it, or an empty string."""
+        """Secret name in the form that `--git-secret` accepts, or an empty string."""
         return f"personal/{self.secret}" if self.personal else self.secret or ""
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Signals that pods can receive ahead of SIGTERM."""
+"""Signals that pods can receive before SIGTERM."""
 
 from typing import Annotated
 

@@ -21,7 +21,7 @@ CHANGED_MESSAGE = "The object changed after you read it. Fetch it again and retr
 
 
 class Body(BaseModel):
-    """Base model of request bodies: strict types, no unknown keys."""
+    """Base model for request bodies: strict types, no unknown keys."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -38,7 +38,7 @@ class NoBody(Body):
 
 
 class Query(BaseModel):
-    """Base model of URL query parameters, which are converted from text."""
+    """Base model for URL query parameters, which are converted from text."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 

@@ -26,7 +26,7 @@ def _declare_parent(schema: dict[str, Any], model: type[BaseModel]) -> None:
 
 
 class ResponseModel(BaseModel):
-    """Base model of response bodies. Responses are validated, so that they match the OpenAPI schema."""
+    """Base model for response bodies. Responses are validated, so that they match the OpenAPI schema."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, from_attributes=True, json_schema_extra=_declare_parent

@@ -162,7 +162,7 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 class OpenApiDocument(SpectacularAPIView):
-    """View of the OpenAPI document, which is public because it reveals endpoints but no data."""
+    """View that serves the OpenAPI document. The view is public, because the document contains no data."""
 
     permission_classes = [AllowAny]
     authentication_classes = []

@@ -1,4 +1,4 @@
-"""Base views of REST endpoints: authentication, scopes, rate limits and response headers."""
+"""Base views for REST endpoints: authentication, scopes, rate limits and response headers."""
 
 from io import SEEK_END, BytesIO
 from typing import Any, ClassVar, cast

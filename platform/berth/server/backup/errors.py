@@ -1,4 +1,4 @@
-"""Errors of backup and restore."""
+"""Errors raised by backup and restore."""
 
 
 class BackupError(Exception):

@@ -100,7 +100,7 @@ BERTH_DOCS = Path(
 def networks(variable: str) -> list[str]:
     """Return the addresses and networks listed in an environment variable.
 
-    Raises ImproperlyConfigured if one of them is invalid.
+    Raises ImproperlyConfigured if any entry is invalid.
     """
     values = [value.strip() for value in env.list(variable, default=[])]
     try:

@@ -1,4 +1,4 @@
-"""Django app of the admin site, whose pages are loaded only by web processes."""
+"""Django app for the admin site, whose pages are loaded only by web processes."""
 
 from collections.abc import Sequence
 from typing import Any

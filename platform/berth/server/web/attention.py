@@ -217,7 +217,7 @@ def _lasting_shortfalls(
 
 
 def _demand_by_queue(actor: Actor, projects: Iterable[str]) -> dict[tuple[str, str], _PendingDemand]:
-    """Return the demand of pending workloads that can start, by project and pool."""
+    """Return the demand of pending workloads that can start, keyed by (project, pool)."""
     sums = _pending(actor).filter(project__name__in=projects).order_by().values_list("project__name", "pools")
     result: dict[tuple[str, str], _PendingDemand] = {}
     for project, pools, since, smallest, total in sums.annotate(

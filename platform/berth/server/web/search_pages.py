@@ -18,7 +18,7 @@ MAX_POOL_PAGES = 6
 
 @dataclass(frozen=True, slots=True)
 class _PoolPage:
-    """Page of a node pool. With `provider`, only pools of this provider have it."""
+    """Page of a node pool. If `provider` is set, only pools with this provider have the page."""
 
     title: str
     route: str

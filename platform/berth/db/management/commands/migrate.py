@@ -1,7 +1,7 @@
 """Django's `migrate` command, with two differences.
 
-It ignores changes that do not affect the database. It rejects a database that another development version
-created, even if all migrations are recorded as applied.
+The command ignores changes that do not affect the database, and rejects a database that another development
+version created, even if all migrations are recorded as applied.
 """
 
 from typing import Any

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class PlatformModelAdmin(ModelAdmin):
-    """Base class of all model admins, for platform admins only. Service errors appear as messages."""
+    """Base class for all model admins, for platform admins only. Service errors appear as messages."""
 
     list_per_page = 50
     list_filter_submit = True

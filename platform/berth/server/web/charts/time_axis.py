@@ -1,4 +1,4 @@
-"""Labels of a time axis at round times in the reader's zone."""
+"""Labels for a time axis, at round times in the reader's time zone."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class TimeLabel:
-    """Label of a time axis, with its position in percent of the axis."""
+    """Label on a time axis. Its position is in percent of the axis length."""
 
     position: float
     text: str

@@ -1,4 +1,4 @@
-"""Thread of a web process that forwards change notes to open pages."""
+"""Thread in a web process that forwards change notes to open pages."""
 
 import asyncio
 import json
