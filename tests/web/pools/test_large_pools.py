@@ -7,7 +7,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from pools.models import Node
+from pools.models import Node, NodePool
 from scheduler.web.pools.nodes import MAX_UNPAGED_NODES, PAGE_SIZE
 from tests.browser.data.fleet import create_fleet
 from tests.cast import Cast
@@ -60,3 +60,10 @@ def test_query_count_does_not_grow_with_nodes(cast: Cast, alice: Client) -> None
             assert alice.get("/node-pools/fleet").status_code == 200
         counts.append(len(queries))
     assert counts[0] == counts[1]
+
+
+def test_numbers_of_nodes_have_thousands_separators(cast: Cast, alice: Client) -> None:
+    NodePool.objects.filter(pk=cast.pool.pk).update(nodes_min=1000, nodes_max=4000, nodes_desired=1500)
+    page = alice.get(f"/node-pools/{cast.pool.name}").content.decode()
+    assert "Elastic, 1,000 to 4,000 nodes; 1,500 desired" in page
+    assert ">4,000<" in alice.get("/node-pools").content.decode()
