@@ -12,7 +12,8 @@ import pytest
 from pools.runtimes.base import VolumeMount
 from pools.runtimes.enclosure.command import Mount, View, own_mounts
 from pools.runtimes.enclosure.levels import PATHS_VARIABLE, Level
-from pools.runtimes.shim.processes import children, is_running
+from pools.runtimes.shim.processes import children, descendants, is_running
+from pools.runtimes.shim.server import SPARES
 from tests.contracts.pods import LocalStage, ended, kill, order, poll_until, running
 
 # Prints what a pod can find out about its enclosure: mounts, files, identity and settings of its process.
@@ -70,10 +71,11 @@ def has_enclosure(pid: int) -> bool:
     )
 
 
-def spare_shim(stage: LocalStage) -> int:
-    """Return the process ID of the spare shim, when its enclosure is ready. No pod may be running."""
+def spare_shims(stage: LocalStage) -> list[int]:
+    """Return the process IDs of the spare shims when all enclosures are ready. No pod may be running."""
     return poll_until(
-        lambda: next((pid for pid in children(server(stage)) if is_running(pid) and has_enclosure(pid)), 0)
+        lambda: sorted(pid for pid in children(server(stage)) if is_running(pid) and has_enclosure(pid)),
+        lambda spares: len(spares) == SPARES,
     )
 
 
@@ -87,7 +89,7 @@ def test_prepared_enclosure_equals_one_that_is_built_for_its_pod(tmp_path: Path,
         outputs.append(
             output(stage, pod_id, DESCRIBE, volumes=tuple(volumes), secret_files={"key": "secret"})
         )
-        spare_shim(stage)
+        spare_shims(stage)
     first, second = outputs
     assert (is_prepared(stage, "p-1"), is_prepared(stage, "p-2")) == (False, True)
     assert second.replace("p-2", "p-1") == first
@@ -102,19 +104,20 @@ def test_replaced_file_is_never_taken_from_an_older_enclosure(
     file.write_text("old")
     monkeypatch.setenv(PATHS_VARIABLE, str(file))
     assert output(stage, "p-1", f"cat {file}") == "old"
-    spare_shim(stage)
+    outdated = spare_shims(stage)
     replacement.write_text("new")
     replacement.rename(file)
     assert output(stage, "p-2", f"cat {file}") == "new"
     assert not is_prepared(stage, "p-2")
-    spare_shim(stage)
+    poll_until(lambda: not [pid for pid in outdated if is_running(pid)])
+    spare_shims(stage)
     assert output(stage, "p-3", f"cat {file}") == "new"
     assert is_prepared(stage, "p-3")
 
 
 def test_commands_of_a_session_run_in_a_prepared_enclosure(stage: LocalStage) -> None:
     output(stage, "p-1", "true")
-    spare_shim(stage)
+    spare_shims(stage)
     stage.runtime.start(stage.long("p-2"))
     running(stage.runtime, "p-2")
     assert is_prepared(stage, "p-2")
@@ -125,10 +128,11 @@ def test_commands_of_a_session_run_in_a_prepared_enclosure(stage: LocalStage) ->
 
 def test_killed_shim_leaves_no_process_in_its_prepared_enclosure(stage: LocalStage) -> None:
     output(stage, "p-1", "true")
-    shim = spare_shim(stage)
+    spares = spare_shims(stage)
     stage.runtime.start(order("p-2", "sh", "-c", "setsid sleep 1000 & sleep 1000"))
     running(stage.runtime, "p-2")
-    assert stage.runtime._pod_dir("p-2").shim_pid() == shim
+    shim = stage.runtime._pod_dir("p-2").shim_pid()
+    assert shim in spares
     builders = children(shim)
     inside = [child for builder in builders for child in children(builder)]
     kill(shim)
@@ -137,21 +141,32 @@ def test_killed_shim_leaves_no_process_in_its_prepared_enclosure(stage: LocalSta
 
 
 @pytest.mark.parametrize("victim", ["shim", "bubblewrap", "first process inside"])
-def test_pod_starts_after_a_part_of_the_spare_shim_was_killed(stage: LocalStage, victim: str) -> None:
+def test_pod_starts_after_a_part_of_each_spare_shim_was_killed(stage: LocalStage, victim: str) -> None:
     output(stage, "p-1", "true")
-    shim = spare_shim(stage)
-    builder = children(shim)[0]
-    target = {"shim": shim, "bubblewrap": builder, "first process inside": children(builder)[0]}[victim]
-    os.kill(target, signal.SIGKILL)
-    poll_until(lambda: not is_running(target))
+    for shim in spare_shims(stage):
+        builder = children(shim)[0]
+        target = {"shim": shim, "bubblewrap": builder, "first process inside": children(builder)[0]}[victim]
+        os.kill(target, signal.SIGKILL)
+        poll_until(lambda target=target: not is_running(target))  # type: ignore[misc]
     assert output(stage, "p-2", "echo started") == "started\n"
     assert not is_prepared(stage, "p-2")
 
 
-def test_spare_shim_and_its_enclosure_end_with_the_server(stage: LocalStage) -> None:
+def test_pods_that_are_ordered_together_use_one_spare_shim_each(stage: LocalStage) -> None:
+    output(stage, "p-0", "true")
+    spares = spare_shims(stage)
+    pods = [f"p-{number}" for number in range(1, SPARES + 1)]
+    for pod_id in pods:
+        stage.runtime.start(stage.long(pod_id))
+    for pod_id in pods:
+        running(stage.runtime, pod_id)
+    assert [stage.runtime._pod_dir(pod_id).shim_pid() for pod_id in pods] == spares
+    assert all(is_prepared(stage, pod_id) for pod_id in pods)
+
+
+def test_spare_shims_and_their_enclosures_end_with_the_server(stage: LocalStage) -> None:
     output(stage, "p-1", "true")
-    shim = spare_shim(stage)
-    processes = [shim, *children(shim), *children(children(shim)[0])]
+    processes = [pid for spare in spare_shims(stage) for pid in (spare, *descendants(spare))]
     kill(server(stage))
     poll_until(lambda: not [pid for pid in processes if is_running(pid)])
     assert output(stage, "p-2", "echo started") == "started\n"

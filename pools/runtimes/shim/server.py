@@ -1,10 +1,10 @@
 """Server process that forks a shim for each pod of one runtime.
 
 Starting Python takes longer than all other steps of starting a pod. This process has already started Python
-and imported the shim's modules. While no pods are being started, it also keeps a spare shim, which has
-already built most of its pod's enclosure. The server receives only the directories of pods, never their specs
-or secrets, so a shim inherits nothing from another pod. The runtime starts the server with no other open
-files and an almost empty environment. The server ends with the runtime, but its shims continue.
+and imported the shim's modules. While no pods are being started, it also forks spare shims, which have
+already built most of their pods' enclosures. The server receives only the directories of pods, never their
+specs or secrets, so a shim inherits nothing from another pod. The runtime starts the server with no other
+open files and an almost empty environment. The server ends with the runtime, but its shims continue.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import select
 import sys
 
+from pools.runtimes.shim.prepared import FILE
 from pools.runtimes.shim.spare import become_spare, run_assigned_pod
 
 TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 READY = b"ready"
 NOT_FORKED = b"not-forked"
 MESSAGE_BYTES = 65_536
-# Time from the last start of a pod to the preparation of a spare shim, which would slow the start down.
-SPARE_DELAY_MS = 50
+SPARES = 4  # maximum number of spare shims, so that most gangs and bursts find one for each pod
+# Time from the last start of a pod to the preparation of a spare shim, which would slow the start down, and
+# time between the preparations of two spare shims.
+SPARE_DELAY_MS, SPARE_INTERVAL_MS = 50, 10
 _ASSIGNMENT_BYTES = select.PIPE_BUF  # longer messages are not written to a pipe at once
 
 
@@ -35,7 +38,7 @@ def serve(fd: int, root: str) -> None:
 
     A request consists of its number, the pod's directory and the anchor, joined by NUL. A report consists of
     the number and, if the shim has ended, its exit status, or NOT_FORKED if there was not enough memory.
-    `root` is the runtime's directory, in which the spare shim finds the enclosure to prepare.
+    `root` is the runtime's directory, in which spare shims find the enclosure to prepare.
     """
     import ctypes  # noqa: F401 - for the shims, which would otherwise import these modules
     import resource  # noqa: F401
@@ -50,10 +53,11 @@ def serve(fd: int, root: str) -> None:
 
 
 class Server:
-    """Loop of the server process. `_requests` are the numbers of the requests of running shims by process ID.
+    """Loop of the server process.
 
-    `_spare` is the process ID of the spare shim, or 0. The spare shim learns its pod from the pipe
-    `_assignment`, and ends with the server.
+    `_requests` contains the number of each running shim's request, by process ID. `_spares` contains a pipe
+    for each spare shim, by process ID, oldest first. A spare shim learns its pod from its pipe and ends with
+    the server.
     """
 
     def __init__(self, fd: int, root: str) -> None:
@@ -64,7 +68,8 @@ class Server:
         signal.set_wakeup_fd(self._writable)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._requests: dict[int, bytes] = {}
-        self._spare, self._assignment = 0, -1
+        self._spares: dict[int, int] = {}
+        self._enclosure: tuple[int, ...] = ()  # identifies the record that the spare shims have read
 
     def run(self) -> None:
         """Handle requests until the runtime has ended."""
@@ -72,19 +77,19 @@ class Server:
         for source in (self._connection.fileno(), self._ended):
             poller.register(source, select.POLLIN)
         self._connection.send(READY)
-        is_spare_due = True
+        pause, missing = SPARE_DELAY_MS, SPARES
         while True:
-            ready = dict(poller.poll(SPARE_DELAY_MS if is_spare_due else None))
+            ready = dict(poller.poll(pause if missing else None))
             if not ready:
                 self._prepare_spare()
-                is_spare_due = False
+                pause, missing = SPARE_INTERVAL_MS, missing - 1
             if self._ended in ready:
                 os.read(self._ended, 4096)
                 self._report_ended_shims()
             if self._connection.fileno() in ready:
                 if not self._handle_request():
                     return
-                is_spare_due = True
+                pause, missing = SPARE_DELAY_MS, SPARES - len(self._spares)
 
     def _handle_request(self) -> bool:
         """Provide a shim for one request. Return False if the runtime has ended."""
@@ -99,30 +104,45 @@ class Server:
         return True
 
     def _prepare_spare(self) -> None:
-        """Fork a spare shim, unless one is ready."""
-        if self._spare:
-            return
-        assignment, self._assignment = os.pipe()
-        self._spare = self._fork(become_spare, assignment, self._root)
+        """Fork a spare shim if there is enough memory."""
+        self._end_outdated_spares()
+        # The key 0 stands for the new process, which closes the pipes of all spare shims.
+        assignment, self._spares[0] = os.pipe()
+        pid = self._fork(become_spare, assignment, self._root)
         os.close(assignment)
-        if not self._spare:
-            self._close_assignment()
+        writable = self._spares.pop(0)
+        if pid:
+            self._spares[pid] = writable
+        else:
+            os.close(writable)
 
     def _assign_spare(self, pod: bytes) -> int:
-        """Assign the pod to the spare shim. Return the process ID of the shim, or 0 if there is none."""
-        if not self._spare or len(pod) > _ASSIGNMENT_BYTES:
+        """Assign the pod to a spare shim. Return the process ID of the shim, or 0 if there is none."""
+        if len(pod) > _ASSIGNMENT_BYTES:
             return 0
-        pid, self._spare = self._spare, 0
-        try:
-            os.write(self._assignment, pod)
-        except BrokenPipeError:  # it has just been killed
-            pid = 0
-        self._close_assignment()
-        return pid
+        self._end_outdated_spares()
+        while self._spares:
+            pid = next(iter(self._spares))
+            try:
+                os.write(self._spares[pid], pod)
+            except BrokenPipeError:  # it has just been killed
+                continue
+            finally:
+                os.close(self._spares.pop(pid))
+            return pid
+        return 0
 
-    def _close_assignment(self) -> None:
-        os.close(self._assignment)
-        self._assignment = -1
+    def _end_outdated_spares(self) -> None:
+        """End the spare shims if the enclosure to prepare has changed since they were forked."""
+        try:
+            status = os.stat(f"{self._root}/{FILE}")
+        except FileNotFoundError:
+            return
+        current = (status.st_ino, status.st_mtime_ns)
+        if current != self._enclosure:
+            self._enclosure = current
+            while self._spares:
+                os.close(self._spares.popitem()[1])
 
     def _fork(self, run: Callable[..., None], *arguments: object) -> int:
         """Return the process ID of a new process that calls `run`, or 0 if there is not enough memory."""
@@ -131,18 +151,17 @@ class Server:
         except OSError:
             return 0
         if pid == 0:
-            own = (self._connection.fileno(), self._ended, self._writable, self._assignment)
-            _run_in_child([fd for fd in own if fd >= 0], run, arguments)
+            files = [self._connection.fileno(), self._ended, self._writable, *self._spares.values()]
+            _run_in_child(files, run, arguments)
         return pid
 
     def _report_ended_shims(self) -> None:
-        while self._requests or self._spare:
+        while self._requests or self._spares:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
-            if pid == self._spare:
-                self._spare = 0
-                self._close_assignment()
+            if pid in self._spares:
+                os.close(self._spares.pop(pid))
             elif pid in self._requests:
                 code = os.waitstatus_to_exitcode(status)
                 self._connection.send(self._requests.pop(pid) + b" %d" % code)

@@ -13,6 +13,7 @@ from pools.runtimes import shims
 from pools.runtimes.base import RuntimeFailure
 from pools.runtimes.shim.channels.listener import SOCKET
 from pools.runtimes.shim.processes import children, is_running, process_ids
+from pools.runtimes.shim.server import SPARES
 from tests.contracts.pods import LocalStage, ended, kill, order, poll_until, running
 from tests.open_files import open_files
 from tests.pools.runtimes.test_local_runtime import KILL_STARTER, start_in_another_process
@@ -223,6 +224,6 @@ def test_shim_server_exits_with_the_runtime_and_reaps_its_shims(stage: LocalStag
     for number in range(5):
         ended(stage.runtime, f"p-{number}")
     poll_until(lambda: servers(stage.root), lambda running: running == [server(stage)])
-    poll_until(lambda: children(server(stage)), lambda shims: len(shims) == 1)  # the spare shim
+    poll_until(lambda: children(server(stage)), lambda shims: len(shims) == SPARES)
     stage.restart()
     poll_until(lambda: not servers(stage.root))
