@@ -140,7 +140,7 @@ def _deletion_message(pod: Object) -> str:
 def unschedulable_message(pod: Object) -> tuple[str, datetime | None]:
     """Return why the cluster's scheduler cannot place the pod, and since when.
 
-    If it can, the reason is an empty string.
+    If the pod can be placed, the reason is an empty string.
     """
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":

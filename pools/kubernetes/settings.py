@@ -34,7 +34,7 @@ class _SettingsModel(BaseModel):
 
 
 class PoolToleration(_SettingsModel):
-    """Taint that the pool's pods tolerate. A missing value or effect matches any."""
+    """Taint that the pool's pods tolerate. A missing value or effect matches every value or effect."""
 
     key: Name
     value: Value | None = None

@@ -180,7 +180,7 @@ class ShimServer:
                 del self._running[int(number)]
 
     def end(self) -> None:
-        """Stop the server. Its shims continue."""
+        """Stop the server. The shims that it forked keep running."""
         self.end_process()
         self._abandon()
 

@@ -10,7 +10,7 @@ from berth.core.backports import StrEnum
 
 
 class Kind(StrEnum):
-    """Action that produced a bundle. Drains are handled in `dispatch/drains.py`."""
+    """Kind of engine action that produced a bundle. Drains are handled in `dispatch/drains.py`."""
 
     START = "start"
     GROW = "grow"

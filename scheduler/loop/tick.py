@@ -276,7 +276,7 @@ class Loop:
         )
 
     def _record_cycles(self) -> Iterator[bool]:
-        """Record the cycles that ran before this step, then drop all but the newest."""
+        """Record the cycles that ran before this step. Then keep only the newest cycle in memory."""
         runs, (notes, self._notes) = [*self._runs], (self._notes, [])
         for run in runs:
             if not run.written:

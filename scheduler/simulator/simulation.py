@@ -248,7 +248,7 @@ class World:
         self._set_workload(replace(workload, pods=pods, started=since, backoff_until=None))
 
     def _mark_stale(self) -> None:
-        """Start the grace period for gangs that are below their minimum or contain such a group."""
+        """Start the grace period for gangs that are below their minimum or have a group below its minimum."""
         for name in sorted(self._unchecked):
             workload = self.workloads[name]
             broken = self._is_broken(workload) and not is_finished(workload)

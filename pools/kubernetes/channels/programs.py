@@ -1,4 +1,4 @@
-"""Run Berth's own programs in Kubernetes pods: copies and the SFTP server.
+"""Run Berth's own programs in Kubernetes pods: file copying and the SFTP server.
 
 Shims run the same programs on nodes. On Kubernetes, their code is sent to the Python of the pod's image.
 """

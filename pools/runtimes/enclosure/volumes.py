@@ -22,7 +22,7 @@ class VolumeMounts:
 
 
 def require_no_volumes(spec: PodSpec) -> None:
-    """Raise UnusableVolume if the pod has volumes. They cannot be mounted for pods without an enclosure."""
+    """Raise UnusableVolume if the pod has volumes, because they cannot be mounted without an enclosure."""
     if spec.volumes:
         raise UnusableVolume(
             f"the volume {spec.volumes[0].name} cannot be mounted, because this node does not isolate pods"

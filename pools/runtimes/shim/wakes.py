@@ -1,4 +1,4 @@
-"""Wake processes that wait for changes of pods."""
+"""Wake processes that wait for pods to change."""
 
 import errno
 import os

@@ -81,7 +81,7 @@ def _record_conflict(key: int, version: int, reason: str, at: datetime) -> None:
 
 
 def _former_machine(host: SshHost, measured: MachineReport, at: datetime) -> Machine | None:
-    """Return the machine's row, or None. Mark a different machine that was this host as departed.
+    """Return the machine's row or None. If the host was another machine before, mark that one as departed.
 
     Raises Conflict if the machine belongs to another pool, or to another host or a join token of this pool.
     """

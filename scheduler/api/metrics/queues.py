@@ -62,7 +62,7 @@ def _pending_time_metric() -> Metric:
 
 
 def _share_metrics() -> Iterable[Metric]:
-    """Return metrics of the queue statuses of the last cycle. Departments have an empty project label."""
+    """Return metrics of the queue statuses in the last cycle. Departments have an empty project label."""
     families = {
         "share": GaugeMetricFamily("berth_queue_share_gpus", "Fair share of the queue.", labels=QUEUE),
         "allocated": GaugeMetricFamily(

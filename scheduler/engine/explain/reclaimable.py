@@ -219,8 +219,9 @@ def _gang_amounts(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> _
 
 
 def _as_units(counted: Mapping[_GangAmounts, int]) -> Counter[Unit]:
-    """Return the counted gang amounts as units. Most gangs are alike, so each distinct gang is converted
-    once.
+    """Convert the counted gang amounts to units.
+
+    Most gangs are alike, so each distinct gang is converted only once.
     """
     return Counter({
         Unit(tuple((Amount(*extra), number) for extra, number in extras), Amount(*core)): count

@@ -23,7 +23,7 @@ _NOUNS = dict(zip(KINDS, ("GPUs", "CPUs", "memory"), strict=True))
 
 
 def explain_shortage(board: Board, gang: Gang) -> Obstacle:
-    """Return the first obstacle that keeps the gang from fitting on the board.
+    """Return the first obstacle that keeps the gang from fitting into free capacity.
 
     If several resources are insufficient, report the scarcest.
     """

@@ -286,7 +286,7 @@ def _distribute(
 def _offers(
     left: int, unmet: Sequence[Claim], weights: Sequence[int], need: NeedFunction, phase: str
 ) -> list[Offer]:
-    """Return the offers of a round, before any amount is granted."""
+    """Return the amounts offered to queues in a round, before any amount is granted."""
     total_weight = sum(weights)
     plain = weights if phase == "quota" else _to_integers([claim.weight for claim in unmet])
     return [

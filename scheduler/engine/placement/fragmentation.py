@@ -74,7 +74,7 @@ def _to_int_array(values: Iterable[int]) -> Ints:
 
 @dataclass(slots=True)
 class _Kind:
-    """Fragmentation that one more replica of a kind would cause on each node, and the best device for it."""
+    """Fragmentation that one more replica of a request kind would cause on each node, and its best device."""
 
     losses: Ints
     device: Ints

@@ -55,7 +55,7 @@ def is_search_useful(arrangement: Arrangement) -> bool:
 
 
 def _difficulty_key(need: ReplicaRequest) -> tuple[int, ...]:
-    """Return the sort key: replicas with the most scopes first, then the largest request."""
+    """Return the sort key: replicas in the most topology scopes first, then the largest request."""
     return (-len(need.scopes), *(-amount for amount in need.part.amounts))
 
 

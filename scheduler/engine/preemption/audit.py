@@ -1,4 +1,4 @@
-"""Audit records of evictions: victim, preemptor, rule, and the queues before and after."""
+"""Audit records of evictions: victim, preemptor, rule, and the queues' state before and after."""
 
 from collections.abc import Sequence
 

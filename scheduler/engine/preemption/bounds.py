@@ -1,4 +1,4 @@
-"""Upper bounds on the resources that evictions could free, computed from sums alone."""
+"""Upper bounds on the resources that evictions could free, computed from totals alone."""
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache

@@ -222,7 +222,7 @@ def _pod_fact(pod: Pod, gang: Gang) -> PodFact:
 def _eviction_reason(pod: Pod, gang: Gang) -> str:
     """Return why the cluster or Berth is stopping or has stopped this pod, or an empty string.
 
-    Replicas whose start the cluster rejected never ran.
+    The result is empty for a replica that the cluster refused to start, because it never ran.
     """
     if pod.state in (PodState.STOPPING, PodState.STOPPED):
         if pod.stop_reason == "Shrunk":

@@ -233,7 +233,7 @@ def _endpoint_env(pod: Pod) -> dict[str, str]:
 
 
 def _session_env(pod: Pod) -> dict[str, str]:
-    """Return the variables with a session worker's URL."""
+    """Return the variables that contain a session worker's URL."""
     session: Session | None = getattr(pod.workload, "session", None)
     if session is None:
         return {}

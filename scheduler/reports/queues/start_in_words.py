@@ -1,4 +1,4 @@
-"""Short texts for unknown start times, as shown in tables."""
+"""Wording for unknown start times in tables."""
 
 from collections.abc import Mapping
 
@@ -34,7 +34,7 @@ UNDECLARED, MISSING_NODES = "workloads without a maximum runtime have ", "even i
 
 
 def start_in_words(reason: str) -> str:
-    """Return a short text for a workload without an expected start.
+    """Return brief wording for a workload without an expected start.
 
     `reason` is the stored sentence that explains why the start time is unknown.
     """

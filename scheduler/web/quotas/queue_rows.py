@@ -107,9 +107,7 @@ class QuotaLine:
 
     @property
     def over_quota_pool(self) -> str:
-        """Name of the pool in which the queue is over quota, or an empty string if there is not
-        exactly one.
-        """
+        """Name of the only pool where the queue is over quota, or an empty string if there is none."""
         names = [
             quota.pool.name for quota in self.quotas if quota.pool and self._over_by_pool.get(quota.pool.pk)
         ]
@@ -117,9 +115,9 @@ class QuotaLine:
 
     @property
     def over_quota_operands(self) -> tuple[int, int] | None:
-        """The GPUs and the quota whose difference is `over_quota`, or None if the row already shows both.
+        """The allocated GPUs and the quota that `over_quota` is computed from.
 
-        The row shows all allocated GPUs and the total quota.
+        None if the row already shows both. The row shows all allocated GPUs and the total quota.
         """
         if self.gpus is not None and self.allocated - self.gpus == self.over_quota:
             return None

@@ -294,7 +294,7 @@ TABS = {
 
 
 def _image(workload: Workload) -> dict[str, Any] | None:
-    """Return the document's image, with the digest from the latest run for which it was resolved."""
+    """Return the document's image, with the digest from the latest run that resolved the image."""
     reference = workload.spec.get("image") if isinstance(workload.spec, dict) else None
     if not reference:
         return None

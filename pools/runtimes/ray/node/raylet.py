@@ -189,7 +189,10 @@ def _command(node: NodeSettings) -> list[str]:
 
 
 def _environment(token: Path) -> dict[str, str]:
-    """Return the environment variables for Ray, including the few that it inherits. Pods have their own."""
+    """Return the environment variables for Ray, including the few that Ray inherits from this process.
+
+    Pods have their own environment variables.
+    """
     names = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
     inherited = {name: os.environ[name] for name in names if name in os.environ}
     return inherited | _HEALTH_CHECKS | _NO_OPEN_PORTS | {

@@ -1,7 +1,7 @@
-"""Code for copying files to and from pods that both the sender and the receiver use.
+"""Code that the sender and the receiver share when files are copied to or from pods.
 
-It uses only the standard library. Archives are streamed: neither side holds more than a block of a file in
-memory.
+The module uses only the standard library. Archives are streamed: neither side holds more than a block of a
+file in memory.
 """
 
 from __future__ import annotations

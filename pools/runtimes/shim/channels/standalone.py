@@ -35,7 +35,7 @@ class _Container:
 
 
 class _NoCalls:
-    """Substitute for the C library. Its calls protect the shim, and this container has none."""
+    """Substitute for the C library. The library's calls protect the shim, but this container has no shim."""
 
     def prctl(self, *arguments: object) -> int:
         return 0

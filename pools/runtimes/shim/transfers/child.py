@@ -142,7 +142,7 @@ class Transfer:
 
 
 def send(output: int, kind: str, text: str) -> None:
-    """Send a message to the shim. It is short enough for a single write to the pipe."""
+    """Send a message to the shim. A message is short enough for a single write to the pipe."""
     line = f"{kind} {' '.join(text.split())}".encode("utf-8", "replace")[:1000]
     os.write(output, line + b"\n")
 

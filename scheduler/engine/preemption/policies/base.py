@@ -129,14 +129,15 @@ class PreemptionPolicy:
         return victim.cached_key
 
     def worst_queue_stage(self, victims: Sequence[Victim]) -> Key:
-        """Return the sort key of the worst queue stage among the victims. This key takes precedence over the
-        cost.
+        """Return how far the victims' queues are reduced in the worst case, as a sort key.
+
+        The key takes precedence over the cost.
         """
         del victims
         return ()
 
     def queue_stage(self, victim: Victim, evicted: EvictedByQueue) -> Key:
-        """Return the stage of the victim's queue after the evictions in `evicted`."""
+        """Return how far the evictions in `evicted` reduce the victim's queue, as a sort key."""
         del victim, evicted
         return ()
 

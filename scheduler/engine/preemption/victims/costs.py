@@ -135,7 +135,7 @@ class NodeCosts:
             heappush(self._queues, (cost, name))
 
     def _reprice_offer(self, name: str, offer: Offer) -> None:
-        """Recompute the cost of a node after the stage of its victim queue has changed."""
+        """Recompute the cost of a node after its victim queue has fallen to its share or quota."""
         _, _, i, victims = offer
         queues = {victim.gang.account for victim in victims}
         if any(move.gang.account not in queues for move in self.board.on_node[i].values()):

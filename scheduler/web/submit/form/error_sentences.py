@@ -19,7 +19,7 @@ class ErrorSentence:
 
 
 def describe_problem(problem: Problem, label: str = "", *, choice: bool = False) -> ErrorSentence:
-    """Describe a problem of the field with this label or, without a label, of a key in the document."""
+    """Describe a problem with a form field, given its label, or with a document key if there is no label."""
     message, allowed = problem.message, problem.allowed
     if message.startswith(REQUIRED) and label:
         noun = label if label[:2].isupper() else label[:1].lower() + label[1:]
