@@ -253,7 +253,7 @@ def touch_tree(project: Project, digest: str, at: datetime) -> CodeTree | None:
 
 
 def find_tree(project: Project, digest: str) -> CodeTree | None:
-    """Return a stored tree without its files, or None."""
+    """Return the stored tree without its files, or None if it is not stored."""
     return CodeTree.objects.filter(project=project, digest=digest).defer("files", "chunks").first()
 
 

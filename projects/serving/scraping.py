@@ -14,8 +14,6 @@ MAX_CONCURRENT = 16
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Inference engine to scrape, with its ID, address and adapter."""
-
     engine: str
     address: str
     adapter: EngineAdapter

@@ -60,7 +60,7 @@ def parse_volume(entry: str) -> dict[str, object]:
 
 
 def parse_plugins(entries: Iterable[str]) -> list[dict[str, Any]]:
-    """Parse plugins, keeping their order. The server checks that they exist."""
+    """Parse plugins, preserving their order. The server checks that the plugins exist."""
     return [_parse_plugin(entry) for entry in entries]
 
 

@@ -76,7 +76,7 @@ def encode_credit(count: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Final status of a command. `failure` is the reason that the command could not be started, or empty.
+    """Final status of a command. `failure` is the reason why the command could not be started, or empty.
 
     `signal` is the name of the signal that ended the command, such as KILL, or empty.
     """
@@ -89,7 +89,7 @@ class Status:
 def parse_status(payload: bytes) -> Status:
     """Parse the message that ends a command.
 
-    Raises Rejected if the server rejected the command, or Unreachable if it lost the command.
+    Raises Rejected if the server rejected the command, or Unreachable if the server lost the command.
     """
     status = json.loads(payload)
     message = str(status.get("error") or "")

@@ -53,7 +53,10 @@ class Chunk:
 
 @dataclass
 class CodeTree:
-    """Files of a code directory. `entries` describes them for the server, and `chunks` are their contents."""
+    """Files of a code directory.
+
+    `entries` describes the files for the server, and `chunks` are the file contents.
+    """
 
     root: Path
     checkout: Checkout

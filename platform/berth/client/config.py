@@ -40,7 +40,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """Server settings by context name, and the name of the current context."""
+    """Server settings, keyed by context name, and the name of the current context."""
 
     current: str = ""
     servers: Mapping[str, Settings] = field(default_factory=dict)

@@ -56,7 +56,10 @@ def read_documents(file: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def read_text(file: str) -> str:
-    """Return the text of a file. `-` stands for stdin. Raises SpecError if it is unreadable or too large."""
+    """Return the text of a file.
+
+    `-` stands for stdin. Raises SpecError if the file is unreadable or too large.
+    """
     try:
         data = sys.stdin.buffer.read(SIZE_MAX + 1) if file == STDIN else _read_bytes(Path(file))
         text = data.decode()

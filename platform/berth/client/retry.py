@@ -15,7 +15,7 @@ class RequestFailure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Maximum number of attempts, and the delays between them in seconds."""
+    """Maximum number of attempts, and the delays between attempts in seconds."""
 
     attempts: int = 5
     first_delay: float = 0.2

@@ -56,7 +56,7 @@ def format_number(number: float) -> str:
 
 
 def list_ranges(numbers: Iterable[int], prefix: str = "") -> list[str]:
-    """Return the sorted numbers as single numbers and ranges of at least three, such as "0 to 3" and "6"."""
+    """Return the sorted numbers as text, with runs of at least three as ranges, such as "0 to 3" and "6"."""
     ranges: list[list[int]] = []
     for number in sorted(set(numbers)):
         if ranges and ranges[-1][-1] + 1 == number:

@@ -11,7 +11,7 @@ _NOT_IN_THE_DATABASE = {"choices", "editable", "error_messages", "help_text", "v
 
 
 class SchemaChangeDetector(MigrationAutodetector):
-    """Autodetector of changes that alter tables, so that a new choice or help text needs no migration."""
+    """Autodetector that reports only changes to tables. A new choice or help text needs no migration."""
 
     def __init__(self, from_state: ProjectState, to_state: ProjectState, *args: Any, **kwargs: Any) -> None:
         super().__init__(from_state, to_state, *args, **kwargs)

@@ -93,7 +93,7 @@ class OwnRay:
 
     @property
     def directory(self) -> str:
-        """Ray's session directory, which is different for each pod's Ray node on a machine."""
+        """Ray's session directory. Each pod's Ray node on a machine has a separate directory."""
         assert self._directory is not None
         return str(self._directory / "ray")
 

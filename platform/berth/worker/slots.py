@@ -81,7 +81,7 @@ class ProcessSlot:
             process.kill()
 
     def close(self) -> None:
-        """End the process, after it has exited the contexts of its plugins."""
+        """End the process once it has exited its plugin contexts."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

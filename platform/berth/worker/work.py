@@ -64,7 +64,10 @@ class Worker:
             self._ray.leave()
 
     def _run_session(self, registration: Registration, versions: tuple[str, str]) -> int:
-        """Run calls. Ray starts before the plugin contexts are entered, and ends after they are exited."""
+        """Run calls.
+
+        Ray starts before the plugin contexts are entered, and stops after these contexts are exited.
+        """
         app = HookContexts(Hook.AROUND_APP)
         try:
             session_plugins = load_session_plugins(

@@ -41,7 +41,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Unix times of recent scaling, and the last action, which determines the length of the cooldown."""
+    """Unix times of recent scaling actions, and the last action, which determines the cooldown."""
 
     now: float
     last_scaled_at: float | None = None

@@ -63,7 +63,7 @@ def preview_stops(array: WorkloadArray) -> list[TaskStop] | None:
 
 
 def decide(array: WorkloadArray, first: int = 0, steps_max: int | None = STEPS_MAX) -> Decision:
-    """Compare the running tasks of an array, and return those to stop.
+    """Compare the running tasks of an array, and return the tasks to stop.
 
     The comparison starts at task index `first` and covers at most `steps_max` different steps.
     """

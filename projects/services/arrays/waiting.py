@@ -10,7 +10,7 @@ from projects.services.arrays.counts import count_tasks_by_array
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Reason that a task is held, with the numbers for the message."""
+    """Reason why a task is held, with the numbers for the message."""
 
     message: str
     numbers: Mapping[str, int]

@@ -130,7 +130,7 @@ def enqueue_unschedulable(reports: Sequence[tuple[Workload, str]], now: datetime
 class IdleReport:
     """Warning or suspension of a workload by an idle rule.
 
-    `since` is the time at which its GPUs became idle.
+    `since` is when the workload's GPUs became idle.
     """
 
     workload: Workload

@@ -131,7 +131,7 @@ def delete_ended(*, before: datetime) -> int:
 
 
 def authenticate(secret: str) -> ApiToken | None:
-    """Return the valid token with this secret, or None."""
+    """Return the valid token with this secret, or None if there is none."""
     authenticated = authenticate_with_roles(secret)
     return None if authenticated is None else authenticated[0]
 

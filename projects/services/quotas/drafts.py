@@ -1,7 +1,7 @@
 """Apply and revert quota drafts atomically.
 
-A draft is checked against the versions that its author saw. Its tag contains one version per quota in the
-draft, so that a conflict error can name the quotas that another user changed.
+A draft is checked against the versions that its author saw. The draft's tag contains one version per quota,
+so that a conflict error can name the quotas that another user changed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

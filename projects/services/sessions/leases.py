@@ -116,7 +116,6 @@ def end_call(
 
 
 def _fail_open_calls(session: Session) -> bool:
-    """Fail all open calls of an ended session."""
     error = {"type": "SessionEnded", "message": end_message(session)}
     remaining = list(open_calls(session))
     for call in remaining:

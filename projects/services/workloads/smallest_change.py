@@ -1,6 +1,6 @@
-"""Describe the smallest change that would start a pending workload.
+"""Describe the smallest change that would let a pending workload start.
 
-The scheduler finds the change. The scheduler depends on this package, so it registers its function here.
+The scheduler depends on this package, so it registers its search function here.
 """
 
 from typing import Protocol

@@ -217,7 +217,6 @@ class SubmissionView:
 
     @cached_property
     def personal_secret_names(self) -> frozenset[str]:
-        """Names of the user's personal secrets."""
         if self.actor.user is None:
             return frozenset()
         return frozenset(UserSecret.objects.filter(user=self.actor.user.pk).values_list("name", flat=True))

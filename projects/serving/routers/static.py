@@ -113,7 +113,7 @@ class StaticRouter:
             raise ServingError(ErrorKind.UNREACHABLE, str(self.path), str(error)) from None
 
     def _read_file(self) -> dict[str, ListedEngine]:
-        """Return the inference engines in the file, by URL."""
+        """Return the inference engines in the file, keyed by URL."""
         try:
             lines = self.path.read_text().splitlines()
         except FileNotFoundError:

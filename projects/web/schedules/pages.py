@@ -50,7 +50,7 @@ class Row:
 
 
 def run_state(run: ScheduleRun) -> str:
-    """Return the state of the run's workload or array, or the outcome if the run has none."""
+    """Return the state of the run's workload or array, or the run's outcome if it has neither."""
     if run.workload:
         return str(run.workload.phase)
     return str(run.array.state) if run.array else str(run.outcome)

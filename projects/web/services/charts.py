@@ -92,7 +92,7 @@ def build_charts(service: Service, config: AutoscalerConfig, now: datetime) -> l
 def backlog_threshold(config: AutoscalerConfig, reporting: int, engines: int) -> float:
     """Return the number of queued requests above which a service scales out.
 
-    Only engines that report metrics count. If none reports, all engines count.
+    Only engines that report metrics count. If no engine reports metrics, all engines count.
     """
     return float(config.scale_out_policy.queue_depth_per_engine * (reporting or engines or 1))
 

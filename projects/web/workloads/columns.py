@@ -95,7 +95,6 @@ FIXED_CSV_COLUMNS: tuple[tuple[str, CellValue], ...] = (
 
 
 def csv_columns(keys: Iterable[str]) -> tuple[tuple[str, CellValue], ...]:
-    """Return the CSV columns for these columns of the list."""
     return (*FIXED_CSV_COLUMNS, *(column for key in keys for column in CSV_COLUMNS[key]))
 
 

@@ -34,7 +34,7 @@ def act(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 
 def resubmit_and_open(request: Request, workload: Workload) -> HttpResponse:
-    """Resubmit the workload and open the new one.
+    """Resubmit the workload, and open the page of the new workload.
 
     If the document is no longer accepted, open it in the submission form with its errors.
     """

@@ -1,4 +1,4 @@
-"""Actions that apply to a workload or array, and the reasons why others do not."""
+"""Actions that apply to a workload or array, and the reasons why other actions do not."""
 
 from projects.access import Action, may
 from projects.actor import Actor

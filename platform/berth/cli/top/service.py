@@ -22,8 +22,6 @@ ROOT = "/api/v1/services/"
 
 @dataclass(frozen=True, slots=True)
 class ServiceSnapshot:
-    """Responses from the server about one service."""
-
     at: datetime
     status: Mapping[str, Any]
     conditions: Mapping[str, Any]

@@ -73,7 +73,7 @@ class AsyncOutputs(AsyncPodFiles):
 
 
 class AsyncFiles(AsyncPodFiles):
-    """Files of failed pods. Nodes store them until the pod's `files_until`.
+    """Files of failed pods. Nodes store these files until the pod's `files_until`.
 
     The default is the first failed pod of the latest run. Paths begin with `pod`, `tmp`, `var-tmp` or
     `workspace`.

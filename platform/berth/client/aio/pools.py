@@ -37,7 +37,7 @@ class AsyncNodePools(AsyncResource):
         return await self._post(NodePool, "node-pools", {"name": name, **values})
 
     async def preview(self, name: str, **values: Any) -> PoolPreview:
-        """Return the nodes and problems of the pool that `create` would create, without creating it."""
+        """Preview the nodes and problems of a new pool, without creating the pool."""
         return await self._post(PoolPreview, "node-pools", {"name": name, **values}, {"dry_run": True})
 
     async def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
@@ -183,7 +183,7 @@ class AsyncNodes(AsyncResource):
         return await self._post_action(name, "cordon", {"reason": reason})
 
     async def upgrade(self, name: str) -> Node:
-        """Upgrade the node's agent to the server's version. Its pods keep running."""
+        """Upgrade the node's agent to the server's version. The node's pods keep running."""
         return await self._post(Node, f"nodes/{name}/upgrade")
 
     async def uncordon(self, name: str) -> Node:
@@ -191,7 +191,7 @@ class AsyncNodes(AsyncResource):
         return await self._post_action(name, "uncordon")
 
     async def drain(self, name: str, reason: str = "") -> Node:
-        """Drain a node. Its pods may finish within the drain timeout; then the node is replaced."""
+        """Drain a node. Its pods have until the drain timeout to finish. The node is then replaced."""
         return await self._post_action(name, "drain", {"reason": reason})
 
     async def terminate(self, name: str, reason: str = "") -> Node:

@@ -38,7 +38,7 @@ class NodePools(Resource):
         return self._post(NodePool, "node-pools", {"name": name, **values})
 
     def preview(self, name: str, **values: Any) -> PoolPreview:
-        """Return the nodes and problems of the pool that `create` would create, without creating it."""
+        """Preview the nodes and problems of a new pool, without creating the pool."""
         return self._post(PoolPreview, "node-pools", {"name": name, **values}, {"dry_run": True})
 
     def edit(self, name: str, changes: Mapping[str, Any], *, version: int | None = None) -> ScaledPool:
@@ -182,7 +182,7 @@ class Nodes(Resource):
         return self._post_action(name, "cordon", {"reason": reason})
 
     def upgrade(self, name: str) -> Node:
-        """Upgrade the node's agent to the server's version. Its pods keep running."""
+        """Upgrade the node's agent to the server's version. The node's pods keep running."""
         return self._post(Node, f"nodes/{name}/upgrade")
 
     def uncordon(self, name: str) -> Node:
@@ -190,7 +190,7 @@ class Nodes(Resource):
         return self._post_action(name, "uncordon")
 
     def drain(self, name: str, reason: str = "") -> Node:
-        """Drain a node. Its pods may finish within the drain timeout; then the node is replaced."""
+        """Drain a node. Its pods have until the drain timeout to finish. The node is then replaced."""
         return self._post_action(name, "drain", {"reason": reason})
 
     def terminate(self, name: str, reason: str = "") -> Node:

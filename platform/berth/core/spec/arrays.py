@@ -132,7 +132,6 @@ class ArraySpec(Document):
 
     @property
     def index_max(self) -> int:
-        """Largest task index."""
         if isinstance(self.tasks, tuple):
             return max(part[-1] for part in to_ranges(self.tasks))
         return self.size - 1

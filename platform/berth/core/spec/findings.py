@@ -72,7 +72,7 @@ def _unknown_key(path: str, location: tuple[str | int, ...], root_model: type[Ba
 def _is_secret(location: tuple[str | int, ...], root_model: type[BaseModel]) -> bool:
     """Return whether the value is secret and must not appear in error messages.
 
-    Models mark it with repr=False.
+    Models mark secret fields with repr=False.
     """
     field = root_model.model_fields.get(str(location[0])) if location else None
     return field is not None and not field.repr

@@ -124,5 +124,5 @@ def _other_rule_problems(document: Mapping[Any, Any], error: ValidationError) ->
 
 
 def _sort_problems(problems: list[Problem]) -> list[Problem]:
-    """Sort the problems in a stable order, without duplicates."""
+    """Return the problems in a stable order, without duplicates."""
     return sorted(set(problems), key=lambda problem: (problem.path, problem.message, problem.received))

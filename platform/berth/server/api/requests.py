@@ -54,7 +54,7 @@ class ListQuery(Query):
 
 
 def parse_document(request: Request) -> Mapping[str, Any]:
-    """Return the body as a mapping. Raises Invalid if it is not an object or is nested too deeply."""
+    """Return the body as a mapping. Raises Invalid if the body is not an object or is nested too deeply."""
     data = _parse_object(request)
     if is_too_deep(data):
         raise Invalid([Problem("", "too deep", "", f"at most {DEPTH_MAX} nested levels")])

@@ -44,7 +44,7 @@ class Database:
     def program(self, name: str, minimum: int = 0) -> str:
         """Return the path of the oldest suitable version of a program.
 
-        A suitable version is at least the server's and at least `minimum`.
+        A version is suitable if it is at least the server's version and at least `minimum`.
         """
         needed = max(self.server, minimum) // 10_000
         candidates = sorted((version, path) for version, path in _candidates(name) if version >= needed)

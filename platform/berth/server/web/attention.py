@@ -96,7 +96,7 @@ def attention_items(
 def _own_workloads(actor: Actor) -> list[Workload]:
     """Return the user's latest running and unschedulable workloads.
 
-    An array is represented by its first unschedulable task. Its running tasks are omitted.
+    An array is represented by its first unschedulable task. Running tasks of arrays are omitted.
     """
     if actor.user is None:
         return []

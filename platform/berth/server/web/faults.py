@@ -11,7 +11,7 @@ from berth.core.errors import BerthError, Invalid
 
 @contextmanager
 def form_errors(form: Form, fields: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Add service errors that the block raises to the form instead of propagating them."""
+    """Catch service errors in the block, and add them to the form."""
     try:
         yield
     except BerthError as error:

@@ -222,7 +222,7 @@ def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[Hit]:
 def page_phrases(actor: Actor, words: Sequence[str]) -> list[Hit]:
     """Return pages filtered by a project or pool.
 
-    Some words must be in the page's title, the others in the name.
+    Some words must be in the page's title, and the other words must be in the name.
     """
     names_by_key: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 

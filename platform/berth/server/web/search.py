@@ -200,7 +200,7 @@ def _services(actor: Actor, words: list[str]) -> Iterator[Hit]:
 def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) -> Iterator[Hit]:
     """Yield the actions with this verb on the open page and on the user's latest workloads.
 
-    With other words, yield those on matching workloads, arrays and schedules instead.
+    If there are other words, yield the actions on matching workloads, arrays and schedules instead.
     """
     if words:
         named = ("name", "project__name")

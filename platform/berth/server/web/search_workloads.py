@@ -95,9 +95,9 @@ def find_state(word: str) -> str:
 
 
 def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
-    """If one of the words stands for a state, yield the list of workloads in that state, with their number.
+    """If a word stands for a state, yield a link to the list of workloads in that state, with their number.
 
-    The other words are the text that the list searches; "my" restricts it to the user's own workloads.
+    The other words are the list's search text. The word "my" restricts the list to the user's own workloads.
     """
     state, named_by = next(((state, word) for word in words if (state := find_state(word))), ("", ""))
     if not state:
@@ -115,7 +115,10 @@ def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
 
 
 def user_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
-    """Yield a link to the workloads of each user with visible workloads whose name contains the words."""
+    """Yield a link to the workloads of each user whose name contains the words.
+
+    Users without visible workloads are omitted.
+    """
     names = [word for word in words if word.lower() not in FILLERS]
     if not names:
         return

@@ -149,7 +149,7 @@ def _is_outdated(node: Any) -> bool:
 
 @node_app.command("drain")
 def drain(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
-    """Drain a node. Its pods may finish within the drain timeout; then the node is replaced.
+    """Drain a node. Its pods have until the drain timeout to finish. The node is then replaced.
 
     \b
     berth node drain train-3 --reason "new driver"

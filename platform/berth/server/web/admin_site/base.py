@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 class PlatformModelAdmin(ModelAdmin):
-    """Base class for all model admins, for platform admins only. Service errors appear as messages."""
+    """Base class of all model admins, which only platform admins can use.
+
+    Service errors appear as messages.
+    """
 
     list_per_page = 50
     list_filter_submit = True

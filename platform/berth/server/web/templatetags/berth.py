@@ -324,7 +324,7 @@ def is_healthy(workload: Any) -> bool:
 
 @register.filter
 def runtime_end(workload: Any) -> datetime | None:
-    """Return the time at which the current run reaches the maximum runtime, or None without a maximum."""
+    """Return when the current run reaches its maximum runtime, or None if the workload has no maximum."""
     if workload.started_at is None or workload.max_runtime is None:
         return None
     return workload.started_at + timedelta(seconds=workload.max_runtime)
