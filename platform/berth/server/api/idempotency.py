@@ -75,7 +75,7 @@ class UsedKey:
     fingerprint: str
 
     def row(self, response: Response) -> ResponseRow:
-        """Return the response as a row that is inserted by the statement that makes the change."""
+        """Return the response as a row, for insertion by the statement that makes the change."""
         headers, body = _stored_parts(response)
         return ResponseRow(
             self.user_id, self.key, self.fingerprint, response.status_code, headers, body, timezone.now()

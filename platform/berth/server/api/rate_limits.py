@@ -39,7 +39,7 @@ LOGIN_BUCKET = "login"
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Remaining requests of one time window, and the seconds until the next window."""
+    """Requests remaining in a time window, and the seconds until the next window."""
 
     limit: int
     remaining: int
@@ -65,7 +65,7 @@ class LimitExceeded(RateLimited):
 def spend(bucket: str, client: str, amount: int = 1) -> Budget:
     """Count `amount` requests by `client` in this minute. Raises LimitExceeded if too few are left.
 
-    A single call counts at most one minute's limit.
+    A single call counts for at most one minute's limit.
 
     Requests are counted in Django's cache: per process by default, and across processes with Redis.
     """

@@ -22,7 +22,7 @@ from berth.server.api.schema import ApiSchema, Operation
 
 
 class SingleRenderer(BaseContentNegotiation):
-    """Content negotiation that ignores Accept, because every response is JSON."""
+    """Content negotiation that ignores the Accept header, because every response is JSON."""
 
     def select_parser(self, request: Request, parsers: Any) -> Any:
         kind = (request.content_type or "application/json").split(";")[0].strip().lower()
@@ -71,7 +71,7 @@ class ApiView(APIView):
         self.actor.require(action, obj)
 
     def is_allowed(self, action: str, obj: object = None) -> bool:
-        """Return whether `require` would pass, for responses that show more to admins."""
+        """Return whether `require` would pass. Used by responses that show more to admins."""
         try:
             self.require(action, obj)
         except (Forbidden, NotFound):

@@ -12,7 +12,7 @@ from berth.server.up.errors import StartupError
 
 @contextmanager
 def claim_home(home: Path) -> Iterator[TextIO]:
-    """Deny other users access to the home directory, lock the directory with a file, and yield the file.
+    """Deny other users access to the home directory, lock the directory, and yield the lock file.
 
     The kernel releases the lock when this process ends. If another process holds the lock, the error contains
     the text of the file.

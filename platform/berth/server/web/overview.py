@@ -248,7 +248,7 @@ def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLin
 def count_by_state(actor: Actor, pools: Iterable[NodePool]) -> dict[str, int]:
     """Return the number of workloads by state, as in the workload list.
 
-    `partly_pending` is the number of running arrays with tasks that are pending.
+    `partly_pending` is the number of running arrays that have pending tasks.
     """
     rows = workloads(actor).filter(pools__overlap=[pool.name for pool in pools]).order_by()
     counts = {state: workload_count(state_condition(state)) for state in COUNTED_STATES}

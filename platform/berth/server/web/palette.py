@@ -1,4 +1,4 @@
-"""Search results that are actions, or pages filtered by one project or pool.
+"""Actions, and pages filtered by one project or pool, as search results.
 
 Actions create an object, change a workload or schedule, or edit a quota.
 """
