@@ -45,6 +45,8 @@ def resubmit_and_open(request: Request, workload: Workload) -> HttpResponse:
         return open_url(request, f"{reverse('submit')}?{query}")
     kind = "service" if "service" in stored.workload.spec else "workload"
     name, warnings = stored.workload.name, " ".join(stored.warnings)
-    message = format_html("{} submitted again as <strong>{}</strong>. {}", workload.name, name, warnings)
+    message = format_html(
+        "Workload <strong>{}</strong> resubmitted from <strong>{}</strong>. {}", name, workload.name, warnings
+    )
     to = reverse(kind, args=[stored.workload.pk])
     return done(request, message, to=to, leave=True, warns=bool(warnings))

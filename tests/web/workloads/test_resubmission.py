@@ -24,7 +24,7 @@ def test_ended_workload_is_resubmitted_with_one_button(cast: Cast, sign_in: Sign
         new = Workload.objects.get(name=f"{phase}-2")
         assert answer.headers["HX-Redirect"] == f"/workloads/{new.pk}"
         page = client.get(f"/workloads/{new.pk}").content.decode()
-        assert f"{phase} submitted again as <strong>{phase}-2</strong>." in page
+        assert f"<strong>{phase}-2</strong> resubmitted from <strong>{phase}</strong>." in page
         assert f'hx-post="/workloads/{new.pk}/resubmit"' not in page, "it is live"
 
 
