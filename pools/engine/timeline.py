@@ -16,9 +16,9 @@ class NodePhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeHistory:
-    """Phases of one node over time.
+    """Phases of one node over time. The node is pending from `began`.
 
-    The node is pending from `began` on. `moves` lists (time, phase) pairs in the order they were recorded.
+    `moves` lists (time, phase) pairs in the order they were recorded.
     """
 
     began: float

@@ -27,9 +27,9 @@ NO_WORK = Work()
 def choose_victims(
     current: Collection[int], count: int, work_to_lose: Mapping[int, Work], *, include_head: bool = False
 ) -> tuple[int, ...]:
-    """Return `count` nodes to drain, in order.
+    """Return `count` nodes to drain, in order. Nodes with the least work come first.
 
-    Nodes with the least work come first. Ties are resolved by ordinal, highest first. The head comes last.
+    Ties are resolved by ordinal, highest first. The head node comes last.
     """
     candidates = set(current) - {HEAD}
     ordered = sorted(candidates, key=lambda ordinal: (work_to_lose.get(ordinal, NO_WORK), -ordinal))

@@ -242,7 +242,7 @@ def _code_state(status: Object) -> Object:
 
 
 def _state(status: Object, kind: str, name: str) -> Object:
-    """Return the state of a container, or an empty state if the container has none yet."""
+    """Return the state of a container, or an empty state if the container has not reported one yet."""
     containers = status.get(kind) or ()
     container: Object = next((each for each in containers if each.get("name") == name), {})
     return container.get("state") or {}

@@ -33,7 +33,7 @@ class Variables(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Package index for the listed `packages`. If it lists none, it is the default for all other packages."""
+    """Package index for the listed `packages`. Without a list, it is the default for all other packages."""
 
     url: str
     packages: tuple[str, ...] = ()

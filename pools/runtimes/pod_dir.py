@@ -213,7 +213,7 @@ class PodDir:
         self._remove_leftovers()
 
     def _remove_container(self) -> None:
-        """Remove what a killed shim left of the pod's container and image pull."""
+        """Clean up the pod's container and image pull after the shim was killed."""
         remove_container(str(self.path))
         (self.path / "auth.json").unlink(missing_ok=True)
         shutil.rmtree(self.path / "podman", ignore_errors=True)

@@ -147,6 +147,6 @@ class ReadsCopies:
 
 
 def _with_skipped(listing: PodFiles, left_out: Mapping[str, str]) -> PodFiles:
-    """Add the files that were not copied to the skipped files, so that they do not count as missing."""
+    """Mark the files that were not copied as skipped, so that they do not count as missing."""
     skipped = sorted({**listing.skipped, **left_out}.items())
     return PodFiles(listing.files, dict(skipped[: reading.SKIPPED_MAX]))

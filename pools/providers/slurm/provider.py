@@ -41,8 +41,8 @@ class SlurmProvider:
     def provision(self, order: LaunchRequest) -> ProvisionResult:
         """Return the launch request's jobs, including ended jobs, or submit them.
 
-        Slurm lists ended jobs for some minutes. After that, ended jobs are listed only in the accounting
-        database, if there is one.
+        Slurm lists ended jobs for some minutes. After that, only the accounting database lists them, if the
+        cluster has one.
         """
         listed = self.client.list_jobs()
         existing = self._instances_of_request(order, listed)

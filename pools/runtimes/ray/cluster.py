@@ -16,7 +16,7 @@ _LABEL_LENGTH = 60
 
 @dataclass(frozen=True)
 class RayNode:
-    """Node of a Ray pool. Node 0 is the head.
+    """Node of a Ray pool. Node 0 is the head node.
 
     `secret` is the cluster's secret, which Ray and the agents require. `address` is empty while it is
     unknown.

@@ -1,4 +1,4 @@
-"""HTTP client of a Ray head: submit and list jobs, and list nodes."""
+"""HTTP client of a Ray head node: submit and list jobs, and list nodes."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -72,7 +72,7 @@ class LocalRayNodes:
         return self.local.preview(pool, shape)
 
     def _with_state(self, pool: str, instance: Instance) -> Instance:
-        """Return the instance with the state of its process. Start the process once the head is known."""
+        """Return the instance with its process's state. Start the process once the head node is known."""
         self._reap()
         home = self._home(pool, instance.instance_id)
         record, ending = read_record(str(home / "process")), read_record(str(home / "ending"))

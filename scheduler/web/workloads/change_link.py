@@ -57,7 +57,7 @@ def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink 
 def admin_link(actor: Actor, project: Project, change: Change) -> ChangeLink | None:
     """Return a link to the page that changes a quota of the project, a pool or a node, or None.
 
-    Returns None if the user may not make the change, or if it changes something else.
+    The result is None if the user may not make the change, or if the change concerns anything else.
     """
     kind, subject, pool = ChangeKind(change["kind"]), str(change["subject"]), str(change["pool"])
     if kind in QUEUE_KINDS:
