@@ -12,6 +12,7 @@ import pytest
 from pools.runtimes.base import VolumeMount
 from pools.runtimes.enclosure.command import Mount, View, own_mounts
 from pools.runtimes.enclosure.levels import PATHS_VARIABLE, Level
+from pools.runtimes.shim.prepared import FILE
 from pools.runtimes.shim.processes import children, descendants, is_running
 from pools.runtimes.shim.server import SPARES
 from tests.contracts.pods import LocalStage, ended, kill, order, poll_until, running
@@ -162,6 +163,24 @@ def test_pods_that_are_ordered_together_use_one_spare_shim_each(stage: LocalStag
         running(stage.runtime, pod_id)
     assert [stage.runtime._pod_dir(pod_id).shim_pid() for pod_id in pods] == spares
     assert all(is_prepared(stage, pod_id) for pod_id in pods)
+
+
+@pytest.mark.parametrize("record", [b"", b"digest=1\0enclosure=/nowhere"])
+def test_spare_shims_run_pods_without_a_usable_record_of_the_enclosure(
+    stage: LocalStage, record: bytes
+) -> None:
+    """A power failure may have emptied the record."""
+    output(stage, "p-1", "true")
+    outdated = spare_shims(stage)
+    (stage.root / FILE).write_bytes(record)
+    assert output(stage, "p-2", "true") == ""
+    spares = poll_until(
+        lambda: set(children(server(stage))) - set(outdated), lambda spares: len(spares) == SPARES
+    )
+    stage.runtime.start(stage.long("p-3"))
+    running(stage.runtime, "p-3")
+    assert stage.runtime._pod_dir("p-3").shim_pid() in spares
+    assert not is_prepared(stage, "p-3")
 
 
 def test_spare_shims_and_their_enclosures_end_with_the_server(stage: LocalStage) -> None:

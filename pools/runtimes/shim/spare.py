@@ -35,13 +35,16 @@ def run_assigned_pod(pod: bytes, prepared: PreparedEnclosure | None = None) -> N
 
 
 def _prepare(path: str) -> PreparedEnclosure | None:
-    """Build the enclosure that the record describes. Return None if there is none or this is impossible."""
+    """Build the enclosure that the record describes. Return None on failure: the shim can still run pods."""
     import ctypes
 
-    record = read_fields(path)
-    if record is None or not can_mount(ctypes.CDLL(None, use_errno=True)):
+    try:
+        record = read_fields(path) or []
+        digest = dict(record).get("digest")
+        if not digest or not can_mount(ctypes.CDLL(None, use_errno=True)):
+            return None
+        command = [value for key, value in record if key == "enclosure"]
+        builder = Builder(command, os.open(os.devnull, os.O_WRONLY))
+    except OSError:
         return None
-    builder = Builder(
-        [value for key, value in record if key == "enclosure"], os.open(os.devnull, os.O_WRONLY)
-    )
-    return PreparedEnclosure(dict(record)["digest"], builder) if builder.wait() else None
+    return PreparedEnclosure(digest, builder) if builder.wait() else None
