@@ -9,10 +9,9 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import NotFound
 from berth.core.not_found import Kind, missing_object
-from berth.core.problems import format_value
 from berth.core.spec.texts import Text
+from berth.db.known_names import Names
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
@@ -134,10 +133,11 @@ class JoinTokenDetail(PoolView):
 class MachineView(PoolView):
     def machine(self, name: str, machine: str) -> Machine:
         """Return the last machine that joined under this name, even if it has departed. Raises NotFound."""
-        rows = joined_machines.machines(self.get_administered_pool(name), timezone.now()).filter(name=machine)
-        row = rows.order_by("-joined_at", "-pk").first()
+        rows = joined_machines.machines(self.get_administered_pool(name), timezone.now())
+        row = rows.filter(name=machine).order_by("-joined_at", "-pk").first()
         if row is None:
-            raise NotFound(f"Pool {name} has no machine named {format_value(machine)}.")
+            names = Names(rows).list()
+            raise missing_object(Kind.MACHINE, name=machine, owner=name, visible=names)
         return row
 
 

@@ -94,7 +94,10 @@ def remove_machine(*, actor: Any, machine: Machine, at: datetime, reason: str = 
     with transaction.atomic():
         machine = Machine.objects.select_for_update(of=("self",)).select_related("pool").get(pk=machine.pk)
         if machine.departed_at is not None:
-            raise Conflict(f"Machine {machine.name} has already left pool {machine.pool.name}.")
+            raise Conflict(
+                f"Machine {machine.name} has already left pool {machine.pool.name}. "
+                f"List machines with `berth machine list {machine.pool.name}`."
+            )
         if machine.removed_at is not None:
             return False
         machine.removed_at = at

@@ -29,7 +29,9 @@ def upgrade_agent(*, actor: Any, node: Node) -> None:
     """
     installed = str(node.inventory.get("agent_version", ""))
     if not installed or node.state not in (*PENDING, *HOSTING):
-        raise Conflict(f"Node {node.name} has no agent that reports to this server.")
+        raise Conflict(
+            f"Node {node.name} has no agent that reports to this server, so there is nothing to upgrade."
+        )
     if installed == agent_version():
         raise Conflict(f"The agent of node {node.name} already has the current version, {installed}.")
     with transaction.atomic():

@@ -118,7 +118,9 @@ class WorkloadCode(ApiView):
         if "code" not in workload.spec:
             raise NotFound("This workload was submitted without code.")
         if workload.code_id is None:
-            raise Conflict("The code of this workload has expired and is no longer stored.")
+            raise Conflict(
+                "The code of this workload has expired and is no longer stored. Submit the workload again."
+            )
         disposition = {"Content-Disposition": f'attachment; filename="{workload.name}-code.tar"'}
         return _stream_tree(request, workload.code_id, **disposition)
 

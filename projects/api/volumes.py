@@ -164,7 +164,10 @@ def _open(request: Request, pod_id: UUID, name: str) -> tuple[Volume, "Bucket"]:
     pool = pod.node.pool
     volume = usable_volumes(pool.volumes, pod.workload.project.name).get(name)
     if volume is None or not volume.is_synced:
-        raise Conflict(f"Pool {pool.name} no longer offers this S3 volume to the project.")
+        raise Conflict(
+            f"Pool {pool.name} no longer offers this S3 volume to the project. "
+            "Ask an admin to restore the volume."
+        )
     try:
         from pools.buckets.bucket import Bucket
     except ImportError:

@@ -28,7 +28,7 @@ class Delivery(models.Model):
     workload_id = models.UUIDField(null=True)
     project_id = models.BigIntegerField(null=True)
     subscription_id = models.BigIntegerField(
-        null=True, help_text="Subscription; empty if the address is from a workload document."
+        null=True, help_text="Subscription. Empty if the address is from a workload document."
     )
     to = models.TextField()
     channel = models.CharField(max_length=7, choices=[(channel, channel) for channel in Channel])

@@ -138,8 +138,8 @@ class Workload(FastRows):
     )
     peer_failures = models.PositiveSmallIntegerField(
         default=0, editable=False,
-        help_text="Runs that ended because a pod failed after its gang had lost another pod, since the last "
-        "run with progress.",
+        help_text="Number of runs, since the last run with progress, in which a pod failed after its gang "
+        "had lost another pod.",
     )  # fmt: skip
     avoided_nodes = ArrayField(
         models.CharField(max_length=64), default=list, blank=True,

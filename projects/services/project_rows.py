@@ -22,7 +22,9 @@ def check_version(row: Schedule | Template | None, expected: int | None, noun: s
     current = row.version if row else 0
     if expected is not None and expected != current:
         raise PreconditionFailed(
-            f"This {noun} was changed since you read it." if row else f"This {noun} does not exist.",
+            f"This {noun} was changed since you read it. Read the {noun} again and retry."
+            if row
+            else f"This {noun} does not exist.",
             version=current,
         )
 

@@ -35,6 +35,8 @@ HELP_START = re.compile(r"[^a-z]|$")
 ONE_FORM = (
     (re.compile(r"\bNo [a-z ]+ is named\b"), "There is no ... named"),
     (re.compile(r"\bThis [a-z ]+ was (?:already )?(?:deleted|removed)\b"), "This ... has been deleted"),
+    (re.compile(r"\bThere is no [a-z ]+ with that ID\b"), "There is no ... with the ID ..."),
+    (re.compile(r"[;.] [Dd]efault: "), "Defaults to ..."),
 )
 # Messages of commands end like sentences, because one function prints them.
 COMMANDS, MESSAGES = "platform/berth/cli/", "platform/berth/cli/text.py"

@@ -280,7 +280,7 @@ def test_missing_linked_or_internal_volume_directory_is_rejected(tmp_path: Path,
     state = stage.root.parent
     rejected = {
         "missing": (tmp_path / "missing", "is not a directory on this node"),
-        "link": (tmp_path / "link", "is reached through a symbolic link; its real path is /etc"),
+        "link": (tmp_path / "link", "is reached through a symbolic link. Use the real path /etc"),
         "state": (state, "contains Berth's own files"),
         "parent": (state.parent, "contains Berth's own files"),
         "inside": (stage.root, "contains Berth's own files"),

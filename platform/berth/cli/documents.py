@@ -55,7 +55,7 @@ def apply_settings(documents: SourcedDocuments, settings: Iterable[str]) -> Sour
     except Invalid as error:
         raise BadInput("\n".join(f"--{problem}" for problem in error.problems)) from None
     except KeyError as missing:
-        raise BadInput(f"--set: the document does not contain {missing}") from None
+        raise BadInput(f"--set: the document does not contain {missing}. Check the path.") from None
     return documents
 
 

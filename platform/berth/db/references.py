@@ -31,7 +31,7 @@ def checked_references(what: str, *, created: str | None = None) -> Iterator[Non
             connection.check_constraints()
     except IntegrityError as error:
         if isinstance(error.__cause__, ForeignKeyViolation):
-            raise NotFound(f"{what} has been deleted.") from None
+            raise NotFound(f"{what} has been deleted. Reload and try again.") from None
         if created is not None and isinstance(error.__cause__, UniqueViolation):
             raise PreconditionFailed(
                 f"Another user has created {created} in the meantime. Reload and try again."

@@ -119,7 +119,9 @@ class Unpacker:
         self._entries += 1
         self._path_bytes += len(os.fsencode(path))
         if self._entries > FILES_MAX or self._path_bytes > PATH_BYTES_MAX:
-            raise TooLarge(f"The paths contain more than {FILES_MAX:,} files and directories.")
+            raise TooLarge(
+                f"The paths contain more than {FILES_MAX:,} files and directories. Declare fewer paths."
+            )
         if info.isdir():
             self._expect(0)
             return

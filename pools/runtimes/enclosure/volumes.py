@@ -57,6 +57,6 @@ def _check(volume: VolumeMount, state: str) -> None:
     if not Path(volume.source).is_dir():
         raise UnusableVolume(f"{subject} is not a directory on this node")
     if real != volume.source:
-        raise UnusableVolume(f"{subject} is reached through a symbolic link; its real path is {real}")
+        raise UnusableVolume(f"{subject} is reached through a symbolic link. Use the real path {real}")
     if is_inside(real, [state]) or is_inside(state, [real]):
         raise UnusableVolume(f"{subject} contains Berth's own files")

@@ -91,7 +91,10 @@ def _former_machine(host: SshHost, measured: MachineReport, at: datetime) -> Mac
         rows.filter(pool=host.pool, machine_id=measured.machine_id).first() if measured.machine_id else None
     )
     if same is not None and same.departed_at is None and same.pk != host.machine_id:
-        raise Conflict(f"This machine already belongs to pool {host.pool.name} as {same.name}.")
+        raise Conflict(
+            f"This machine already belongs to pool {host.pool.name} as {same.name}. "
+            "Remove one of the two hosts."
+        )
     if host.machine is not None and (same is None or same.pk != host.machine_id):
         if not measured.machine_id:
             return host.machine

@@ -105,7 +105,9 @@ def resend(*, actor: Actor, subscription: Subscription, delivery: Delivery, now:
     """
     require_may_change(actor, subscription)
     if subscription.user_id is not None and not _may_see_project(actor, delivery):
-        raise Forbidden("This notification is about a project that you can no longer see.")
+        raise Forbidden(
+            "This notification is about a project that you can no longer see. Ask a project admin for a role."
+        )
     with transaction.atomic():
         failed = Delivery.objects.filter(
             pk=delivery.pk, subscription_id=subscription.pk, state=Delivery.State.FAILED

@@ -105,7 +105,9 @@ def create_user(*, actor: Actor, username: str, email: str = "", password: str |
             user.save()
             audit.write_entry(actor, "create", user, after={"username": username, "email": email})
     except IntegrityError:
-        raise Conflict(f"A user named {format_value(username)} already exists.") from None
+        raise Conflict(
+            f"A user named {format_value(username)} already exists. Choose another name."
+        ) from None
     return user
 
 

@@ -47,7 +47,7 @@ def change(*, actor: Actor, current: str, new: str, revoke_tokens: bool = False)
     Raises Conflict for accounts without a password, WrongPassword, and Invalid for a weak new password.
     """
     if actor.user is None:
-        raise Forbidden("Only users have passwords.")
+        raise Forbidden("Only users have passwords. Sign in as a user.")
     with transaction.atomic():
         user = User.objects.select_for_update().filter(pk=actor.user.pk, is_active=True).first()
         if user is None:

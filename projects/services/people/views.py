@@ -39,7 +39,7 @@ def save_view(*, actor: Actor, name: str, query: str) -> SavedView:
 
 def remove_view(*, actor: Actor, view: SavedView) -> None:
     if view.user_id != _require_user(actor).pk:
-        raise Forbidden("This view belongs to another user.")
+        raise Forbidden("This view belongs to another user. Save a view of your own.")
     with transaction.atomic():
         audit.write_entry(actor, "delete", view)
         view.delete()

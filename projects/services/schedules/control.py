@@ -141,7 +141,9 @@ def may_change(actor: Actor, schedule: Schedule) -> bool:
 def require_may_change(actor: Actor, schedule: Schedule) -> None:
     require(actor, Action.VIEW, schedule.project)
     if not may_change(actor, schedule):
-        raise Forbidden("Only the owner of this schedule and admins of its project may change it.")
+        raise Forbidden(
+            "Only the owner of this schedule and admins of its project may change it. Ask one of them."
+        )
 
 
 def schedule_values(schedule: Schedule) -> dict[str, Any]:

@@ -172,7 +172,8 @@ def _check_sizes(calls: Sequence[NewCall]) -> None:
         if len(call.payload) > max_call_bytes():
             maximum = max_call_bytes() // MIB
             raise TooLarge(
-                f"This call is {len(call.payload):,} bytes in size, but the maximum is {maximum} MiB."
+                f"This call is {len(call.payload):,} bytes in size, but the maximum is {maximum} MiB. "
+                "Store large data elsewhere and pass its location."
             )
 
 

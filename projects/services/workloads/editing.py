@@ -169,7 +169,10 @@ def _prepare(
     if before is not None and before.code == spec.code and locked.code_fetch_id is not None:
         keep_code(draft.workload, locked)
     if set(find_patch(locked.spec, draft.workload.spec)) & {*TREE_KEYS} and _has_completed_replicas(locked):
-        raise Conflict("Replicas of this run have completed, so its roles and groups cannot be edited.")
+        raise Conflict(
+            "Replicas of this run have completed, so its roles and groups cannot be edited. "
+            "Submit a new workload instead."
+        )
     return draft
 
 

@@ -81,7 +81,9 @@ def may_change(actor: Actor, template: Template) -> bool:
 def require_may_change(actor: Actor, template: Template) -> None:
     require(actor, Action.VIEW, template.project)
     if not may_change(actor, template):
-        raise Forbidden("Only the author of this template and admins of its project may change it.")
+        raise Forbidden(
+            "Only the author of this template and admins of its project may change it. Ask one of them."
+        )
 
 
 def template_document(template: Template) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 def grant(request: Request) -> HttpResponse:
     scopes = grantable_scopes(request.actor)
     if not scopes:
-        raise Forbidden("Your role does not allow you to change members.")
+        raise Forbidden("Your role does not allow you to change members. Ask an admin for a role.")
     form = GrantForm(request.POST or None, scopes=scopes, initial={"username": request.GET.get("user", "")})
     if request.method == "POST" and form.is_valid():
         person = find_grantee(form.cleaned_data["username"])
@@ -144,7 +144,7 @@ def revoke(request: Request, membership_id: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def add_user(request: Request) -> HttpResponse:
     if not may(request.actor, Action.ADMINISTER):
-        raise Forbidden("Only platform admins can add users.")
+        raise Forbidden("Only platform admins can add users. Ask a platform admin.")
     form = UserForm(request.POST or None, auto_id="person_%s")
     if request.method == "POST" and form.is_valid():
         with form_errors(form):
@@ -158,7 +158,7 @@ def add_user(request: Request) -> HttpResponse:
 def set_active(request: Request, user_id: str, step: str) -> HttpResponse:
     """Ask for confirmation (GET), or deactivate or activate a user (POST)."""
     if not may(request.actor, Action.ADMINISTER):
-        raise Forbidden("Only platform admins can deactivate users.")
+        raise Forbidden("Only platform admins can deactivate users. Ask a platform admin.")
     user = get_object_or_404(User, pk=user_id)
     if request.method == "POST":
         change = accounts.deactivate if step == "deactivate" else accounts.activate

@@ -46,7 +46,7 @@ class KeptFiles:
                 size = min(PART_BYTES, file.size - offset)
                 part = self.runtime.read_kept_file(*self._pod_and_workload_ids, file.path, offset, size)
             if not part:
-                raise NotFound(f"{file.path} was truncated while it was being read.")
+                raise NotFound(f"{file.path} was truncated while it was being read. Download the file again.")
             offset += len(part)
             yield part
 

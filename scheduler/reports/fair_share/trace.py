@@ -65,7 +65,10 @@ def share_trace(
         and visible_departments is not None
         and owner.pk not in visible_departments
     ):
-        raise NotFound(f"You can see projects of department {owner.name}, but not the department itself.")
+        raise NotFound(
+            f"You can see projects of department {owner.name}, but not the department itself. "
+            "Ask a department admin for a role."
+        )
     return _traces(owner, pool, viewer, visible_departments, now)
 
 

@@ -50,7 +50,7 @@ def index(request: Request) -> HttpResponse:
         if not may_submit_anywhere(request.actor):
             raise Forbidden(
                 "To submit workloads, you need the role member in a project. The admins of the project can "
-                "grant it."
+                "grant this role."
             )
         if (missing := missing_step(request.actor)) is not None:
             return page(request, "scheduler/submit/not_ready.html", {"missing": missing})

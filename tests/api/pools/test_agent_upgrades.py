@@ -131,7 +131,8 @@ def test_node_without_an_agent_cannot_be_upgraded(
     reconcile_pool(metal_pool, nodes_desired=1)
     rejected = alice.post("nodes/metal-0/upgrade", None)
     assert (rejected.status_code, rejected.json()["detail"]) == (
-        409, "Node metal-0 has no agent that reports to this server.",
+        409,
+        "Node metal-0 has no agent that reports to this server, so there is nothing to upgrade.",
     )  # fmt: skip
     report_in(secret, {"inventory": INVENTORY})
     client.force_login(cast.alice.user)

@@ -108,7 +108,7 @@ def test_set_option_changes_values_of_a_file(terminal: Terminal, tmp_path: Path)
         ),
         (
             ("--template", "vision/nightly", "--set", "roles[7].gpu=1"),
-            "--set: the document does not contain 7",
+            "--set: the document does not contain 7. Check the path.",
         ),
         (("--template", "vision/nightly", "--set", "roles[0].gpu=1.5"), "roles[0].gpu: a fraction"),
         (("--template", "vision/nightly", "--gpu", "1"), "--template and --gpu cannot be combined"),

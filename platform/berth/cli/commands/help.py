@@ -10,10 +10,10 @@ from berth.core.backports import StrEnum
 ENVIRONMENT_HELP = """\b
 Environment:
   BERTH_URL        server address, such as https://berth.example.org
-  BERTH_TOKEN      token; overrides the one stored by `berth login`
+  BERTH_TOKEN      token that overrides the token stored by `berth login`
   BERTH_PROJECT    default project
   BERTH_CONTEXT    stored server to use, like --context
-  BERTH_CONFIG     settings file; default: ~/.config/berth/config.toml
+  BERTH_CONFIG     settings file, by default ~/.config/berth/config.toml
   HTTPS_PROXY, HTTP_PROXY, NO_PROXY    proxies for servers on other machines
   SSL_CERT_FILE    certificates to trust
   NO_COLOR         any value disables colours

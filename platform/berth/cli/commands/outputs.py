@@ -124,7 +124,10 @@ def _best_task(client: "Client", reference: str, metric: str, goal: Goal) -> tup
     ranked = client.arrays.metrics(target.array.id, metric, goal=goal.value, limit=1)
     task = next(iter(ranked), None)
     if task is None:
-        raise BadInput(f"No task of {target.array.handle} has reported {metric}.")
+        raise BadInput(
+            f"No task of {target.array.handle} has reported {metric}. "
+            f"List the metrics with `berth metrics {target.array.handle}`."
+        )
     return task.id, f"Best task: {task.workload} ({metric} {task.best.value:.6g})\n"
 
 

@@ -115,7 +115,10 @@ class _Body:
         """
         if size > self._size_max:
             raise _Rejection(
-                TooLarge(f"The body exceeds {self._size_max} bytes, the maximum at this address.")
+                TooLarge(
+                    f"The body exceeds {self._size_max} bytes, the maximum at this address. "
+                    "Send a smaller body."
+                )
             )
         if size > BODY_MAX and not self._is_large:
             await self._bounds.begin_large_body(self._sender)

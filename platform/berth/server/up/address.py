@@ -21,8 +21,10 @@ def bind_socket(host: str, port: int | None) -> socket.socket:
         except OSError as error:
             reason = error.strerror or str(error)
     if port is None:
-        raise StartupError(f"Every port from {ports[0]} to {ports[-1]} is in use. Choose one with --port.")
-    raise StartupError(f"{host}:{port} cannot be used ({reason}). Choose another one with --port.")
+        raise StartupError(
+            f"Every port from {ports[0]} to {ports[-1]} is in use. Choose another port with --port."
+        )
+    raise StartupError(f"{host}:{port} cannot be used ({reason}). Choose another port with --port.")
 
 
 def _listen(host: str, port: int) -> socket.socket:
