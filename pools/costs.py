@@ -75,7 +75,7 @@ def _sum_spending(pool: NodePool, begin: datetime, now: datetime) -> Spending:
     node_hours, gpu_hours, cost = 0.0, 0.0, Decimal(0)
     has_price, lacks_price = False, False
     for period in price_periods(pool, begin, now):
-        nodes, gpus = _hours(pool, period.begin, period.end)
+        nodes, gpus = _node_and_gpu_hours(pool, period.begin, period.end)
         node_hours, gpu_hours = node_hours + nodes, gpu_hours + gpus
         has_price |= period.price is not None
         lacks_price |= period.price is None and gpus > 0
@@ -84,7 +84,7 @@ def _sum_spending(pool: NodePool, begin: datetime, now: datetime) -> Spending:
     return Spending(node_hours, gpu_hours, total)
 
 
-def _hours(pool: NodePool, begin: datetime, end: datetime) -> tuple[float, float]:
+def _node_and_gpu_hours(pool: NodePool, begin: datetime, end: datetime) -> tuple[float, float]:
     """Return the pool's node-hours and GPU-hours in a period."""
     living = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gt=begin), created_at__lt=end)
     # a node in the provider's queue incurs no cost

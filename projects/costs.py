@@ -52,15 +52,15 @@ def workload_costs(workloads: Collection[uuid.UUID], now: datetime) -> dict[uuid
 
     Workloads that used no GPUs or ran at an unknown price are omitted.
     """
-    return _costs(WORKLOAD_GPU_TIME, workloads, now)
+    return _costs_by_owner(WORKLOAD_GPU_TIME, workloads, now)
 
 
 def array_costs(arrays: Collection[uuid.UUID], now: datetime) -> dict[uuid.UUID, Decimal]:
     """Return the accrued cost of all tasks of each array, computed as in `workload_costs`."""
-    return _costs(ARRAY_GPU_TIME, arrays, now)
+    return _costs_by_owner(ARRAY_GPU_TIME, arrays, now)
 
 
-def _costs(query: str, owners: Collection[uuid.UUID], now: datetime) -> dict[uuid.UUID, Decimal]:
+def _costs_by_owner(query: str, owners: Collection[uuid.UUID], now: datetime) -> dict[uuid.UUID, Decimal]:
     if not owners:
         return {}
     rows = prepared.fetch_all(query, {"owners": list(owners), "now": now})

@@ -20,7 +20,7 @@ def explain_missing_role(action: str, obj: Any) -> str:
         if role is not Role.DEPARTMENT_ADMIN:
             return (
                 f"You need the role {role_title(role)} in the project {owner}, which "
-                f"{_administrators(owner)} can grant."
+                f"{_names_of_administrators(owner)} can grant."
             )
         owner = owner.department
     if isinstance(owner, Department):
@@ -56,7 +56,7 @@ def _owner(obj: Any) -> Any:
     return obj
 
 
-def _administrators(project: Project) -> str:
+def _names_of_administrators(project: Project) -> str:
     """Return the names of the users who can grant roles in the project."""
     rows = Membership.objects.filter(project=project, role=Role.PROJECT_ADMIN, user__is_active=True)
     names = list(rows.order_by("user__username").values_list("user__username", flat=True)[:MAX_NAMES])

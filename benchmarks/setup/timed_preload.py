@@ -93,7 +93,7 @@ def record_scheduler(recorder: Recorder) -> None:
     recorder.around(tick.Loop, "observe", "tick", "", lambda loop, now, trigger, *_, **__: trigger)
     recorder.around(tick, "record_reports", "", "reported", lambda *_: "")
     recorder.around(LocalRuntime, "start", "order", "ordered", lambda runtime, order: order.pod_id)
-    recorder.slow_calls(tick.Loop, "_try", lambda loop, name, step: name)
+    recorder.slow_calls(tick.Loop, "_run_safely", lambda loop, name, step: name)
     recorder.slow_calls(Scheduler, "leads", lambda scheduler: "lease")
 
 

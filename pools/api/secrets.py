@@ -121,7 +121,7 @@ def parse_secret(request: Request, *, is_pools: bool = False) -> SecretContent:
     for name in sorted(keys & OF_POOLS) if not is_pools else ():
         raise Invalid([Problem(name, "is not used by projects", "", "value")])
     if keys and keys <= set(S3_KEY):
-        _require(S3_KEY, keys)
+        _require_keys(S3_KEY, keys)
         return SecretContent(body.secret_access_key or "", "", body.access_key_id or "", is_s3_key=True)
     if not keys or keys & {"value", *OF_POOLS}:
         allowed = f"either value, or {', '.join(LOGIN)}"
@@ -129,11 +129,11 @@ def parse_secret(request: Request, *, is_pools: bool = False) -> SecretContent:
         raise Invalid(
             [Problem("value", "is missing" if not keys else "conflicts with other keys", "", allowed)]
         )
-    _require(LOGIN, keys)
+    _require_keys(LOGIN, keys)
     return SecretContent(body.password or "", body.registry or "", body.username or "")
 
 
-def _require(names: Sequence[str], keys: Collection[str]) -> None:
+def _require_keys(names: Sequence[str], keys: Collection[str]) -> None:
     """Raise Invalid if the body lacks any of these keys."""
     if missing := [name for name in names if name not in keys]:
         raise Invalid([Problem(name, "is missing", "", "text") for name in missing])

@@ -97,10 +97,10 @@ def _change_time(change: tuple[float, str, int]) -> float:
 def _drop_duplicates(points: Sequence[Point]) -> Iterable[Point]:
     before: Point | None = None
     for point in points:
-        if before is None or _counts(point) != _counts(before):
+        if before is None or _node_counts(point) != _node_counts(before):
             yield point
         before = point
 
 
-def _counts(point: Point) -> tuple[int, int, int, int]:
+def _node_counts(point: Point) -> tuple[int, int, int, int]:
     return point.desired, point.current, point.pending, point.draining

@@ -67,7 +67,7 @@ class LocalEnvironments:
 
     def begin(self, name: str, recipe: Recipe) -> None:
         """Start a node's installation unless it is running or has ended. Restart it after a crash."""
-        home = self._home(name)
+        home = self._boot_directory(name)
         if (home / "exit").exists() or self._is_running(home):
             return
         shutil.rmtree(home, ignore_errors=True)
@@ -85,7 +85,7 @@ class LocalEnvironments:
     def get_status(self, name: str, secrets: Mapping[str, str]) -> InstallStatus | None:
         """Return the installation's progress, or None if it is not running and left no exit code."""
         self._reap()
-        home = self._home(name)
+        home = self._boot_directory(name)
         # Check this before reading the exit code, because the script may end between both steps.
         is_running = self._is_running(home)
         code = _read_text(home / "exit").strip()
@@ -101,7 +101,7 @@ class LocalEnvironments:
 
     def end(self, name: str) -> None:
         """Stop the installation for a node and delete its record. Other nodes are not affected."""
-        home = self._home(name)
+        home = self._boot_directory(name)
         record = read_record(str(home / "process"))
         if record is not None and self._is_running(home):
             with suppress(ProcessLookupError):
@@ -159,7 +159,7 @@ class LocalEnvironments:
             return False
         return fields[19] == record["start"] and fields[0] != "Z"
 
-    def _home(self, name: str) -> Path:
+    def _boot_directory(self, name: str) -> Path:
         return self.root / "boots" / name
 
     def _reap(self) -> None:

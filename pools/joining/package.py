@@ -17,7 +17,7 @@ _VERSION_FILE = "berth_agent/version.py"
 @cache
 def agent_version() -> str:
     """Return the version of the packaged agent: Berth's version and a digest of the agent's code."""
-    sources = {**_sources(), **node_sources()}
+    sources = {**_agent_sources(), **node_sources()}
     content = "\0".join(f"{name}\0{sources[name]}" for name in sorted(sources))
     digest = hashlib.sha256(content.encode())
     return f"{version('berth-platform')}+{digest.hexdigest()[:8]}"
@@ -26,7 +26,7 @@ def agent_version() -> str:
 @cache
 def agent_package() -> bytes:
     """Return the agent as an uncompressed zip file that is reproducible and contains no secret."""
-    sources = {**_sources(), _VERSION_FILE: f'VERSION = "{agent_version()}"\n'}
+    sources = {**_agent_sources(), _VERSION_FILE: f'VERSION = "{agent_version()}"\n'}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, source in [("__main__.py", _MAIN), *sorted(sources.items())]:
@@ -34,7 +34,7 @@ def agent_package() -> bytes:
     return buffer.getvalue()
 
 
-def _sources() -> dict[str, str]:
+def _agent_sources() -> dict[str, str]:
     folder = files("pools.joining").joinpath("agent")
     modules = [path for path in folder.iterdir() if path.name.endswith(".py")]
     return {f"berth_agent/{path.name}": path.read_text("utf-8") for path in modules}

@@ -14,19 +14,19 @@ class UnsealError(Exception):
 
 
 def seal(secret: str) -> str:
-    return _keys().encrypt(secret.encode()).decode()
+    return _encryption_keys().encrypt(secret.encode()).decode()
 
 
 def unseal(sealed: str) -> str:
     try:
-        return _keys().decrypt(sealed.encode()).decode()
+        return _encryption_keys().decrypt(sealed.encode()).decode()
     except InvalidToken:
         raise UnsealError(
             "the secret was encrypted with a different BERTH_SECRET_KEY. Set the secret again"
         ) from None
 
 
-def _keys() -> MultiFernet:
+def _encryption_keys() -> MultiFernet:
     """Return the current key and the former keys. Former keys only decrypt secrets."""
     keys = [str(key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
     return MultiFernet([Fernet(_derive_key(key)) for key in keys])

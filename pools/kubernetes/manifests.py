@@ -67,7 +67,7 @@ def namespace_manifest(name: str, installation: str, project: str) -> Manifest:
 def pod_manifest(
     pod_spec: PodSpec, namespace: str, node: str, installation: str, settings: KubernetesSettings
 ) -> Manifest:
-    mounts, volumes = _storage(pod_spec, settings.workspaces)
+    mounts, volumes = _volumes_and_mounts(pod_spec, settings.workspaces)
     container = {
         "name": CONTAINER,
         "image": pod_spec.image,
@@ -75,7 +75,7 @@ def pod_manifest(
         **({"command": [_escape_variables(part) for part in pod_spec.command]} if pod_spec.command else {}),
         "env": _environment(pod_spec),
         "workingDir": _start_directory(pod_spec),
-        "resources": _resources(pod_spec, settings.gpu_resource),
+        "resources": _container_resources(pod_spec, settings.gpu_resource),
         "volumeMounts": mounts,
         "securityContext": {"allowPrivilegeEscalation": False},
     }
@@ -191,7 +191,7 @@ def _escape_variables(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _resources(pod_spec: PodSpec, gpu_resource: str) -> Manifest:
+def _container_resources(pod_spec: PodSpec, gpu_resource: str) -> Manifest:
     """Return the pod's resource requests and limits. Without a limit, the request is used as the limit."""
     cpu, memory = f"{pod_spec.cpu_milli}m", f"{pod_spec.memory_mib}Mi"
     requests = {"cpu": cpu, "memory": memory}
@@ -212,7 +212,9 @@ def _affinity(node: str) -> Manifest:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
-def _storage(pod_spec: PodSpec, workspaces: Workspaces | None) -> tuple[list[Manifest], list[Manifest]]:
+def _volumes_and_mounts(
+    pod_spec: PodSpec, workspaces: Workspaces | None
+) -> tuple[list[Manifest], list[Manifest]]:
     """Return the volume mounts and volumes for the pod's directories, secret files and declared volumes."""
     disk_limit = {"sizeLimit": f"{pod_spec.workspace_limit_mib}Mi"} if pod_spec.workspace_limit_mib else {}
     memory_limit = {"sizeLimit": f"{pod_spec.memory_limit_mib}Mi"} if pod_spec.memory_limit_mib else {}

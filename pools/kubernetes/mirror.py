@@ -147,15 +147,15 @@ class Mirror:
                     self._deny_quotas(error.message, has_listed=has_listed)
                 elif error.status != GONE:
                     denied = AccessDenied if error.status in (401, 403) else Unreachable
-                    self._fail(kind, denied(f"{self._api.server}: {error.message}"))
+                    self._record_failure(kind, denied(f"{self._api.server}: {error.message}"))
             except Unreachable as error:
-                self._fail(kind, error)
+                self._record_failure(kind, error)
             except Exception:
                 log.exception("the %s of %s cannot be followed", kind, self._api.server)
                 self._versions[kind] = ""
-                self._fail(kind, Unreachable(f"{self._api.server} sent an unexpected response"))
+                self._record_failure(kind, Unreachable(f"{self._api.server} sent an unexpected response"))
 
-    def _fail(self, kind: str, error: Unreachable) -> None:
+    def _record_failure(self, kind: str, error: Unreachable) -> None:
         if self._closed.is_set():
             return
         if str(self._errors.get(kind)) != str(error):
@@ -213,13 +213,13 @@ class Mirror:
                     self.quota_obstacle = ""
                 continue
             if change != "BOOKMARK":
-                self._apply(kind, change, item)
+                self._apply_change(kind, change, item)
             self._versions[kind] = item["metadata"]["resourceVersion"]
             if self._closed.is_set():
                 break
         self._errors.pop(kind, None)
 
-    def _apply(self, kind: str, change: str, item: Mapping[str, Any]) -> None:
+    def _apply_change(self, kind: str, change: str, item: Mapping[str, Any]) -> None:
         key, trimmed = _object_key(item), self._trim(kind, item)
         is_deleted, is_own = change == "DELETED", kind == "pods" and self.is_own(item)
         if is_deleted and is_own:
@@ -270,23 +270,23 @@ class Mirror:
             names = ("name", "uid", "labels", "deletionTimestamp")
             states = {key: status.get(key) for key in ("allocatable", "conditions", "addresses")}
             spec = {key: (item.get("spec") or {}).get(key) for key in ("unschedulable", "taints")}
-            return {"metadata": _subset(metadata, names), "spec": spec, "status": states}
+            return {"metadata": _with_keys(metadata, names), "spec": spec, "status": states}
         if kind == QUOTAS:
             if not is_namespace_of(self._installation, metadata["namespace"]):
                 return None
-            parts = _subset(item, ("spec", "status"))
-            return {"metadata": _subset(metadata, ("name", "namespace", "uid")), **parts}
+            parts = _with_keys(item, ("spec", "status"))
+            return {"metadata": _with_keys(metadata, ("name", "namespace", "uid")), **parts}
         is_own, spec = self.is_own(item), item["spec"]
         if not is_own and (not spec.get("nodeName") or status.get("phase") in ENDED):
             return None
         containers = {
-            part: [_subset(each, ("name", "resources", "restartPolicy")) for each in spec.get(part) or ()]
+            part: [_with_keys(each, ("name", "resources", "restartPolicy")) for each in spec.get(part) or ()]
             for part in ("containers", "initContainers")
         }
         return {
             "metadata": _own_metadata(metadata)
             if is_own
-            else _subset(metadata, ("name", "namespace", "uid")),
+            else _with_keys(metadata, ("name", "namespace", "uid")),
             "spec": {"nodeName": spec.get("nodeName"), "overhead": spec.get("overhead"), **containers},
             "status": _own_status(status) if is_own else {"phase": status.get("phase")},
         }
@@ -316,18 +316,20 @@ def _node_state(node: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
 
 
 def _own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    annotations = _subset(metadata.get("annotations") or {}, (INSTANCE_ANNOTATION, FILES_ANNOTATION))
+    annotations = _with_keys(metadata.get("annotations") or {}, (INSTANCE_ANNOTATION, FILES_ANNOTATION))
     names = ("name", "namespace", "uid", "labels", "deletionTimestamp", "deletionGracePeriodSeconds")
-    return {**_subset(metadata, names), "annotations": annotations}
+    return {**_with_keys(metadata, names), "annotations": annotations}
 
 
 def _own_status(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a pod's status that reports are derived from."""
     kinds = [kind for kind in ("initContainerStatuses", "containerStatuses") if kind in status]
-    containers = {kind: [_subset(each, ("name", "state")) for each in status[kind] or ()] for kind in kinds}
+    containers = {
+        kind: [_with_keys(each, ("name", "state")) for each in status[kind] or ()] for kind in kinds
+    }
     names = ("phase", "reason", "message", "podIP", "conditions")
-    return {**_subset(status, names), **containers}
+    return {**_with_keys(status, names), **containers}
 
 
-def _subset(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def _with_keys(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: values[name] for name in names if name in values}

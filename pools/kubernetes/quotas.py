@@ -29,14 +29,14 @@ def read_quotas(
     ended pods and of pods that are being deleted, which Berth no longer counts.
     """
     kinds = {**KINDS, f"requests.{gpu_resource}": "gpu"}
-    applicable = [quota for quota in quotas if _applies(quota)]
+    applicable = [quota for quota in quotas if _applies_to_pods(quota)]
     namespaces = {quota["metadata"]["namespace"] for quota in applicable}
     counted = [pod for pod in pods if pod["metadata"]["namespace"] in namespaces and _is_counted(pod)]
     limits = (limit for quota in applicable for limit in _cluster_quotas(quota, counted, kinds, gpu_resource))
     return tuple(sorted(limits, key=lambda limit: (limit.namespace, limit.name, limit.resource)))
 
 
-def _applies(quota: Object) -> bool:
+def _applies_to_pods(quota: Object) -> bool:
     spec = quota.get("spec") or {}
     return not spec.get("scopeSelector") and SCOPES.issuperset(spec.get("scopes") or ())
 

@@ -54,7 +54,7 @@ class ExceededQuota:
 
     def __init__(self, name: str, requested: str, used: str, limited: str) -> None:
         self.name = name
-        self._requested, self._used, self._limited = map(_amounts, (requested, used, limited))
+        self._requested, self._used, self._limited = map(_parse_amounts, (requested, used, limited))
 
     @classmethod
     def parse(cls, message: str) -> "ExceededQuota | None":
@@ -70,6 +70,6 @@ class ExceededQuota:
         return f"the cluster's quota {self.name} for the namespace {namespace} is exceeded ({resources})"
 
 
-def _amounts(text: str) -> dict[str, str]:
+def _parse_amounts(text: str) -> dict[str, str]:
     """Parse an amount for each resource, such as `cpu=2,requests.nvidia.com/gpu=1`."""
     return {name: amount for name, _, amount in (part.partition("=") for part in text.split(","))}

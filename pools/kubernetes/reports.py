@@ -48,7 +48,7 @@ def read_report(pod: Object) -> PodReport:
 
 def _report_of_state(pod: Object) -> PodReport:
     status = pod.get("status") or {}
-    state, receiver = _state(status, "containerStatuses", CONTAINER), _code_state(status)
+    state, receiver = _container_state(status, "containerStatuses", CONTAINER), _code_state(status)
     if (terminated := state.get("terminated")) is not None:
         report = _exit_report(pod, terminated)
         if not _keeps_files(status):
@@ -58,7 +58,9 @@ def _report_of_state(pod: Object) -> PodReport:
         return PodReport(PodState.RUNNING, started_at=report.started_at, address=report.address)
     if (running := state.get("running")) is not None:
         return PodReport(
-            PodState.RUNNING, started_at=_time(running.get("startedAt")), address=status.get("podIP") or ""
+            PodState.RUNNING,
+            started_at=_valid_time(running.get("startedAt")),
+            address=status.get("podIP") or "",
         )
     if status.get("phase") == "Failed":
         ended = receiver.get("terminated") or {}
@@ -67,7 +69,9 @@ def _report_of_state(pod: Object) -> PodReport:
         return PodReport(PodState.STARTING, progress=PROGRESS)
     waiting = receiver.get("waiting") or state.get("waiting") or {}
     if waiting.get("reason") in HOPELESS:
-        message = _text(f"{waiting['reason']}: {waiting.get('message') or 'the image cannot be used'}")
+        message = _printable_text(
+            f"{waiting['reason']}: {waiting.get('message') or 'the image cannot be used'}"
+        )
         return PodReport(PodState.EXITED, cause=PodCause.IMAGE_PULL_FAILED, message=message)
     pulls_image = waiting.get("reason") in PULLING
     return PodReport(PodState.STARTING, progress=_progress(pod, waiting), pulls_image=pulls_image)
@@ -81,14 +85,14 @@ def awaits_code(pod: Object) -> bool:
 def has_files_to_copy(pod: Object) -> bool:
     """Return whether the pod's files can be copied, because its command has ended or is being stopped."""
     status = pod.get("status") or {}
-    if "running" not in _state(status, "containerStatuses", files.CONTAINER):
+    if "running" not in _container_state(status, "containerStatuses", files.CONTAINER):
         return False
     return command_report(pod) is not None or "deletionTimestamp" in pod["metadata"]
 
 
 def command_report(pod: Object) -> PodReport | None:
     """Return the report of the ended command, even if the pod's files have not been copied yet."""
-    terminated = _state(pod.get("status") or {}, "containerStatuses", CONTAINER).get("terminated")
+    terminated = _container_state(pod.get("status") or {}, "containerStatuses", CONTAINER).get("terminated")
     return None if terminated is None else _exit_report(pod, terminated)
 
 
@@ -96,7 +100,7 @@ def _keeps_files(status: Object) -> bool:
     """Return whether the container that keeps the files is running or about to start."""
     if status.get("phase") == "Failed":
         return False
-    state = _state(status, "containerStatuses", files.CONTAINER)
+    state = _container_state(status, "containerStatuses", files.CONTAINER)
     reason = (state.get("waiting") or {}).get("reason") or ""
     return "running" in state or ("waiting" in state and reason in NOT_STARTED)
 
@@ -108,7 +112,7 @@ def deleted_pod_report(pod: Object) -> PodReport:
         return report
     return PodReport(
         PodState.EXITED, cause=PodCause.EVICTED, started_at=report.started_at,
-        ended_at=_time(pod["metadata"].get("deletionTimestamp")), message=_deletion_message(pod),
+        ended_at=_valid_time(pod["metadata"].get("deletionTimestamp")), message=_deletion_message(pod),
     )  # fmt: skip
 
 
@@ -126,7 +130,9 @@ def _eviction_message(pod: Object) -> str:
 
 def _node_eviction_message(pod: Object) -> str:
     status = pod["status"]
-    return _text(f"the pod was evicted by its node: {status.get('message') or status['reason']}".rstrip(". "))
+    return _printable_text(
+        f"the pod was evicted by its node: {status.get('message') or status['reason']}".rstrip(". ")
+    )
 
 
 def _deletion_message(pod: Object) -> str:
@@ -145,14 +151,14 @@ def unschedulable_message(pod: Object) -> tuple[str, datetime | None]:
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             text = condition.get("message") or condition.get("reason") or "no reason given"
-            return _text(text), parse_time(condition.get("lastTransitionTime"))
+            return _printable_text(text), parse_time(condition.get("lastTransitionTime"))
     return "", None
 
 
 def _exit_report(pod: Object, terminated: Object) -> PodReport:
     """Return the report of a pod whose main container has ended."""
     code, reason = int(terminated.get("exitCode") or 0), terminated.get("reason") or ""
-    started, ended = _time(terminated.get("startedAt")), _time(terminated.get("finishedAt"))
+    started, ended = _valid_time(terminated.get("startedAt")), _valid_time(terminated.get("finishedAt"))
     if reason in START_ERRORS:
         message = _start_error(terminated.get("message") or reason)
         return PodReport(PodState.EXITED, ended_at=ended, cause=PodCause.START_FAILED, message=message)
@@ -184,17 +190,19 @@ def _ended_by_deletion(pod: Object, ended: datetime | None) -> bool:
     A pod whose files are being copied may be deleted after its command has ended.
     """
     metadata = pod["metadata"]
-    if not (deadline := _time(metadata.get("deletionTimestamp"))):
+    if not (deadline := _valid_time(metadata.get("deletionTimestamp"))):
         return False
     deleted = deadline - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
-    keeps_files = _state(pod["status"], "containerStatuses", files.CONTAINER) != {}
+    keeps_files = _container_state(pod["status"], "containerStatuses", files.CONTAINER) != {}
     return not keeps_files or ended is None or ended >= deleted
 
 
 def _start_error(message: str) -> str:
     """Return the container runtime's reason for not starting the command."""
     missing = MISSING_PROGRAM.search(message)
-    return f"the image has no program `{_text(missing[1])}`" if missing else _text(message)
+    return (
+        f"the image has no program `{_printable_text(missing[1])}`" if missing else _printable_text(message)
+    )
 
 
 def _failure_report(pod: Object, code_failure: str) -> PodReport:
@@ -210,8 +218,8 @@ def _failure_report(pod: Object, code_failure: str) -> PodReport:
     if _is_evicted_by_node(pod):
         return PodReport(PodState.EXITED, cause=PodCause.EVICTED, message=_node_eviction_message(pod))
     if code_failure and not reason:
-        return PodReport(PodState.EXITED, cause=PodCause.START_FAILED, message=_text(code_failure))
-    text = _text(f"the node rejected the pod: {reason}: {message}".rstrip(": "))
+        return PodReport(PodState.EXITED, cause=PodCause.START_FAILED, message=_printable_text(code_failure))
+    text = _printable_text(f"the node rejected the pod: {reason}: {message}".rstrip(": "))
     return PodReport(PodState.EXITED, cause=PodCause.LOST, message=text)
 
 
@@ -224,7 +232,7 @@ def _progress(pod: Object, waiting: Object) -> str:
         return (
             "creating the container" if pod["spec"].get("nodeName") else "waiting for the cluster's scheduler"
         )
-    return _text(f"{reason}: {waiting.get('message') or ''}".rstrip(": "))
+    return _printable_text(f"{reason}: {waiting.get('message') or ''}".rstrip(": "))
 
 
 def _code_failure(terminated: Object) -> str:
@@ -238,20 +246,20 @@ def _code_failure(terminated: Object) -> str:
 
 
 def _code_state(status: Object) -> Object:
-    return _state(status, "initContainerStatuses", code.CONTAINER)
+    return _container_state(status, "initContainerStatuses", code.CONTAINER)
 
 
-def _state(status: Object, kind: str, name: str) -> Object:
+def _container_state(status: Object, kind: str, name: str) -> Object:
     """Return the state of a container, or an empty state if the container has not reported one yet."""
     containers = status.get(kind) or ()
     container: Object = next((each for each in containers if each.get("name") == name), {})
     return container.get("state") or {}
 
 
-def _time(text: str | None) -> datetime | None:
+def _valid_time(text: str | None) -> datetime | None:
     moment = parse_time(text)
     return None if moment is None or moment.year < 1971 else moment
 
 
-def _text(text: str) -> str:
+def _printable_text(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)[:TEXT_MAX]

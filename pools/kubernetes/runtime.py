@@ -209,14 +209,14 @@ class KubernetesRuntime(ReadsCopies):
 
     def _copy_files(self, pod_id: str, pod: Mapping[str, Any]) -> PodReport | None:
         """Copy the pod's files. Afterwards, end the pod if its container does not exit."""
-        access, path = self._target(pod_id)
+        access, path = self._access_and_path(pod_id)
         must_end = self._pods.files.advance(pod_id, read_source(access.cluster.api, path, pod))
         end = command_report(pod) if must_end else None
         return self._give_up(pod_id, end) if end is not None else None
 
     def _is_overdue(self, pod_id: str, since: datetime) -> bool:
         """Return whether the pod has been unschedulable for too long, by the cluster's clock."""
-        now = datetime.now(UTC) + self._target(pod_id)[0].cluster.api.clock_skew
+        now = datetime.now(UTC) + self._access_and_path(pod_id)[0].cluster.api.clock_skew
         return now - since > timedelta(seconds=UNSCHEDULABLE_SECONDS)
 
     def _missing_report(self, pod_id: str) -> PodReport:
@@ -240,7 +240,7 @@ class KubernetesRuntime(ReadsCopies):
 
     def _give_up(self, pod_id: str, report: PodReport) -> PodReport | None:
         """Delete a pod and record the report as its end. Return None while the deletion is in progress."""
-        access, path = self._target(pod_id)
+        access, path = self._access_and_path(pod_id)
         call = partial(self._pods.give_up, pod_id, access.cluster, path, report)
         try:
             return access.cluster.worker.run(pod_id, "give up", call)
@@ -373,7 +373,7 @@ class KubernetesRuntime(ReadsCopies):
     def _find_access(self, pool: str) -> PoolAccess:
         return check_access(pool, self._pools().get(pool))
 
-    def _target(self, pod_id: str) -> tuple[PoolAccess, str]:
+    def _access_and_path(self, pod_id: str) -> tuple[PoolAccess, str]:
         """Return the access to a pod's cluster, and the pod's API path. The pod must be in the ledger."""
         entry = self.ledger.find(pod_id)
         assert entry is not None

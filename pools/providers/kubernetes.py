@@ -50,22 +50,22 @@ class KubernetesProvider:
         self._get_access, self._connect, self._now = access, connect, now
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        claims = list(_claims(order.pool).filter(client_token=order.client_token))
+        claims = list(_claims_of_pool(order.pool).filter(client_token=order.client_token))
         inventory = self.inventory(order.pool)
         if not claims:
             claims = self._claim_nodes(order, inventory)
         message = "" if len(claims) >= order.count else self._shortage_message(order, inventory)
-        return ProvisionResult(tuple(self._instance(claim, inventory) for claim in claims), message)
+        return ProvisionResult(tuple(self._claimed_instance(claim, inventory) for claim in claims), message)
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         inventory = self.inventory(pool)
-        claims = _claims(pool).filter(ended_at=None)
-        instances = [self._instance(claim, inventory) for claim in claims]
+        claims = _claims_of_pool(pool).filter(ended_at=None)
+        instances = [self._claimed_instance(claim, inventory) for claim in claims]
         return tuple(sorted(instances, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         keys = [key for key in map(_claim_key, instance_ids) if key is not None]
-        _claims(pool).filter(pk__in=keys, ended_at=None).update(ended_at=self._now())
+        _claims_of_pool(pool).filter(pk__in=keys, ended_at=None).update(ended_at=self._now())
 
     def preview(self, pool: str, shape: Shape) -> Preview:
         claims = NodeClaim.objects.filter(ended_at=None).exclude(pool__name=pool)
@@ -89,7 +89,7 @@ class KubernetesProvider:
             is_denied = isinstance(error, AccessDenied)
             kind = ProviderErrorKind.CREDENTIALS if is_denied else ProviderErrorKind.TIMEOUT
             raise ProviderError(kind, str(error)) from None
-        instances = {instance_id(claim) for claim in _claims(pool).filter(ended_at=None)}
+        instances = {instance_id(claim) for claim in _claims_of_pool(pool).filter(ended_at=None)}
         at = self._now() + cluster.api.clock_skew
         return read_inventory(
             nodes, pods, settings, at, lambda pod: _is_own(pod, cluster.mirror, pool, instances)
@@ -133,10 +133,10 @@ class KubernetesProvider:
         fitting = sum(fits(node, order.shape) for node in free)
         selected = format_count(len(inventory.nodes), "node")
         parts = [f"{selected} of the cluster selected, {len(free)} free, {fitting} large enough"]
-        parts += list(_reasons(inventory.nodes.values()))
+        parts += list(_obstacle_sentences(inventory.nodes.values()))
         return "; ".join(parts)
 
-    def _instance(self, claim: NodeClaim, inventory: Inventory) -> Instance:
+    def _claimed_instance(self, claim: NodeClaim, inventory: Inventory) -> Instance:
         node = inventory.nodes.get(claim.node_name)
         message, state = "", InstanceState.READY
         if claim.ended_at is not None or node is None or node.uid != claim.node_uid:
@@ -179,11 +179,11 @@ def _claim_key(instance: str) -> int | None:
     return int(key) if key.isdecimal() and len(key) < 19 else None
 
 
-def _claims(pool: str) -> Any:
+def _claims_of_pool(pool: str) -> Any:
     return NodeClaim.objects.filter(pool__name=pool).order_by("pk")
 
 
-def _reasons(nodes: Iterable[ClusterNode]) -> Iterable[str]:
+def _obstacle_sentences(nodes: Iterable[ClusterNode]) -> Iterable[str]:
     reasons = [f"{node.name}: {node.obstacle}" for node in nodes if node.obstacle]
     yield from reasons[:REASONS_SHOWN]
     if len(reasons) > REASONS_SHOWN:

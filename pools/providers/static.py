@@ -117,9 +117,9 @@ class StaticProvider:
         return f"{free_machines} ({fitting} large enough)" + "".join(failed)
 
     def _instances(self, uses: Iterable[MachineUse]) -> list[Instance]:
-        return [self._instance(use) for use in uses]
+        return [self._machine_instance(use) for use in uses]
 
-    def _instance(self, use: MachineUse) -> Instance:
+    def _machine_instance(self, use: MachineUse) -> Instance:
         machine = use.machine
         is_silent = machine.last_seen_at <= self._now() - SILENT_AFTER
         is_gone = use.ended_at is not None or machine.departed_at is not None or is_silent

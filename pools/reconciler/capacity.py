@@ -46,7 +46,7 @@ def store_capacity(node: Node, instance: Instance) -> bool:
         return False
     pool = node.pool
     ordered = Shape(pool.cpu_milli, pool.memory_mib, pool.gpus_per_node, pool.gpu_model, pool.gpu_memory_mib)
-    held = _held_devices(node) if instance.shared.foreign.get("gpus") else ()
+    held = _allocated_devices(node) if instance.shared.foreign.get("gpus") else ()
     columns = capacity_columns(pool, instance, ordered, node.foreign_devices, held)
     changed = [name for name, value in columns.items() if getattr(node, name) != value]
     if changed:
@@ -67,7 +67,7 @@ def _foreign_devices(count: int, total: int, before: Collection[int], held: Coll
     return sorted(preferred[:count])
 
 
-def _held_devices(node: Node) -> frozenset[int]:
+def _allocated_devices(node: Node) -> frozenset[int]:
     # Pods belong to a higher layer, so this function reads them through the node's relations.
     rows = Node.objects.filter(pk=node.pk, pods__state__in=LIVE_POD_STATES)
     devices = rows.values_list("pods__allocation__devices", flat=True)

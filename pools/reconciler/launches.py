@@ -50,7 +50,7 @@ def _build_launch_request(pool: NodePool, context: PassContext) -> LaunchRequest
     tags = {"berth:pool": pool.name}
     return LaunchRequest(
         pool.name, in_flight["count"], in_flight["token"], in_flight["start_ordinal"], shape, tags,
-        in_flight.get("environment") or "", is_repeated=not _is_new(pool, context),
+        in_flight.get("environment") or "", is_repeated=not _is_new_request(pool, context),
     )  # fmt: skip
 
 
@@ -78,9 +78,9 @@ def _discard_launch_request(pool_id: int, context: PassContext) -> bool:
 def _record_failure(pool_id: int, order: LaunchRequest, error: ProviderError, context: PassContext) -> bool:
     with context.fence():
         pool = lock_pool(pool_id)
-        if not _is_current(pool, order):
+        if not _is_current_request(pool, order):
             return False
-        if _is_new(pool, context) and error.kind not in UNCERTAIN:
+        if _is_new_request(pool, context) and error.kind not in UNCERTAIN:
             pool.provisioning = None
         pool.retry_at = context.now + timedelta(seconds=pool.reconcile_tick)
         _count_outcome(pool, error.kind)
@@ -93,11 +93,11 @@ def _record_result(pool_id: int, order: LaunchRequest, result: ProvisionResult, 
     """Create a node for each usable instance in the result. Terminate the other instances."""
     with context.fence():
         pool = lock_pool(pool_id)
-        if not _is_current(pool, order):
+        if not _is_current_request(pool, order):
             return False
         nodes = load_active_nodes(pool_id)
         fitting, surplus = _split_instances(order, result.instances, {node.ordinal for node in nodes})
-        kind = ScalingKind.PROVISION if _is_new(pool, context) else ScalingKind.ADOPTED
+        kind = ScalingKind.PROVISION if _is_new_request(pool, context) else ScalingKind.ADOPTED
         pool.provisioning, pool.retry_at, pool.last_error = None, None, pool.boot_error
         _count_outcome(pool, "all" if len(fitting) >= order.count else "fewer")
         pool.save(update_fields=["provisioning", "retry_at", "last_error", "provision_outcomes"])
@@ -127,11 +127,11 @@ def _count_outcome(pool: NodePool, outcome: str) -> None:
     pool.provision_outcomes[outcome] = pool.provision_outcomes.get(outcome, 0) + 1
 
 
-def _is_current(pool: NodePool, order: LaunchRequest) -> bool:
+def _is_current_request(pool: NodePool, order: LaunchRequest) -> bool:
     return pool.provisioning is not None and pool.provisioning["token"] == order.client_token
 
 
-def _is_new(pool: NodePool, context: PassContext) -> bool:
+def _is_new_request(pool: NodePool, context: PassContext) -> bool:
     """Return whether this pass created the launch request, so that no earlier call can have succeeded."""
     return pool.provisioning is not None and pool.provisioning["pass"] == context.name
 

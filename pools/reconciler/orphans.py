@@ -23,7 +23,7 @@ def find_orphans_to_end(
     pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance], context: PassContext
 ) -> tuple[list[str], bool]:
     """Return the IDs of orphaned instances to terminate, and whether an event was written."""
-    instance_ids = _orphans(pool, nodes, listed)
+    instance_ids = _orphan_ids(pool, nodes, listed)
     if not instance_ids:
         return [], False
     ended = Node.objects.filter(pool=pool, instance_id__in=instance_ids)
@@ -40,7 +40,7 @@ def find_orphans_to_end(
     return ending, has_written
 
 
-def _orphans(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance]) -> list[str]:
+def _orphan_ids(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance]) -> list[str]:
     """Return the IDs of instances without a node, except those of the current launch request."""
     node_ids = {node.instance_id for node in nodes}
     token = pool.provisioning["token"] if pool.provisioning else None

@@ -74,8 +74,8 @@ def build_fleet(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Fleet:
     nodes = tuple(nodes)
     draining = [node for node in nodes if node.state == NodeState.DRAINING and node.emptied_at is None]
     by_scaling = frozenset(node.ordinal for node in draining if node.drained_by_scaling)
-    current = _ordinals(nodes, USABLE)
-    pending = _ordinals(nodes, PENDING)
+    current = _ordinals_in_states(nodes, USABLE)
+    pending = _ordinals_in_states(nodes, PENDING)
     return Fleet(
         desired=pool.nodes_desired,
         current=current,
@@ -123,5 +123,5 @@ def clear_error(pool: NodePool) -> bool:
     return True
 
 
-def _ordinals(nodes: Iterable[Node], states: tuple[NodeState, ...]) -> frozenset[int]:
+def _ordinals_in_states(nodes: Iterable[Node], states: tuple[NodeState, ...]) -> frozenset[int]:
     return frozenset(node.ordinal for node in nodes if node.state in states)

@@ -69,7 +69,7 @@ def _apply_command(
         case decisions.Drain(ordinals):
             _drain_nodes([nodes[ordinal] for ordinal in ordinals], pool, context)
         case decisions.CancelQueued(ordinals):
-            _withdraw([nodes[ordinal] for ordinal in ordinals], pool, context)
+            _drain_queued_nodes([nodes[ordinal] for ordinal in ordinals], pool, context)
         case decisions.UndoDrain(ordinals):
             for ordinal in ordinals:
                 _undo_drain(nodes[ordinal], pool, context)
@@ -90,7 +90,7 @@ def _drain_nodes(nodes: Sequence[Node], pool: NodePool, context: PassContext) ->
     history.write_many(pool, ScalingKind.DRAIN, reasons, at=context.now, after=pool.nodes_desired)
 
 
-def _withdraw(nodes: Sequence[Node], pool: NodePool, context: PassContext) -> None:
+def _drain_queued_nodes(nodes: Sequence[Node], pool: NodePool, context: PassContext) -> None:
     """Mark nodes in the provider's queue as drained, so that the next pass terminates them."""
     reason = f"scaled down to {pool.nodes_desired} nodes while in the provider's queue"
     ended = {"drain_started_at": context.now, "drain_reason": reason, "emptied_at": context.now}

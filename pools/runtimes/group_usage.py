@@ -26,7 +26,10 @@ def _cpu_seconds(groups: Mapping[str, str]) -> float | None:
     for group in (groups.get(USAGE), groups.get(CPU)):
         if group is None:
             continue
-        version_1, version_2 = _read(f"{group}/cpuacct.usage"), _statistic(f"{group}/cpu.stat", "usage_usec")
+        version_1, version_2 = (
+            _read(f"{group}/cpuacct.usage"),
+            _read_statistic(f"{group}/cpu.stat", "usage_usec"),
+        )
         if version_1.isdigit():
             return int(version_1) * _NANOSECONDS
         if version_2 is not None:
@@ -41,11 +44,11 @@ def _working_set(group: str | None) -> int | None:
     ):
         used = _read(f"{group}/{current}")
         if used.isdigit():
-            return max(int(used) - (_statistic(f"{group}/memory.stat", inactive) or 0), 0)
+            return max(int(used) - (_read_statistic(f"{group}/memory.stat", inactive) or 0), 0)
     return None
 
 
-def _statistic(path: str, name: str) -> int | None:
+def _read_statistic(path: str, name: str) -> int | None:
     for line in _read(path).splitlines():
         key, _, value = line.partition(" ")
         if key == name:

@@ -302,7 +302,7 @@ class LocalRuntime(LocalFiles):
         running = {pod_id: pid for pod_id, pid in shims.items() if pid}
         devices = self._probe.measure() if instance_ids else ()
         return Measurements(
-            _usage({pod_id: (pods[pod_id], pid) for pod_id, pid in running.items()}),
+            _usage_by_pod({pod_id: (pods[pod_id], pid) for pod_id, pid in running.items()}),
             dict.fromkeys(instance_ids, devices) if devices else {},
         )
 
@@ -342,7 +342,7 @@ class LocalRuntime(LocalFiles):
         return self._logs / validate_name(pod_id)
 
 
-def _usage(running: Mapping[str, tuple[PodDir, int]]) -> dict[str, PodUsage]:
+def _usage_by_pod(running: Mapping[str, tuple[PodDir, int]]) -> dict[str, PodUsage]:
     """Return the usage of pods as measured by control groups or, without them, summed over processes."""
     usages = {pod_id: group_usage(pod.read("cgroups") or {}) for pod_id, (pod, _) in running.items()}
     measured = {pod_id: usage for pod_id, usage in usages.items() if usage is not None}

@@ -18,7 +18,7 @@ _PARENT, _OWN, _REAPED = 1, (11, 12), (13, 14)
 
 
 @dataclass(frozen=True)
-class _Process:
+class _ProcessTimes:
     parent: int
     own: int
     reaped: int
@@ -41,12 +41,12 @@ def usage_by_pod(shims: Mapping[str, int]) -> dict[str, PodUsage]:
     }
 
 
-def _processes() -> dict[int, _Process]:
+def _processes() -> dict[int, _ProcessTimes]:
     processes = {}
     for pid in process_ids():
         fields = stat_fields(pid)
         if fields is not None:
-            processes[pid] = _Process(
+            processes[pid] = _ProcessTimes(
                 int(fields[_PARENT]), sum(int(fields[n]) for n in _OWN), sum(int(fields[n]) for n in _REAPED)
             )
     return processes
@@ -61,15 +61,15 @@ def _descendants(root: int, children: Mapping[int, list[int]]) -> list[int]:
     return below_root
 
 
-def _pod_usage(shim: _Process, below: list[int], processes: Mapping[int, _Process]) -> PodUsage:
+def _pod_usage(shim: _ProcessTimes, below: list[int], processes: Mapping[int, _ProcessTimes]) -> PodUsage:
     ticks = shim.reaped + sum(processes[pid].own + processes[pid].reaped for pid in below)
-    pages = [_pages(pid) for pid in below]
+    pages = [_memory_pages(pid) for pid in below]
     # Shared pages exist only once but appear in every process that maps them, so use the largest count.
     resident = sum(own for own, _ in pages) + max((shared for _, shared in pages), default=0)
     return PodUsage(ticks / _TICK, resident * _PAGE // _MIB)
 
 
-def _pages(pid: int) -> tuple[int, int]:
+def _memory_pages(pid: int) -> tuple[int, int]:
     """Return the numbers of private and shared memory pages of a process."""
     try:
         _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())

@@ -129,7 +129,7 @@ def leave(secret: str, *, at: datetime) -> None:
     The next tick marks the machine's node as lost.
     """
     machine = secrets.verified_machine(secret)
-    if machine is None or not _machines(*machine).update(departed_at=at):
+    if machine is None or not _current_machines(*machine).update(departed_at=at):
         raise Unauthenticated(UNKNOWN_MACHINE)
 
 
@@ -249,7 +249,7 @@ def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Ma
     return machine
 
 
-def _machines(key: int, version: int) -> QuerySet[Machine]:
+def _current_machines(key: int, version: int) -> QuerySet[Machine]:
     """Return the machine with this primary key, unless it has departed or has a newer secret."""
     return Machine.objects.filter(pk=key, secret_version=version, departed_at=None)
 
@@ -266,7 +266,7 @@ def _reporting_node(secret: str, at: datetime, inventory: Inventory | None) -> N
         return node
     machine = secrets.verified_machine(secret)
     reported = {} if inventory is None else {"inventory": inventory}
-    if machine is None or not _machines(*machine).update(last_seen_at=at, **reported):
+    if machine is None or not _current_machines(*machine).update(last_seen_at=at, **reported):
         raise Unauthenticated(UNKNOWN_MACHINE)
     use = MachineUse.objects.select_related("machine").filter(machine_id=machine[0], ended_at=None).first()
     if use is None:

@@ -28,14 +28,14 @@ def cordon_node(*, actor: Any, node: Node, reason: str = "") -> None:
 
     Raises Conflict unless the node is ready.
     """
-    cordon = _Change("cordon", ScalingKind.CORDON, (NodeState.READY,), NodeState.CORDONED)
+    cordon = _NodeChange("cordon", ScalingKind.CORDON, (NodeState.READY,), NodeState.CORDONED)
     _apply(cordon, actor=actor, node=node, reason=reason)
 
 
 def uncordon_node(*, actor: Any, node: Node) -> None:
     """Uncordon a node or cancel its drain. Raises Conflict unless the node is cordoned or draining."""
     expected_states = (NodeState.CORDONED, NodeState.DRAINING)
-    uncordon = _Change("uncordon", ScalingKind.UNCORDON, expected_states, NodeState.READY)
+    uncordon = _NodeChange("uncordon", ScalingKind.UNCORDON, expected_states, NodeState.READY)
     _apply(uncordon, actor=actor, node=node, **DRAIN_RESET)
 
 
@@ -44,7 +44,7 @@ def drain_node(*, actor: Any, node: Node, reason: str = "") -> None:
 
     The pool replaces the node. Raises Conflict if the node cannot be drained in its state.
     """
-    drain = _Change("drain", ScalingKind.DRAIN, USABLE, NodeState.DRAINING)
+    drain = _NodeChange("drain", ScalingKind.DRAIN, USABLE, NodeState.DRAINING)
     drain_columns = {"drain_started_at": timezone.now(), "drain_reason": reason[:255]}
     _apply(drain, actor=actor, node=node, reason=reason, **(DRAIN_RESET | drain_columns))
 
@@ -55,7 +55,7 @@ def terminate_node(*, actor: Any, node: Node, reason: str = "") -> None:
     Raises Conflict if the node cannot be terminated in its state.
     """
     live_states = tuple(state for state in ALIVE if state != NodeState.LOST)
-    terminate = _Change("terminate", ScalingKind.TERMINATE, live_states, NodeState.LOST)
+    terminate = _NodeChange("terminate", ScalingKind.TERMINATE, live_states, NodeState.LOST)
     _apply(terminate, actor=actor, node=node, reason=reason)
 
 
@@ -111,14 +111,14 @@ def interrupt_node(node: Node, interruption: Interruption, *, at: datetime) -> b
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class _NodeChange:
     action: str
     kind: ScalingKind
     expected: tuple[NodeState, ...]
     to: NodeState
 
 
-def _apply(change: _Change, *, actor: Any, node: Node, reason: str = "", **columns: Any) -> None:
+def _apply(change: _NodeChange, *, actor: Any, node: Node, reason: str = "", **columns: Any) -> None:
     now = timezone.now()
     with transaction.atomic():
         before = node.state

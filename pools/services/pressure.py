@@ -141,14 +141,14 @@ def _compute_decision(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScaleD
     if pool.paused or not (expired or (pool.elastic and pool.pressure)):
         return None
     return decide_node_count(
-        _pressure(pool, nodes),
+        _reported_pressure(pool, nodes),
         pool.nodes_desired,
         _autoscaler_config(pool, pool_node_spec(pool)),
         _scaling_times(pool, nodes, at),
     )
 
 
-def _pressure(pool: NodePool, nodes: NodeCounts) -> Pressure:
+def _reported_pressure(pool: NodePool, nodes: NodeCounts) -> Pressure:
     """Return the pool's load from the latest report.
 
     Queued work is added to the node count at the time of the report. If no work is queued, the current node

@@ -47,7 +47,7 @@ def create(request: Request) -> HttpResponse:
         with form_errors(form, form.paths()):
             if "check" in request.POST:
                 form.keep_secrets()
-                more |= _preview(form)
+                more |= _preview_context(form)
                 return form_page(
                     request, form, title=TITLE, label="Create node pool", back=_list_url(), **more
                 )
@@ -62,7 +62,7 @@ def _breadcrumbs(pool: NodePool) -> list[tuple[str, str]]:
     return [("Node pools", _list_url()), (pool.name, _pool_url(pool))]
 
 
-def _preview(form: PoolForm) -> dict[str, Any]:
+def _preview_context(form: PoolForm) -> dict[str, Any]:
     """Return the template context for the preview of the form's pool."""
     preview = services.preview_pool(
         provider_for=load_wiring().provider_for, name=form.cleaned_data["name"], **form.values()
@@ -81,7 +81,7 @@ def _preview(form: PoolForm) -> dict[str, Any]:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def settings(request: Request, name: str) -> HttpResponse:
-    pool = _pool(request, name)
+    pool = _find_editable_pool(request, name)
     form = SettingsForm(pool, request.POST or None, initial=initial_values(pool), auto_id="pool_%s")
     form.show_secret_times()
     if request.method == "POST" and form.is_valid():
@@ -114,7 +114,7 @@ def settings(request: Request, name: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def scale(request: Request, name: str) -> HttpResponse:
-    pool = _pool(request, name)
+    pool = _find_editable_pool(request, name)
     initial = {"nodes_desired": pool.nodes_desired, "version": pool.version}
     form = ScaleForm(request.POST or None, initial=initial, auto_id="scale_%s")
     text = "The autoscaler continues from this size after its cooldown. Pause the pool to keep the size."
@@ -159,7 +159,7 @@ def scale(request: Request, name: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def pause(request: Request, name: str, step: str) -> HttpResponse:
-    pool = _pool(request, name)
+    pool = _find_editable_pool(request, name)
     change, warning, result_text = POOL_ACTIONS[step]
     if request.method == "POST":
         change(actor=request.actor, pool=pool)
@@ -196,7 +196,7 @@ def _draining_text(nodes_to_drain: Sequence[NodeToDrain]) -> str:
     return f" Draining: {', '.join(entry.node.name for entry in nodes_to_drain[:MAX_LISTED])}{more}."
 
 
-def _pool(request: Request, name: str) -> NodePool:
+def _find_editable_pool(request: Request, name: str) -> NodePool:
     pool = get_object_or_404(NodePool, name=name)
     request.require("edit", pool)
     return pool

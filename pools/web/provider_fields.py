@@ -32,36 +32,38 @@ class YamlField(forms.CharField):
 
 def provider_fields(provider: str) -> dict[str, forms.Field]:
     """Return the form fields of a provider's settings, in the order of the model."""
-    return {f"{provider}_{name}": _field(name, info) for name, info in _settings(provider).items()}
+    return {
+        f"{provider}_{name}": _form_field(name, info) for name, info in _settings_fields(provider).items()
+    }
 
 
 def provider_values(provider: str, cleaned: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that were entered and differ from their defaults."""
-    values = {name: cleaned.get(f"{provider}_{name}") for name in _settings(provider)}
+    values = {name: cleaned.get(f"{provider}_{name}") for name in _settings_fields(provider)}
     return {
         name: value
         for name, value in values.items()
-        if value not in (None, "", [], {}) and value != _settings(provider)[name].default
+        if value not in (None, "", [], {}) and value != _settings_fields(provider)[name].default
     }
 
 
 def initial_values(provider: str, stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return the form's initial values for the stored settings of a provider."""
     fields = provider_fields(provider)
-    names = [name for name in _settings(provider) if name in stored]
+    names = [name for name in _settings_fields(provider) if name in stored]
     return {f"{provider}_{name}": _field_value(fields[f"{provider}_{name}"], stored[name]) for name in names}
 
 
 def paths(provider: str) -> dict[str, str]:
     """Return the form field of each setting, by the setting's path in a pool document."""
-    return {f"provider_settings.{name}": f"{provider}_{name}" for name in _settings(provider)}
+    return {f"provider_settings.{name}": f"{provider}_{name}" for name in _settings_fields(provider)}
 
 
-def _settings(provider: str) -> Mapping[str, FieldInfo]:
+def _settings_fields(provider: str) -> Mapping[str, FieldInfo]:
     return MODELS[provider].model_fields if provider in MODELS else {}
 
 
-def _field(name: str, info: FieldInfo) -> forms.Field:
+def _form_field(name: str, info: FieldInfo) -> forms.Field:
     example = str(info.examples[0]) if info.examples else ""
     common: dict[str, Any] = {
         "label": info.title or name.replace("_", " ").capitalize(),

@@ -54,17 +54,17 @@ class DiskStore:
 
     def keys(self, *, before: datetime) -> Iterator[str]:
         with _converted_errors("listed"):
-            for path in self._files(before):
+            for path in self._files_older_than(before):
                 if not path.name.endswith(DRAFT):
                     yield str(path.relative_to(self._root))
 
     def delete_partial_writes(self, *, before: datetime) -> None:
         with _converted_errors("deleted"):
-            for path in self._files(before):
+            for path in self._files_older_than(before):
                 if path.name.endswith(DRAFT):
                     path.unlink(missing_ok=True)
 
-    def _files(self, before: datetime) -> Iterator[Path]:
+    def _files_older_than(self, before: datetime) -> Iterator[Path]:
         for path in self._root.glob("*/*"):
             try:
                 modified = datetime.fromtimestamp(path.lstat().st_mtime, UTC)

@@ -142,7 +142,7 @@ def _move_request(request: ScaleRequest, view: View, now: datetime) -> bool:
     move = request_rules.next_status(
         request_rules.RequestFacts(
             direction=request.direction, mode=request.mode, status=request.status,
-            engines=[_summarize(engine) for engine in engines], policy=request.policy or "rollback_all",
+            engines=[_engine_summary(engine) for engine in engines], policy=request.policy or "rollback_all",
             ends_as=request.ends_as, error=request.error_message, overdue=now >= request.deadline,
             weights_change=_weights_are_changing(view.service), service_ended=view.has_ended,
         )
@@ -173,13 +173,13 @@ def _request_columns(
     if move.message:
         columns["error_message"] = move.message
     if request.direction == "scale_out":
-        broken = [engine for engine in engines if _summarize(engine).failed]
+        broken = [engine for engine in engines if _engine_summary(engine).failed]
         versions = {engine.weight_version for engine in engines if engine.weight_version}
         columns |= {"weight_version": versions.pop() if len(versions) == 1 else ""}
     else:
         broken = [engine for engine in engines if engine.state not in ENDED] if move.to == "COMPLETED" else []
     recorded = {failed["engine_id"] for failed in request.failed_engines}
-    added = [_failure(engine) for engine in broken if engine.name not in recorded]
+    added = [_failure_document(engine) for engine in broken if engine.name not in recorded]
     return columns | {"failed_engines": [*request.failed_engines, *added]}
 
 
@@ -213,7 +213,10 @@ def _handle_timeout(
 ) -> None:
     failed = [
         *request.failed_engines,
-        *({**_failure(engine), "failure": move.failure, "message": move.message} for engine in timed_out),
+        *(
+            {**_failure_document(engine), "failure": move.failure, "message": move.message}
+            for engine in timed_out
+        ),
     ]
     for engine in timed_out:
         if request.direction == "scale_out":
@@ -233,14 +236,14 @@ def _request_engines(request: ScaleRequest) -> list[InferenceEngine]:
     return engines
 
 
-def _summarize(engine: InferenceEngine) -> request_rules.EngineSummary:
+def _engine_summary(engine: InferenceEngine) -> request_rules.EngineSummary:
     return request_rules.EngineSummary(
         engine.name, engine.state, engine.ends_as, engine.failure, engine.message,
         engine.isolated_at is not None, engine.router_message != "",
     )  # fmt: skip
 
 
-def _failure(engine: InferenceEngine) -> dict[str, str]:
+def _failure_document(engine: InferenceEngine) -> dict[str, str]:
     return {
         "engine_id": engine.name, "url": engine.url, "failure": engine.failure, "message": engine.message,
     }  # fmt: skip

@@ -81,7 +81,7 @@ def _update_engine(
             return _unregister(engine, view, router, fence)
         if should_route(engine, view, now):
             return _register(engine, view, router, fence)
-        return _isolate(engine, router, fence, now)
+        return _isolate_engine(engine, router, fence, now)
     except ServingError as error:
         log.warning("could not update the router of %s for %s: %s", view.service, engine.name, error)
         with fence():
@@ -118,7 +118,7 @@ def _register(engine: InferenceEngine, view: View, router: RouterClient, fence: 
     return True
 
 
-def _isolate(engine: InferenceEngine, router: RouterClient, fence: Fence, now: datetime) -> bool:
+def _isolate_engine(engine: InferenceEngine, router: RouterClient, fence: Fence, now: datetime) -> bool:
     if engine.isolated_at is not None:
         return False
     if not engine.router_url:

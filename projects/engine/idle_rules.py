@@ -14,7 +14,7 @@ class IdleStep(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class GivenWarning:
+class IssuedWarning:
     """Warning issued during one run of a workload, with the idle rule at that time."""
 
     run: int
@@ -33,7 +33,7 @@ class IdleFacts:
     run: int
     rule: IdleRule | None
     idle_since: datetime | None
-    warning: GivenWarning | None
+    warning: IssuedWarning | None
 
 
 def next_step(facts: IdleFacts, now: datetime) -> IdleStep | None:

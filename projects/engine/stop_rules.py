@@ -46,11 +46,11 @@ class TaskReports:
             return None
         if best.step <= step:
             return sign * best.value
-        count = bisect_right(self._steps, step)
-        return self._best(sign)[count - 1] if count else None
+        count = bisect_right(self._reported_steps, step)
+        return self._best_values(sign)[count - 1] if count else None
 
     @cached_property
-    def _steps(self) -> list[int]:
+    def _reported_steps(self) -> list[int]:
         return [point.step for point in self.series.points]
 
     @cached_property
@@ -61,7 +61,7 @@ class TaskReports:
     def _highest(self) -> list[float]:
         return list(accumulate((-point.value for point in self.series.points), min))
 
-    def _best(self, sign: int) -> list[float]:
+    def _best_values(self, sign: int) -> list[float]:
         return self._lowest if sign > 0 else self._highest
 
 

@@ -53,7 +53,7 @@ def store_fetches(workloads: Collection[Workload]) -> None:
         wake("code")
 
 
-def keep_code(new: Workload, stored: Workload) -> None:
+def copy_code(new: Workload, stored: Workload) -> None:
     """Copy the stored workload's code to its new version, so that the commit stays the same."""
     new.code_id, new.code_fetch_id, new.code_wait = stored.code_id, stored.code_fetch_id, stored.code_wait
 

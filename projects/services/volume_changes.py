@@ -91,7 +91,7 @@ class Transfer:
                     return False
         for path, etag in self._deleted:
             if path > progress.deletion:
-                progress.deleted_count += self._delete(path, etag)
+                progress.deleted_count += self._delete_object(path, etag)
                 progress.deletion = path
                 self._save(progress)
                 if is_time_up():
@@ -176,7 +176,7 @@ class Transfer:
             offset += len(part)
         return b"".join(parts)
 
-    def _delete(self, path: str, etag: str) -> bool:
+    def _delete_object(self, path: str, etag: str) -> bool:
         is_deleted = self._writer.delete(path, etag)
         if not is_deleted:
             self.skipped[path] = "was deleted by the pod, but has been replaced by others since"

@@ -114,7 +114,9 @@ class _FutureCapacity:
         self._freed_later: Sums = [0, 0, 0]
         self._undeclared: Sums = [0, 0, 0]
         for workload, amounts in _allocations(snapshot, plan, nodes, by_name):
-            self._allocate(workload, amounts, workload.started if workload.started is not None else self._now)
+            self._allocate_until_end(
+                workload, amounts, workload.started if workload.started is not None else self._now
+            )
         heapify(self._ends)
 
     def start(self, workload: Workload, earliest: int) -> Forecast:
@@ -123,15 +125,15 @@ class _FutureCapacity:
             missing = requested[kind] - self._free[kind] - self._freed_later[kind]
             if missing > 0 and requested[kind]:
                 return Forecast(None, self._reason_for_no_start(kind, resource, missing))
-        while self._ends and (self._ends[0][0] <= earliest or not _fits(requested, self._free)):
+        while self._ends and (self._ends[0][0] <= earliest or not _fits_within(requested, self._free)):
             self._now, freed = max(self._now, self._ends[0][0]), heappop(self._ends)[1]
             _add_amounts(self._free, freed)
             _add_amounts(self._freed_later, tuple(-amount for amount in freed))
         at = max(self._now, earliest)
-        self._allocate(workload, requested, at)
+        self._allocate_until_end(workload, requested, at)
         return Forecast(at, ASSUMPTIONS) if at > self._began else Forecast(None, CAPACITY_FREE)
 
-    def _allocate(self, workload: Workload, amounts: tuple[int, int, int], since: int) -> None:
+    def _allocate_until_end(self, workload: Workload, amounts: tuple[int, int, int], since: int) -> None:
         _add_amounts(self._free, tuple(-amount for amount in amounts))
         if workload.max_runtime is None:
             _add_amounts(self._undeclared, amounts)
@@ -173,7 +175,7 @@ def _requested_amounts(workload: Workload, role: str, gpu: int) -> tuple[int, in
     return (gpu, 0, 0) if request is None else (gpu, request.cpu, request.memory_mib)
 
 
-def _fits(requested: Iterable[int], free: Iterable[int]) -> bool:
+def _fits_within(requested: Iterable[int], free: Iterable[int]) -> bool:
     return all(need <= has or not need for need, has in zip(requested, free, strict=True))
 
 

@@ -80,7 +80,9 @@ def find_node_to_release(
         new_plan = _plan_without(snapshot, plan, pool, frozenset({node.name}), moving)
         placements = None if new_plan is None else _new_placements(new_plan, pool, moving)
         if placements is not None:
-            return ReleasableNode(pool, node.name, _bundles(snapshot, plan, pool, node, moving, placements))
+            return ReleasableNode(
+                pool, node.name, _move_bundles(snapshot, plan, pool, node, moving, placements)
+            )
     return None
 
 
@@ -190,7 +192,7 @@ def _new_placements(
     return placed if in_pool and len(placed) == len(steps) and placed.keys() == requested else None
 
 
-def _bundles(
+def _move_bundles(
     snapshot: Snapshot,
     plan: Plan,
     pool: str,
@@ -200,12 +202,12 @@ def _bundles(
 ) -> tuple[Bundle, ...]:
     projects = {workload.name: workload.project for workload in snapshot.workloads}
     return tuple(
-        _bundle(pool, node, name, pods, placements, _queue_impacts(snapshot, plan, pool, projects[name]))
+        _move_bundle(pool, node, name, pods, placements, _queue_impacts(snapshot, plan, pool, projects[name]))
         for name, pods in moving.items()
     )
 
 
-def _bundle(
+def _move_bundle(
     pool: str,
     node: Node,
     name: str,

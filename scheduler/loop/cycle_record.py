@@ -214,8 +214,8 @@ def save_outcome(run: CycleRun, notes: Sequence[str]) -> None:
     record.applied, record.stale = len(outcome.applied), len(outcome.stale)
     record.evictions = outcome.evictions
     record.plan = {
-        "bundles": [_bundle(bundle) for bundle in outcome.applied[:500]],
-        "stale": [{**_bundle(bundle), "why": why} for bundle, why in outcome.stale[:500]],
+        "bundles": [_bundle_document(bundle) for bundle in outcome.applied[:500]],
+        "stale": [{**_bundle_document(bundle), "why": why} for bundle, why in outcome.stale[:500]],
     }
     record.notes = list(notes[:100])
     if record.pk is None:
@@ -256,7 +256,7 @@ def store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory
             Cycle.objects.filter(pk=run.record.pk).update(snapshot=snapshot)
 
 
-def _bundle(bundle: Bundle) -> dict[str, Any]:
+def _bundle_document(bundle: Bundle) -> dict[str, Any]:
     return {
         "kind": str(bundle.kind),
         "workload": bundle.workload,

@@ -121,13 +121,13 @@ class Loop:
         self._timer = CycleTimer(now, trigger)
         # Use the pools of the newest view to save a query.
         pools = [*(self._runs[-1].view.pools.values() if self._runs else POOLS())]
-        reports = self._try("recording pod reports", lambda: record_reports(now, self.context, pools))
+        reports = self._run_safely("recording pod reports", lambda: record_reports(now, self.context, pools))
         intake = reports or ReportSummary()
         self._notes += intake.notes
         self.context.sent.forget_starts(intake.unknown)
-        limited = self._try("quotas of clusters", lambda: record_cluster_quotas(pools, self.context))
+        limited = self._run_safely("quotas of clusters", lambda: record_cluster_quotas(pools, self.context))
         self.context.has_reservations = True  # if the next step fails
-        dropped = self._try("reservations", lambda: drop_stale_reservations(now, self.context))
+        dropped = self._run_safely("reservations", lambda: drop_stale_reservations(now, self.context))
         advanced = self._advance_arrays(now)
         self._changed |= bool(intake.changed or dropped or limited)
         self.has_more |= intake.has_more
@@ -137,7 +137,9 @@ class Loop:
         self.is_empty = view is not None and not view.workloads
         if view is not None and view.never_met:
             dependents = view.never_met
-            cancelled = self._try("dependencies", lambda: cancel_dependents(dependents, now, self.context))
+            cancelled = self._run_safely(
+                "dependencies", lambda: cancel_dependents(dependents, now, self.context)
+            )
             self._changed |= bool(cancelled)
             self.has_more |= bool(cancelled)  # other workloads may depend on the cancelled ones
         crash_point("cycle.observed")
@@ -217,13 +219,17 @@ class Loop:
         """
         now = self.clock.now()
         self._record_checkpoints(now)
-        yield bool(self._try("time limits", lambda: end_overdue(now, self.context, self.idle)))
+        yield bool(self._run_safely("time limits", lambda: end_overdue(now, self.context, self.idle)))
         yield self._apply_idle_rules(now)
         if self._has_draining_nodes():
-            yield bool(self._try("drains", lambda: evict_from_overdue_drains(now, self.context)))
+            yield bool(self._run_safely("drains", lambda: evict_from_overdue_drains(now, self.context)))
         yield from self._record_cycles()
         if self._has_draining_nodes():
-            yield bool(self._try("empty drained nodes", self._fenced(lambda: report_empty_drains(now))))
+            yield bool(
+                self._run_safely(
+                    "empty drained nodes", self._only_while_leading(lambda: report_empty_drains(now))
+                )
+            )
         yield self._release_nodes(now)
         yield from self._reconcile_pools(now)
 
@@ -239,20 +245,22 @@ class Loop:
         if collect_deferred_garbage():
             yield False
         began = time.monotonic()
-        for note in self._try_steps("sweep", sweep(now, self.context)):
+        for note in self._run_steps_safely("sweep", sweep(now, self.context)):
             if note:
                 log.warning(note)
             if time.monotonic() - began >= CLEAN_UP_SECONDS:
                 yield False
                 began = time.monotonic()
-        for _ in self._try_steps("logs of deleted workloads", clear_logs(self.context)):
+        for _ in self._run_steps_safely("logs of deleted workloads", clear_logs(self.context)):
             yield False
-        for _ in self._try_steps("workspaces of deleted workloads", queue_workspaces(now, self.context)):
+        for _ in self._run_steps_safely(
+            "workspaces of deleted workloads", queue_workspaces(now, self.context)
+        ):
             yield False
-        self._try("schedules", self._fenced(sync_schedules))
+        self._run_safely("schedules", self._only_while_leading(sync_schedules))
 
     def _advance_arrays(self, now: datetime) -> bool:
-        advanced = bool(self._try("arrays", lambda: advance_arrays(now, self.context)))
+        advanced = bool(self._run_safely("arrays", lambda: advance_arrays(now, self.context)))
         self._changed |= advanced
         return advanced
 
@@ -261,13 +269,13 @@ class Loop:
             return
         if self.checkpoints_at is None or now - self.checkpoints_at >= CHECK_INTERVAL:
             self.checkpoints_at = now
-            self._try("checkpoints", lambda: record_checkpoints(self.context))
+            self._run_safely("checkpoints", lambda: record_checkpoints(self.context))
 
     def _apply_idle_rules(self, now: datetime) -> bool:
         if self.idle_rules_at is not None and now - self.idle_rules_at < IDLE_RULES_INTERVAL:
             return False
         self.idle_rules_at = now
-        return bool(self._try("idle rules", lambda: apply_idle_rules(now, self.context)))
+        return bool(self._run_safely("idle rules", lambda: apply_idle_rules(now, self.context)))
 
     def _has_draining_nodes(self) -> bool:
         """Return whether the newest view has draining nodes. New drains wake the scheduler."""
@@ -281,16 +289,18 @@ class Loop:
         for run in runs:
             if not run.written:
                 newest = run is runs[-1]
-                while newest and self._try("records", self._bind_step(compose_reasons, run)):
+                while newest and self._run_safely("records", self._bind_step(compose_reasons, run)):
                     yield False
-                yield bool(self._try("records", self._record_step(run, notes, newest=newest)))
+                yield bool(self._run_safely("records", self._record_step(run, notes, newest=newest)))
             if run.is_snapshot_due:
-                while self._try("snapshots", self._bind_step(prepare_snapshot, run)):
+                while self._run_safely("snapshots", self._bind_step(prepare_snapshot, run)):
                     yield False
-                self._try("snapshots", self._snapshot_step(run))
+                self._run_safely("snapshots", self._snapshot_step(run))
                 yield False
         while runs and self.memory.explanations.has_more:
-            yield bool(self._try("records", lambda: write_more_reasons(runs[-1], self.context, self.memory)))
+            yield bool(
+                self._run_safely("records", lambda: write_more_reasons(runs[-1], self.context, self.memory))
+            )
         self._runs = self._runs[len(runs) :] or self._runs[-1:]
 
     def _bind_step(self, step: Callable[[CycleRun, CycleMemory], bool], run: CycleRun) -> Callable[[], bool]:
@@ -306,19 +316,21 @@ class Loop:
         if not self._runs:
             return False
         return bool(
-            self._try("nodes", lambda: self.releases.release_unneeded(self._runs[-1], now, self.context))
+            self._run_safely(
+                "nodes", lambda: self.releases.release_unneeded(self._runs[-1], now, self.context)
+            )
         )
 
     def _reconcile_pools(self, now: datetime) -> Iterator[bool]:
         if self._runs:
             newest = self._runs[-1]
             lease = self.context.held_lease
-            self._try("demand", lambda: report_demand(newest.view, newest.plan.demand, lease))
+            self._run_safely("demand", lambda: report_demand(newest.view, newest.plan.demand, lease))
         work = LazyLostWork(now)
         for pool in POOLS():
             if not self.context.leads():
                 break
-            yield bool(self._try(f"pool {pool.name}", self._reconcile_step(pool, now, work)))
+            yield bool(self._run_safely(f"pool {pool.name}", self._reconcile_step(pool, now, work)))
 
     def _reconcile_step(self, pool: NodePool, now: datetime, work: Mapping[int, Work]) -> Callable[[], bool]:
         return lambda: self.reconcile_pool(pool, now, self.context.held_lease, work)
@@ -340,15 +352,15 @@ class Loop:
         """Run and time one step of the cycle. A failure ends the cycle and is recorded."""
         before = len(self._notes)
         with span(name), self._timer.measure(name):
-            result = self._try(name, step)
+            result = self._run_safely(name, step)
         if result is None:
             notes = self._notes[before:]
-            self._try(
+            self._run_safely(
                 "records", lambda: record_failure(self._timer, self.context.held_lease, self.memory, notes)
             )
         return result
 
-    def _fenced(self, step: Callable[[], Result]) -> Callable[[], Result]:
+    def _only_while_leading(self, step: Callable[[], Result]) -> Callable[[], Result]:
         """Wrap a step so that it writes only while this process is the leader.
 
         Use this for steps that do not check the lease themselves.
@@ -360,7 +372,7 @@ class Loop:
 
         return fenced_step
 
-    def _try(self, name: str, step: Callable[[], Result]) -> Result | None:
+    def _run_safely(self, name: str, step: Callable[[], Result]) -> Result | None:
         """Run a step. An error, such as one caused by an invalid row, ends the step but not the loop."""
         try:
             return step()
@@ -374,7 +386,7 @@ class Loop:
             self.must_retry = True
             return None
 
-    def _try_steps(self, name: str, steps: Iterator[Result]) -> Iterator[Result]:
+    def _run_steps_safely(self, name: str, steps: Iterator[Result]) -> Iterator[Result]:
         """Yield the result of each step, up to the first step that fails."""
-        while (result := self._try(name, lambda: next(steps, None))) is not None:
+        while (result := self._run_safely(name, lambda: next(steps, None))) is not None:
             yield result

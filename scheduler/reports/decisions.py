@@ -213,8 +213,10 @@ def _names_condition(test: str) -> str:
 def render_cycles(actor: Actor, rows: Sequence[Cycle], filters: DecisionFilters) -> list[DecidedCycle]:
     """Return the cycles with their matching decisions. Names of hidden workloads are redacted."""
     redaction = _Redaction(actor)
-    handles = {handle for row in rows for bundle in _bundles(row) for handle in _handles(bundle)}
-    submissions = _submissions(actor, handles)
+    handles = {
+        handle for row in rows for bundle in _stored_bundles(row) for handle in _workload_handles(bundle)
+    }
+    submissions = _submissions_by_name(actor, handles)
     recorded_evictions = {
         (cycle, f"{project}/{name}"): (pk, rule)
         for pk, cycle, project, name, rule in evictions(actor)
@@ -238,16 +240,18 @@ def _render_cycle(
         earlier = [each for each in submissions.get(handle, ()) if each.at <= row.at]
         return NamedWorkload(project, name, *((earlier[-1].id, earlier[-1].array) if earlier else (None,)))
 
-    bundles = _bundles(row)
-    visible = [b for b in bundles if any(redaction.can_see(handle, row.at) for handle in _handles(b))]
-    chosen = [b for b in visible if _matches(b, filters, redaction, row.at)]
+    bundles = _stored_bundles(row)
+    visible = [
+        b for b in bundles if any(redaction.can_see(handle, row.at) for handle in _workload_handles(b))
+    ]
+    chosen = [b for b in visible if _matches_filters(b, filters, redaction, row.at)]
     is_complete = redaction.projects is None and not filters
     stale = (row.plan or {}).get("stale", []) if is_complete else []
     return DecidedCycle(
         row=row,
         decisions=[
             _render(
-                bundle, {handle: named_workload(handle) for handle in _handles(bundle)},
+                bundle, {handle: named_workload(handle) for handle in _workload_handles(bundle)},
                 row.pk, recorded_evictions,
                 is_visible=redaction.can_see(bundle["workload"], row.at),
             )
@@ -258,10 +262,10 @@ def _render_cycle(
     )  # fmt: skip
 
 
-def _matches(
+def _matches_filters(
     bundle: Mapping[str, Any], filters: DecisionFilters, redaction: _Redaction, at: datetime
 ) -> bool:
-    handles, text = _handles(bundle), filters.workload.lower()
+    handles, text = _workload_handles(bundle), filters.workload.lower()
     return (
         filters.kind in ("", bundle["kind"])
         and filters.pool in ("", bundle["pool"])
@@ -322,7 +326,7 @@ def _summary(
         parts.append(f"{verb} {pods} of {name} on {_nodes_phrase(placed)} in pool {bundle['pool']}{using}")
     stops = [f"{format_count(victim.pods, 'pod')} of {_display_name(victim.workload)}" for victim in victims]
     if stops:
-        parts.append(f"stopped {_join(stops)}")
+        parts.append(f"stopped {_join_words(stops)}")
     if not parts:
         return f"Berth changed {name} in pool {bundle['pool']}."
     return f"Berth {' and '.join(parts)}."
@@ -334,7 +338,7 @@ def _display_name(workload: NamedWorkload) -> str:
     return f"a workload of project {workload.project}"
 
 
-def _join(words: Sequence[str]) -> str:
+def _join_words(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
 
 
@@ -370,16 +374,16 @@ def _nodes_phrase(placed: Iterable[Mapping[str, Any]]) -> str:
     return f"{shown} and {len(nodes) - NODES_SHOWN} more nodes" if len(nodes) > NODES_SHOWN else shown
 
 
-def _bundles(row: Cycle) -> list[dict[str, Any]]:
+def _stored_bundles(row: Cycle) -> list[dict[str, Any]]:
     return list((row.plan or {}).get("bundles", ()))
 
 
-def _handles(bundle: Mapping[str, Any]) -> list[str]:
+def _workload_handles(bundle: Mapping[str, Any]) -> list[str]:
     """Return the bundle's workloads as `project/name`. The placed workload comes first."""
     return list(dict.fromkeys((bundle["workload"], *(step["workload"] for step in bundle["steps"]))))
 
 
-def _submissions(actor: Actor, handles: Iterable[str]) -> dict[str, list[_Submission]]:
+def _submissions_by_name(actor: Actor, handles: Iterable[str]) -> dict[str, list[_Submission]]:
     """Return the visible workloads with these names, in submission order."""
     pairs = [handle.partition("/")[::2] for handle in handles]
     rows = workloads(actor).filter(

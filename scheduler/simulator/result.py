@@ -117,7 +117,7 @@ def _workload_document(workload: Workload, rejection: Rejection | None) -> Docum
             {
                 "reason": blocker.reason.value,
                 "message": blocker.message,
-                "numbers": _in_units(blocker.numbers),
+                "numbers": _convert_units(blocker.numbers),
             }
             for blocker in (rejection.blockers if rejection is not None and is_pending else ())
         ],
@@ -125,7 +125,7 @@ def _workload_document(workload: Workload, rejection: Rejection | None) -> Docum
     }
 
 
-def _in_units(numbers: Numbers) -> Document:
+def _convert_units(numbers: Numbers) -> Document:
     """Convert the engine's thousandths to GPUs and CPUs."""
     if numbers.get("resource") not in ("gpu", "cpu"):
         return dict(numbers)

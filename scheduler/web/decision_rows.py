@@ -24,7 +24,7 @@ class DecisionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TasksRow:
+class ArrayTasksRow:
     """Decisions of the same kind about tasks of one array, latest first."""
 
     tasks: Sequence[DecisionRow]
@@ -38,18 +38,18 @@ class TasksRow:
         return self.tasks[-1]
 
 
-def decision_rows(cycles: Iterable[DecidedCycle]) -> list[DecisionRow | TasksRow]:
+def decision_rows(cycles: Iterable[DecidedCycle]) -> list[DecisionRow | ArrayTasksRow]:
     """Return the rows of the cycles.
 
     Array tasks share a row if there is no other decision between their decisions.
     """
-    rows: list[DecisionRow | TasksRow] = []
+    rows: list[DecisionRow | ArrayTasksRow] = []
     for key, group in groupby(_single_rows(cycles), _group_key):
         members = list(group)
         if key is not None and len(members) >= MIN_TASKS:
-            rows.append(TasksRow(members))
+            rows.append(ArrayTasksRow(members))
             continue
-        if rows and isinstance(rows[-1], TasksRow):  # the row above may belong to several cycles
+        if rows and isinstance(rows[-1], ArrayTasksRow):  # the row above may belong to several cycles
             members[0] = replace(members[0], is_first=True)
         rows += members
     return rows

@@ -142,14 +142,20 @@ def titled_queues(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, 
         ("Queues of the preemptor", eviction.preemptor),
     )
     sides = [(title, party.queues) for title, party in parties if party is not None and party.queues]
-    scale = bar_scale(max((max(_gpus(queue)) for _, queues in sides for queue in queues), default=0))
+    scale = bar_scale(max((max(_queue_amounts(queue)) for _, queues in sides for queue in queues), default=0))
     return [
-        (title, [{**queue, "bars": _gpu_bars(queue, scale) if any(_gpus(queue)) else []} for queue in queues])
+        (
+            title,
+            [
+                {**queue, "bars": _gpu_bars(queue, scale) if any(_queue_amounts(queue)) else []}
+                for queue in queues
+            ],
+        )
         for title, queues in sides
     ]
 
 
-def _gpus(queue: Mapping[str, Any]) -> tuple[int, ...]:
+def _queue_amounts(queue: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the quota, the fair share, and the allocations before and after the eviction, in milli-GPU.
 
     0 means unlimited.
@@ -161,7 +167,7 @@ def _gpus(queue: Mapping[str, Any]) -> tuple[int, ...]:
 def _gpu_bars(queue: Mapping[str, Any], scale: int) -> list[tuple[str, Bar]]:
     """Return bars for the queue's GPUs before and after the eviction, with its quota and fair share."""
     quota, share = ((queue.get(key) or {}).get("gpu") for key in ("quota", "share"))  # None if unlimited
-    *_, before, after = _gpus(queue)
+    *_, before, after = _queue_amounts(queue)
     return [
         (
             word,

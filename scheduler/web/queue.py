@@ -32,7 +32,6 @@ from projects.web.workloads.request_words import load_request_words
 from scheduler.models import Reservation
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.pool_findings import name_nodes
-from scheduler.reports.queues.order_in_words import order_in_words
 from scheduler.reports.queues.pending_reasons import count_by_reason
 from scheduler.reports.queues.queue_list import (
     NOT_EVALUATED,
@@ -42,6 +41,7 @@ from scheduler.reports.queues.queue_list import (
     queued_workloads,
     unschedulable_workloads,
 )
+from scheduler.reports.queues.queue_ordering import describe_queue_states
 from scheduler.web.pools.capacity import capacity_by_pool
 from scheduler.web.queue_rows import QueueEntry, describe_order, fold_tasks
 
@@ -70,7 +70,7 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
     Column(
         "standing",
         "Queue",
-        lambda row: order_in_words((row[0].explanation or {}).get("ordering", ())),
+        lambda row: describe_queue_states((row[0].explanation or {}).get("ordering", ())),
         in_file=True,
     ),
     Column("message", "Message", lambda row: row[0].message, in_file=True),

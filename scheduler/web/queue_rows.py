@@ -8,7 +8,7 @@ from typing import Any
 
 from projects.models import Phase
 from scheduler.engine.plan import Reason
-from scheduler.reports.queues.order_in_words import WORKLOAD_START, order_difference
+from scheduler.reports.queues.queue_ordering import WORKLOAD_START, order_difference
 
 # workload, expected start, whether it has been evaluated, nodes with reserved capacity
 QueueEntry = tuple[Any, datetime | None, bool, str]
@@ -126,8 +126,8 @@ def _explain_priorities(rows: Sequence[Any]) -> None:
         other = next((later for later in rows[index + 1 :] if later.priority > row.priority), None)
         if other is not None:
             row.ahead_of = other
-            row.ahead_because = order_difference(_ordering(row), _ordering(other))
+            row.ahead_because = order_difference(_queue_key_sentences(row), _queue_key_sentences(other))
 
 
-def _ordering(row: Any) -> Sequence[str]:
+def _queue_key_sentences(row: Any) -> Sequence[str]:
     return (row.explanation or {}).get("ordering") or ()

@@ -8,8 +8,8 @@ from django.test import Client
 from projects.models import Phase, Workload
 from scheduler.engine.forecast import UNKNOWN_START
 from scheduler.engine.plan import Reason
-from scheduler.reports.queues.order_in_words import order_difference
-from scheduler.reports.queues.start_in_words import start_in_words
+from scheduler.reports.queues.queue_ordering import order_difference
+from scheduler.reports.queues.unknown_start import short_start_reason
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -104,8 +104,8 @@ def sections(client: Client, query: str = "") -> list[str]:
     ],
 )  # fmt: skip
 def test_unknown_expected_start_is_explained(reason: str, words: str) -> None:
-    assert start_in_words(reason) == words
+    assert short_start_reason(reason) == words
 
 
 def test_every_reason_for_an_unknown_expected_start_has_an_explanation() -> None:
-    assert {start_in_words(reason) for reason in UNKNOWN_START.values()}.isdisjoint({"unknown"})
+    assert {short_start_reason(reason) for reason in UNKNOWN_START.values()}.isdisjoint({"unknown"})

@@ -16,7 +16,7 @@ from projects.services import arrays
 from scheduler.engine.board.ledger import QueueKey
 from scheduler.models import Reservation
 from scheduler.reports.queues.brief_reasons import brief_reason
-from scheduler.reports.queues.order_in_words import order_in_words
+from scheduler.reports.queues.queue_ordering import describe_queue_states
 from tests import factories as make
 from tests.cast import Cast, training
 from tests.web.conftest import SignIn, streamed
@@ -314,4 +314,4 @@ def test_queue_page_and_its_export_explain_the_order_of_the_queue(
 
 def test_stored_queue_key_is_described_as_text() -> None:
     queue_key = QueueKey(True, 0, False, 0.0, True, 1.5, 1.0)
-    assert order_in_words(queue_key.sentences("vision")) == "exceeds quota"
+    assert describe_queue_states(queue_key.sentences("vision")) == "exceeds quota"

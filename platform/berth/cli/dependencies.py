@@ -15,7 +15,7 @@ def print_dependencies(dependencies: "Dependencies") -> None:
         print_items(
             dependencies.waits_for,
             [
-                Column("WORKLOAD", _reference),
+                Column("WORKLOAD", _format_reference),
                 Column("REQUIRED", lambda d: d.state),
                 Column("STATE", _describe_state, style=phase_style),
                 Column("OUTCOME", lambda d: d.outcome.replace("_", " ")),
@@ -26,14 +26,14 @@ def print_dependencies(dependencies: "Dependencies") -> None:
         print_items(
             dependencies.awaited_by,
             [
-                Column("WORKLOAD", _reference),
+                Column("WORKLOAD", _format_reference),
                 Column("REQUIRES", lambda d: d.state),
                 Column("STATE", lambda d: d.phase, style=phase_style),
             ],
         )
 
 
-def _reference(entry: "Dependency | Dependent") -> str:
+def _format_reference(entry: "Dependency | Dependent") -> str:
     tasks = " (same task)" if entry.tasks else ""
     return f"{entry.project}/{entry.name}{tasks}"
 

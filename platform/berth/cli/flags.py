@@ -299,7 +299,7 @@ class SubmitFlags:
                 *(parse_dependency(entry) for entry in self.after or ()),
                 *({**parse_dependency(entry), "tasks": "same"} for entry in self.after_tasks or ()),
             ],
-            "roles": [self._role()],
+            "roles": [self._role_section()],
             "command": self.shell or self.command,
             "env": parse_key_values("--env", self.env or ()),
             "secrets": [
@@ -307,7 +307,7 @@ class SubmitFlags:
                 *(parse_secret("--secret-file", "file", entry) for entry in self.secret_file or ()),
             ],
             "volumes": [parse_volume_mount(entry) for entry in self.volume or ()],
-            "code": self._git(),
+            "code": self._git_section(),
             "outputs": self.outputs,
             "keep_failed_pod": parse_seconds("--keep-failed-pod", self.keep_failed_pod),
             "image": self.image,
@@ -320,7 +320,7 @@ class SubmitFlags:
         }
         return without_empty(top_level)
 
-    def _git(self) -> dict[str, Any] | None:
+    def _git_section(self) -> dict[str, Any] | None:
         options = {
             "ref": self.git_ref, "directory": self.git_directory, "secret": self.git_secret,
             "host_key": self.git_host_key,
@@ -337,7 +337,7 @@ class SubmitFlags:
         )
         return {"git": {"url": self.git, **section, **secret}}
 
-    def _role(self) -> dict[str, Any]:
+    def _role_section(self) -> dict[str, Any]:
         role = {
             "name": self.role,
             "replicas": self.replicas,

@@ -29,7 +29,7 @@ NO_EFFECTS, HAS_EFFECTS, PREVIEW_FAILED = 0, 1, 255
 
 
 @contextmanager
-def previewing() -> Iterator[None]:
+def report_preview_errors() -> Iterator[None]:
     """Print expected errors and exit with code 255, because code 1 means that a change has effects."""
     try:
         yield
@@ -87,16 +87,18 @@ def quota_line(quota: "QuotaEdit | ChangedQuota") -> str:
     name = quota_owner_and_pool(quota)
     if after is None:
         return f"{name}: {'removed' if before is not None else 'does not exist'}"
-    old_values = _flatten(before or {})
+    old_values = _flatten_keys(before or {})
     changed = [
         f"{key} {_format_amount(old_values[key]) if key in old_values else 'nothing'} "
         f"-> {_format_amount(value)}"
-        for key, value in _flatten(after).items()
+        for key, value in _flatten_keys(after).items()
         if key not in old_values or old_values[key] != value
     ]
     if before is None:
         values = ", ".join(
-            f"{key} {_format_amount(value)}" for key, value in _flatten(after).items() if value is not None
+            f"{key} {_format_amount(value)}"
+            for key, value in _flatten_keys(after).items()
+            if value is not None
         )
         return f"{name}: new: {values}"
     return f"{name}: {', '.join(changed) or 'unchanged'}"
@@ -110,11 +112,13 @@ def _print_indented(title: str, items: Iterator[str]) -> None:
             print(f"  {safe(line)}")
 
 
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten_keys(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in values.items():
         flat |= (
-            _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+            _flatten_keys(value, f"{prefix}{key}.")
+            if isinstance(value, Mapping)
+            else {f"{prefix}{key}": value}
         )
     return flat
 

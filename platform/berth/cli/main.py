@@ -126,7 +126,7 @@ class RootGroup(TyperGroup):
         except typer.TyperException as error:
             option = str(getattr(error, "option_name", ""))
             if not NEGATIVE_NUMBER.fullmatch(option):
-                error.message = end_sentence(_reword(error.message))
+                error.message = end_sentence(_reword_typer_message(error.message))
                 raise
             print_message(f"{option} is negative, and only positive numbers are allowed here.")
             raise typer.Exit(ExitCode.USAGE) from None
@@ -150,7 +150,7 @@ app = typer.Typer(
 )
 
 
-def _reword(message: str) -> str:
+def _reword_typer_message(message: str) -> str:
     """Return Typer's message without its prefix, and suggest the nearest allowed value."""
     message = message.replace("Value error, ", "")
     value, is_choice, choices = message.partition(" is not one of ")

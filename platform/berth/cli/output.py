@@ -98,9 +98,9 @@ def build_table(
 
     items = list(items)
     shown = [column for column in columns if output is Output.WIDE or not column.wide]
-    rows = [[_cell(column, column.cell_text, item) for column in shown] for item in items]
+    rows = [[_render_cell(column, column.cell_text, item) for column in shown] for item in items]
     briefs = {
-        at: [_cell(column, column.brief, item) for item in items]
+        at: [_render_cell(column, column.brief, item) for item in items]
         for at, column in enumerate(shown)
         if column.brief is not None
     }
@@ -138,7 +138,7 @@ def print_items(items: Iterable[Any], columns: Sequence[Column], output: Output 
     )
 
 
-def _cell(column: Column, format_cell: Callable[[Any], str], item: Any) -> "Text":
+def _render_cell(column: Column, format_cell: Callable[[Any], str], item: Any) -> "Text":
     from rich.text import Text
 
     style = column.style(item) if column.style else ""

@@ -108,7 +108,7 @@ def scan(directory: str | Path, *, size_max: int, files_max: int) -> CodeTree:
     root = _check_root(Path(directory))
     tracked, checkout = _list_git(root)
     paths = _walk(root) if tracked is None else tracked
-    files = sorted(_examine(root, _without_ignored(root, paths)), key=lambda file: file.path)
+    files = sorted(_inspect_files(root, _without_ignored(root, paths)), key=lambda file: file.path)
     _check_size(files, size_max, files_max)
     tree = CodeTree(root, checkout)
     for file in files:
@@ -214,7 +214,7 @@ def _ignore_spec(file: Path) -> Any:
     return pathspec.GitIgnoreSpec.from_lines(lines)
 
 
-def _examine(root: Path, paths: Iterable[str]) -> list[LocalFile]:
+def _inspect_files(root: Path, paths: Iterable[str]) -> list[LocalFile]:
     """Inspect paths, and return the files and links.
 
     Raises SpecError with the first paths that cannot be sent.
@@ -224,7 +224,7 @@ def _examine(root: Path, paths: Iterable[str]) -> list[LocalFile]:
     for path in paths:
         file, reason = _inspect_file(root, path)
         if reason:
-            problems.append(_problem(reason, path))
+            problems.append(_path_problem(reason, path))
         elif file is not None:
             files.append(file)
     if problems:
@@ -305,10 +305,10 @@ def format_size(size: int) -> str:
     return f"{size / 2**10:.1f} KiB" if size < 2**20 else f"{size / 2**20:.1f} MiB"
 
 
-def _problem(reason: str, path: str, allowed: str = IGNORE_HINT) -> Problem:
+def _path_problem(reason: str, path: str, allowed: str = IGNORE_HINT) -> Problem:
     shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return Problem("code", reason, shown, allowed)
 
 
 def _error(reason: str, received: str, allowed: str = "") -> SpecError:
-    return SpecError([_problem(reason, received, allowed)])
+    return SpecError([_path_problem(reason, received, allowed)])

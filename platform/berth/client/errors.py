@@ -75,7 +75,7 @@ class Rejected(ClientError):
         self.detail = str(problem.get("detail", "")) or self.title
         self.reason = str(problem.get("reason", ""))
         self.problems = tuple(
-            _problem(entry) for entry in problem.get("errors") or () if isinstance(entry, Mapping)
+            _to_problem(entry) for entry in problem.get("errors") or () if isinstance(entry, Mapping)
         )
         self.retry_after = retry_after
         super().__init__(self.detail)
@@ -125,5 +125,5 @@ def error_for_status(status: int, problem: Mapping[str, Any], retry_after: float
     return kind(status, problem, retry_after)
 
 
-def _problem(entry: Mapping[str, Any]) -> Problem:
+def _to_problem(entry: Mapping[str, Any]) -> Problem:
     return Problem(*(str(entry.get(key) or "") for key in ("path", "message", "received", "allowed")))

@@ -111,11 +111,11 @@ class Models:
             return []
         parent = [_class_name(schema["x-extends"])] if "x-extends" in schema else []
         if "$ref" in schema:
-            is_object = "properties" in self._target(schema)
+            is_object = "properties" in self._referenced_schema(schema)
             return [_class_name(schema["$ref"])] if is_object else []
         return parent + self._references(list(schema.values()))
 
-    def _target(self, schema: Schema) -> Schema:
+    def _referenced_schema(self, schema: Schema) -> Schema:
         return self._components[schema["$ref"].rpartition("/")[2]]
 
     def _class(self, name: str) -> Iterator[str]:
@@ -124,7 +124,7 @@ class Models:
         yield f"class {name}({f'{name}Mixin, ' if _has_mixin(name) else ''}{parent}):"
         yield from _docstring(schema)
         for field, type_, declared in self._fields(name):
-            default = self._default(field, type_)
+            default = self._field_default(field, type_)
             yield f"    {field}: {type_}{f' = {default}' if default else ''}"
             yield from _docstring(declared)
 
@@ -141,7 +141,7 @@ class Models:
     def _type(self, schema: Schema) -> str:
         """Return the type of a value. Enumerations become `str`, because a newer server may add members."""
         if "$ref" in schema:
-            target = self._target(schema)
+            target = self._referenced_schema(schema)
             return _class_name(schema["$ref"]) if "properties" in target else self._type(target)
         if "anyOf" in schema:
             return " | ".join(dict.fromkeys(map(self._type, schema["anyOf"])))
@@ -154,14 +154,14 @@ class Models:
             return FORMATS[schema["format"]]
         return TYPES.get(schema.get("type", ""), "Any")
 
-    def _default(self, field: str, type_: str) -> str:
+    def _field_default(self, field: str, type_: str) -> str:
         """Return the source code of a field's default, or an empty string if the field is required."""
         if type_.endswith("| None"):
             return "None"
         first = re.split(r"[\[ ]", type_)[0]
         if first in self.topics:
             fields = self._schema(first)["properties"].items()
-            has_defaults = all(self._default(name, self._type(declared)) for name, declared in fields)
+            has_defaults = all(self._field_default(name, self._type(declared)) for name, declared in fields)
             return f"Field(default_factory={first})" if has_defaults else ""
         return "" if field in REQUIRED else DEFAULTS.get(first, "")
 

@@ -50,7 +50,7 @@ def format_numbers(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
     keys = [key for key in _LABELS if key in numbers]
     keys += sorted(numbers.keys() - _LABELS.keys() - _OMITTED)
     return [
-        (_LABELS.get(key, key.replace("_", " ")), _format(key, numbers[key], resource))
+        (_LABELS.get(key, key.replace("_", " ")), _format_number(key, numbers[key], resource))
         for key in keys
         if numbers[key] or (key not in _OMITTED_IF_ZERO and _is_stated(key, numbers[key]))
     ]
@@ -61,7 +61,7 @@ def _is_stated(key: str, value: Any) -> bool:
     return value is not None or key in AMOUNTS
 
 
-def _format(key: str, value: Any, resource: str) -> str:
+def _format_number(key: str, value: Any, resource: str) -> str:
     if value is None:
         return "unlimited"
     if isinstance(value, bool):

@@ -66,17 +66,17 @@ def build_masker(values: Iterable[str]) -> Masker:
 
 def is_maskable(value: str) -> bool:
     """Return whether any line of the value is long enough to be masked."""
-    return any(True for _ in _lines(value))
+    return any(True for _ in _maskable_lines(value))
 
 
 def _patterns(value: str) -> Iterator[bytes]:
     """Yield the distinct lines of the value, then its encodings. Long patterns are split."""
-    lines = dict.fromkeys(_lines(value))
+    lines = dict.fromkeys(_maskable_lines(value))
     for line in lines:
-        yield from _split(line)
+        yield from _split_pattern(line)
     if lines:
         for encoding in _encodings(value.strip("\r\n")):
-            yield from _split(encoding)
+            yield from _split_pattern(encoding)
 
 
 def _encodings(text: str) -> Iterator[bytes]:
@@ -88,7 +88,7 @@ def _encodings(text: str) -> Iterator[bytes]:
         yield other.encode()
 
 
-def _lines(value: str) -> Iterable[bytes]:
+def _maskable_lines(value: str) -> Iterable[bytes]:
     stripped = (line.strip("\r").encode() for line in value.split("\n"))
     return (line for line in stripped if len(line) >= BYTES_MIN)
 
@@ -132,7 +132,7 @@ def _occurrences(pattern: bytes, data: bytes, start: int = 0) -> Iterator[tuple[
         at = data.find(pattern, end - len(pattern) + period)
 
 
-def _split(pattern: bytes) -> Iterable[bytes]:
+def _split_pattern(pattern: bytes) -> Iterable[bytes]:
     """Split a pattern into parts of about equal length."""
     count = -(-len(pattern) // PATTERN_BYTES_MAX)
     size = -(-len(pattern) // count)

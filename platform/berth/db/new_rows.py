@@ -23,7 +23,7 @@ def new_row(model: type[M], **values: Any) -> M:
     Missing values are set to the model's defaults. Raises TypeError for an unknown key. Django's signals
     `pre_init` and `post_init` are not sent.
     """
-    constants, calls = _defaults(model)
+    constants, calls = _field_defaults(model)
     if unknown := values.keys() - constants.keys() - calls.keys():
         raise TypeError(f"{model.__name__} has no column named {min(unknown)}")
     row = model.__new__(model)
@@ -33,7 +33,7 @@ def new_row(model: type[M], **values: Any) -> M:
 
 
 @cache
-def _defaults(model: type[Model]) -> Defaults:
+def _field_defaults(model: type[Model]) -> Defaults:
     fields: list[Any] = list(model._meta.concrete_fields)
     called = [field for field in fields if field.has_default() and callable(field.default)]
     return Defaults(

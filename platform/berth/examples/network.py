@@ -30,7 +30,7 @@ class State:
 
 def initial_state(hidden: int, seed: int) -> State:
     rng = np.random.default_rng(seed)
-    shapes = _shapes(hidden)
+    shapes = _layer_shapes(hidden)
     weights = np.concatenate([rng.normal(0, 1 / np.sqrt(shape[0]), shape).ravel() for shape in shapes])
     return State(0, weights, np.zeros_like(weights), np.zeros_like(weights))
 
@@ -81,11 +81,11 @@ def adam_step(state: State, gradient: Array, rate: float) -> None:
     state.weights -= rate * mean / (np.sqrt(spread) + 1e-8)
 
 
-def _shapes(hidden: int) -> tuple[tuple[int, int], ...]:
+def _layer_shapes(hidden: int) -> tuple[tuple[int, int], ...]:
     return (INPUTS, hidden), (hidden, hidden), (hidden, CLASSES)
 
 
 def _split_weights(weights: Array, hidden: int) -> list[Array]:
-    shapes = _shapes(hidden)
+    shapes = _layer_shapes(hidden)
     ends = np.cumsum([rows * columns for rows, columns in shapes])[:-1]
     return [part.reshape(shape) for part, shape in zip(np.split(weights, ends), shapes, strict=True)]

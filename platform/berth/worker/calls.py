@@ -61,7 +61,7 @@ def error_outcome(error: BaseException, result_bytes_max: int) -> Outcome:
 
     If possible, the outcome includes the pickled error.
     """
-    details = _details(type(error).__qualname__, _error_text(error), error)
+    details = _error_details(type(error).__qualname__, _error_text(error), error)
     try:
         data = cloudpickle.dumps(error)
         cloudpickle.loads(data)  # many errors can be pickled but not unpickled
@@ -73,7 +73,7 @@ def error_outcome(error: BaseException, result_bytes_max: int) -> Outcome:
 def failed_outcome(kind: str, what: str, error: BaseException) -> Outcome:
     advice = plugin_hint(error) if kind == "PluginFailed" else ""
     message = f"{what}: {type(error).__qualname__}: {_error_text(error)}{advice}"
-    return Outcome("failed", _details(kind, message, error))
+    return Outcome("failed", _error_details(kind, message, error))
 
 
 def plugin_hint(error: BaseException) -> str:
@@ -99,7 +99,7 @@ def _too_large_outcome(what: str, size: int, result_bytes_max: int) -> Outcome:
     return Outcome("failed", {"type": "ResultTooLarge", "message": text})
 
 
-def _details(kind: str, message: str, error: BaseException) -> dict[str, str]:
+def _error_details(kind: str, message: str, error: BaseException) -> dict[str, str]:
     lines = traceback.format_exception(type(error), error, _user_traceback(error))
     return {"type": kind, "message": message[-4_000:], "traceback": "".join(lines)[-TEXT_MAX:]}
 

@@ -119,7 +119,7 @@ class OwnRay:
         deadline = time.monotonic() + seconds
         while not self._try_start(deadline):
             if time.monotonic() >= deadline or not should_continue():
-                output = self._output()[-500:]
+                output = self._log_output()[-500:]
                 self.end()
                 raise RayUnavailable(f"the run's Ray cluster did not start within {seconds:.0f} s: {output}")
             time.sleep(0.5)
@@ -137,7 +137,7 @@ class OwnRay:
         if self._process is None or self._process.poll() is not None:
             self._process = self._spawn()
         while self._process.poll() is None and time.monotonic() < deadline:
-            if STARTED in self._output():
+            if STARTED in self._log_output():
                 return True
             time.sleep(0.05)
         return False
@@ -180,7 +180,7 @@ class OwnRay:
             "--block",
         ]
 
-    def _output(self) -> str:
+    def _log_output(self) -> str:
         log = self._directory / "log" if self._directory else None
         return log.read_text(errors="replace") if log is not None and log.exists() else ""
 

@@ -65,7 +65,7 @@ class SshHosts(PoolView):
     def get(self, request: Request, name: str) -> Response:
         query = parse_query(request, ListQuery)
         rows = SshHost.objects.filter(pool=self.get_administered_pool(name)).select_related("machine")
-        return Response(page(rows, query, BY_NAME, _responses))
+        return Response(page(rows, query, BY_NAME, _host_responses))
 
 
 class AcceptHostKeys(PoolView):
@@ -89,7 +89,7 @@ class SshHostDetail(PoolView):
         return no_content()
 
 
-def _responses(rows: Sequence[SshHost]) -> list[SshHostResponse]:
+def _host_responses(rows: Sequence[SshHost]) -> list[SshHostResponse]:
     now = timezone.now()
     return [_response(row, now) for row in rows]
 

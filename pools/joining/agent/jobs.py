@@ -61,7 +61,7 @@ class Job:
         """
         fields = read_file(self.path + ".pid").split()
         recorded = fields[0] if len(fields) == 4 and fields[2] == boot_id() else ""
-        is_running, mark = self._running_pid() is not None, _mark(self.path)
+        is_running, mark = self._running_pid() is not None, _job_variable(self.path)
         sessions, pids, candidates = {recorded}, [], []
         for pid, session in _live_processes():
             if is_running and session == recorded:
@@ -122,7 +122,7 @@ def start_time(pid: int) -> str:
     return "" if not fields or fields[0] in "ZX" else fields[19]
 
 
-def _mark(path: str) -> bytes:
+def _job_variable(path: str) -> bytes:
     """Return the environment variable that identifies a job's processes, as process IDs may be reused."""
     return os.fsencode("%s=%s" % (JOB_VARIABLE, path))
 

@@ -85,12 +85,12 @@ class StartScript:
             return {}
         if not self.job.started_since_boot:
             return {}
-        if self.job.is_running or (self.job.exit_code == 0 and not self._is_node_gone(self.answer)):
+        if self.job.is_running or (self.job.exit_code == 0 and not self._fails_node_check(self.answer)):
             return self.answer
         self.stop()
         return {}
 
-    def _is_node_gone(self, answer: dict[str, object]) -> bool:
+    def _fails_node_check(self, answer: dict[str, object]) -> bool:
         """Return whether the node's check script fails. A running node restarts single processes itself."""
         if not answer.get("check"):
             return False
@@ -104,7 +104,7 @@ class StartScript:
     def _count_failed_checks(self) -> int:
         """Check a started node. Return the number of consecutive failed checks."""
         is_started = bool(self.answer.get("start")) and self.job.exit_code == 0
-        is_failed = is_started and self._is_node_gone(self.answer)
+        is_failed = is_started and self._fails_node_check(self.answer)
         self.failed_checks = self.failed_checks + 1 if is_failed else 0
         return self.failed_checks
 

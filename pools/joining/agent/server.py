@@ -44,7 +44,7 @@ class Server:
             with _make_opener().open(request, timeout=TIMEOUT) as response:
                 return dict(json.loads(response.read() or b"{}"))
         except urllib.error.HTTPError as error:
-            reason = _reason(error.read())
+            reason = _error_message(error.read())
             if error.code in (401, 404, 422):
                 raise MachineRejected(reason) from None
             raise OSError("%d: %s" % (error.code, reason)) from None
@@ -78,7 +78,7 @@ def _make_opener() -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), NoRedirects)
 
 
-def _reason(body: bytes) -> str:
+def _error_message(body: bytes) -> str:
     """Return the error message in a response, or the beginning of the response."""
     text = body.decode(errors="replace")[:2000]
     try:

@@ -66,7 +66,7 @@ class Bridge:
                 return {"error": f"The request is not valid: {serving}.", "status": INVALID}
             return await serving
         except ChannelRejected as error:
-            return {"error": f"{_subject(client.request)}: {error}.", "status": CONFLICT}
+            return {"error": f"{_rejection_subject(client.request)}: {error}.", "status": CONFLICT}
         except RuntimeFailure as error:
             return {"error": f"The pod cannot be reached right now: {error}.", "status": UNAVAILABLE}
 
@@ -91,7 +91,7 @@ class Bridge:
             return str(error)
 
 
-def _subject(request: dict[str, Any]) -> str:
+def _rejection_subject(request: dict[str, Any]) -> str:
     if CONNECT in request:
         return REJECTED_PORTS
     return REJECTED_FILES if any(kind in request for kind in programs.KINDS) else REJECTED_COMMANDS

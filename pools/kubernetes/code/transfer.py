@@ -66,7 +66,7 @@ async def send_code(
             raise Interrupted(str(error)) from error
         try:
             unpacking = _Unpacking(session, size, report)
-            await unpacking.run(_parts(response, size, extra))
+            await unpacking.run(_archive_chunks(response, size, extra))
         finally:
             await session.close()
         _check(session, " ".join(unpacking.errors.decode("utf-8", "replace").split())[-TEXT_MAX:])
@@ -103,7 +103,7 @@ def _rejection(status: int, body: bytes) -> Exception:
     return Interrupted(message) if status in TEMPORARY else Failed(message)
 
 
-async def _parts(response: httpx.Response, size: int, extra: bytes) -> AsyncIterator[bytes]:
+async def _archive_chunks(response: httpx.Response, size: int, extra: bytes) -> AsyncIterator[bytes]:
     """Yield the chunks of the archive, with one file appended.
 
     Raises Interrupted if the archive is incomplete.

@@ -50,7 +50,7 @@ class LogCopies:
             position = self._load(pod_id)
             os.ftruncate(fd, position.size)  # an update that crashed wrote the bytes after this position
             while True:
-                fetched = fetch(_seconds(position.since), FETCH_BYTES)
+                fetched = fetch(_whole_seconds(position.since), FETCH_BYTES)
                 is_cut = len(fetched) >= FETCH_BYTES
                 new, position = _new_lines(fetched, position, is_cut=is_cut)
                 if new:
@@ -78,7 +78,7 @@ class LogCopies:
 
     def last_time(self, pod_id: str) -> str:
         """Return the time of the last copied line, or an empty string."""
-        return _seconds(self._load(pod_id).since)
+        return _whole_seconds(self._load(pod_id).since)
 
     def append(self, pod_id: str, data: bytes) -> int | None:
         """Append lines with timestamps, except lines that have already been copied.
@@ -207,6 +207,6 @@ def _normalize(match: re.Match[bytes]) -> str:
     return f"{moment}.{fraction.ljust(9, '0')}{zone}"
 
 
-def _seconds(stamp: str) -> str:
+def _whole_seconds(stamp: str) -> str:
     """Return the timestamp in whole seconds, because the API rejects fractions."""
     return stamp[:19] + stamp[29:] if stamp else ""

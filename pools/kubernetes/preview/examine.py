@@ -91,7 +91,7 @@ def _preview_node(
     if not obstacle and node.uid in claimed_by:
         obstacle = f"the pool {claimed_by[node.uid]} uses the node"
     if not obstacle and not fits(node, shape):
-        obstacle = "the node is smaller than a node of the pool: it has " + _difference(node, shape)
+        obstacle = "the node is smaller than a node of the pool: it has " + _missing_amounts(node, shape)
     return PreviewedNode(
         name=node.name,
         total=Shape(total.cpu_milli, total.memory_mib, total.gpus, node.gpu_model, node.gpu_memory_mib),
@@ -101,7 +101,7 @@ def _preview_node(
     )
 
 
-def _difference(node: ClusterNode, shape: Shape) -> str:
+def _missing_amounts(node: ClusterNode, shape: Shape) -> str:
     total = node.allocatable
     amounts = (
         (total.gpus, shape.gpus, "GPUs"),

@@ -92,7 +92,7 @@ def fleet_request(
     request: dict[str, Any] = {
         "Type": "instant",
         "LaunchTemplateConfigs": [
-            {"LaunchTemplateSpecification": template, "Overrides": _overrides(settings, purchase)}
+            {"LaunchTemplateSpecification": template, "Overrides": _fleet_overrides(settings, purchase)}
         ],
         "TargetCapacitySpecification": {
             "TotalTargetCapacity": count,
@@ -112,7 +112,7 @@ def fleet_request(
     return request
 
 
-def _overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]]:
+def _fleet_overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str, Any]]:
     """Return a fleet override for each combination of instance type and subnet, preferred types first."""
     overrides: list[dict[str, Any]] = []
     for rank, machine_type in enumerate(settings.instance_types):

@@ -27,10 +27,10 @@ def describe_instances(
     """Return the instances that have all of these tags."""
     states = [state for state in STATES if include_terminated or state not in UNLISTED_STATES]
     query_filters: list[Description] = [*filters(tags), {"Name": "instance-state-name", "Values": states}]
-    return list(_pages(clients, query_filters))
+    return list(_described_instances(clients, query_filters))
 
 
-def _pages(clients: Clients, query_filters: Sequence[Description]) -> Iterator[Description]:
+def _described_instances(clients: Clients, query_filters: Sequence[Description]) -> Iterator[Description]:
     pages = clients.ec2.get_paginator("describe_instances").paginate(
         Filters=list(query_filters), PaginationConfig={"PageSize": PAGE}
     )

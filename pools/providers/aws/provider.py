@@ -46,14 +46,17 @@ class AwsProvider:
         with its first response.
         """
         with provider_errors():
-            description_by_id, message = self._descriptions(self._tags(order), include_terminated=True), ""
+            description_by_id, message = (
+                self._describe_tagged(self._launch_tags(order), include_terminated=True),
+                "",
+            )
             ids = sorted(description_by_id)
             if not ids:
                 launched = self._launch(order)
                 ids, message = sorted(launched.instance_ids), fleet.shortfall_reason(launched)
                 if not ids:
                     raise fleet.no_instances_error(launched)
-                description_by_id = self._descriptions(self._tags(order), include_terminated=True)
+                description_by_id = self._describe_tagged(self._launch_tags(order), include_terminated=True)
             ordinal_by_id = instances.assign_ordinals(order, ids, description_by_id)
         with (
             suppress(ProviderError),
@@ -70,7 +73,7 @@ class AwsProvider:
                 description["InstanceId"] for description in descriptions if instances.is_spot(description)
             }
             interruption_by_id = interruptions.upcoming_interruptions(self.clients, pool_tags, spot_ids)
-            gpus = self._gpus(descriptions)
+            gpus = self._gpus_by_machine_type(descriptions)
         listed = [
             instances.to_instance(
                 description,
@@ -85,7 +88,7 @@ class AwsProvider:
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         """Terminate existing instances of this pool and installation. Ignore all other IDs."""
         with provider_errors():
-            living = self._descriptions(tags.tags_for_pool(self.installation, pool))
+            living = self._describe_tagged(tags.tags_for_pool(self.installation, pool))
             ids_to_end = sorted(living.keys() & set(instance_ids))
             for start in range(0, len(ids_to_end), TERMINATE_BATCH_SIZE):
                 self.clients.ec2.terminate_instances(
@@ -110,14 +113,14 @@ class AwsProvider:
             self.clients, settings, self.installation, order.pool,
             image=template.resolve_image_id(self.clients, settings), groups=groups,
         )  # fmt: skip
-        request = fleet.FleetLaunch(order.client_token, templates, user_data, self._tags(order))
+        request = fleet.FleetLaunch(order.client_token, templates, user_data, self._launch_tags(order))
         return fleet.launch(self.clients, settings, request, order.count)
 
-    def _tags(self, order: LaunchRequest) -> dict[str, str]:
+    def _launch_tags(self, order: LaunchRequest) -> dict[str, str]:
         pool_tags = tags.tags_for_pool(self.installation, order.pool)
         return {**order.tags, **pool_tags, tags.ORDER: order.client_token}
 
-    def _descriptions(
+    def _describe_tagged(
         self, wanted_tags: Mapping[str, str], *, include_terminated: bool = False
     ) -> dict[str, instances.Description]:
         descriptions = instances.describe_instances(
@@ -128,7 +131,7 @@ class AwsProvider:
     def _billable_or_interrupted(self, wanted_tags: Mapping[str, str]) -> list[instances.Description]:
         """Return the instances that may cost money, and the spot instances that EC2 has interrupted."""
         buys_spot = self.settings.purchase != "on_demand"
-        descriptions = self._descriptions(wanted_tags, include_terminated=buys_spot)
+        descriptions = self._describe_tagged(wanted_tags, include_terminated=buys_spot)
         return [
             description
             for description in descriptions.values()
@@ -136,7 +139,7 @@ class AwsProvider:
             or interruptions.past_interruption(description) is not None
         ]
 
-    def _gpus(self, descriptions: Iterable[instances.Description]) -> dict[str, int]:
+    def _gpus_by_machine_type(self, descriptions: Iterable[instances.Description]) -> dict[str, int]:
         names = sorted({description["InstanceType"] for description in descriptions})
         return {machine_type.name: machine_type.gpus for machine_type in self._types.get(names)}
 

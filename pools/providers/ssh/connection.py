@@ -99,11 +99,11 @@ async def scan_host_key(endpoint: Endpoint, timeouts: Timeouts = TIMEOUTS) -> st
     The keys of bastions must be pinned.
     """
     async with AsyncExitStack() as stack:
-        key = await _within_timeout(endpoint, timeouts, _scan(endpoint, stack))
+        key = await _within_timeout(endpoint, timeouts, _scan_host_key(endpoint, stack))
     return _export(key)
 
 
-async def _scan(endpoint: Endpoint, stack: AsyncExitStack) -> asyncssh.SSHKey:
+async def _scan_host_key(endpoint: Endpoint, stack: AsyncExitStack) -> asyncssh.SSHKey:
     tunnel = None if endpoint.bastion is None else await _open(endpoint.bastion, stack)
     with _SshErrors(endpoint):
         key = await asyncssh.get_server_host_key(endpoint.address, endpoint.port, tunnel=tunnel, config=None)
@@ -176,9 +176,9 @@ class _SshErrors:
         if isinstance(error, TimeoutError):
             return
         if isinstance(error, asyncssh.Error | OSError | UnicodeError):
-            raise self._translate(error) from None
+            raise self._to_ssh_error(error) from None
 
-    def _translate(self, error: Exception) -> SshError:
+    def _to_ssh_error(self, error: Exception) -> SshError:
         endpoint, name = self._endpoint, self._endpoint.name
         presented = self._client.presented if self._client else ""
         if presented:

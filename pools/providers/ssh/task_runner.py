@@ -54,7 +54,7 @@ class TaskRunner:
         with self._lock:
             ended = [host for host in hosts if host in self._tasks and self._tasks[host][1].done()]
             tasks = {host: self._tasks.pop(host) for host in ended}
-        return {host: _outcome(task, future) for host, (task, future) in tasks.items()}
+        return {host: _task_outcome(task, future) for host, (task, future) in tasks.items()}
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -69,7 +69,7 @@ class TaskRunner:
             return await coroutine
 
 
-def _outcome(task: Task, future: "Future[Any]") -> Outcome:
+def _task_outcome(task: Task, future: "Future[Any]") -> Outcome:
     try:
         result = future.result()
     except SshError as error:

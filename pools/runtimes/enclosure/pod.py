@@ -117,7 +117,7 @@ def _change_owner(directory: Path, uid: int) -> None:
     outside = {identity for identity, links in _hard_links(directory) if links > inside[identity]}
     for _, directories, names, fd in os.fwalk(directory):
         for name in (*directories, *names):
-            if not outside or _identity(os.stat(name, dir_fd=fd, follow_symlinks=False)) not in outside:
+            if not outside or _file_identity(os.stat(name, dir_fd=fd, follow_symlinks=False)) not in outside:
                 os.chown(name, uid, uid, dir_fd=fd, follow_symlinks=False)
     os.chown(directory, uid, uid)
 
@@ -128,10 +128,10 @@ def _hard_links(directory: Path) -> Iterator[tuple[tuple[int, int], int]]:
         for name in names:
             status = os.stat(name, dir_fd=fd, follow_symlinks=False)
             if status.st_nlink > 1:
-                yield _identity(status), status.st_nlink
+                yield _file_identity(status), status.st_nlink
 
 
-def _identity(status: os.stat_result) -> tuple[int, int]:
+def _file_identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 

@@ -100,7 +100,7 @@ def _probe_levels(root: Path, policy: Policy, shim: Shim) -> ProbeResult:
     for level, blocks_nesting in _candidates():
         obstacle = _try_level(root, level, program, blocks_nesting, call_filter, shim)
         if not obstacle:
-            shortfall = _shortfall(level, obstacles)
+            shortfall = _describe_shortfall(level, obstacles)
             isolation = Isolation(
                 level, policy, shortfall, seccomp=bool(call_filter), seccomp_obstacle=unfiltered
             )
@@ -115,7 +115,7 @@ def _candidates() -> list[tuple[Level, bool]]:
     return [(Level.USERS, True), *namespaces] if os.geteuid() == 0 else namespaces
 
 
-def _shortfall(level: Level, obstacles: list[str]) -> str:
+def _describe_shortfall(level: Level, obstacles: list[str]) -> str:
     if level is Level.USERS:
         return ""
     if os.geteuid() == 0:

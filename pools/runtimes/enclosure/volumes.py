@@ -43,7 +43,7 @@ def volume_mounts(spec: PodSpec, state: Path, directory: Path) -> VolumeMounts:
         if volume.cache:
             source = str(directory / FETCHED / volume.name)
         else:
-            _check(volume, os.path.realpath(state))
+            _check_volume(volume, os.path.realpath(state))
         mounts.append((volume.is_writable, Mount(source, volume.path)))
     return VolumeMounts(
         tuple(mount for is_writable, mount in mounts if not is_writable),
@@ -51,7 +51,7 @@ def volume_mounts(spec: PodSpec, state: Path, directory: Path) -> VolumeMounts:
     )
 
 
-def _check(volume: VolumeMount, state: str) -> None:
+def _check_volume(volume: VolumeMount, state: str) -> None:
     subject = f"the volume {volume.name} cannot be mounted: {volume.source}"
     real = os.path.realpath(volume.source)
     if not Path(volume.source).is_dir():

@@ -89,9 +89,9 @@ class Container(Namespaces):
         A command replaces the image's entrypoint and arguments. A pod's variable overrides the image's, which
         overrides Berth's default.
         """
-        defaults = _variables(self._order, "env_default")
+        defaults = _environment_variables(self._order, "env_default")
         of_image = [value for wanted in ("entrypoint", "cmd") for key, value in self._config if key == wanted]
-        return command or of_image, {**defaults, **_variables(self._config, "env"), **env}
+        return command or of_image, {**defaults, **_environment_variables(self._config, "env"), **env}
 
     def end(self) -> None:
         """Remove the container and kill all of its processes."""
@@ -149,7 +149,7 @@ class Container(Namespaces):
                 return config
         from pools.runtimes.images.pull import ImagePull  # this import is slow and not needed by most pods
 
-        return ImagePull(self._podman, self._pod, self._order, self._report).ensure_pulled()
+        return ImagePull(self._podman, self._pod, self._order, self._report_progress).ensure_pulled()
 
     def _create_with_config(self, config: Record) -> None:
         """Create the container from the image that has this configuration."""
@@ -179,9 +179,9 @@ class Container(Namespaces):
             raise kind(f"the pod's container could not be created: {detail[0].removeprefix('Error: ')}")
         with open(pid_file) as file:
             self.init = int(file.read())
-        self._guard(os.pidfd_open(self.init))
+        self._start_guard(os.pidfd_open(self.init))
 
-    def _guard(self, init: int) -> None:
+    def _start_guard(self, init: int) -> None:
         """Start a process that kills the container if this process dies."""
         alive_read, self._input = os.pipe()
         if os.fork() == 0:
@@ -195,7 +195,7 @@ class Container(Namespaces):
                 os._exit(0)
         os.close(alive_read)
 
-    def _report(self, progress: str) -> None:
+    def _report_progress(self, progress: str) -> None:
         """Store the progress of the start for the runtime to read, at most once a second."""
         now = time.monotonic()
         if now - self._reported_at < REPORT_SECONDS:
@@ -205,6 +205,6 @@ class Container(Namespaces):
         wake_listeners(self._fields["wake_dir"])
 
 
-def _variables(record: Record, key: str) -> dict[str, str]:
+def _environment_variables(record: Record, key: str) -> dict[str, str]:
     """Return the environment variables in the record. Images may contain entries without a value."""
     return {each.partition("=")[0]: each.partition("=")[2] for name, each in record if name == key}

@@ -32,12 +32,12 @@ class ImageStore:
             os.makedirs(path, mode=0o700, exist_ok=True)
         os.makedirs(self.run_root, mode=0o700, exist_ok=True)
         graph = f"{self.root}/graph"
-        _replace(
+        _replace_file(
             f"{self.root}/storage.conf",
             f'[storage]\ndriver = "overlay"\ngraphroot = "{graph}"\nrunroot = "{self.run_root}/run"\n'
             '[storage.options.overlay]\nskip_mount_home = "true"\n',
         )
-        _replace(
+        _replace_file(
             f"{self.root}/containers.conf",
             f'[engine]\nruntime = "{runtime}"\ncgroup_manager = "cgroupfs"\nevents_logger = "none"\n'
             f'lock_type = "file"\ntmp_dir = "{self.run_root}/libpod"\n',
@@ -132,7 +132,7 @@ def _checksum(text: str) -> str:
     return f"{binascii.crc32(text.encode()):08x}"
 
 
-def _replace(path: str, text: str) -> None:
+def _replace_file(path: str, text: str) -> None:
     draft = f"{path}.{os.getpid()}.new"
     with open(draft, "w") as file:
         file.write(text)

@@ -70,10 +70,10 @@ class NodeAgent:
         self._request("clear", pod_id=pod_id)
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
-        return self._chunk("log", pod_id=pod_id, offset=offset, limit=limit)
+        return self._request_chunk("log", pod_id=pod_id, offset=offset, limit=limit)
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
-        return self._chunk("tail", pod_id=pod_id, lines=lines)
+        return self._request_chunk("tail", pod_id=pod_id, lines=lines)
 
     def log_chunks(self, pod_id: str) -> Iterator[tuple[int, bytes]]:
         """Yield the chunks of the pod's log, each with its offset."""
@@ -154,7 +154,7 @@ class NodeAgent:
     def drop_workspace(self, workspace: str) -> None:
         self._request("drop_workspace", workspace=workspace)
 
-    def _chunk(self, endpoint: str, **body: Any) -> LogChunk:
+    def _request_chunk(self, endpoint: str, **body: Any) -> LogChunk:
         response = self._request(endpoint, **body)
         return decode_chunk(response.headers[LOG_HEADER], response.content)
 

@@ -49,7 +49,7 @@ class Jobs:
         response = self._jobs_request("GET", quote(name, safe=""))
         if response.status_code == httpx.codes.NOT_FOUND:
             return None
-        details: dict[str, Any] = _json(response)
+        details: dict[str, Any] = _json_or_failure(response)
         return Job(str(details["status"]), str(details.get("message") or ""))
 
     def node_state(self, label: str) -> str:
@@ -59,7 +59,7 @@ class Jobs:
         A node that rejoined is listed twice, as DEAD and as ALIVE.
         """
         response = self._request("GET", "/api/v0/nodes", params={"limit": NODES_MAX})
-        nodes = _json(response)["data"]["result"]["result"]
+        nodes = _json_or_failure(response)["data"]["result"]["result"]
         states = [str(node["state"]) for node in nodes if (node["labels"] or {}).get(NODE_LABEL) == label]
         return "ALIVE" if "ALIVE" in states else "".join(states[-1:])
 
@@ -83,7 +83,7 @@ class Jobs:
             raise RuntimeFailure(f"the head at {self._base} is not responding: {error!r}") from error
 
 
-def _json(response: httpx.Response) -> Any:
+def _json_or_failure(response: httpx.Response) -> Any:
     if response.status_code != httpx.codes.OK:
         raise RuntimeFailure(f"Ray responded with {response.status_code}: {_error_text(response)}")
     return response.json()

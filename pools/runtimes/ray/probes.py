@@ -72,14 +72,14 @@ class ProbePods:
             failed_at, failure = self._failures.get(instance, (0.0, ""))
         if not pods and failure and time.time() < failed_at + RETRY_SECONDS:
             return failure
-        pod_id = pods[-1] if pods else f"{_prefix(instance)}{time.time_ns()}"
+        pod_id = pods[-1] if pods else f"{_probe_prefix(instance)}{time.time_ns()}"
         try:
             if self._runtime.get_reports([pod_id])[pod_id].state is PodState.UNKNOWN:
                 # This call also resumes an interrupted start.
                 self._runtime.start(_pod_spec(pod_id, instance, devices))
             report = self._wait(pod_id)
             if report.state is PodState.EXITED:
-                reason = self._failure(pod_id, report)
+                reason = self._failure_message(pod_id, report)
                 self._clear(instance, pod_id)
             elif time.time_ns() > int(pod_id.rpartition("-")[2]) + TIMEOUT_SECONDS * 1e9:
                 self._runtime.stop(pod_id, 0)
@@ -103,7 +103,7 @@ class ProbePods:
                 return report
             time.sleep(POLL_SECONDS)
 
-    def _failure(self, pod_id: str, report: PodReport) -> str:
+    def _failure_message(self, pod_id: str, report: PodReport) -> str:
         if report.exit_code == 0:
             return ""
         output = self._runtime.tail_log(pod_id, 1).data.decode(errors="replace").strip()
@@ -138,10 +138,10 @@ class ProbePods:
 
 
 def _instance_pods(instance: str, pod_ids: Iterable[str]) -> list[str]:
-    return sorted(pod_id for pod_id in pod_ids if pod_id.startswith(_prefix(instance)))
+    return sorted(pod_id for pod_id in pod_ids if pod_id.startswith(_probe_prefix(instance)))
 
 
-def _prefix(instance: str) -> str:
+def _probe_prefix(instance: str) -> str:
     return f"{PREFIX}{hashlib.sha256(instance.encode()).hexdigest()[:16]}-"
 
 

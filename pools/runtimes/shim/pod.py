@@ -69,13 +69,16 @@ class Pod:
         bubblewrap, this process, and the process that becomes or starts the command run concurrently.
         """
         failure = (
-            self.secrets.read_and_delete() or self._download_code() or self._fetch_volumes() or self._launch()
+            self.secrets.read_and_delete()
+            or self._download_code()
+            or self._fetch_volumes()
+            or self._start_namespaces()
         )
         import ctypes  # imported while bubblewrap starts, because the import takes milliseconds
 
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        failure = failure or self._limit() or self._store_pod_spec()
+        failure = failure or self._create_cgroups() or self._store_pod_spec()
         if failure:
             return failure
         go_read, go_write = os.pipe()
@@ -133,7 +136,7 @@ class Pod:
         )
         return failure
 
-    def _launch(self) -> str:
+    def _start_namespaces(self) -> str:
         """Start building the pod's namespaces. Return an error message or "".
 
         On return, a container has been created with the settings of its image.
@@ -145,7 +148,7 @@ class Pod:
         self.command, self.env = self.namespaces.complete(self.command, self.env)
         return failure
 
-    def _limit(self) -> str:
+    def _create_cgroups(self) -> str:
         """Create the pod's control groups. Return an error message or "".
 
         Record their paths first, so that another process can clean up if this process is killed.

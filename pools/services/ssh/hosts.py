@@ -51,8 +51,8 @@ def sync_hosts(pool: NodePool, *, actor: Any) -> None:
         raise Invalid(problems)
     now = timezone.now()
     for name in rows.keys() - paths.keys():
-        _remove(rows[name], actor=actor, at=now)
-    new = [_row(pool, host) for host in listed if host["name"] not in rows]
+        _begin_removal(rows[name], actor=actor, at=now)
+    new = [_host_row(pool, host) for host in listed if host["name"] not in rows]
     try:
         with transaction.atomic():
             SshHost.objects.bulk_create(new)
@@ -62,7 +62,7 @@ def sync_hosts(pool: NodePool, *, actor: Any) -> None:
     for host in listed:
         row = rows.get(host["name"])
         if row is not None and row.settings != host:
-            _update(row, host)
+            _store_settings(row, host)
 
 
 def remove_all_hosts(pool: NodePool) -> None:
@@ -151,14 +151,14 @@ def settings_digest(settings: Mapping[str, Any], url: str, ca: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def _row(pool: NodePool, host: dict[str, Any]) -> SshHost:
+def _host_row(pool: NodePool, host: dict[str, Any]) -> SshHost:
     return SshHost(
         pool=pool, name=host["name"], address=host["address"], port=host["port"],
         through=_bastion_address(host), settings=host,
     )  # fmt: skip
 
 
-def _update(row: SshHost, host: dict[str, Any]) -> None:
+def _store_settings(row: SshHost, host: dict[str, Any]) -> None:
     """Store a host's changed settings, and let Berth connect to the host immediately."""
     row.settings, row.address, row.port, row.through = (
         host,
@@ -170,7 +170,7 @@ def _update(row: SshHost, host: dict[str, Any]) -> None:
     row.save()
 
 
-def _remove(row: SshHost, *, actor: Any, at: datetime) -> None:
+def _begin_removal(row: SshHost, *, actor: Any, at: datetime) -> None:
     if row.removed_at is not None:
         return
     if row.touched_at is None:

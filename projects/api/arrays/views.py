@@ -88,9 +88,9 @@ class Arrays(ApiView):
     @operation("List arrays", query=ArraysQuery, page=ArrayResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, ArraysQuery)
-        rows = _filter(self.actor, query).defer("spec")
+        rows = _filter_arrays(self.actor, query).defer("spec")
         serialize = partial(serialize_arrays, with_costs=query.costs)
-        return Response(page(rows, query, _order(query), serialize))
+        return Response(page(rows, query, _list_order(query), serialize))
 
     @operation(
         "Submit an array, or predict the outcome of submitting it",
@@ -231,7 +231,7 @@ class RetryArray(ArrayAction):
         return self.change(request, array_id, arrays.retry, parse_body(request, ChangeBody))
 
 
-def _filter(actor: Actor, query: ArraysQuery) -> QuerySet[WorkloadArray]:
+def _filter_arrays(actor: Actor, query: ArraysQuery) -> QuerySet[WorkloadArray]:
     check_names(
         unknown_project(actor, query.project),
         unknown_user(actor, query.submitted_by, path="submitted_by"),
@@ -245,5 +245,5 @@ def _filter(actor: Actor, query: ArraysQuery) -> QuerySet[WorkloadArray]:
     )
 
 
-def _order(query: ArraysQuery) -> Order:
+def _list_order(query: ArraysQuery) -> Order:
     return Order(query.sort, (query.sort.lstrip("-"), "id"), is_descending=query.sort.startswith("-"))

@@ -261,7 +261,7 @@ def serialize_workload(workload: Workload) -> WorkloadDetailResponse:
         images=_run_images(row),
         code=_code_response(row),
         idle=_idle_response(row),
-        **_workload_values(row, _cost(row)),
+        **_workload_values(row, _current_cost(row)),
     )
 
 
@@ -277,7 +277,7 @@ def serialize_edit(edit: Edit, prediction: Prediction | None) -> EditResponse:
         increases=edit.increases,
         warnings=edit.warnings,
         prediction=None if prediction is None else DryRunResponse(**asdict(prediction)),
-        **_workload_values(row, _cost(row)),
+        **_workload_values(row, _current_cost(row)),
     )
 
 
@@ -340,7 +340,7 @@ def _idle_response(workload: Workload) -> IdleResponse | None:
     )
 
 
-def _cost(workload: Workload) -> Decimal | None:
+def _current_cost(workload: Workload) -> Decimal | None:
     return workload_cost(workload.pk, timezone.now())
 
 

@@ -42,7 +42,7 @@ def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
     """
     entries: list[Entry] = []
     submodules, size = 0, 0
-    for record in _records(git, tree):
+    for record in _tree_records(git, tree):
         fields, _, raw_path = record.partition(b"\t")
         mode, _, object_id, size_text = fields.decode().split()
         path = raw_path.decode(errors="surrogateescape")
@@ -71,7 +71,7 @@ def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
     return Listing(tuple(entries), submodules)
 
 
-def _records(git: GitProgram, tree: str) -> Iterator[bytes]:
+def _tree_records(git: GitProgram, tree: str) -> Iterator[bytes]:
     arguments = ["--git-dir", str(git.repository), "ls-tree", "-r", "-z", "-l", "--full-tree", tree]
     process = git.start(arguments, subprocess.PIPE, subprocess.DEVNULL)
     assert process.stdout is not None

@@ -20,7 +20,7 @@ def scratch_directory(base: Path) -> Iterator[Path]:
     The directory is locked while it is in use, so that `sweep` does not delete it.
     """
     base.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _locked(base, fcntl.LOCK_SH):
+    with _locked_directory(base, fcntl.LOCK_SH):
         path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -36,9 +36,12 @@ def sweep(base: Path) -> int:
     if not base.is_dir():
         return 0
     count = 0
-    with _locked(base, fcntl.LOCK_EX):
+    with _locked_directory(base, fcntl.LOCK_EX):
         for path in base.glob(f"{PREFIX}*"):
-            with suppress(BlockingIOError, FileNotFoundError), _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            with (
+                suppress(BlockingIOError, FileNotFoundError),
+                _locked_directory(path, fcntl.LOCK_EX | fcntl.LOCK_NB),
+            ):
                 shutil.rmtree(path, ignore_errors=True)
                 count += 1
     return count
@@ -57,7 +60,7 @@ def key_directory(base: Path) -> Path:
 
 
 @contextmanager
-def _locked(directory: Path, operation: int) -> Iterator[None]:
+def _locked_directory(directory: Path, operation: int) -> Iterator[None]:
     file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(file, operation)

@@ -78,10 +78,10 @@ def parse(document: Any) -> tuple[AutoscalerConfig, tuple[Problem, ...]]:
     direct_values = {key: value for key, value in document.items() if key not in POLICIES}
     values = _valid_values(direct_values, _field_names(AutoscalerConfig) - set(POLICIES), "", problems)
     config = replace(AutoscalerConfig(), **values)
-    scale_out = _policy(document, "scale_out_policy", ScaleOutPolicy(), problems)
-    scale_in = _policy(document, "scale_in_policy", ScaleInPolicy(), problems)
+    scale_out = _parse_policy(document, "scale_out_policy", ScaleOutPolicy(), problems)
+    scale_in = _parse_policy(document, "scale_in_policy", ScaleInPolicy(), problems)
     config = replace(config, scale_out_policy=scale_out, scale_in_policy=scale_in)
-    return config, (*problems, *_contradictions(config))
+    return config, (*problems, *_contradiction_problems(config))
 
 
 def to_document(config: AutoscalerConfig) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def to_document(config: AutoscalerConfig) -> dict[str, Any]:
     return document
 
 
-def _policy(document: Mapping[str, Any], name: str, policy: Policy, problems: list[Problem]) -> Policy:
+def _parse_policy(document: Mapping[str, Any], name: str, policy: Policy, problems: list[Problem]) -> Policy:
     value = document.get(name)
     if value is None:
         return policy
@@ -105,11 +105,13 @@ def _policy(document: Mapping[str, Any], name: str, policy: Policy, problems: li
     allowed_keys = _field_names(type(policy)) | {SHARED_DURATION}
     direct_values = {key: value for key, value in value.items() if key != "durations"}
     values = _valid_values(direct_values, allowed_keys, name, problems)
-    durations = _durations(value, name, policy.durations, values.pop(SHARED_DURATION, None), problems)
+    durations = _condition_durations(
+        value, name, policy.durations, values.pop(SHARED_DURATION, None), problems
+    )
     return replace(policy, **values, durations=durations)
 
 
-def _durations(
+def _condition_durations(
     value: Mapping[str, Any],
     policy: str,
     defaults: Mapping[str, float],
@@ -159,7 +161,7 @@ def _field_names(kind: type) -> set[str]:
     return {field.name for field in fields(kind)} - {"durations"}
 
 
-def _contradictions(config: AutoscalerConfig) -> list[Problem]:
+def _contradiction_problems(config: AutoscalerConfig) -> list[Problem]:
     """Return problems with combinations of individually valid fields."""
     problems: list[Problem] = []
     if config.min_engines > config.max_engines:

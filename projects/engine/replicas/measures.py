@@ -48,9 +48,10 @@ def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) 
     if not samples:
         return Measure(None, 0, 0)
     latest = samples[-1]
-    names = [name for name in latest.engines if _histogram(latest, name, pick) is not None]
+    names = [name for name in latest.engines if _histogram_of_engine(latest, name, pick) is not None]
     increase = [
-        _observations_within([_histogram(sample, name, pick) for sample in samples]) for name in names
+        _observations_within([_histogram_of_engine(sample, name, pick) for sample in samples])
+        for name in names
     ]
     value = interpolate_quantile(merge_histograms(increase), fraction)
     return Measure(value, len(names), len(latest.engines))
@@ -124,7 +125,7 @@ def _reported_values(sample: Sample, pick: Pick) -> list[float]:
     return [value for reading in sample.readings if (value := pick(reading)) is not None]
 
 
-def _histogram(sample: Sample, engine: str, pick: PickHistogram) -> Histogram | None:
+def _histogram_of_engine(sample: Sample, engine: str, pick: PickHistogram) -> Histogram | None:
     return next((pick(reading) for reading in sample.readings if reading.engine == engine), None)
 
 

@@ -21,7 +21,7 @@ from projects.services import announce, audit, events
 from projects.services.arrays import progress
 from projects.services.arrays.rows import audit_change, lock_array, select_tasks
 from projects.services.arrays.tasks import store_tasks
-from projects.services.code_fetches import keep_code, store_fetches
+from projects.services.code_fetches import copy_code, store_fetches
 from projects.services.dependencies import reject_if_awaited
 from projects.services.outputs import require_stored_changes
 from projects.services.secrets import require_submitter_of_personal_secrets
@@ -162,10 +162,10 @@ def retry(
         spec = parse_workload(locked.spec)
         require_submitter_of_personal_secrets(actor, [spec], locked.submitted_by_id)
         model = prepare(view, locked.spec, spec, project=locked.project, now=at, is_array=True)
-        _keep_commit(locked, model.workload)
+        _reuse_commit(locked, model.workload)
         store_fetches([model.workload])
         (warnings,) = collect_warnings(view, [model])
-        _reopen(locked)
+        _reactivate(locked)
         Workload.objects.filter(pk__in=[pk for pk, *_ in tasks]).update(superseded=True)
         crash_point("array.superseded")
         attempts = {index: attempt + 1 for _, index, attempt, _ in tasks if index is not None}
@@ -177,13 +177,13 @@ def retry(
     return len(tasks)
 
 
-def _keep_commit(array: WorkloadArray, model: Workload) -> None:
+def _reuse_commit(array: WorkloadArray, model: Workload) -> None:
     """Give retried tasks the same commit as the array's other tasks, if it is still stored."""
     if model.code_fetch_id is not None:
         stored = Workload.objects.filter(array=array, code__isnull=False, code_fetch__isnull=False)
         first = stored.select_related("code").order_by("pk").first()
         if first is not None:
-            keep_code(model, first)
+            copy_code(model, first)
 
 
 def delete(*, actor: Actor, array: WorkloadArray) -> None:
@@ -280,7 +280,7 @@ def _require_ended(tasks: Sequence[tuple[int | None, str]]) -> None:
         raise Conflict(f"Tasks {shown}{more} have not ended. Cancel them first, or exclude them.")
 
 
-def _reopen(array: WorkloadArray) -> None:
+def _reactivate(array: WorkloadArray) -> None:
     """Make a locked array active again.
 
     Raises Conflict if another live workload or active array has its name.

@@ -96,7 +96,7 @@ def arrays_with_rules(
     return list(rows.order_by("pk"))
 
 
-def apply_stops(array: WorkloadArray, decision: Decision, now: datetime) -> int:
+def cancel_stopped_tasks(array: WorkloadArray, decision: Decision, now: datetime) -> int:
     """Cancel the tasks that are still running and have not reported since the decision.
 
     Return the number of cancelled tasks. The events, audit entries and notifications are stored in the same
@@ -115,7 +115,7 @@ def apply_stops(array: WorkloadArray, decision: Decision, now: datetime) -> int:
         move_all([_stop_move(task, stop) for task, stop in stopped], actor=ACTOR, now=now)
         crash_point("array.stopped_by_rule")
         Audit.objects.bulk_create([_audit_entry(task, stop) for task, stop in stopped])
-        enqueue_stopped_tasks(locked, STOP_RULE_REASON, _audit_summary(stopped), now)
+        enqueue_stopped_tasks(locked, STOP_RULE_REASON, _summarize_stops(stopped), now)
         progress.release([locked.pk], now)
         wake("scheduler")
     return len(stopped)
@@ -203,7 +203,7 @@ def _audit_entry(task: Workload, stop: TaskStop) -> Audit:
     )  # fmt: skip
 
 
-def _audit_summary(stopped: Sequence[tuple[Workload, TaskStop]]) -> str:
+def _summarize_stops(stopped: Sequence[tuple[Workload, TaskStop]]) -> str:
     """Return the summary of the stopped tasks for the audit entry and the notification."""
     shown = "; ".join(f"{task.name}: {stop.sentence}" for task, stop in stopped[:TASKS_SHOWN])
     more = f"; and {len(stopped) - TASKS_SHOWN} more" if len(stopped) > TASKS_SHOWN else ""

@@ -75,7 +75,7 @@ def submit(
         array = draft.array
         if on_checked is not None:
             on_checked(array)
-        _insert(array)
+        _insert_array(array)
         (warnings,) = collect_warnings(view, [draft.model])
         store_fetches([draft.model.workload])
         store_tasks(array, draft.model, dict.fromkeys(draft.section.indexes, 1), actor, warnings)
@@ -89,7 +89,7 @@ def submit(
 
 def validate(*, actor: Actor, document: Mapping[str, Any], now: datetime | None = None) -> ArrayDraft:
     """Return the unsaved array that `submit` would store. Raises the same errors."""
-    return _validate(SubmissionView(with_roles(actor)), document, now)
+    return _prepare_valid_array(SubmissionView(with_roles(actor)), document, now)
 
 
 def predict(
@@ -102,7 +102,7 @@ def predict(
     """
     at = now or timezone.now()
     view = SubmissionView(with_roles(actor))
-    draft = _validate(view, document, at)
+    draft = _prepare_valid_array(view, document, at)
     array, model = draft.array, draft.model
     released = min(array.task_count, PENDING_MAX, array.max_running or PENDING_MAX)
     first, *others = (task_name(array.name, index) for index in draft.section.indexes[:released])
@@ -110,7 +110,9 @@ def predict(
     return array, replace(predict_drafts(view, model, others, at), tasks=array.task_count)
 
 
-def _validate(view: SubmissionView, document: Mapping[str, Any], now: datetime | None) -> ArrayDraft:
+def _prepare_valid_array(
+    view: SubmissionView, document: Mapping[str, Any], now: datetime | None
+) -> ArrayDraft:
     draft = prepare_array(view, document, parse_workload(document), now=now)
     array = draft.array
     if WorkloadArray.objects.filter(project=array.project, name=array.name, state=ArrayState.ACTIVE).exists():
@@ -156,7 +158,7 @@ def _check_size(section: ArraySpec, document: Mapping[str, Any]) -> None:
         raise Invalid([Problem("array", "is too large", received, allowed)])
 
 
-def _insert(array: WorkloadArray) -> None:
+def _insert_array(array: WorkloadArray) -> None:
     """Insert the array. Raises Conflict if its name is in use."""
     WorkloadArray.objects.bulk_create([array], ignore_conflicts=True)
     if not WorkloadArray.objects.filter(pk=array.pk).exists():

@@ -31,7 +31,9 @@ def store_tasks(
     last: Workload | None = None
     while chunk := list(islice(tasks, CHUNK)):
         stored = store(
-            [(task, model.tree) for task in chunk], [_event(task, message, actor) for task in chunk], []
+            [(task, model.tree) for task in chunk],
+            [_submission_event(task, message, actor) for task in chunk],
+            [],
         )
         if len(stored) < len(chunk):
             raise _name_taken_error(array, next(task for task in chunk if task.pk not in stored))
@@ -78,7 +80,7 @@ def _task_dependency(entry: Mapping[str, str], index: int) -> Mapping[str, str]:
     return {**values, "workload": task_name(entry["workload"], index)}
 
 
-def _event(task: Workload, message: str, actor: Actor) -> Event:
+def _submission_event(task: Workload, message: str, actor: Actor) -> Event:
     data: dict[str, Any] = {"array": str(task.array_id), "index": task.array_index, "attempt": task.attempt}
     return events.build("submitted", task, message, actor=actor.name, data=data)
 

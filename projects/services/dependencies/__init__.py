@@ -2,7 +2,12 @@
 
 from projects.services.dependencies.checks import check_dependencies, missing_dependencies
 from projects.services.dependencies.dependents import Dependent, find_dependents, reject_if_awaited
-from projects.services.dependencies.resolution import Resolved, find_newest, never_met_message, resolve
+from projects.services.dependencies.resolution import (
+    ResolvedDependency,
+    find_newest,
+    never_met_message,
+    resolve,
+)
 from projects.services.dependencies.statuses import (
     DependencyStatus,
     current_waiting_message,
@@ -12,7 +17,7 @@ from projects.services.dependencies.statuses import (
 __all__ = [
     "DependencyStatus",
     "Dependent",
-    "Resolved",
+    "ResolvedDependency",
     "check_dependencies",
     "current_waiting_message",
     "dependency_statuses",

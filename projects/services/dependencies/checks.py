@@ -12,8 +12,8 @@ from berth.core.spec.arrays import compress
 from projects.models import Phase, Project, Workload
 from projects.services.dependencies.cycles import DependencyGraph
 from projects.services.dependencies.resolution import (
-    Newest,
-    Resolved,
+    NewestObject,
+    ResolvedDependency,
     find_newest,
     lock_dependencies,
     resolve,
@@ -86,7 +86,7 @@ def _check_document(
     view: ProjectView,
     project: Project,
     spec: WorkloadSpec,
-    newest: Mapping[AwaitedName, Newest],
+    newest: Mapping[AwaitedName, NewestObject],
     batch: Collection[AwaitedName],
 ) -> Iterator[Problem]:
     for number, each in enumerate(resolve(project.name, spec.after, newest)):
@@ -107,7 +107,7 @@ def _check_document(
             yield Problem(f"{path}.workload", message, received, allowed)
 
 
-def _check_tasks(path: str, spec: WorkloadSpec, each: Resolved) -> Iterator[Problem]:
+def _check_tasks(path: str, spec: WorkloadSpec, each: ResolvedDependency) -> Iterator[Problem]:
     """Yield a problem if the awaited array has different tasks.
 
     An array that does not exist yet is accepted.
@@ -119,7 +119,7 @@ def _check_tasks(path: str, spec: WorkloadSpec, each: Resolved) -> Iterator[Prob
             f"{path}.tasks", "needs an array", format_value(str(each.awaited)), "the name of an array"
         )
         return
-    missing = set(spec.array.indexes) - _indexes(each.newest.pk)
+    missing = set(spec.array.indexes) - _task_indexes(each.newest.pk)
     if missing:
         yield Problem(
             f"{path}.tasks", f"refers to tasks that {each.awaited} does not have", compress(missing),
@@ -127,7 +127,7 @@ def _check_tasks(path: str, spec: WorkloadSpec, each: Resolved) -> Iterator[Prob
         )  # fmt: skip
 
 
-def _indexes(array: uuid.UUID) -> set[int]:
+def _task_indexes(array: uuid.UUID) -> set[int]:
     tasks = Workload.objects.filter(array=array, superseded=False).order_by()
     return {index for index in tasks.values_list("array_index", flat=True) if index is not None}
 

@@ -48,7 +48,9 @@ class DependencyGraph:
         awaited = set()
         for project, name, section in waiting.union(active, all=True):
             if (project, name) != without:
-                self._awaited[AwaitedName(project, name)] = references = list(_references(project, section))
+                self._awaited[AwaitedName(project, name)] = references = list(
+                    _references_in(project, section)
+                )
                 awaited.update(references)
         return awaited
 
@@ -104,7 +106,7 @@ class DependencyGraph:
         return steps
 
 
-def _references(project: str, section: Any) -> Iterable[AwaitedName]:
+def _references_in(project: str, section: Any) -> Iterable[AwaitedName]:
     """Yield the names in a stored `after` section, which may be invalid."""
     for entry in section if isinstance(section, Sequence) else ():
         reference = entry.get("workload") if isinstance(entry, Mapping) else None

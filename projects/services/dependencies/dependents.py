@@ -70,12 +70,12 @@ def _dependents(
     for pk, project, name, phase, spec in rows.order_by(*order).values_list(*columns, "phase", "spec")[
         :SHOWN
     ]:
-        state, tasks = _requirement(owner, project, spec["after"])
+        state, tasks = _required_state(owner, project, spec["after"])
         yield Dependent(pk, project, name, False, phase, state, tasks)
     for pk, project, name, phase, spec in active.order_by(*order).values_list(*columns, "state", "spec")[
         :SHOWN
     ]:
-        state, tasks = _requirement(owner, project, spec["after"])
+        state, tasks = _required_state(owner, project, spec["after"])
         yield Dependent(pk, project, name, True, phase, state, tasks)
 
 
@@ -84,7 +84,7 @@ def _waits_for(owner: Workload | WorkloadArray) -> Q:
     return Q(spec__has_key="after") & (short | Q(spec__after__contains=[{"workload": owner.handle}]))
 
 
-def _requirement(
+def _required_state(
     owner: Workload | WorkloadArray, project: str, section: Iterable[dict[str, str]]
 ) -> tuple[str, str | None]:
     """Return the required state and the `tasks` value of the entry that refers to the owner."""

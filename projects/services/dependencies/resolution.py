@@ -22,7 +22,7 @@ LOCK = "SELECT pg_advisory_xact_lock(1650811491)"
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
+class NewestObject:
     """Newest workload or array with a given name. For an array, `phase` is its state."""
 
     pk: uuid.UUID
@@ -31,7 +31,7 @@ class Newest:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedDependency:
     """Dependency, and the newest workload or array with the name in the dependency.
 
     `newest` is None if none was submitted.
@@ -39,7 +39,7 @@ class Resolved:
 
     awaited: AwaitedName
     state: str
-    newest: Newest | None
+    newest: NewestObject | None
 
     @property
     def phase(self) -> str | None:
@@ -64,7 +64,7 @@ def lock_dependencies() -> None:
         cursor.execute(LOCK)
 
 
-def find_newest(names: Collection[AwaitedName]) -> dict[AwaitedName, Newest]:
+def find_newest(names: Collection[AwaitedName]) -> dict[AwaitedName, NewestObject]:
     """Return the newest workload or array for each of these names, using one query."""
     if not names:
         return {}
@@ -82,23 +82,23 @@ def find_newest(names: Collection[AwaitedName]) -> dict[AwaitedName, Newest]:
         arrays.values_list(*columns, "state", Value(True, flag)), all=True
     )
     return {
-        AwaitedName(project, name): Newest(pk, phase, is_array)
+        AwaitedName(project, name): NewestObject(pk, phase, is_array)
         for _, pk, project, name, phase, is_array in rows.order_by("submitted_at", "pk")
     }
 
 
 def resolve(
-    project: str, dependencies: Iterable[Dependency], newest: Mapping[AwaitedName, Newest]
-) -> list[Resolved]:
+    project: str, dependencies: Iterable[Dependency], newest: Mapping[AwaitedName, NewestObject]
+) -> list[ResolvedDependency]:
     """Return the resolved dependencies of a workload in `project`."""
     resolved = []
     for dependency in dependencies:
         awaited = dependency.awaited(project)
-        resolved.append(Resolved(awaited, dependency.state, newest.get(awaited)))
+        resolved.append(ResolvedDependency(awaited, dependency.state, newest.get(awaited)))
     return resolved
 
 
-def never_met_message(project: str, resolved: Collection[Resolved]) -> str | None:
+def never_met_message(project: str, resolved: Collection[ResolvedDependency]) -> str | None:
     """Return why a workload in `project` can never start, or None if its dependencies can still be met.
 
     The phases of other projects' workloads are omitted.

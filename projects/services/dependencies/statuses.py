@@ -12,7 +12,7 @@ from projects.actor import Actor
 from projects.models import Phase, Workload, WorkloadArray
 from projects.services.dependencies.resolution import (
     NOT_SUBMITTED,
-    Resolved,
+    ResolvedDependency,
     find_newest,
     resolve,
 )
@@ -50,7 +50,7 @@ class DependencyStatus:
 
 def dependency_statuses(actor: Actor, owner: Workload | WorkloadArray) -> list[DependencyStatus]:
     """Return the statuses in document order. Dependencies of a workload that has started are met."""
-    dependencies = _dependencies(owner.spec)
+    dependencies = _stored_dependencies(owner.spec)
     if not dependencies:
         return []
     project = owner.project.name
@@ -63,7 +63,7 @@ def dependency_statuses(actor: Actor, owner: Workload | WorkloadArray) -> list[D
     positions = _queue_positions(resolved)
     has_started = isinstance(owner, Workload) and owner.run > 0
     return [
-        _status(
+        _build_status(
             dependency, each, positions, is_visible=each.awaited.project in visible, has_started=has_started
         )
         for dependency, each in zip(dependencies, resolved, strict=True)
@@ -79,7 +79,7 @@ def current_waiting_message(actor: Actor, workload: Workload) -> str | None:
     return f"Waiting for {describe_awaited(awaited)}." if awaited else None
 
 
-def _dependencies(document: Any) -> tuple[Dependency, ...]:
+def _stored_dependencies(document: Any) -> tuple[Dependency, ...]:
     """Return the dependencies in a stored document, which may no longer be valid."""
     if not isinstance(document, dict) or "after" not in document:
         return ()
@@ -89,7 +89,7 @@ def _dependencies(document: Any) -> tuple[Dependency, ...]:
         return ()
 
 
-def _queue_positions(resolved: list[Resolved]) -> dict[uuid.UUID, int]:
+def _queue_positions(resolved: list[ResolvedDependency]) -> dict[uuid.UUID, int]:
     pending = [each.newest.pk for each in resolved if each.newest and each.newest.phase == Phase.PENDING]
     if not pending:
         return {}
@@ -99,9 +99,9 @@ def _queue_positions(resolved: list[Resolved]) -> dict[uuid.UUID, int]:
     return {pk: position for pk, position in rows if position is not None}
 
 
-def _status(
+def _build_status(
     dependency: Dependency,
-    resolved: Resolved,
+    resolved: ResolvedDependency,
     positions: dict[uuid.UUID, int],
     *,
     is_visible: bool,

@@ -36,11 +36,11 @@ def create_services(workloads: Iterable[tuple[Workload, WorkloadSpec]]) -> None:
         for service, _ in rows
         for index in range(service.initial_engines)
     )  # fmt: skip
-    Autoscaler.objects.bulk_create(_autoscaler(service, spec) for service, spec in rows)
+    Autoscaler.objects.bulk_create(_build_autoscaler(service, spec) for service, spec in rows)
     wake(SERVICE_LOOP)
 
 
-def _autoscaler(service: Service, spec: WorkloadSpec) -> Autoscaler:
+def _build_autoscaler(service: Service, spec: WorkloadSpec) -> Autoscaler:
     settings = spec.service.autoscaler if spec.service is not None else None
     return Autoscaler(
         service=service,

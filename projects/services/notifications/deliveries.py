@@ -72,7 +72,7 @@ def enqueue_all(changes: Iterable[PhaseChange], now: datetime) -> int:
         for change, kind in reported
         for delivery in _build_deliveries(
             kind,
-            _addresses(change.workload, [kind], subscriptions),
+            _recipient_addresses(change.workload, [kind], subscriptions),
             change.workload,
             change.reason,
             change.message,
@@ -93,7 +93,12 @@ def enqueue_array_ends(ended: Sequence[tuple[WorkloadArray, str]], now: datetime
         delivery
         for array, message in ended
         for delivery in _build_deliveries(
-            array.state, _addresses(array, [array.state], subscriptions), array, array.state, message, now
+            array.state,
+            _recipient_addresses(array, [array.state], subscriptions),
+            array,
+            array.state,
+            message,
+            now,
         )
     )
 
@@ -101,7 +106,7 @@ def enqueue_array_ends(ended: Sequence[tuple[WorkloadArray, str]], now: datetime
 def enqueue_stopped_tasks(array: WorkloadArray, reason: str, message: str, now: datetime) -> int:
     """Queue deliveries in the transaction that cancels tasks of an array. Return the number of deliveries."""
     subscriptions = notify.find_subscriptions([array], {"cancelled"})
-    addresses = _addresses(array, ["cancelled"], subscriptions)
+    addresses = _recipient_addresses(array, ["cancelled"], subscriptions)
     return notify.create_deliveries(_build_deliveries("cancelled", addresses, array, reason, message, now))
 
 
@@ -168,7 +173,7 @@ def _addresses_or_submitter(
 ) -> dict[UUID, Mapping[str, notify.Recipient]]:
     """Return each workload's addresses for these events, or its submitter's email address if it has none."""
     addresses: dict[UUID, Mapping[str, notify.Recipient]] = {
-        workload.pk: _addresses(workload, kinds, subscriptions) for workload in workloads
+        workload.pk: _recipient_addresses(workload, kinds, subscriptions) for workload in workloads
     }
     if settings.BERTH_SENDS_MAIL:
         without_address = [workload for workload in workloads if not addresses[workload.pk]]
@@ -193,7 +198,7 @@ def _merge_tasks_into_arrays(
     return merged
 
 
-def _addresses(
+def _recipient_addresses(
     workload: Workload | WorkloadArray, kinds: Sequence[str], subscriptions: notify.Subscriptions
 ) -> dict[str, notify.Recipient]:
     """Return the addresses from the document and the subscriptions, without duplicates."""

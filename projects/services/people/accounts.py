@@ -88,7 +88,7 @@ def other_sessions(user: User, current: str | None) -> list[str]:
     session_hash = user.get_session_auth_hash()
     return [
         key
-        for key, values in _sessions(user)
+        for key, values in _browser_sessions(user)
         if key != current and values.get(HASH_SESSION_KEY) == session_hash
     ]
 
@@ -102,7 +102,7 @@ def end_other_sessions(*, actor: Actor, user: User, current: str | None) -> int:
     return len(keys)
 
 
-def _sessions(user: User) -> Iterator[tuple[str, dict[str, Any]]]:
+def _browser_sessions(user: User) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the key and the values of each session of the user.
 
     The session table has no user column, so this function reads all sessions.
@@ -114,6 +114,6 @@ def _sessions(user: User) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _end_sessions(user: User) -> int:
-    keys = [key for key, _ in _sessions(user)]
+    keys = [key for key, _ in _browser_sessions(user)]
     Session.objects.filter(pk__in=keys).delete()
     return len(keys)

@@ -79,7 +79,7 @@ class DraftedChange:
 
 def compare(draft: Draft, *, lock: bool = False) -> list[DraftedChange]:
     """Compare each change with the stored quota. Raises Invalid with all problems in the new values."""
-    stored = _stored_pairs(draft, lock=lock)
+    stored = _changes_with_stored_quotas(draft, lock=lock)
     drafted = [DraftedChange(change, before, _edited_quota(change, before)) for change, before in stored]
     problems = [
         Problem(f"{item.change.path}.set.{problem.path}", problem.message, problem.received, problem.allowed)
@@ -204,7 +204,7 @@ def _write_changes(
     return change
 
 
-def _stored_pairs(draft: Draft, *, lock: bool) -> list[tuple[Change, Quota | None]]:
+def _changes_with_stored_quotas(draft: Draft, *, lock: bool) -> list[tuple[Change, Quota | None]]:
     by_key = stored_quotas([(change.owner, change.pool) for change in draft.changes], lock=lock)
     return [(change, by_key.get(quota_key(change.owner, change.pool))) for change in draft.changes]
 

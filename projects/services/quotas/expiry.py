@@ -39,13 +39,13 @@ def _process_expiry(pk: int, now: datetime) -> bool:
         expiry = rows.filter(pk=pk, done_at=None).first()
         if expiry is None:
             return False
-        expiry.outcome = _revert(expiry.change)
+        expiry.outcome = _revert_unedited_quotas(expiry.change)
         expiry.done_at = now
         expiry.save()
     return True
 
 
-def _revert(change: QuotaChange) -> str:
+def _revert_unedited_quotas(change: QuotaChange) -> str:
     """Revert the expired quotas that have not been edited since the change.
 
     Return a sentence about the edited quotas, or an empty string if there are none.

@@ -94,7 +94,7 @@ def _prepare(view: SubmissionView, documents: Sequence[Any], at: datetime) -> li
     specs = [_parse(document) for document in documents]
     view.load_projects(spec.project for spec in specs if isinstance(spec, WorkloadSpec) and spec.project)
     drafts = [
-        spec if isinstance(spec, BerthError) else _draft(view, document, spec, at)
+        spec if isinstance(spec, BerthError) else _prepare_or_reject(view, document, spec, at)
         for document, spec in zip(documents, specs, strict=True)
     ]
     return _reject_invalid_dependencies(view, drafts)
@@ -107,7 +107,7 @@ def _parse(document: object) -> WorkloadSpec | BerthError:
         return error
 
 
-def _draft(
+def _prepare_or_reject(
     view: SubmissionView, document: Mapping[str, Any], spec: WorkloadSpec, at: datetime
 ) -> Draft | BerthError:
     try:

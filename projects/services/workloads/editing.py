@@ -28,7 +28,7 @@ from projects.actor import Actor
 from projects.engine import edits
 from projects.models import InferenceEngine, Phase, Pod, PodState, Service, Session, Workload
 from projects.services import announce, audit, events
-from projects.services.code_fetches import keep_code, store_fetches
+from projects.services.code_fetches import copy_code, store_fetches
 from projects.services.secrets import require_submitter_of_personal_secrets
 from projects.services.workloads.control import lock_workload, reload_workload
 from projects.services.workloads.storing import replace_roles
@@ -167,7 +167,7 @@ def _prepare(
         require_valid_dependencies(view, draft, edited=AwaitedName(locked.project.name, locked.name))
     draft.workload.pending_since = locked.pending_since
     if before is not None and before.code == spec.code and locked.code_fetch_id is not None:
-        keep_code(draft.workload, locked)
+        copy_code(draft.workload, locked)
     if set(find_patch(locked.spec, draft.workload.spec)) & {*TREE_KEYS} and _has_completed_replicas(locked):
         raise Conflict(
             "Replicas of this run have completed, so its roles and groups cannot be edited. "

@@ -32,7 +32,7 @@ def pools_with_secrets(
     capable = [pool for pool in pools if not missing[pool]]
     listed = [
         Problem(f"pools[{number}]", f"has no secret {name}, nor does project {project.name}",
-                format_value(pool), ", ".join(capable) or _suggest(name, available))
+                format_value(pool), ", ".join(capable) or _suggest_secret(name, available))
         for number, pool in enumerate(spec.pools) if pool in missing and capable for name in missing[pool]
     ]  # fmt: skip
     if listed:
@@ -76,11 +76,11 @@ def _missing_problems(
         message = f"is not a secret of project {project.name} or of its pools"
         if name in logins:
             message = "contains credentials for a registry, which pods do not get"
-        yield Problem(path, message, format_value(name), _suggest(name, available))
+        yield Problem(path, message, format_value(name), _suggest_secret(name, available))
     if everywhere >= set(paths):
         yield Problem("secrets", "are not all in the same pool", ", ".join(sorted(paths)),
                       f"secrets of project {project.name}, or of one pool")  # fmt: skip
 
 
-def _suggest(name: str, available: Mapping[str, set[str]]) -> str:
+def _suggest_secret(name: str, available: Mapping[str, set[str]]) -> str:
     return suggest(name, sorted(set().union(*available.values()))) or NONE_YET

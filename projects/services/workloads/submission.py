@@ -245,7 +245,7 @@ def store_drafts(
     store_fetches([draft.workload for draft in drafts])
     stored = store(
         [(draft.workload, draft.tree) for draft in drafts],
-        [_event(actor, draft, advice) for draft, advice in zip(drafts, warnings, strict=True)],
+        [_submission_event(actor, draft, advice) for draft, advice in zip(drafts, warnings, strict=True)],
         [_audit_entry(actor, draft.workload) for draft in drafts if not actor.is_system],
         [] if respond is None else [respond(submission) for submission in submissions],
     )
@@ -298,7 +298,7 @@ def quota_warnings(view: SubmissionView, workload: Workload, demand: Amounts) ->
     return warnings[0] if warnings else []
 
 
-def _event(actor: Actor, draft: Draft, warnings: Sequence[str]) -> Event:
+def _submission_event(actor: Actor, draft: Draft, warnings: Sequence[str]) -> Event:
     source = draft.resubmitted_from
     data: dict[str, Any] = {"warnings": list(warnings)}
     first = f"Resubmitted from {source} by {actor.name}." if source else f"Submitted by {actor.name}."

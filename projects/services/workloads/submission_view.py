@@ -59,7 +59,7 @@ QUOTAS = """
 """
 
 
-def _projects(lock: str) -> str:
+def _projects_query(lock: str) -> str:
     """Return the SQL query that reads projects by name.
 
     To avoid repetition, only one row per department contains its quotas, and only one row contains the list
@@ -78,7 +78,7 @@ def _projects(lock: str) -> str:
     """  # noqa: S608
 
 
-PROJECTS, LOCKED_PROJECTS = _projects(""), _projects("FOR KEY SHARE OF project")
+PROJECTS, LOCKED_PROJECTS = _projects_query(""), _projects_query("FOR KEY SHARE OF project")
 PROJECT_FIELDS = [field.attname for field in Project._meta.concrete_fields]
 DEPARTMENT_FIELDS = [field.attname for field in Department._meta.concrete_fields]
 
@@ -128,9 +128,11 @@ class SubmissionView:
             project.department = _build_model(Department, DEPARTMENT_FIELDS, values[len(PROJECT_FIELDS) :])
             rows[project.name] = project
             if quotas is not None:
-                self._allowances[project.department_id] = _allowances(project.department, json.loads(quotas))
+                self._allowances[project.department_id] = _build_allowances(
+                    project.department, json.loads(quotas)
+                )
             if pools is not None:
-                self.__dict__["pools"] = _pools(json.loads(pools))
+                self.__dict__["pools"] = _build_pools(json.loads(pools))
         self._projects.update({name: rows.get(name) for name in missing})
         self.__dict__.pop("_project_secrets", None)  # cached for the projects that are already loaded
 
@@ -163,7 +165,7 @@ class SubmissionView:
     @cached_property
     def pools(self) -> Mapping[str, NodePool]:
         """All pools by name, in name order."""
-        return _pools(json.loads(prepared.fetch_all(POOLS, [])[0][0]))
+        return _build_pools(json.loads(prepared.fetch_all(POOLS, [])[0][0]))
 
     def allowances(self, project: Project, pool: str) -> tuple[Allowance, Allowance, bool]:
         """Return the quotas and limits of the project and its department, and whether the department is
@@ -250,7 +252,7 @@ class SubmissionView:
         )
 
 
-def _pools(rows: Iterable[Sequence[Any]]) -> dict[str, NodePool]:
+def _build_pools(rows: Iterable[Sequence[Any]]) -> dict[str, NodePool]:
     pools: dict[str, NodePool] = {}
     for values in rows:
         pool = _build_model(NodePool, POOL_FIELDS, values)
@@ -259,7 +261,7 @@ def _pools(rows: Iterable[Sequence[Any]]) -> dict[str, NodePool]:
     return pools
 
 
-def _allowances(department: Department, rows: Iterable[Sequence[Any]]) -> DepartmentAllowances:
+def _build_allowances(department: Department, rows: Iterable[Sequence[Any]]) -> DepartmentAllowances:
     allowances = DepartmentAllowances()
     for is_department, owner, pool, group, *amounts in rows:
         place, bounds = (pool, group), (Bounds(*amounts[:3]), Bounds(*amounts[3:]))

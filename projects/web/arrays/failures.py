@@ -38,7 +38,7 @@ def load_failures(array: WorkloadArray) -> list[Failure]:
     pods = Pod.objects.filter(workload__in=firsts.values(), state=PodState.FAILED)
     ordered = pods.order_by("workload", "-run", "ended_at", "rank").distinct("workload")
     by_task = dict(ordered.values_list("workload", "pk"))
-    indexes = _index_texts(failed, groups)
+    indexes = _failed_index_ranges(failed, groups)
     return [
         Failure(group, task, by_task.get(task.pk), indexes.get((group.reason, group.exit_code), ""))
         for group in groups[:GROUPS_MAX]
@@ -46,7 +46,7 @@ def load_failures(array: WorkloadArray) -> list[Failure]:
     ]
 
 
-def _index_texts(
+def _failed_index_ranges(
     failed: QuerySet[Workload], groups: Sequence[FailureGroup]
 ) -> dict[tuple[str, int | None], str]:
     if sum(group.count for group in groups) > INDEXES_MAX:

@@ -111,7 +111,7 @@ def grant(request: Request) -> HttpResponse:
             form.add_error("username", "No user has this name. Enter the exact user name.")
         else:
             with form_errors(form, {"user": "username"}):
-                _grant(request.actor, person, form.cleaned_data)
+                _grant_from_form(request.actor, person, form.cleaned_data)
                 return done(request, f"Role granted to {person.username}.", to=reverse("access"))
     usernames = sorted({row.user.username for row in list_people(request.actor)})[:MAX_USERNAMES]
     return _form_response(
@@ -192,7 +192,7 @@ def _iter_grantable_scopes(actor: Actor) -> Iterator[tuple[str, str]]:
             yield f"project:{project.name}", f"{project.name} (project in {project.department.name})"
 
 
-def _grant(actor: Actor, person: User, values: dict[str, Any]) -> None:
+def _grant_from_form(actor: Actor, person: User, values: dict[str, Any]) -> None:
     kind, _, name = values["scope"].partition(":")
     scope: Tenant | None = None
     if kind == "department":

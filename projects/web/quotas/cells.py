@@ -41,7 +41,7 @@ class Field:
     @property
     def default_text(self) -> str:
         """Return the text of the default value for a new quota."""
-        return cell_text(self, self.default)
+        return format_cell_value(self, self.default)
 
 
 FIELDS: Mapping[str, Field] = {
@@ -59,7 +59,7 @@ COLUMNS = tuple(field.column for field in FIELDS.values())
 WEIGHTS = ("weight_gpu", "weight_cpu", "weight_memory")
 
 
-def cell_text(field: Field, value: Any) -> str:
+def format_cell_value(field: Field, value: Any) -> str:
     """Format a value as it is shown in its cell and copied to a spreadsheet."""
     if field.kind == "flag":
         return "yes" if value else "no"

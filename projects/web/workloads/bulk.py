@@ -106,7 +106,7 @@ STEPS: Mapping[str, BulkStep] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Unchanged:
+class UnchangedRows:
     """Selected rows that share one reason why the action does not apply."""
 
     reason: str
@@ -128,7 +128,7 @@ def act(request: Request, step: str) -> HttpResponse:
     workload is resubmitted without a confirmation, because it leads to the new workload.
     """
     query = request.POST if request.method == "POST" else request.GET
-    selected = _selected(request.actor, query.getlist("w"), query.getlist("a"))
+    selected = _selected_rows(request.actor, query.getlist("w"), query.getlist("a"))
     counts = count_tasks_by_array([row for row in selected if isinstance(row, WorkloadArray)])
     chosen, unchanged = _split(request.actor, step, selected, counts)
     action = STEPS[step]
@@ -157,13 +157,13 @@ def act(request: Request, step: str) -> HttpResponse:
 
 def _split(
     actor: Actor, step: str, selected: Rows, counts: Mapping[uuid.UUID, TaskCounts]
-) -> tuple[Rows, list[Unchanged]]:
+) -> tuple[Rows, list[UnchangedRows]]:
     """Return the rows to which the action applies, and the excluded rows grouped by reason."""
     by_reason = dict[str, list[Workload | WorkloadArray]]()
     for row in selected:
         by_reason.setdefault(obstacle(actor, step, row, counts.get(row.pk, TaskCounts())), []).append(row)
     chosen = by_reason.pop("", [])
-    return chosen, [Unchanged(reason, rows) for reason, rows in by_reason.items()]
+    return chosen, [UnchangedRows(reason, rows) for reason, rows in by_reason.items()]
 
 
 def _no_change_text(step: str) -> str:
@@ -218,7 +218,7 @@ def _unchanged_text(rows: Rows) -> str:
     return f"{_describe(rows)} {'stays' if len(rows) == 1 else 'stay'} unchanged:"
 
 
-def _selected(actor: Actor, workload_ids: Iterable[str], array_ids: Iterable[str]) -> Rows:
+def _selected_rows(actor: Actor, workload_ids: Iterable[str], array_ids: Iterable[str]) -> Rows:
     """Return the visible workloads and arrays with these IDs."""
     by_name = ("project__name", "name")
     return [

@@ -48,7 +48,7 @@ class PendingOrder:
         members: dict[QueueAccount | None, list[_Queue]] = {}
         for account, heads in by_project.items():
             members.setdefault(account.parent, []).append(_Project(gangs, account, heads))
-        self._top = _Level(None, self._fold_levels(members))
+        self._top = _QueueHeap(None, self._fold_levels(members))
 
     def skip(self, group: PendingGroup) -> None:
         """Skip the remaining gangs of the group."""
@@ -64,7 +64,7 @@ class PendingOrder:
         """Combine sibling queues into heaps, deepest level first. Return the top-level queues."""
         while set(members) - {None}:
             deepest = max((a for a in members if a is not None), key=lambda account: len(account.path))
-            members.setdefault(deepest.parent, []).append(_Level(deepest, members.pop(deepest)))
+            members.setdefault(deepest.parent, []).append(_QueueHeap(deepest, members.pop(deepest)))
         return members.get(None, [])
 
 
@@ -107,7 +107,7 @@ class _Project:
         return bool(self.heap)
 
 
-class _Level:
+class _QueueHeap:
     """Heap of sibling queues. A queue's position depends on its next gang."""
 
     __slots__ = ("account", "heap")
@@ -137,4 +137,4 @@ def _heap_entry(member: "_Queue") -> "tuple[QueueKey, int, int, str, _Queue]":
     return sort_key, gang.workload.submitted, account.created, account.name, member
 
 
-_Queue = _Project | _Level
+_Queue = _Project | _QueueHeap

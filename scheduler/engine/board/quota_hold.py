@@ -32,7 +32,9 @@ def hold_quotas(board: Board, groups: Iterable[PendingGroup]) -> None:
     for account in board.ledger.accounts.values():
         gangs = sorted(waiting.get(account, ()), key=gang_sort_key)
         holds = [hold for gang in gangs if (hold := QuotaHold(board, gang)).fits_whole_quota()]
-        blocked = (hold for hold in holds if not hold.fits_unused_quota() and hold.awaited() is not None)
+        blocked = (
+            hold for hold in holds if not hold.fits_unused_quota() and hold.awaited_release() is not None
+        )
         account.quota_holds = (*holds[:1], *(hold for hold in islice(blocked, 1) if hold is not holds[0]))
 
 
@@ -64,7 +66,7 @@ class QuotaHold:
         account = self.gang.account
         return fits_within(account.non_preemptible, account.non_preemptible_quota, self.gang.requested)
 
-    def awaited(self) -> Release | None:
+    def awaited_release(self) -> Release | None:
         """Return the amounts that will be released before the gang can start, or None if no quota is held.
 
         If the gang fits in the unused quota, quota is held only while nodes are held for the gang. Otherwise,
@@ -92,7 +94,7 @@ class QuotaHold:
         """
         if gang.workload.priority >= self.gang.workload.priority:
             return None
-        release, end = self.awaited(), declared_end(gang, self.board.now)
+        release, end = self.awaited_release(), declared_end(gang, self.board.now)
         if release is None or (end is not None and release.until is not None and end <= release.until):
             return None
         account, held = gang.account, self.gang.requested

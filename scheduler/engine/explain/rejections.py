@@ -65,7 +65,7 @@ class PoolRejections:
         """Yield rejections in queue order, then the rejections of gangs that are not queued."""
         keys = {group: _format_queue_keys(group) for group in self.groups}
         for group, gang, position, blockers in self._gangs_with_positions():
-            yield self._rejection(gang, blockers, position, () if group is None else keys[group])
+            yield self._build_rejection(gang, blockers, position, () if group is None else keys[group])
 
     def positions(self) -> Iterator[Position]:
         """Yield the workload, queue position and blockers of each rejection, in the order of `expand`."""
@@ -111,7 +111,7 @@ class PoolRejections:
     def _is_queued(self, gang: Gang, blockers: tuple[Blocker, ...]) -> bool:
         return gang.name not in self.reserved and is_schedulable(blockers)
 
-    def _rejection(
+    def _build_rejection(
         self, gang: Gang, blockers: tuple[Blocker, ...], position: int | None, key: tuple[str, ...]
     ) -> Rejection:
         workload = gang.workload

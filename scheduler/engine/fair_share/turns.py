@@ -145,11 +145,13 @@ class TurnTaking:
         """
         if account.path[-1].divided[self.kind]:
             return 1.0
-        above = (requesting_accounts(_siblings(self._board, step), self.kind) for step in account.path[1:])
+        above = (
+            requesting_accounts(_sibling_accounts(self._board, step), self.kind) for step in account.path[1:]
+        )
         return math.prod(0.5 for requesting in above if len(requesting) > 1)
 
 
-def _siblings(board: Board, account: QueueAccount) -> Sequence[QueueAccount]:
+def _sibling_accounts(board: Board, account: QueueAccount) -> Sequence[QueueAccount]:
     return account.parent.children if account.parent else board.ledger.roots
 
 
@@ -162,7 +164,7 @@ def _sibling_level(board: Board, account: QueueAccount, kind: int) -> SiblingLev
         account = account.parent
     key = "level", kind
     if key not in account.sibling_cache:
-        accounts = _siblings(board, account)
+        accounts = _sibling_accounts(board, account)
         requesting = requesting_accounts(accounts, kind)
         total = account.parent.share[kind] if account.parent else board.nodes.capacity()[kind]
         charged = {a: _charged_amount(board, a, kind) for a in accounts}

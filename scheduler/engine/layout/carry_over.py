@@ -47,11 +47,14 @@ def is_same_cluster(before: Snapshot, now: Snapshot) -> bool:
         before.pools == now.pools
         and before.nodes == now.nodes
         and len(before.queues) == len(now.queues)
-        and (all(map(is_, before.queues, now.queues)) or all(map(_are_alike, before.queues, now.queues)))
+        and (
+            all(map(is_, before.queues, now.queues))
+            or all(map(_have_same_settings, before.queues, now.queues))
+        )
     )
 
 
-def _are_alike(one: Queue, other: Queue) -> bool:
+def _have_same_settings(one: Queue, other: Queue) -> bool:
     entitlements, other_entitlements = one.entitlements, other.entitlements
     return one is other or (
         _queue_settings(one) == _queue_settings(other)

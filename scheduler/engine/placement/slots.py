@@ -198,7 +198,11 @@ def _candidates(
     pack = board.pool.node_strategy is Strategy.BINPACK
     whole = part.milli == MILLI and not part.request.gpu_memory_mib
     if within is None and horizon < Horizon.BOOTING and pack and part.request.devices:
-        return _tightest_first(nodes, part.request.devices) if whole else _shared_first(nodes, part)
+        return (
+            _fewest_free_devices_first(nodes, part.request.devices)
+            if whole
+            else _shared_devices_first(nodes, part)
+        )
     # Skip full nodes before sorting, because most nodes are usually full.
     least = part.request.devices if whole else 0
     open_nodes = [
@@ -209,12 +213,12 @@ def _candidates(
     return sorted(open_nodes, key=_packing_key(nodes, part) if pack else _spreading_key(nodes, part))
 
 
-def _tightest_first(nodes: Nodes, count: int) -> Iterator[int]:
+def _fewest_free_devices_first(nodes: Nodes, count: int) -> Iterator[int]:
     for bucket in nodes.by_free_devices[count:]:
         yield from bucket
 
 
-def _shared_first(nodes: Nodes, part: BoardRole) -> Iterator[int]:
+def _shared_devices_first(nodes: Nodes, part: BoardRole) -> Iterator[int]:
     """Yield the nodes with room for a fraction of a device. Nodes with a shared device come first."""
     yield from sorted(nodes.partly_free, key=_packing_key(nodes, part))
     for bucket in nodes.by_free_devices:

@@ -89,10 +89,10 @@ class _QueueImpacts:
 
     def path(self, account: QueueAccount) -> tuple[QueueImpact, ...]:
         if account not in self._paths:
-            self._paths[account] = tuple(self._impact(step) for step in account.path)
+            self._paths[account] = tuple(self._queue_impact(step) for step in account.path)
         return self._paths[account]
 
-    def _impact(self, account: QueueAccount) -> QueueImpact:
+    def _queue_impact(self, account: QueueAccount) -> QueueImpact:
         return QueueImpact(
             account.name,
             account.entitlement.quota,

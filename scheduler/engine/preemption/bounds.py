@@ -162,7 +162,7 @@ def _project_totals(selection: VictimSelection, account: QueueAccount) -> _Queue
 
 
 def _merge_totals(one: _QueueTotals, other: _QueueTotals) -> _QueueTotals:
-    def added(kind: int) -> tuple[int, int, int, int, int, int]:
+    def add_kind(kind: int) -> tuple[int, int, int, int, int, int]:
         return (
             one.total[kind] + other.total[kind],
             one.runtime_protected[kind] + other.runtime_protected[kind],
@@ -172,7 +172,7 @@ def _merge_totals(one: _QueueTotals, other: _QueueTotals) -> _QueueTotals:
             one.above_requests[kind] + other.above_requests[kind],
         )
 
-    return _QueueTotals(*map(list, zip(*map(added, KINDS), strict=True)))
+    return _QueueTotals(*map(list, zip(*map(add_kind, KINDS), strict=True)))
 
 
 def _add_gang(result: _QueueTotals, gang: Gang, selection: VictimSelection) -> None:

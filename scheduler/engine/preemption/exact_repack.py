@@ -49,7 +49,7 @@ def place_exactly(selection: VictimSelection, arrangement: Arrangement) -> bool:
         return False
     if any(len(list(islice(need.part.free_indices(), need.count))) < need.count for need in arrangement):
         return False  # indices of stopping pods cannot be reused yet
-    items = _items(selection, arrangement)
+    items = _replicas_to_place(selection, arrangement)
     slots, max_moves = None, selection.policy.max_moves
     while max_moves is None or max_moves >= 0:
         fewer_moves = _ExactSearch(board, items, max_moves).run()
@@ -67,7 +67,7 @@ def place_exactly(selection: VictimSelection, arrangement: Arrangement) -> bool:
     return True
 
 
-def _items(selection: VictimSelection, arrangement: Arrangement) -> list[_Item]:
+def _replicas_to_place(selection: VictimSelection, arrangement: Arrangement) -> list[_Item]:
     """Return the replicas to place. Pods that must stay come first, followed by all others, largest first."""
     board, preemptor = selection.board, selection.policy.gang
     items = [_Item(preemptor, need.part, None, False) for need in arrangement for _ in range(need.count)]

@@ -156,7 +156,7 @@ def _try_arrangements(
                 return None  # the gang fits without evictions, so `allocate` places it
             acceptance = Acceptance(selection, outcome, before, over_bounds_before)
             if not total_below_quota(policy, before):
-                _accept(trial, acceptance)
+                _accept_trial(trial, acceptance)
                 return None
             below_quota = below_quota or (acceptance, board.moves(trial.start))
         board.rewind(trial.start)
@@ -165,11 +165,11 @@ def _try_arrangements(
         return result
     acceptance, moves = below_quota
     reapply_moves(board, moves)
-    _accept(trial, acceptance)
+    _accept_trial(trial, acceptance)
     return None
 
 
-def _accept(trial: Trial, acceptance: Acceptance) -> None:
+def _accept_trial(trial: Trial, acceptance: Acceptance) -> None:
     selection, outcome, before, over_bounds_before = acceptance
     trial.delayed = over_bounds_before and outcome.stops_running_pods(trial.board)
     records, kind = eviction_records(selection, outcome, before), selection.policy.kind

@@ -16,15 +16,15 @@ Amounts = tuple[int, int, int]
 
 def end_of_own_workload(case: PendingCase) -> Iterator[Ladder]:
     """Propose ending a workload of the same project, preferring the smallest and then the youngest."""
-    return _endings(case, own=True)
+    return _ladders_of_endings(case, own=True)
 
 
 def end_of_other_workload(case: PendingCase) -> Iterator[Ladder]:
     """Propose ending a workload of another project, preferring the same department."""
-    return _endings(case, own=False)
+    return _ladders_of_endings(case, own=False)
 
 
-def _endings(case: PendingCase, *, own: bool) -> Iterator[Ladder]:
+def _ladders_of_endings(case: PendingCase, *, own: bool) -> Iterator[Ladder]:
     board, project = case.layout().boards[case.pool.name], case.workload.project
     shortfall = _bound_shortfall(case) if case.exceeded_bounds else _room_shortfall(board, case)
     department = board.ledger.accounts[project].path[-1]

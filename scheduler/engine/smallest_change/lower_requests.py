@@ -12,20 +12,24 @@ from scheduler.engine.smallest_change.proposals import Ladder, halving_ladder, l
 def at_least_half(case: PendingCase) -> Iterator[Ladder]:
     """Propose lower requests that keep at least half of the current amount."""
     for role, resource, amount in _role_amounts(case):
-        yield lowering_ladder(amount, resource, _half(amount), _lowered(role, resource, amount))
+        yield lowering_ladder(
+            amount, resource, _half_rounded_up(amount), _lowered_request(role, resource, amount)
+        )
 
 
 def less_than_half(case: PendingCase) -> Iterator[Ladder]:
     """Propose lower requests down to one unit, in steps that become smaller with the request."""
     for role, resource, amount in _role_amounts(case):
-        yield halving_ladder(amount, resource, _half(amount), _lowered(role, resource, amount))
+        yield halving_ladder(
+            amount, resource, _half_rounded_up(amount), _lowered_request(role, resource, amount)
+        )
 
 
-def _half(amount: int) -> int:
+def _half_rounded_up(amount: int) -> int:
     return -(-amount // 2)
 
 
-def _lowered(role: Role, resource: str, amount: int) -> Callable[[int], Change]:
+def _lowered_request(role: Role, resource: str, amount: int) -> Callable[[int], Change]:
     return lambda after: Change(ChangeKind.REQUEST_LOWERED, role.name, resource, before=amount, after=after)
 
 

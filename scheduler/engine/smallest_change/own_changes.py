@@ -49,7 +49,9 @@ def other_pools(case: PendingCase) -> Iterator[Ladder]:
 def fewer_constraints(case: PendingCase) -> Iterator[Ladder]:
     """Propose dropping or relaxing a constraint that excludes nodes of the pool."""
     for role in case.roles:
-        changes = [change for change in _constraints(case, role) if _admits_more_nodes(case, role, change)]
+        changes = [
+            change for change in _dropped_constraints(case, role) if _admits_more_nodes(case, role, change)
+        ]
         for change in changes[:MAX_CHOICES]:
             yield single_rung(change)
     for level in sorted(set(_required_levels(case.workload.tree))):
@@ -59,7 +61,7 @@ def fewer_constraints(case: PendingCase) -> Iterator[Ladder]:
             yield _higher_spread(role, role.spread_per_node)
 
 
-def _constraints(case: PendingCase, role: Role) -> Iterator[Change]:
+def _dropped_constraints(case: PendingCase, role: Role) -> Iterator[Change]:
     for key, value in sorted(role.node_selector.items()):
         yield Change(ChangeKind.LABEL_DROPPED, role.name, key, before=value)
     taints = [taint for node in case.nodes for taint in node.taints if taint.effect in HARD_TAINT_EFFECTS]

@@ -77,7 +77,7 @@ class PendingCase:
     @cached_property
     def path(self) -> tuple[Queue, ...]:
         """Return the queues of the workload's project and department."""
-        return self._path(self.workload.project)
+        return self._queue_path(self.workload.project)
 
     @cached_property
     def queue_reports(self) -> Mapping[str, QueueReport]:
@@ -134,7 +134,7 @@ class PendingCase:
 
     def minimum_runtimes(self, project: str) -> tuple[int, int]:
         """Return the minimum runtimes that protect against reclaim and preemption, in seconds."""
-        path = self._path(project)
+        path = self._queue_path(project)
         reclaim = (queue.reclaim_min_runtime for queue in path)
         preempt = (queue.preempt_min_runtime for queue in path)
         return (
@@ -143,14 +143,14 @@ class PendingCase:
         )
 
     @cached_property
-    def _queues(self) -> Mapping[str, Queue]:
+    def _queues_by_name(self) -> Mapping[str, Queue]:
         return {queue.name: queue for queue in self.snapshot.queues}
 
-    def _path(self, project: str) -> tuple[Queue, ...]:
-        queue = self._queues.get(project)
+    def _queue_path(self, project: str) -> tuple[Queue, ...]:
+        queue = self._queues_by_name.get(project)
         if queue is None:
             return ()
-        return (queue,) if queue.parent is None else (queue, self._queues[queue.parent])
+        return (queue,) if queue.parent is None else (queue, self._queues_by_name[queue.parent])
 
 
 def _exceeded_bound(blocker: Blocker, queues: Mapping[str, Queue]) -> ExceededBound:

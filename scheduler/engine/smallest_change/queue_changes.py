@@ -16,23 +16,23 @@ from scheduler.engine.smallest_change.proposals import Ladder, raising_ladder
 def higher_limits(case: PendingCase) -> Iterator[Ladder]:
     """Propose the lowest limits that admit the workload."""
     for bound in case.exceeded_bounds:
-        limit = _entitlement(case, bound.queue).limit[bound.kind]
+        limit = _entitlement_in_pool(case, bound.queue).limit[bound.kind]
         if bound.reason in LIMITS and limit is not None and limit < bound.target:
-            yield _ladder(case, ChangeKind.LIMIT_RAISED, bound.queue, bound.kind, limit, [bound.target])
+            yield _quota_ladder(case, ChangeKind.LIMIT_RAISED, bound.queue, bound.kind, limit, [bound.target])
 
 
 def higher_quotas(case: PendingCase) -> Iterator[Ladder]:
     """Propose higher quotas, up to the amount that brings the workload within its queue's quota."""
     for queue in case.path:
-        for kind, quota in enumerate(_entitlement(case, queue).quota):
-            targets = [target for target in _targets(case, queue, kind) if target > (quota or 0)]
+        for kind, quota in enumerate(_entitlement_in_pool(case, queue).quota):
+            targets = [target for target in _target_quotas(case, queue, kind) if target > (quota or 0)]
             if quota is not None and targets:
-                yield _ladder(case, ChangeKind.QUOTA_RAISED, queue, kind, quota, targets)
+                yield _quota_ladder(case, ChangeKind.QUOTA_RAISED, queue, kind, quota, targets)
 
 
-def _targets(case: PendingCase, queue: Queue, kind: int) -> Iterator[int]:
+def _target_quotas(case: PendingCase, queue: Queue, kind: int) -> Iterator[int]:
     """Yield the quotas that would remove an exceeded bound or bring the workload within quota."""
-    may_borrow = _entitlement(case, queue).over_quota
+    may_borrow = _entitlement_in_pool(case, queue).over_quota
     for bound in case.exceeded_bounds:
         is_limit = bound.reason in LIMITS and may_borrow
         if (bound.queue.name, bound.kind) == (queue.name, kind) and not is_limit:
@@ -42,7 +42,7 @@ def _targets(case: PendingCase, queue: Queue, kind: int) -> Iterator[int]:
         yield case.allocated(queue, kind) + requested
 
 
-def _ladder(
+def _quota_ladder(
     case: PendingCase, change_kind: ChangeKind, queue: Queue, kind: int, amount: int, targets: list[int]
 ) -> Ladder:
     resource = RESOURCES[kind]
@@ -53,5 +53,5 @@ def _ladder(
     return raising_ladder(amount, resource, targets, change)
 
 
-def _entitlement(case: PendingCase, queue: Queue) -> Entitlement:
+def _entitlement_in_pool(case: PendingCase, queue: Queue) -> Entitlement:
     return queue.entitlements.get(case.pool.name, Entitlement())

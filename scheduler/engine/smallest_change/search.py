@@ -93,27 +93,29 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
     booting nodes.
     """
     runs = _TrialRuns(snapshot, name, max_runs)
-    cases = list(_cases(runs, snapshot, name))
+    cases = list(_pending_cases(runs, snapshot, name))
     if not cases:
         return SmallestChange(Outcome.NOT_NEEDED, runs=runs.count)
     for stage in STAGES:
-        best = runs.smallest(ladder for case in cases for ladder in _ladders(stage, case))
+        best = runs.smallest(ladder for case in cases for ladder in _ladders_of_stage(stage, case))
         if best is not None:
             return SmallestChange(Outcome.CHANGE, *best, runs.count)
     if all(not is_schedulable(case.rejection.blockers) for case in cases):
         for stage in SCHEDULABLE_STAGES:
-            best = runs.smallest((ladder for case in cases for ladder in _ladders(stage, case)), later=True)
+            best = runs.smallest(
+                (ladder for case in cases for ladder in _ladders_of_stage(stage, case)), later=True
+            )
             if best is not None:
                 return SmallestChange(Outcome.SCHEDULABLE, best[0], runs=runs.count)
     outcome = Outcome.UNDECIDED if runs.rejected else Outcome.NO_CHANGE
     return SmallestChange(outcome, runs=runs.count)
 
 
-def _ladders(stage: Stage, case: PendingCase) -> Iterable[Ladder]:
+def _ladders_of_stage(stage: Stage, case: PendingCase) -> Iterable[Ladder]:
     return () if case.is_blocked and stage is not own_changes.end_of_own_wait else stage(case)
 
 
-def _cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
+def _pending_cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
     """Yield the workload's case in each of its pools, or nothing if the workload is not pending.
 
     A plan contains only the blockers of one pool. The engine therefore also decides as if the workload
@@ -173,12 +175,12 @@ class _TrialRuns:
 
         The change is found by bisection.
         """
-        effects = self._effects(ladder[-1][1], later=later) if ladder else None
+        effects = self._effects_if_started(ladder[-1][1], later=later) if ladder else None
         if effects is None:
             return None
         best, low, high, rung = (ladder[-1], effects), 0, len(ladder) - 1, 0
         while low < high:
-            effects = self._effects(ladder[rung][1], later=later)
+            effects = self._effects_if_started(ladder[rung][1], later=later)
             if effects is None:
                 low = rung + 1
             else:
@@ -186,7 +188,7 @@ class _TrialRuns:
             rung = (low + high) // 2
         return best
 
-    def _effects(self, change: Change, *, later: bool) -> Effects | None:
+    def _effects_if_started(self, change: Change, *, later: bool) -> Effects | None:
         """Return the effects of starting the workload with the change, or None if it does not start.
 
         With `later`, a workload that may start once resources are free also counts, without effects.

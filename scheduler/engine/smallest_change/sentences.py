@@ -26,7 +26,7 @@ def change_sentence(result: SmallestChange, project: str, display_name: Callable
         return (
             f"The workload would start when its backoff ends, in {left} s.{_effects_sentence(result.effects)}"
         )
-    clause = _clause(result.change, project, display_name)
+    clause = _change_clause(result.change, project, display_name)
     if result.outcome is Outcome.SCHEDULABLE:
         return f"The workload could start once resources are free if {clause}."
     return f"The workload would start now if {clause}.{_effects_sentence(result.effects)}"
@@ -38,7 +38,7 @@ def _effects_sentence(effects: Effects) -> str:
     return f" This would {' and '.join(parts)}." if parts else ""
 
 
-def _clause(change: Change, project: str, display_name: Callable[[str], str]) -> str:
+def _change_clause(change: Change, project: str, display_name: Callable[[str], str]) -> str:
     """Return the change as a clause, such as "its priority were 5 instead of 3"."""
     subject, before, after = change.subject, change.before, change.after
     match change.kind:

@@ -187,7 +187,7 @@ def _bind_pods(order: StartCommand, rows: NewRows) -> None:
         )
         rows.pods.append(pod)
         if order.spec.spec is not None:
-            rows.outputs += _outputs(order.spec.spec, order.workload, pod, node)
+            rows.outputs += _output_rows(order.spec.spec, order.workload, pod, node)
         rows.allocations.append(allocation)
         rows.claims += [
             DeviceClaim(allocation=allocation, node=node, device=device, milli=step.milli)
@@ -195,7 +195,7 @@ def _bind_pods(order: StartCommand, rows: NewRows) -> None:
         ]
 
 
-def _outputs(spec: WorkloadSpec, workload: Workload, pod: Pod, node: Node) -> Iterator[PodOutputs]:
+def _output_rows(spec: WorkloadSpec, workload: Workload, pod: Pod, node: Node) -> Iterator[PodOutputs]:
     """Yield `PodOutputs` rows for the files that the pod will leave behind."""
     if spec.outputs:
         yield PodOutputs(pod=pod, paths=list(spec.outputs))

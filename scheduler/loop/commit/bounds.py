@@ -36,12 +36,12 @@ class QueueBounds:
     @classmethod
     def read(cls) -> "QueueBounds":
         quotas = quotas_by_queue()
-        return cls(quotas, with_groups(_allocated(), quotas))
+        return cls(quotas, with_groups(_allocated_by_queue(), quotas))
 
     @cached_property
     def non_preemptible(self) -> Mapping[Key, Sequence[int]]:
         """Allocations of non-preemptible workloads, read when the first such workload is checked."""
-        return with_groups(_allocated(preemptible=False), self.quotas)
+        return with_groups(_allocated_by_queue(preemptible=False), self.quotas)
 
     def find_exceeded(self, workload: Workload, pool: NodePool, requested: Amounts) -> str:
         """Return a sentence about the first limit or quota that the request would exceed, or an
@@ -63,7 +63,7 @@ class QueueBounds:
         return ""
 
 
-def _allocated(*, preemptible: bool | None = None) -> dict[Key, Sequence[int]]:
+def _allocated_by_queue(*, preemptible: bool | None = None) -> dict[Key, Sequence[int]]:
     return {key: totals.allocated for key, totals in totals_by_queue(preemptible=preemptible).items()}
 
 

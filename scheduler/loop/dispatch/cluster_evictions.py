@@ -48,17 +48,17 @@ def find_cluster_evictions(
     """
     evictions = _find_evictions(evicted, [*failed, *lost_pods]) if evicted else []
     if being_evicted:
-        workloads = {_workload(eviction).pk for eviction in evictions}
+        workloads = {_evicted_workload(eviction).pk for eviction in evictions}
         in_progress = _find_evictions(being_evicted, failed)
         for pod in (pod for eviction in in_progress for pod in eviction.evicted):
             pod.message = being_evicted[pod.pk]
         evictions += [
             replace(eviction, is_in_progress=True)
             for eviction in in_progress
-            if _workload(eviction).pk not in workloads
+            if _evicted_workload(eviction).pk not in workloads
         ]
     if failed:
-        workloads = {_workload(eviction).pk for eviction in evictions}
+        workloads = {_evicted_workload(eviction).pk for eviction in evictions}
         earlier = [pk for workload, pk in _pods_on_record(failed) if workload not in workloads]
         evictions += _find_evictions(earlier, failed, are_on_record=True) if earlier else []
     return evictions
@@ -120,22 +120,22 @@ def record_cluster_evictions(evictions: Collection[ClusterEviction], now: dateti
     """
     if not evictions:
         return
-    workloads = {_workload(eviction).pk for eviction in evictions}
+    workloads = {_evicted_workload(eviction).pk for eviction in evictions}
     going_on = Workload.objects.filter(pk__in=workloads, phase__in=(Phase.STARTING, Phase.RUNNING))
     partly_evicted = set(going_on.values_list("pk", flat=True))
     by_loss = _ended_by_loss([each for each in evictions if each.is_on_record or each.is_in_progress])
     new = [
         each for each in evictions
-        if not each.is_on_record and (not each.is_in_progress or _workload(each).pk in by_loss)
+        if not each.is_on_record and (not each.is_in_progress or _evicted_workload(each).pk in by_loss)
     ]  # fmt: skip
     later = [
         each for each in evictions
-        if each.is_on_record and each.others and _workload(each).pk in by_loss
+        if each.is_on_record and each.others and _evicted_workload(each).pk in by_loss
     ]  # fmt: skip
     Eviction.objects.bulk_create(
         [
             *(
-                _audit_record(each, now, entire_workload=_workload(each).pk not in partly_evicted)
+                _audit_record(each, now, entire_workload=_evicted_workload(each).pk not in partly_evicted)
                 for each in new
             ),
             *(_audit_record(each, now, entire_workload=True) for each in later),
@@ -147,7 +147,7 @@ def _ended_by_loss(evictions: Collection[ClusterEviction]) -> set[uuid.UUID]:
     """Return the workloads whose current run has ended because of lost pods."""
     if not evictions:
         return set()
-    workloads = [_workload(eviction) for eviction in evictions]
+    workloads = [_evicted_workload(eviction) for eviction in evictions]
     ends = Event.objects.filter(
         workload_id__in={workload.pk for workload in workloads}, kind=Phase.STOPPING, data__failure=NODE_LOST
     )
@@ -155,12 +155,12 @@ def _ended_by_loss(evictions: Collection[ClusterEviction]) -> set[uuid.UUID]:
     return {workload.pk for workload in workloads if (workload.pk, workload.run) in runs}
 
 
-def _workload(eviction: ClusterEviction) -> Workload:
+def _evicted_workload(eviction: ClusterEviction) -> Workload:
     return eviction.evicted[0].workload
 
 
 def _audit_record(eviction: ClusterEviction, now: datetime, *, entire_workload: bool) -> Eviction:
-    workload, pool = _workload(eviction), eviction.evicted[0].node.pool
+    workload, pool = _evicted_workload(eviction), eviction.evicted[0].node.pool
     evicted = () if eviction.is_on_record else eviction.evicted
     pods = [*evicted, *(eviction.others if entire_workload else ())]
     return eviction_row(

@@ -111,7 +111,7 @@ def verdict(gang: GangFacts) -> Verdict | None:
     lost_pods = [pod for pod in gang.pods if pod.state == "lost"]
     if failed:
         first = min(failed, key=_end_sort_key)
-        peer = lost_pods[0] if lost_pods else _lost_peer(gang, first)
+        peer = lost_pods[0] if lost_pods else _lost_peer_before_failure(gang, first)
         return _failure_verdict(gang, first) if peer is None else _peer_failure_verdict(gang, first, peer)
     if lost_pods and (not live or _ends_by_loss(gang)):
         return _loss_verdict(gang, lost_pods[0])
@@ -141,7 +141,7 @@ def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
     return Verdict(gang.next_phase, gang.reason, gang.message)
 
 
-def _lost_peer(gang: GangFacts, failed: PodFact) -> PodFact | None:
+def _lost_peer_before_failure(gang: GangFacts, failed: PodFact) -> PodFact | None:
     """Return the lost or evicted pod that may have caused this pod's failure, or None.
 
     This is a pod that is being evicted or, if there is none, the latest lost or evicted pod that ran at the

@@ -86,10 +86,12 @@ def find_dependencies(
             never_met.add(row.pk)
         for name in (str(each.awaited) for each in waiting):
             if name not in visible:
-                placeholders[name] = _placeholder(name, queues.projects[row.project_id], tuple(row.pools))
+                placeholders[name] = _placeholder_workload(
+                    name, queues.projects[row.project_id], tuple(row.pools)
+                )
     ordered = tuple(placeholders[name] for name in sorted(placeholders))
     return Dependencies(unmet, ordered, frozenset(never_met))
 
 
-def _placeholder(name: str, project: str, pools: tuple[str, ...]) -> model.Workload:
+def _placeholder_workload(name: str, project: str, pools: tuple[str, ...]) -> model.Workload:
     return model.Workload(name, project, NOTHING_TO_RUN, pools, suspended=True)

@@ -64,7 +64,7 @@ class ServedProjects:
 
     def __init__(self, nodes: Iterable[NodeWithReport], local_pools: Collection[int]) -> None:
         self._local_pools = local_pools
-        self._machines = {node.pk: self._machine(node) for node in nodes if _serves_one_project(node)}
+        self._machines = {node.pk: self._machine_key(node) for node in nodes if _serves_one_project(node)}
         self._projects: dict[Hashable, int] = {}
         for node, project in _projects_by_age(self._machines):
             self._projects.setdefault(self._machines[node], project)
@@ -86,7 +86,7 @@ class ServedProjects:
         if node in self._machines:
             self._projects.setdefault(self._machines[node], project)
 
-    def _machine(self, node: NodeWithReport) -> Hashable:
+    def _machine_key(self, node: NodeWithReport) -> Hashable:
         return "local" if node.pool_id in self._local_pools else node.pk
 
 

@@ -112,11 +112,11 @@ class LiveWorkloads:
                 around.queues.projects[row.project_id],
                 dependencies.unmet.get(row.pk, ()),
                 parsed[row.pk],
-                NONE if pending is None else _rejections(row, pending, around),
+                NONE if pending is None else _rejections_by_pool(row, pending, around),
                 None if waiting is None else deferred_pool(row.pending_since, waiting, around.now),
             )
             own_pods = self._pods.get(row.pk, ())
-            self._convert(row, own_pods, workload_names, around)
+            self._convert_if_changed(row, own_pods, workload_names, around)
             if not _is_unrestricted(row, spec) or can_change_with_time(row, own_pods):
                 self._unsettled.add(row.pk)
         self._shared = shared
@@ -209,7 +209,7 @@ class LiveWorkloads:
         settled = {entry.names.name for pk, entry in self._entries.items() if pk not in names}
         return find_dependencies(dependents, settled.union(names.values()), queues)
 
-    def _convert(
+    def _convert_if_changed(
         self, row: WorkloadRow, pods: Sequence[PodRow], names: WorkloadNames, around: ObservationValues
     ) -> None:
         """Convert a workload if any value that the result depends on has changed."""
@@ -245,7 +245,7 @@ class LiveWorkloads:
         del self._ids[at], self._engine_objects[at]
 
 
-def _rejections(row: WorkloadRow, spec: WorkloadSpec, around: ObservationValues) -> Rejections:
+def _rejections_by_pool(row: WorkloadRow, spec: WorkloadSpec, around: ObservationValues) -> Rejections:
     """Return the rejection reason of each pool that does not accept a pending workload's image or volumes."""
     of_image = around.policies.rejections(spec.image)
     if not spec.volumes:

@@ -82,7 +82,9 @@ class NodeCache:
             key = (row, pool, pool not in closed, projects.get(row.pk, ""), volumes.get(row.pool_id, ()))
             cached = before.get(row.pk)
             if cached is None or cached[0] != key:
-                node = _node(row, pool, is_open=pool not in closed, only_project=key[3], volumes=key[4])
+                node = _engine_node(
+                    row, pool, is_open=pool not in closed, only_project=key[3], volumes=key[4]
+                )
                 cached = key, node
             self._nodes[row.pk] = cached
         return tuple(node for _, node in self._nodes.values())
@@ -129,13 +131,15 @@ def engine_pool(row: NodePool, now: datetime, missing_features: Features = NO_FE
             memory_mib=row.memory_mib,
             max_pods=row.max_pods,
             labels=row.labels,
-            taints=_taints(row.taints),
+            taints=_engine_taints(row.taints),
             missing_features={**missing_features, **missing_volumes(row.volumes, row.labels, None)},
         ),
     )
 
 
-def _node(row: NodeRow, pool: str, *, is_open: bool, only_project: str, volumes: StoredVolumes) -> model.Node:
+def _engine_node(
+    row: NodeRow, pool: str, *, is_open: bool, only_project: str, volumes: StoredVolumes
+) -> model.Node:
     """Convert a node row to an engine node.
 
     A ready node counts as cordoned if its machine accepts no pods, and as booting in a pool below its ready
@@ -156,7 +160,7 @@ def _node(row: NodeRow, pool: str, *, is_open: bool, only_project: str, volumes:
         memory_mib=row.memory_mib,
         max_pods=row.max_pods,
         labels=row.labels,
-        taints=_taints(row.taints),
+        taints=_engine_taints(row.taints),
         state=state,
         ordinal=row.ordinal,
         ready_at=to_timestamp(row.ready_at) if row.ready_at else None,
@@ -169,7 +173,7 @@ def _node(row: NodeRow, pool: str, *, is_open: bool, only_project: str, volumes:
     )
 
 
-def _taints(stored: Iterable[Mapping[str, str]]) -> tuple[model.Taint, ...]:
+def _engine_taints(stored: Iterable[Mapping[str, str]]) -> tuple[model.Taint, ...]:
     return tuple(
         model.Taint(taint["key"], taint.get("value", ""), taint.get("effect", "NoSchedule"))
         for taint in stored

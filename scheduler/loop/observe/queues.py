@@ -96,8 +96,8 @@ def load_queues(
     project_names = {row.name for row in projects.values()}
     by_pool = {pool.pk: pool for pool in pools}
     quotas, groups = list(QUOTAS()), load_groups(by_pool.values())
-    usages = _usages(now, by_pool)
-    entitlements_by_owner = _entitlements(quotas, by_pool, groups, usages, departments, projects)
+    usages = _decayed_usages(now, by_pool)
+    entitlements_by_owner = _entitlements_by_owner(quotas, by_pool, groups, usages, departments, projects)
     for pool, by_project in cluster_quotas(by_pool.values(), sorted(project_names)).items():
         for pk, row in projects.items():
             if bounds := by_project.get(row.name):
@@ -158,7 +158,7 @@ def _build_queue(
 Key = tuple[str, int]  # kind of owner ("department" or "project") and its ID
 
 
-def _entitlements(
+def _entitlements_by_owner(
     quotas: Iterable[Quota],
     pools: Mapping[int, NodePool],
     groups: QuotaGroups,
@@ -207,7 +207,7 @@ def build_entitlement(row: Quota | None, rank: int, usage: Decayed, group: str =
     )
 
 
-def _usages(now: datetime, pools: Mapping[int, NodePool]) -> Mapping[tuple[Key, int], Decayed]:
+def _decayed_usages(now: datetime, pools: Mapping[int, NodePool]) -> Mapping[tuple[Key, int], Decayed]:
     earlier_points = window_starts(pools.values(), now)
     return {
         (_owner_key(row.department_id, row.project_id), row.pool_id): decayed_usage(

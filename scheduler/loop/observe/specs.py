@@ -75,7 +75,7 @@ class SpecCache:
         Only documents that are not cached are read. A document may be newer than its edit count.
         """
         missing = [pk for pk, number in edits.items() if self._cached_edits(pk) != number]
-        for pk, number, name, text in _documents(missing):
+        for pk, number, name, text in _read_documents(missing):
             self._specs[pk] = number, self._parse(name, text)
         return {pk: self._specs[pk][1] for pk in edits}
 
@@ -107,7 +107,7 @@ class SpecCache:
         return None if cached is None else cached[0]
 
 
-def _documents(ids: list[uuid.UUID]) -> Iterator[tuple[uuid.UUID, int, object, str]]:
+def _read_documents(ids: list[uuid.UUID]) -> Iterator[tuple[uuid.UUID, int, object, str]]:
     """Yield each workload's ID, edit count, document name, and the rest of its document as text."""
     for pk, edits, name, text in prepared.fetch_all(DOCUMENTS, [ids]) if ids else ():
         yield pk, edits, name and json.loads(name), text

@@ -85,7 +85,7 @@ def observe(
             ),
             queues=queues.queues,
             workloads=(*live.engine_objects(), *live.placeholders),
-            reservations=_reservations(live, node_names) if has_reservations else (),
+            reservations=_engine_reservations(live, node_names) if has_reservations else (),
         ),
         workloads=dict(live.observed),
         pods=live.pod_ids(),
@@ -98,7 +98,7 @@ def observe(
     )
 
 
-def _reservations(live: LiveWorkloads, node_names: Mapping[int, str]) -> tuple[model.Reservation, ...]:
+def _engine_reservations(live: LiveWorkloads, node_names: Mapping[int, str]) -> tuple[model.Reservation, ...]:
     rows = list(RESERVATIONS())
     names = live.names({row.workload_id for row in rows})
     return tuple(

@@ -98,7 +98,7 @@ def convert(
         misconfigured=parsed.error or rejection,
         after=names.after,
         awaits_code=row.code_wait,
-        pods=tuple(_pod(now, pod, node, row, parsed) for pod, node in zip(pods, nodes, strict=True)),
+        pods=tuple(_engine_pod(now, pod, node, row, parsed) for pod, node in zip(pods, nodes, strict=True)),
     )
     return WorkloadEntry(
         row,
@@ -111,7 +111,7 @@ def convert(
     )
 
 
-def _pod(now: datetime, pod: PodRow, node: str, row: WorkloadRow, parsed: ParsedSpec) -> model.Pod:
+def _engine_pod(now: datetime, pod: PodRow, node: str, row: WorkloadRow, parsed: ParsedSpec) -> model.Pod:
     state = model.PodState.COMPLETED if pod.state == PodState.SUCCEEDED else model.PodState(pod.state)
     if row.phase == Phase.STOPPING and state in (model.PodState.RUNNING, model.PodState.STARTING):
         state = model.PodState.STOPPING

@@ -20,7 +20,7 @@ from berth.db import prepared
 from berth.db.lease import fenced_transaction
 from berth.db.set_writes import write_in_halves
 from projects.actor import Actor
-from projects.engine.idle_rules import GivenWarning, IdleFacts, IdleStep, next_step
+from projects.engine.idle_rules import IdleFacts, IdleStep, IssuedWarning, next_step
 from projects.idle_gpus import MAX_MEASUREMENT_AGE
 from projects.models import Audit, IdleWarning, Phase, Workload
 from projects.services import announce, audit, events
@@ -133,7 +133,7 @@ def _due_steps(now: datetime) -> list[DueStep]:
         warning = None
         if warning_rule is not None:
             rule_then = IdleRule(**json.loads(warning_rule))
-            warning = GivenWarning(warning_run, warning_since, suspend_at, rule_then)
+            warning = IssuedWarning(warning_run, warning_since, suspend_at, rule_then)
         facts = IdleFacts(run or warning_run, read_rule(json.loads(rule or "{}")), since, warning)
         if step := next_step(facts, now):
             due.append(DueStep(workload, facts, owner or "", step))

@@ -33,7 +33,7 @@ class PredictedEvictions:
 
 def summarize(documents: Sequence[Mapping[str, Any]]) -> PredictedEvictions:
     """Return the table for predicted evictions that are given as JSON objects."""
-    rows = [_row(document) for document in documents]
+    rows = [_predicted_eviction(document) for document in documents]
     alternatives = (
         line.removeprefix(ALTERNATIVE_PREFIX)
         for document in documents
@@ -45,7 +45,7 @@ def summarize(documents: Sequence[Mapping[str, Any]]) -> PredictedEvictions:
     )
 
 
-def _row(document: Mapping[str, Any]) -> PredictedEviction:
+def _predicted_eviction(document: Mapping[str, Any]) -> PredictedEviction:
     work_seconds = document["lost_gpu_seconds"]
     left_out = (ALTERNATIVE_PREFIX, RULE_PREFIX, f"{format_gpu_time(work_seconds)} of work")
     queues = [line for line in document["explanation"] if not line.startswith(left_out)]

@@ -17,7 +17,7 @@ from pools.runtimes.base import LogChunk, Runtime, RuntimeFailure
 from projects.engine.metrics import parse_reports
 from projects.models import MetricsReader, Pod
 from projects.models.workloads import LIVE_POD_STATES
-from projects.services.arrays.stop_rules import apply_stops, arrays_with_rules, decide
+from projects.services.arrays.stop_rules import arrays_with_rules, cancel_stopped_tasks, decide
 from scheduler.loop.context import always_leads
 from scheduler.models import Allocation
 from scheduler.reports.leased_thread import LeasedThread
@@ -115,7 +115,7 @@ class MetricsCollector(LeasedThread):
                 decision = decide(array, self._next_index.get(array.pk, 0))
                 if decision.stops:
                     with fenced_transaction(held):
-                        apply_stops(array, decision, now)
+                        cancel_stopped_tasks(array, decision, now)
                 if decision.next_index:
                     unfinished[array.pk] = decision.next_index
             except (LeadershipLost, OperationalError, InterfaceError):

@@ -59,7 +59,9 @@ class QueueTotals:
     reserved: Amounts3 = ZERO
 
     def plus(self, other: "QueueTotals") -> "QueueTotals":
-        return QueueTotals(_sum(self.allocated, other.allocated), _sum(self.reserved, other.reserved))
+        return QueueTotals(
+            _add_amounts(self.allocated, other.allocated), _add_amounts(self.reserved, other.reserved)
+        )
 
 
 NOTHING = QueueTotals()
@@ -87,5 +89,5 @@ def totals_by_queue(
     return result
 
 
-def _sum(left: Amounts3, right: Amounts3) -> Amounts3:
+def _add_amounts(left: Amounts3, right: Amounts3) -> Amounts3:
     return left[0] + right[0], left[1] + right[1], left[2] + right[2]

@@ -42,7 +42,7 @@ def integrate(value: float, rate: float, seconds: float, half_life: float | None
 
 def decayed_usage(row: Usage, pool: NodePool, now: datetime, then: WindowStart | None = None) -> Decayed:
     """Return a queue's decayed usage at `now`, regardless of when its ledger was last updated."""
-    used, parent = _advance(row, pool, now)
+    used, parent = _usage_at(row, pool, now)
     if is_sliding(pool):
         begin = window_start(pool, now)
         decay_factor = integrate(1.0, 0.0, (now - begin).total_seconds(), _half_life(pool))
@@ -56,7 +56,7 @@ def decayed_usage(row: Usage, pool: NodePool, now: datetime, then: WindowStart |
 
 def settle(row: Usage, pool: NodePool, now: datetime, rates: Rates) -> None:
     """Advance the ledger to `now` and set its new rates. The caller saves the row."""
-    used, parent = _advance(row, pool, now)
+    used, parent = _usage_at(row, pool, now)
     row.used, row.parent = list(used), list(parent)
     row.held, row.rate, row.parent_rate = list(rates.held), list(rates.charged), list(rates.parent)
     row.settled_at = max(now, row.settled_at)
@@ -73,7 +73,7 @@ def needs_settling(row: Usage, now: datetime, rates: Rates) -> bool:
     return any(row.held) and now - row.settled_at >= SETTLE_AFTER
 
 
-def _advance(row: Usage, pool: NodePool, now: datetime) -> tuple[Triple, Triple]:
+def _usage_at(row: Usage, pool: NodePool, now: datetime) -> tuple[Triple, Triple]:
     since, used, parent = row.settled_at, _as_triple(row.used), _as_triple(row.parent)
     now = max(now, since)
     half_life = _half_life(pool)
@@ -81,15 +81,15 @@ def _advance(row: Usage, pool: NodePool, now: datetime) -> tuple[Triple, Triple]
         since, used, parent = _calendar_window_start(now, pool.window), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
     seconds = (now - since).total_seconds()
     return (
-        _accrue(used, row.rate, seconds, half_life),
-        _accrue(parent, row.parent_rate, seconds, half_life),
+        _accrue_usage(used, row.rate, seconds, half_life),
+        _accrue_usage(parent, row.parent_rate, seconds, half_life),
     )
 
 
 def _ledger_at(row: Usage, pool: NodePool, at: datetime, then: WindowStart) -> tuple[Triple, Triple]:
     """Return the ledger's `used` and `parent` values at a time in the past."""
     if at >= row.settled_at:
-        return _advance(row, pool, at)
+        return _usage_at(row, pool, at)
     before = then.before
     if before is None:
         return (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
@@ -111,7 +111,7 @@ def _interpolate(first: Triple, last: Triple, part: float, whole: float, half_li
     rates = [
         (last[kind] - integrate(first[kind], 0.0, whole, half_life)) / weight for kind in RESOURCE_INDEXES
     ]
-    return _accrue(first, rates, part, half_life)
+    return _accrue_usage(first, rates, part, half_life)
 
 
 def _subtract_ledger(value: Triple, left: Triple, decay_factor: float) -> Triple:
@@ -123,7 +123,7 @@ def _half_life(pool: NodePool) -> float | None:
     return pool.half_life or (None if pool.window else HALF_LIFE)
 
 
-def _accrue(values: Triple, rates: Sequence[float], seconds: float, half_life: float | None) -> Triple:
+def _accrue_usage(values: Triple, rates: Sequence[float], seconds: float, half_life: float | None) -> Triple:
     a, b, c = (integrate(values[kind], rates[kind], seconds, half_life) for kind in RESOURCE_INDEXES)
     return a, b, c
 

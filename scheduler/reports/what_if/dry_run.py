@@ -50,7 +50,7 @@ def predict(
     """
     with dry_run_slot(workload.project), shared_cache() as cache:
         view = observe(now, SPEC_CACHE, cache.observations)
-        candidate, stored = add_unsaved(view, workload, spec, now, edited, requeued=requeued)
+        candidate, stored = add_unsaved_workload(view, workload, spec, now, edited, requeued=requeued)
         prefix = workload.handle.removesuffix(workload.name)
         candidates = [candidate, *(replace(candidate, name=f"{prefix}{name}") for name in others)]
         snapshot = replace(view.snapshot, workloads=(*stored, *candidates))
@@ -70,7 +70,7 @@ def predict(
         return _sum_outcomes(prediction, plan, rejections, candidates, view, viewer)
 
 
-def add_unsaved(
+def add_unsaved_workload(
     view: ClusterView,
     workload: Workload,
     spec: WorkloadSpec,

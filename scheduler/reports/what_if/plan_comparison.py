@@ -51,7 +51,7 @@ def compare_plans(
 ) -> None:
     """Run the engine on both snapshots, and add the differences that the actor may see to `impact`."""
     viewer, departments = viewer_for(actor), visible_department_ids(actor)
-    before, after = _decide(view.snapshot, view, cache.layouts), _decide(edited, view)
+    before, after = _plan_for(view.snapshot, view, cache.layouts), _plan_for(edited, view)
     _compare_shares(impact, before, after, view, viewer, departments)
     starts, started = _planned_starts(after, view), _planned_starts(before, view)
     for handle in sorted(starts.keys() - started.keys()):
@@ -62,7 +62,7 @@ def compare_plans(
     _compare_reasons(impact, before, after, viewer)
 
 
-def _decide(snapshot: Snapshot, view: ClusterView, layouts: LayoutCache | None = None) -> Plan:
+def _plan_for(snapshot: Snapshot, view: ClusterView, layouts: LayoutCache | None = None) -> Plan:
     plan = decide_pools(snapshot, layouts)
     return replace(plan, rejections=with_pool_readiness(plan.rejections, view.below_threshold))
 
@@ -109,7 +109,7 @@ def _planned_starts(plan: Plan, view: ClusterView) -> Mapping[str, Document]:
     running = {workload.name for workload in view.snapshot.workloads if workload.pods}
     starts: dict[str, Document] = {}
     for bundle in plan.bundles:
-        places = _places(bundle)
+        places = _own_places(bundle)
         if not places or bundle.workload in running or bundle.kind is Kind.GROW:
             continue
         starts[bundle.workload] = {
@@ -120,7 +120,7 @@ def _planned_starts(plan: Plan, view: ClusterView) -> Mapping[str, Document]:
     return starts
 
 
-def _places(bundle: Bundle) -> list[Place]:
+def _own_places(bundle: Bundle) -> list[Place]:
     return [step for step in bundle.steps if isinstance(step, Place) and step.workload == bundle.workload]
 
 

@@ -26,7 +26,7 @@ from scheduler.engine.smallest_change.sentences import change_sentence
 from scheduler.loop.decide import without_pools
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.visibility import HIDDEN_WORKLOAD, Viewer, project_in_handle
-from scheduler.reports.what_if.dry_run import add_unsaved
+from scheduler.reports.what_if.dry_run import add_unsaved_workload
 from scheduler.reports.what_if.slots import dry_run_slot
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
 
@@ -74,7 +74,7 @@ def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | Non
     return _render_answer(result, workload, viewer)
 
 
-def find_change_of_unsaved(
+def find_change_of_unsaved_workload(
     workload: Workload, spec: WorkloadSpec, viewer: Viewer, now: datetime | None = None
 ) -> ChangeAnswer:
     """Return the smallest change that would let an unsaved workload start now, or later.
@@ -86,7 +86,7 @@ def find_change_of_unsaved(
     with dry_run_slot(workload.project):
         with shared_cache() as cache:
             view = observe(at, SPEC_CACHE, cache.observations)
-        candidate, stored = add_unsaved(view, workload, spec, at)
+        candidate, stored = add_unsaved_workload(view, workload, spec, at)
         snapshot = replace(view.snapshot, workloads=(*stored, candidate))
         result = _search_change(view, workload, snapshot)
     return _render_answer(result, workload, viewer)

@@ -60,15 +60,18 @@ def read_trace(
         pools=(Pool(POOL),),
         nodes=tuple(Node(f"n{i:04}", POOL, GPUS_PER_NODE, cpu=GPUS_PER_NODE * MILLI) for i in range(count)),
         queues=(
-            _queue(DEPARTMENT, None, count * GPUS_PER_NODE),
-            *(_queue(vc, DEPARTMENT, nodes * GPUS_PER_NODE) for vc, nodes in sorted(cluster_sizes.items())),
+            _build_queue(DEPARTMENT, None, count * GPUS_PER_NODE),
+            *(
+                _build_queue(vc, DEPARTMENT, nodes * GPUS_PER_NODE)
+                for vc, nodes in sorted(cluster_sizes.items())
+            ),
         ),
         workloads=(),
     )
     return Trace("philly", cluster, tuple(arrivals))
 
 
-def _queue(name: str, parent: str | None, gpus: int) -> Queue:
+def _build_queue(name: str, parent: str | None, gpus: int) -> Queue:
     return Queue(name, parent, 0, {POOL: Entitlement(Bounds(gpus * MILLI, None, None))})
 
 
@@ -76,7 +79,7 @@ def _parse_workload(line: int, row: Row, at: int) -> Workload:
     return Workload(
         name=f"job-{line:06}",
         project=row["cluster"].strip(),
-        tree=_gang(parse_integer(line, row, "num_gpus", 1)),
+        tree=_build_gang(parse_integer(line, row, "num_gpus", 1)),
         pools=(POOL,),
         submitted=at,
         runtime_seconds=max(1, parse_integer(line, row, "duration")),
@@ -84,7 +87,7 @@ def _parse_workload(line: int, row: Row, at: int) -> Workload:
 
 
 @cache
-def _gang(gpus: int) -> Group:
+def _build_gang(gpus: int) -> Group:
     """Return a gang of whole nodes, and of part of one node for the remaining GPUs of the job."""
     nodes, remaining_gpus = divmod(gpus, GPUS_PER_NODE)
     roles = [_role("node", nodes, GPUS_PER_NODE)] if nodes else []

@@ -88,7 +88,7 @@ def capacity_by_pool(pools: Iterable[NodePool]) -> dict[int, Capacity]:
         if project is not None:
             allocated[pool] += total.allocated[GPU]
             reserved[pool] += total.reserved[GPU]
-    reserved_idle = _reserved_idle(selected_pools) if reserved.total() else Counter[int]()
+    reserved_idle = _reserved_unallocated(selected_pools) if reserved.total() else Counter[int]()
     return {
         pool.pk: Capacity(
             total=sum(gpus[pool.pk, state] for state in HOSTING),
@@ -107,7 +107,7 @@ def _gpus_by_state(pools: list[NodePool]) -> Counter[tuple[int, str]]:
     return Counter({(pool, state): MILLI * gpus for pool, state, gpus in rows.annotate(n=Sum("gpus"))})
 
 
-def _reserved_idle(pools: list[NodePool]) -> Counter[int]:
+def _reserved_unallocated(pools: list[NodePool]) -> Counter[int]:
     """Return the reserved milli-GPU on unallocated parts of devices, by pool."""
     reservations = Reservation.objects.filter(node__pool__in=pools, node__state__in=HOSTING)
     rows = list(reservations.values_list("node_id", "devices", "gpu_milli", "node__pool_id"))

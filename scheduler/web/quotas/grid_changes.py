@@ -43,7 +43,7 @@ def submit(request: Request) -> HttpResponse:
     try:
         typed = parse_edits(request.actor, request.POST.get("draft", ""))
         comment = request.POST.get("comment", "").replace("\x00", "")[:500].strip()
-        draft = Draft(build_changes(typed), comment, _expiry(request))
+        draft = Draft(build_changes(typed), comment, _requested_expiry(request))
         if stale := _conflicting_quotas(request.actor, typed):
             return JsonResponse({"theirs": stale, "latest": latest_change_id()}, status=412)
         if request.POST.get("do") != "apply":
@@ -111,7 +111,7 @@ def latest_change_id() -> int:
     return QuotaChange.objects.aggregate(n=Max("pk"))["n"] or 0
 
 
-def _expiry(request: Request) -> datetime | None:
+def _requested_expiry(request: Request) -> datetime | None:
     """Return the time when the change expires, or None if it does not expire.
 
     A time without an offset is in the user's time zone. Raises Invalid if the time is not valid.

@@ -18,7 +18,7 @@ from projects.actor import Actor
 from projects.models.tenants import PoolOrGroup
 from projects.selectors import departments, projects, quotas
 from projects.services.quotas.drafts import NO_VERSION
-from projects.web.quotas.cells import COLUMNS, FIELDS, NO_QUOTA, Field, cell_text
+from projects.web.quotas.cells import COLUMNS, FIELDS, NO_QUOTA, Field, format_cell_value
 
 Values = Mapping[str, Any]  # quota values by database column
 
@@ -50,7 +50,7 @@ class Cell:
 
     @property
     def quota_sum(self) -> str:
-        return cell_text(FIELDS[self.name], None if self.unlimited else self.finite)
+        return format_cell_value(FIELDS[self.name], None if self.unlimited else self.finite)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Table:
             for name in self.fields:
                 field_ = FIELDS[name]
                 value = quota.values[field_.column] if quota else field_.default
-                text = cell_text(field_, value) if quota else NO_QUOTA
+                text = format_cell_value(field_, value) if quota else NO_QUOTA
                 if not (row.is_department and field_.adds_up and row.numbers_visible):
                     yield Cell(text, pool, name, quota is not None)
                     continue
@@ -143,7 +143,7 @@ def build_table(
 
 def cell_value(row: StoredQuota | None, name: str) -> str:
     field_ = FIELDS[name]
-    return cell_text(field_, row.values[field_.column]) if row else NO_QUOTA
+    return format_cell_value(field_, row.values[field_.column]) if row else NO_QUOTA
 
 
 def gpu_capacity(places: Sequence[PoolOrGroup]) -> dict[str, int]:

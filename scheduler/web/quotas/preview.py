@@ -26,7 +26,7 @@ def preview_quota(request: Request, kind: str, name: str, pool: str) -> HttpResp
     form, impact = QuotaForm(request.POST, initial=initial_values(quota), auto_id="quota_%s"), None
     if form.is_valid():
         try:
-            impact = _impact(request, owner, where, form)
+            impact = _preview_impact(request, owner, where, form)
         except Invalid as error:
             add_form_errors(
                 form,
@@ -37,6 +37,6 @@ def preview_quota(request: Request, kind: str, name: str, pool: str) -> HttpResp
     return render_quota_form(request, owner, where, quota, form, status=status, impact=impact)
 
 
-def _impact(request: Request, owner: Tenant, pool: PoolOrGroup, form: QuotaForm) -> Impact:
+def _preview_impact(request: Request, owner: Tenant, pool: PoolOrGroup, form: QuotaForm) -> Impact:
     change = Change(owner, pool, parse_columns(form.values()), CHANGE_PATH)
     return preview(actor=request.actor, draft=Draft((change,)))

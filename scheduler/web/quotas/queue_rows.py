@@ -188,13 +188,13 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
             line.by_pool[pool] = totals.allocated[GPU] + totals.reserved[GPU]
     result = list(tops.values())
     for line in [*result, *(child for top in result for child in top.children)] if outside else ():
-        line.elsewhere = sum(_allocated_outside(quota, outside) for quota in line.quotas)
+        line.elsewhere = sum(_allocated_outside_pools(quota, outside) for quota in line.quotas)
     for level in (result, [child for top in result for child in top.children]):
         set_scale(level)
     return result
 
 
-def _allocated_outside(quota: Quota, outside: AllocatedOutside) -> int:
+def _allocated_outside_pools(quota: Quota, outside: AllocatedOutside) -> int:
     return outside.get((quota.group_id or 0, owner_of(quota)), (0,))[0]
 
 

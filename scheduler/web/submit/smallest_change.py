@@ -17,7 +17,7 @@ from berth.server.web.pages import Request, signed_in
 from projects.models import Workload
 from projects.services.workloads.prediction import validate
 from scheduler.reports.visibility import viewer_for
-from scheduler.reports.what_if.smallest_change import find_change_of_unsaved
+from scheduler.reports.what_if.smallest_change import find_change_of_unsaved_workload
 from scheduler.web.submit.form.draft import DocumentEdits, apply_edits
 from scheduler.web.workloads.change_link import admin_link, changed_document
 
@@ -32,7 +32,7 @@ def smallest_change(request: Request) -> HttpResponse:
     text = request.POST.get("document", "")
     try:
         draft = validate(actor=request.actor, document=read_document(text))
-        answer = find_change_of_unsaved(draft.workload, draft.spec, viewer_for(request.actor))
+        answer = find_change_of_unsaved_workload(draft.workload, draft.spec, viewer_for(request.actor))
     except BerthError:
         return HttpResponse()
     if answer.change is None:

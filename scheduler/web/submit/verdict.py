@@ -52,7 +52,7 @@ def _tasks_verdict(array: TasksPrediction) -> Verdict:
     if array.would_start:
         parts.append((array.would_start, "would start immediately"))
     if array.would_evict:
-        parts.append((array.would_evict, f"would start and {_effects(array.evictions)}"))
+        parts.append((array.would_evict, f"would start and {_describe_effects(array.evictions)}"))
     if array.would_queue:
         parts.append((array.would_queue, "would be queued"))
     if len(parts) == 1:
@@ -72,7 +72,7 @@ def _workload_verdict(prediction: Prediction) -> Verdict:
         case "would_start":
             return Verdict("Would start immediately", "good")
         case "would_evict":
-            effects = _effects(prediction.evictions)
+            effects = _describe_effects(prediction.evictions)
             return Verdict(f"Would start and {effects}", "warn")
         case "unschedulable":
             return Verdict("Can never start as specified", "bad", decisive, others)
@@ -83,7 +83,7 @@ def _workload_verdict(prediction: Prediction) -> Verdict:
     return Verdict(QUEUED, "warn", decisive, others)
 
 
-def _effects(evictions: Sequence[Mapping[str, Any]]) -> str:
+def _describe_effects(evictions: Sequence[Mapping[str, Any]]) -> str:
     """Describe effects on other workloads, such as "evict 2 workloads, scale down 1 workload"."""
     victims: dict[str, set[str]] = {"evict": set(), "scale down": set(), "move": set()}
     for each in evictions:

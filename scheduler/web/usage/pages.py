@@ -55,7 +55,7 @@ LABEL_FORMATS = {
 
 
 @dataclass(frozen=True, slots=True)
-class UsageLine:
+class UsageTableRow:
     """Usage of one department, project, user or pool in the table."""
 
     name: str
@@ -100,7 +100,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     sort = request.GET.get("sort", "-gpu_hours")
     uses = gpu_use(request.actor, question.request, question.by)
     hues = _project_hues(request.actor) if question.by is Dimension.PROJECT else None
-    lines = _usage_lines(rows, question.by, uses, hues)
+    lines = _usage_table_rows(rows, question.by, uses, hues)
     shown = load_slice(
         budgets(request.actor), {"made": "pk"}, sort="made", default="made",
         cursor=request.GET.get("cursor", ""), size=BUDGETS_PER_PAGE,
@@ -115,7 +115,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "dimensions": list(Dimension),
         "steps": list(Step),
         "total": sums,
-        "lines": _sort_lines(lines, sort)[:MAX_ROWS],
+        "lines": _sort_table_rows(lines, sort)[:MAX_ROWS],
         "names": len(lines),
         "is_new": not lines and not UsageHour.objects.exists(),
         "sort": sort,
@@ -154,12 +154,12 @@ def _project_hues(actor: Actor) -> dict[str, str]:
     return {name: project_hue(pk) for pk, name in projects(actor).order_by().values_list("pk", "name")}
 
 
-def _usage_lines(
+def _usage_table_rows(
     rows: Iterable[UsageRow],
     by: Dimension,
     uses: Mapping[str, GpuUse],
     project_hues: Mapping[str, str] | None,
-) -> list[UsageLine]:
+) -> list[UsageTableRow]:
     """Return the table rows of the report, largest first.
 
     Projects have their own colours. Other rows are coloured by position.
@@ -177,7 +177,7 @@ def _usage_lines(
         label = f"{used.gpu_hours:,.1f} GPU-hours"
         gpu_hours_bar = stacked_bar([(round(used.gpu_hours * 1000), hue)], max(1, round(most * 1000)), label)
         url = _workloads_url(by, name)
-        rows_.append(UsageLine(name, hue, used, gpu_hours_bar, uses.get(name), url))
+        rows_.append(UsageTableRow(name, hue, used, gpu_hours_bar, uses.get(name), url))
     return rows_
 
 
@@ -189,7 +189,7 @@ def _workloads_url(by: Dimension, name: str) -> str:
     return f"{reverse('workloads')}?{urlencode({keys[by]: name, 'state': 'all'})}"
 
 
-def _sort_lines(lines: list[UsageLine], sort: str) -> list[UsageLine]:
+def _sort_table_rows(lines: list[UsageTableRow], sort: str) -> list[UsageTableRow]:
     keys: Mapping[str, Any] = {
         "name": lambda line: line.name,
         "gpu_hours": lambda line: line.used.gpu_hours,
@@ -203,7 +203,9 @@ def _sort_lines(lines: list[UsageLine], sort: str) -> list[UsageLine]:
     return sorted(lines, key=key, reverse=sort.startswith("-"))
 
 
-def _chart(rows: Sequence[UsageRow], lines: Sequence[UsageLine], question: UsageQuery) -> UsageChart | None:
+def _chart(
+    rows: Sequence[UsageRow], lines: Sequence[UsageTableRow], question: UsageQuery
+) -> UsageChart | None:
     """Return a chart with one layer for each of the largest consumers and one for all others, or None."""
     starts = _step_starts(question)
     if not starts:

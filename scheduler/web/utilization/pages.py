@@ -72,7 +72,7 @@ def workload_utilization(workload: Workload, span: str, now: datetime) -> dict[s
         "idle": idle_since([workload.pk], now).get(workload.pk),
         "has_measured_devices": _has_measurements(device for pod in pods for device in pod.devices),
         "course": utilization_over_time(
-            Q(pod__workload=workload), _current(use, now), span=span, end=end, now=now
+            Q(pod__workload=workload), _current_utilization(use, now), span=span, end=end, now=now
         ),
         "spans": SPANS,
         "address": reverse("workload-utilization", args=[workload.pk]),
@@ -106,7 +106,9 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
     use = summary.sum_utilization(pod.use for pod in pods)
     if not use.measured:
         return []
-    course = utilization_over_time(Q(pod__workload=workload), _current(use, now), span="1h", end=now, now=now)
+    course = utilization_over_time(
+        Q(pod__workload=workload), _current_utilization(use, now), span="1h", end=now, now=now
+    )
     charts = {chart.key: chart for chart in course.charts}
     cpu = "" if use.cpu_milli is None else thousandths(use.cpu_milli)
     figures = [
@@ -177,7 +179,7 @@ def _is_current(use: summary.Utilization, now: datetime) -> bool:
     return use.at is not None and use.at >= now - MAX_MEASUREMENT_AGE
 
 
-def _current(use: summary.Utilization, now: datetime) -> summary.Utilization:
+def _current_utilization(use: summary.Utilization, now: datetime) -> summary.Utilization:
     """Return the utilization without measurements that are too old."""
     if _is_current(use, now):
         return use
@@ -193,7 +195,9 @@ def node_utilization(node: Node, span: str, now: datetime) -> dict[str, Any]:
         "use": use,
         "is_measured": bool(summary.devices_by_node([node], now, LAST_KNOWN)),
         "node": node,
-        "course": utilization_over_time(Q(pod__node=node), _current(use, now), span=span, end=now, now=now),
+        "course": utilization_over_time(
+            Q(pod__node=node), _current_utilization(use, now), span=span, end=now, now=now
+        ),
         "spans": SPANS,
         "address": reverse("node-utilization", args=[node.name]),
         "live": True,

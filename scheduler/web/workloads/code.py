@@ -9,7 +9,7 @@ from projects.models import Workload
 
 
 @dataclass(frozen=True, slots=True)
-class RoleCode:
+class RoleCommand:
     """Command of a role. `workspace` is the directory in which it starts."""
 
     name: str
@@ -19,14 +19,14 @@ class RoleCode:
     secrets: list[tuple[str, str]]
 
 
-def role_code(workload: Workload) -> list[RoleCode]:
+def role_commands(workload: Workload) -> list[RoleCommand]:
     """Return the code of each role. Roles of a document that is no longer valid are omitted."""
     try:
         spec = parse_workload(workload.spec)
     except Invalid:
         return []
     return [
-        RoleCode(
+        RoleCommand(
             role.name,
             command if isinstance(command, str) else shlex.join(command or ()),
             spec.role_workspace(role) or "",

@@ -48,7 +48,7 @@ def load_kept_files(request: Request, workload: Workload) -> Context:
         files = pod_files.list().files
         rows = [_file_row(chosen, file) for file in files[:FILES_MAX]]
         context |= {"kept_rows": rows, "kept_more": len(files) - len(rows)}
-        if file := _previewed(files, request.GET.get("path", "")):
+        if file := _previewed_file(files, request.GET.get("path", "")):
             record_read(actor=request.actor, workload=workload, pod=chosen)
             text = preview_text(pod_files.read_beginning(file, PREVIEW_BYTES))
             context["preview"] = Preview(file.path, text, file.size > PREVIEW_BYTES, "")
@@ -62,7 +62,7 @@ def _file_row(pod: Pod, file: PodFile) -> FileRow:
     return FileRow(file.path, file.size, query, file.path.endswith(TEXT_SUFFIXES))
 
 
-def _previewed(files: tuple[PodFile, ...], path: str) -> PodFile | None:
+def _previewed_file(files: tuple[PodFile, ...], path: str) -> PodFile | None:
     """Return the file at the path, or None if it does not exist or has no preview."""
     file = next((each for each in files if each.path == path), None)
     return file if path.endswith(TEXT_SUFFIXES) else None

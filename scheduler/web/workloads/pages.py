@@ -38,13 +38,13 @@ from scheduler.engine.smallest_change.search import Outcome
 from scheduler.reports.evictions.rendering import RenderedEviction
 from scheduler.reports.explanations.workload import PENDING_PHASES
 from scheduler.reports.health import is_scheduler_running
-from scheduler.reports.queues.start_in_words import start_in_words
+from scheduler.reports.queues.unknown_start import short_start_reason
 from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import NOT_PENDING, ChangeAnswer, find_smallest_change
 from scheduler.web.utilization.pages import is_unmeasured, utilization_strip, workload_utilization
 from scheduler.web.workloads import details
 from scheduler.web.workloads.change_link import change_link
-from scheduler.web.workloads.code import role_code
+from scheduler.web.workloads.code import role_commands
 from scheduler.web.workloads.failure import describe_failure, first_failed_pod
 from scheduler.web.workloads.log import pods_by_run
 from scheduler.web.workloads.metrics import load_metrics
@@ -179,13 +179,13 @@ def _pending_context(workload: Workload, tab: str) -> Context:
     until = _active_backoff(workload, timezone.now())
     is_stated = has_card or (is_pending and not is_unschedulable and bool(reasons)) or (until and is_backoff)
     return {
-        "message": "" if is_stated else _message(workload),
+        "message": "" if is_stated else _shown_message(workload),
         "shows_reason": is_pending and not has_card and not is_unschedulable,
         "not_before": None if has_card and is_backoff else until,
     }
 
 
-def _message(workload: Workload) -> str:
+def _shown_message(workload: Workload) -> str:
     """Return the workload's message, or "" if it only says that the workload is placed or running."""
     is_running = workload.phase == Phase.RUNNING and re.match(ALL_RUNNING, workload.message)
     is_placed = workload.phase == Phase.STARTING and workload.reason == "Placed"
@@ -202,7 +202,7 @@ def _queue_context(workload: Workload) -> Context | None:
         "position": stored["queue_position"],
         "pool": stored.get("pool"),
         "start": parse_datetime(start) if start else None,
-        "unknown_start": because and start_in_words(because),
+        "unknown_start": because and short_start_reason(because),
     }
 
 
@@ -232,7 +232,7 @@ def _overview(request: Request, workload: Workload) -> Context:
         "cost": workload_cost(workload.pk, now),
         "idle": idle_since([workload.pk], now).get(workload.pk),
         "idle_rule": idle_status(workload),
-        "image": _image(workload),
+        "image": _image_with_digest(workload),
         "code": describe_code(workload),
         "waits_for": dependency_statuses(actor, workload),
         "awaited_by": find_dependents(actor, workload),
@@ -250,7 +250,7 @@ def _recent_events(
     return entries[:EVENTS_ON_OVERVIEW]
 
 
-def _logs(request: Request, workload: Workload) -> Context:
+def _log_context(request: Request, workload: Workload) -> Context:
     current, earlier = details.pod_placements(request.actor, workload)
     return {
         "log_runs": pods_by_run([*current, *earlier]),
@@ -272,28 +272,28 @@ def _timeline(request: Request, workload: Workload) -> Context:
     }
 
 
-def _spec(request: Request, workload: Workload) -> Context:
+def _spec_context(request: Request, workload: Workload) -> Context:
     return {
         "spec": details.document_text(workload),
-        "roles": role_code(workload),
-        "image": _image(workload),
+        "roles": role_commands(workload),
+        "image": _image_with_digest(workload),
         "code": describe_code(workload),
     }
 
 
 TABS = {
     "overview": Tab("workload", "Overview", _overview, "overview_live"),
-    "logs": Tab("workload-logs", "Logs", _logs),
+    "logs": Tab("workload-logs", "Logs", _log_context),
     "terminal": Tab("workload-terminal", "Terminal", load_terminal),
     "metrics": Tab("workload-metrics", "Metrics", load_metrics),
     "outputs": Tab("workload-outputs", "Outputs", load_outputs, "outputs_live"),
     "resources": Tab("workload-resources", "Resources", _resources),
     "timeline": Tab("workload-timeline", "Timeline", _timeline, "timeline_live"),
-    "spec": Tab("workload-spec", "Spec", _spec),
+    "spec": Tab("workload-spec", "Spec", _spec_context),
 }
 
 
-def _image(workload: Workload) -> dict[str, Any] | None:
+def _image_with_digest(workload: Workload) -> dict[str, Any] | None:
     """Return the document's image, with the digest from the latest run that resolved the image."""
     reference = workload.spec.get("image") if isinstance(workload.spec, dict) else None
     if not reference:

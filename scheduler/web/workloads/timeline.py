@@ -117,7 +117,7 @@ def timeline(
     if shows_still_pending and evaluated_at is not None:
         last = Entry(evaluated_at, STILL_PENDING, workload.message, "warn")
         complete.append(
-            replace(last, reasons=_reasons(reasons_in_period(history, workload.since, None), now))
+            replace(last, reasons=_summarize_reasons(reasons_in_period(history, workload.since, None), now))
         )
     return Timeline(tuple(reversed(_without_repetitions(complete))), len(rows) > MAX_EVENTS)
 
@@ -184,10 +184,10 @@ def _with_reasons(entry: Entry, history: Sequence[PendingReason], now: datetime)
     if entry.lasted_verb != "pending for" or entry.lasted is None:
         return entry
     parts = reasons_in_period(history, entry.at - entry.lasted, entry.at)
-    return replace(entry, reasons=_reasons(parts, now))
+    return replace(entry, reasons=_summarize_reasons(parts, now))
 
 
-def _reasons(parts: Sequence[PendingReason], now: datetime) -> PendingReasons | None:
+def _summarize_reasons(parts: Sequence[PendingReason], now: datetime) -> PendingReasons | None:
     if not parts:
         return None
     periods = tuple((part.reason, part.since, part.duration(now)) for part in parts)

@@ -194,7 +194,7 @@ def test_changes_read_in_a_failed_observation_are_not_lost(
     control.cancel(actor=stage.cast.alice, workload=ended, now=now)
     stage.submit("new")
     with monkeypatch.context() as patch:
-        patch.setattr(specs, "_documents", lambda ids: 1 / 0)
+        patch.setattr(specs, "_read_documents", lambda ids: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             observe.observe(now, SpecCache(), cache)
     view = observe.observe(now, SpecCache(), cache)

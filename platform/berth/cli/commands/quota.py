@@ -12,7 +12,13 @@ from berth.cli.documents import REMOVE_FORM, SET_FORM, build_quota_draft
 from berth.cli.exits import BadInput, ExitCode, invalid_value
 from berth.cli.explain import print_shares
 from berth.cli.following import print_listing
-from berth.cli.impact import preview_exit_code, previewing, print_impact, quota_line, quota_owner_and_pool
+from berth.cli.impact import (
+    preview_exit_code,
+    print_impact,
+    quota_line,
+    quota_owner_and_pool,
+    report_preview_errors,
+)
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_future_timestamp, parse_number, parse_number_or_unlimited
 from berth.cli.text import format_short_time, format_time, format_value, now, number, print_message
@@ -279,7 +285,7 @@ def preview(
     berth quota preview --set research/vision:local.gpu=8 --set research:local.gpu=16
     berth quota preview -f quotas.yaml
     """
-    with previewing(), open_client() as client:
+    with report_preview_errors(), open_client() as client:
         impact = client.quotas.preview(build_quota_draft(client, file, sets or (), removals or (), None))
     show_one(impact, output, lambda _: print_impact(impact))
     raise typer.Exit(preview_exit_code(impact))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from berth.cli.arguments import open_client, pool_names, quota_group_names
-from berth.cli.impact import preview_exit_code, previewing, print_group_impact
+from berth.cli.impact import preview_exit_code, print_group_impact, report_preview_errors
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def preview_group(*, name: GroupArgument, pools: PoolsArgument, output: OutputOp
     \b
     berth quota group preview h100 metal cloud
     """
-    with previewing(), open_client() as client:
+    with report_preview_errors(), open_client() as client:
         impact = client.quota_groups.preview(name, pools)
     show_one(impact, output, lambda _: print_group_impact(impact))
     raise typer.Exit(preview_exit_code(impact))

@@ -58,9 +58,9 @@ def ssh(
     """
     if find_spec("asyncssh") is None:
         raise ModuleNotFoundError(name="asyncssh")
-    files = _own_files()
+    files = _stored_ssh_files()
     if config:
-        _configure(files)
+        _configure_ssh(files)
     if workload is None:
         if config:
             return
@@ -73,13 +73,13 @@ def ssh(
         _connect(target, files, arguments or [])
 
 
-def _own_files() -> SshFiles:
+def _stored_ssh_files() -> SshFiles:
     from berth.client.config import settings_path
 
     return SshFiles(settings_path().absolute().parent / "ssh")
 
 
-def _configure(files: SshFiles) -> None:
+def _configure_ssh(files: SshFiles) -> None:
     files.write_config()
     user_config = Path.home() / ".ssh" / "config"
     if include(files.config, user_config):

@@ -28,7 +28,7 @@ def status_lines(snapshot: ServiceSnapshot) -> Iterator[str]:
     yield f"autoscaler {on}, {'running' if status.get('running') else 'not running'}"
     bounds = f"{format_value(status.get('min_engines'))} to {format_value(status.get('max_engines'))}"
     yield f"engines    {format_value(status.get('current_engines'))}, allowed {bounds}"
-    yield f"last       {_last_action(snapshot)}"
+    yield f"last       {_format_last_action(snapshot)}"
     if decision:
         delta = f" {format_value(decision.get('delta'))}" if decision.get("delta") else ""
         action, reason = format_value(decision.get("action")), format_value(decision.get("reason"))
@@ -86,7 +86,7 @@ def history_rows(snapshot: ServiceSnapshot) -> list[Row]:
             safe(record.get("action")),
             f"{format_value(record.get('from_engines'))} to {format_value(record.get('to_engines'))}",
             safe(record.get("status")),
-            _duration(record),
+            _format_duration_of(record),
             safe(record.get("error_message") or record.get("reason")),
         )
         for record in snapshot.history.get("history") or []
@@ -105,7 +105,7 @@ def format_summary(snapshot: ServiceSnapshot) -> str:
     return "\n".join(parts)
 
 
-def _last_action(snapshot: ServiceSnapshot) -> str:
+def _format_last_action(snapshot: ServiceSnapshot) -> str:
     moment = _to_datetime(snapshot.status.get("last_scale_time"))
     if moment is None:
         return "never scaled"
@@ -118,7 +118,7 @@ def _condition_state(condition: Mapping[str, Any]) -> str:
     return {True: "met", False: "no"}.get(condition.get("met", False), "unknown")
 
 
-def _duration(record: Mapping[str, Any]) -> str:
+def _format_duration_of(record: Mapping[str, Any]) -> str:
     started, ended = record.get("triggered_at"), record.get("completed_at")
     if not isinstance(started, int | float) or not isinstance(ended, int | float):
         return "-"

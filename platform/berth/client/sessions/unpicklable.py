@@ -32,7 +32,7 @@ def is_picklable(value: object) -> bool:
 
 
 def _first_unpicklable(value: object, seen: set[int]) -> tuple[str, object] | None:
-    for number, (step, part) in enumerate(_parts(value)):
+    for number, (step, part) in enumerate(_inner_values(value)):
         if number >= PARTS_MAX:
             return None
         if id(part) not in seen and not is_picklable(part):
@@ -40,7 +40,7 @@ def _first_unpicklable(value: object, seen: set[int]) -> tuple[str, object] | No
     return None
 
 
-def _parts(value: Any) -> Iterator[tuple[str, object]]:
+def _inner_values(value: Any) -> Iterator[tuple[str, object]]:
     if isinstance(value, types.MethodType):
         yield ".__self__", value.__self__
     elif isinstance(value, types.FunctionType):

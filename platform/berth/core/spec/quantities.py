@@ -161,20 +161,26 @@ def _format_time(when: datetime) -> str:
     return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _schema(*types: str, example: object, text: str) -> WithJsonSchema:
+def _json_schema(*types: str, example: object, text: str) -> WithJsonSchema:
     return WithJsonSchema({"type": list(types), "description": text, "examples": [example]})
 
 
 Duration = Annotated[int, BeforeValidator(expand_duration)]
-Gpus = Annotated[int | float, PlainValidator(parse_gpus), _schema("number", example=0.5, text=GPU_ALLOWED)]
+Gpus = Annotated[
+    int | float, PlainValidator(parse_gpus), _json_schema("number", example=0.5, text=GPU_ALLOWED)
+]
 Cores = Annotated[
-    int | float, PlainValidator(parse_cores), _schema("number", "string", example="800m", text=CORES_ALLOWED)
+    int | float,
+    PlainValidator(parse_cores),
+    _json_schema("number", "string", example="800m", text=CORES_ALLOWED),
 ]
 Mebibytes = Annotated[
-    int, PlainValidator(parse_memory), _schema("integer", "string", example="1Gi", text=MEMORY_ALLOWED)
+    int, PlainValidator(parse_memory), _json_schema("integer", "string", example="1Gi", text=MEMORY_ALLOWED)
 ]
 Priority = Annotated[
-    int, PlainValidator(parse_priority), _schema("integer", "string", example=DEFAULT, text=PRIORITY_ALLOWED)
+    int,
+    PlainValidator(parse_priority),
+    _json_schema("integer", "string", example=DEFAULT, text=PRIORITY_ALLOWED),
 ]
 Moment = Annotated[
     datetime,

@@ -76,7 +76,7 @@ class UsedKey:
 
     def row(self, response: Response) -> ResponseRow:
         """Return the response as a row, for insertion by the statement that makes the change."""
-        headers, body = _stored_parts(response)
+        headers, body = _parts_to_store(response)
         return ResponseRow(
             self.user_id, self.key, self.fingerprint, response.status_code, headers, body, timezone.now()
         )
@@ -184,11 +184,11 @@ def _store_response(claim: int, response: Response) -> None:
     if response.status_code >= 300:
         transaction.set_rollback(True)
         return
-    headers, body = _stored_parts(response)
+    headers, body = _parts_to_store(response)
     prepared.execute(COMPLETE, [response.status_code, to_json(headers).decode(), body, claim])
 
 
-def _stored_parts(response: Response) -> tuple[dict[str, str], bytes]:
+def _parts_to_store(response: Response) -> tuple[dict[str, str], bytes]:
     """Return the headers and body to replay, without secrets."""
     data = response.data
     if isinstance(data, BaseModel):

@@ -130,7 +130,7 @@ def expected_version(request: Request, current: int | None) -> int | None:
     if current is None:
         return _version_to_create(match, none_match)
     if none_match is not None:
-        if none_match.strip() == "*" or etag(current) in _tags(none_match):
+        if none_match.strip() == "*" or etag(current) in _split_tags(none_match):
             raise PreconditionFailed("The object already exists. Read it and send its ETag in If-Match.")
         if match is None:
             return current
@@ -162,7 +162,7 @@ def expected_tag(request: Request) -> str | None:
 def _matching_version(match: str, current: int) -> int | None:
     if match.strip() == "*":
         return None
-    if etag(current) not in _tags(match):
+    if etag(current) not in _split_tags(match):
         raise PreconditionFailed(CHANGED_MESSAGE)
     return current
 
@@ -177,6 +177,6 @@ def _version_to_create(match: str | None, none_match: str | None) -> int:
     return 0
 
 
-def _tags(header: str) -> list[str]:
+def _split_tags(header: str) -> list[str]:
     """Split a header into tags. Weak tags (`W/"3"`) never match, as RFC 9110 requires."""
     return [tag.strip() for tag in header.split(",")]

@@ -88,7 +88,7 @@ class ApiSchema(AutoSchema):
         return {"required": True, "content": {kind: {"schema": reference} for kind in BODY_TYPES}}
 
     def _get_response_bodies(self, direction: str = "response") -> dict[str, Any]:
-        operation, content = self.operation, self._content()
+        operation, content = self.operation, self._response_content()
         success = {"description": "Success.", **({"content": content} if content else {})}
         problem = {"application/problem+json": {"schema": self._reference(ProblemResponse, "serialization")}}
         statuses = [operation.status, *([operation.also_status] if operation.also_status else [])]
@@ -99,7 +99,7 @@ class ApiSchema(AutoSchema):
             responses_by_status[str(status)] = {"description": "Success.", "content": alternative_content}
         return {**responses_by_status, "default": {"description": "A problem document.", "content": problem}}
 
-    def _content(self) -> dict[str, Any]:
+    def _response_content(self) -> dict[str, Any]:
         operation = self.operation
         content: dict[str, Any] = {}
         if operation.page is not None:

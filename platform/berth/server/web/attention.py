@@ -81,7 +81,7 @@ def attention_items(
         *islice(_idle_items(own, now), OF_EACH_MAX),
     ]  # fmt: skip
     lasting = islice(_lasting_shortfalls(actor, shortfalls, now), SHORTFALLS_MAX)
-    below_share = _below_share(actor, lasting)
+    below_share = _items_below_share(actor, lasting)
     of_all = [*below_share, *_unlisted_unschedulable(unschedulable - listed, pool)]
     items = [*of_own, *of_all]
     if is_admin:
@@ -218,7 +218,12 @@ def _lasting_shortfalls(
 
 def _demand_by_queue(actor: Actor, projects: Iterable[str]) -> dict[tuple[str, str], _PendingDemand]:
     """Return the demand of pending workloads that can start, keyed by (project, pool)."""
-    sums = _pending(actor).filter(project__name__in=projects).order_by().values_list("project__name", "pools")
+    sums = (
+        _pending_workloads(actor)
+        .filter(project__name__in=projects)
+        .order_by()
+        .values_list("project__name", "pools")
+    )
     result: dict[tuple[str, str], _PendingDemand] = {}
     for project, pools, since, smallest, total in sums.annotate(
         Min("since"), Min("gpu_milli_min"), Sum("gpu_milli_min")
@@ -231,11 +236,11 @@ def _demand_by_queue(actor: Actor, projects: Iterable[str]) -> dict[tuple[str, s
     return result
 
 
-def _pending(actor: Actor) -> QuerySet[Workload]:
+def _pending_workloads(actor: Actor) -> QuerySet[Workload]:
     return workloads(actor).filter(phase=Phase.PENDING, held=False).exclude(reason=UNSCHEDULABLE)
 
 
-def _below_share(
+def _items_below_share(
     actor: Actor, shortfalls: Iterable[tuple[Shortfall, _PendingDemand | None]]
 ) -> Iterator[Item]:
     for shortfall, pending in shortfalls:
@@ -259,7 +264,7 @@ def _exceeds_share(shortfall: Shortfall, pending: _PendingDemand) -> bool:
 
 def _too_large_for_share(actor: Actor, shortfall: Shortfall, smallest: int) -> Iterator[Item]:
     """Yield an item for the project's smallest pending workload in the pool."""
-    rows = _pending(actor).filter(
+    rows = _pending_workloads(actor).filter(
         project__name=shortfall.project, pools__contains=[shortfall.pool], gpu_milli_min=smallest
     )
     workload = rows.select_related("array", "project").order_by("since", "pk").first()

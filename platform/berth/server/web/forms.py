@@ -107,11 +107,11 @@ def _value_text(field: forms.Field, value: Any) -> str:
 
 
 def _specific_error(field: forms.Field, value: Any, error: ValidationError) -> ValidationError:
-    message = _message(field, value, error)
+    message = _specific_message(field, value, error)
     return ValidationError(message, code=error.code) if message else error
 
 
-def _message(field: forms.Field, value: Any, error: ValidationError) -> str:
+def _specific_message(field: forms.Field, value: Any, error: ValidationError) -> str:
     """Return a specific message for an error, or "" if the error's own message is already specific."""
     code, params = error.code, error.params or {}
     if code == "required":

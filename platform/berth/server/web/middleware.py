@@ -72,11 +72,11 @@ class ContentSecurityPolicy:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self.get_response(request)
-        response.headers.setdefault("Content-Security-Policy", _policy(request))
+        response.headers.setdefault("Content-Security-Policy", _content_security_policy(request))
         return response
 
 
-def _policy(request: HttpRequest) -> str:
+def _content_security_policy(request: HttpRequest) -> str:
     path = request.path
     if path == "/admin" or path.startswith("/admin/"):
         return ADMIN_POLICY

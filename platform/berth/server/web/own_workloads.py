@@ -76,7 +76,7 @@ def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
     )
     shown = list(rows[:OWN_MAX])
     load_request_words(shown)
-    own = [OwnWorkload(row, *_forecast(row)) for row in shown]
+    own = [OwnWorkload(row, *_stored_forecast(row)) for row in shown]
     return sorted([*own, *_own_arrays(actor, now)], key=lambda each: each.order)[:OWN_MAX]
 
 
@@ -90,7 +90,7 @@ def _own_arrays(actor: Actor, now: datetime) -> list[OwnWorkload]:
     allocated = dict(tasks.order_by().values_list("array").annotate(Sum("gpu_milli_now")))
     queued = tasks.filter(phase=Phase.PENDING, held=False)
     by_position = queued.order_by("array_id", QUEUE_POSITION.asc(nulls_last=True), "array_index")
-    forecasts = {task.array_id: _forecast(task) for task in by_position.distinct("array_id")}
+    forecasts = {task.array_id: _stored_forecast(task) for task in by_position.distinct("array_id")}
     return [
         OwnWorkload(
             None, *forecasts.get(row.pk, NO_FORECAST), row, progress[row.pk], allocated.get(row.pk) or 0
@@ -99,7 +99,7 @@ def _own_arrays(actor: Actor, now: datetime) -> list[OwnWorkload]:
     ]
 
 
-def _forecast(workload: Workload) -> tuple[int | None, datetime | None, str]:
+def _stored_forecast(workload: Workload) -> tuple[int | None, datetime | None, str]:
     """Return the queue position and the expected start of a pending workload.
 
     The third value is the stored reason why the start is unknown.

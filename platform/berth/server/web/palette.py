@@ -113,7 +113,7 @@ def form_actions(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
 
 def page_actions(actor: Actor, url: str | None) -> list[Hit]:
     """Return the actions on the workload, array or schedule whose page is open at `url`."""
-    match = _resolve(url)
+    match = _resolve_url(url)
     if match is None:
         return []
     if "array_id" in match.kwargs:
@@ -229,7 +229,7 @@ def page_phrases(actor: Actor, words: Sequence[str]) -> list[Hit]:
     def names(kind: str, others: tuple[str, ...]) -> list[str]:
         if (kind, others) not in names_by_key:
             rows = projects(actor) if kind == "project" else visible_pools(actor)
-            names_by_key[kind, others] = [row.name for row in _named(rows, others)[:MAX_PHRASES]]
+            names_by_key[kind, others] = [row.name for row in _with_words_in_name(rows, others)[:MAX_PHRASES]]
         return names_by_key[kind, others]
 
     hits = []
@@ -251,7 +251,7 @@ def quota_actions(actor: Actor, words: Sequence[str]) -> list[Hit]:
         return []
     pools = list(visible_pools(actor).order_by("name")[:MAX_CANDIDATES])
     all_projects = projects(actor).order_by("name")
-    named = list(_named_by_any(all_projects, others)[:MAX_CANDIDATES]) if others else []
+    named = list(_with_any_word_in_name(all_projects, others)[:MAX_CANDIDATES]) if others else []
     hits = (
         Hit(
             f"{EDIT_QUOTA} of {project.name} in {pool.name}",
@@ -277,17 +277,17 @@ def words_outside_title(words: Sequence[str], title: str) -> tuple[str, ...]:
     )
 
 
-def _named(rows: QuerySet[Any], words: Sequence[str]) -> QuerySet[Any]:
+def _with_words_in_name(rows: QuerySet[Any], words: Sequence[str]) -> QuerySet[Any]:
     for word in words:
         rows = rows.filter(name__icontains=word)
     return rows.order_by("name")
 
 
-def _named_by_any(rows: QuerySet[Any], words: Sequence[str]) -> QuerySet[Any]:
+def _with_any_word_in_name(rows: QuerySet[Any], words: Sequence[str]) -> QuerySet[Any]:
     return rows.filter(reduce(or_, (Q(name__icontains=word) for word in words)))
 
 
-def _resolve(url: str | None) -> ResolverMatch | None:
+def _resolve_url(url: str | None) -> ResolverMatch | None:
     try:
         return resolve(urlsplit(url or "").path)
     except (Resolver404, ValueError):

@@ -88,7 +88,7 @@ def start_groups(actor: Actor, url: str | None) -> Iterator[HitGroup]:
     """Yield the groups for an empty search: actions on the page at `url`, the pages, and a few forms."""
     yield HitGroup("Actions on this page", page_actions(actor, url))
     forms = list(islice(form_actions(actor, ()), MAX_FORMS))
-    yield HitGroup("Pages", _without(forms, page_hits(actor, ())))
+    yield HitGroup("Pages", _without_duplicates(forms, page_hits(actor, ())))
     yield HitGroup("Actions", forms)
 
 
@@ -112,7 +112,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     actions = [*of_verb, *quota_actions(actor, words), *form_actions(actor, words)]
     yield HitGroup("Actions", actions)
     pages = chain(page_hits(actor, words), page_phrases(actor, words), pool_page_hits(actor, words))
-    yield HitGroup("Pages", _without(actions, pages))
+    yield HitGroup("Pages", _without_duplicates(actions, pages))
     lists = [] if verb else state_list_hits(actor, words)
     yield HitGroup("Lists", [*lists, *user_list_hits(actor, words)])
     yield HitGroup("Workloads", list(_workloads(actor, words)))
@@ -177,7 +177,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     )
 
 
-def _without(others: Iterable[Hit], hits: Iterable[Hit]) -> list[Hit]:
+def _without_duplicates(others: Iterable[Hit], hits: Iterable[Hit]) -> list[Hit]:
     """Return the hits whose paths are not among those of `others`."""
     paths = {each.path for each in others}
     return [hit for hit in hits if hit.path not in paths]

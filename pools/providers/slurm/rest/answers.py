@@ -57,8 +57,8 @@ def parse_partitions(partitions: Row, nodes: Row) -> Iterator[Partition]:
         state = _object(row.get("partition")).get("state", row.get("state"))
         yield Partition(
             name, _is_default(row), "UP" in _parse_names(state),
-            _minutes(defaults.get("time", row.get("default_time_limit"))),
-            _minutes(maximums.get("time", row.get("max_time_limit"))),
+            _minutes_to_seconds(defaults.get("time", row.get("default_time_limit"))),
+            _minutes_to_seconds(maximums.get("time", row.get("max_time_limit"))),
             tuple(node for names, node in machines if name in names),
         )  # fmt: skip
 
@@ -80,7 +80,7 @@ def number(value: object) -> int | None:
 
 
 def _job(row: Row, name: PilotName, now: float) -> PilotJob:
-    state, time_limit = _job_state(row.get("job_state")), _minutes(row.get("time_limit"))
+    state, time_limit = _job_state(row.get("job_state")), _minutes_to_seconds(row.get("time_limit"))
     end = number(row.get("end_time"))
     is_timed = state in RUNNING_STATES and end is not None and time_limit is not None
     return PilotJob(
@@ -142,7 +142,7 @@ def _is_default(row: Row) -> bool:
     return "default" in [flag.lower() for flag in flags]
 
 
-def _minutes(value: object) -> int | None:
+def _minutes_to_seconds(value: object) -> int | None:
     """Convert minutes to seconds. Return None if there is no limit."""
     minutes = number(value)
     return None if minutes is None else minutes * 60

@@ -90,7 +90,9 @@ class Connection:
             "X-SLURM-USER-NAME": self.server.user, "X-SLURM-USER-TOKEN": self.server.token,
             "Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "berth",
         }  # fmt: skip
-        transport = httpx.AsyncHTTPTransport(verify=self._tls(), uds=self._socket, trust_env=False)
+        transport = httpx.AsyncHTTPTransport(
+            verify=self._tls_verification(), uds=self._socket, trust_env=False
+        )
         async with (
             asyncio.timeout(seconds),
             httpx.AsyncClient(transport=transport, trust_env=False, timeout=seconds) as http,
@@ -108,7 +110,7 @@ class Connection:
                     raise self._error(Kind.BROKEN, message)
             return Response(response.status_code, bytes(content))
 
-    def _tls(self) -> ssl.SSLContext | bool:
+    def _tls_verification(self) -> ssl.SSLContext | bool:
         if self._base.startswith("http:"):
             return False
         return ssl.create_default_context(cadata=self.server.ca or None)

@@ -28,8 +28,8 @@ UNSPECIFIED = (
 def reported_errors(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the errors in a response. Entries with the code 0 mean success and are ignored."""
     # Newer versions report the result of a cancellation as a status.
-    statuses = [row.get("error") for row in _objects(answer.get("status"))]
-    listed = [*_objects(answer.get("errors")), *_objects(statuses)]
+    statuses = [row.get("error") for row in _json_objects(answer.get("status"))]
+    listed = [*_json_objects(answer.get("errors")), *_json_objects(statuses)]
     return [error for error in listed if error_code(error) != 0]
 
 
@@ -61,7 +61,7 @@ def unreadable(server: Server, subject: str) -> ProviderError:
     return ProviderError(Kind.BROKEN, message)
 
 
-def _objects(value: object) -> list[Mapping[str, Any]]:
+def _json_objects(value: object) -> list[Mapping[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 

@@ -27,7 +27,7 @@ class Api:
 
     @property
     def is_structured(self) -> bool:
-        return _numbers(self.version) >= FIRST_STRUCTURED
+        return _version_numbers(self.version) >= FIRST_STRUCTURED
 
 
 def negotiate(connection: Connection) -> Api:
@@ -48,7 +48,7 @@ def choose(server: Server, paths: Mapping[str, Any]) -> Api:
     offered = {kind: {match[2] for match in matches if match[1] == kind} for kind in ("slurm", "slurmdb")}
     version = next((version for version in UNDERSTOOD if version in offered["slurm"]), None)
     if version is None:
-        listed = ", ".join(sorted(offered["slurm"], key=_numbers)) or "none for jobs"
+        listed = ", ".join(sorted(offered["slurm"], key=_version_numbers)) or "none for jobs"
         message = (
             f"{server.place} offers these versions of its API: {listed}. Berth understands "
             f"{', '.join(reversed(UNDERSTOOD))}. Start slurmrestd with one of them (option -s or -d), or let "
@@ -58,5 +58,5 @@ def choose(server: Server, paths: Mapping[str, Any]) -> Api:
     return Api(version, version in offered["slurmdb"])
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.removeprefix("v").split("."))

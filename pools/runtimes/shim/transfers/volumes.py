@@ -103,13 +103,13 @@ class VolumeFetch(Transfer):
         while True:
             self._cache.lock(self._wait_for_cache)
             try:
-                return self._list()
+                return self._list_objects()
             except _ChangesPending as pending:
                 self._cache.release()
                 self._report_child(str(pending))
                 time.sleep(WAIT_SECONDS)
 
-    def _list(self) -> list[Object]:
+    def _list_objects(self) -> list[Object]:
         """List the volume's objects. Raises Failure, UnusableListing and _ChangesPending."""
         import urllib.parse
 
@@ -164,10 +164,10 @@ class VolumeFetch(Transfer):
             os.rename(draft, self._place)
             write_copy_record(objects, self._place)
         else:
-            self._link(objects, draft)
+            self._link_objects(objects, draft)
             os.rename(draft, self._place)
 
-    def _link(self, objects: list[Object], draft: str) -> None:
+    def _link_objects(self, objects: list[Object], draft: str) -> None:
         made = {""}
         for entry in objects:
             parent = entry.path.rpartition("/")[0]

@@ -17,7 +17,7 @@ from scheduler.engine.preemption.policies.base import Key, PreemptionPolicy
 from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, add_evicted
 
 
-def _are_alike(victims: Sequence[Victim]) -> bool:
+def _have_same_queue_and_size(victims: Sequence[Victim]) -> bool:
     """Return whether all victims have the same queue and size."""
     account, amounts = victims[0].gang.account, victims[0].amounts
     return all(victim.gang.account is account and victim.amounts == amounts for victim in victims)
@@ -201,7 +201,7 @@ class Reclaim(PreemptionPolicy):
 
         The queue's allocation for a victim excludes the victims that are evicted earlier.
         """
-        if len(victims) == 1 or _are_alike(victims):
+        if len(victims) == 1 or _have_same_queue_and_size(victims):
             return self._equal_victims_stage(victims[0], len(victims))
         evicted, worst = EvictedByQueue(), Key()
         for victim in victims:
@@ -214,9 +214,9 @@ class Reclaim(PreemptionPolicy):
         sides = self.diverging_queues(account)
         victim_queue = sides[1] if sides else account
         before = evicted.get(victim_queue, NOTHING)
-        stage = inside = self._stage(victim_queue, before)
+        stage = inside = self._stage_after_evictions(victim_queue, before)
         if account is not victim_queue:
-            inside = self._stage(account, evicted.get(account, NOTHING))
+            inside = self._stage_after_evictions(account, evicted.get(account, NOTHING))
         below_quota = True
         for kind in self.kinds:
             left = victim_queue.allocated[kind] - before[kind] - amounts[kind]
@@ -242,9 +242,9 @@ class Reclaim(PreemptionPolicy):
                 self._current_stage(account),
             )
         evicted = [amount * (count - 1) for amount in amounts]
-        stage = inside = self._stage(victim_queue, evicted)
+        stage = inside = self._stage_after_evictions(victim_queue, evicted)
         if account is not victim_queue:
-            inside = self._stage(account, evicted)
+            inside = self._stage_after_evictions(account, evicted)
         return below_quota, stage, self._usage_rank(victim_queue, account), inside
 
     def _usage_rank(self, victim_queue: QueueAccount, project: QueueAccount) -> float:
@@ -259,11 +259,11 @@ class Reclaim(PreemptionPolicy):
         key = ("stage", tuple(self.kinds))
         result: int | None = account.cache.get(key)
         if result is None:
-            result = self._stage(account, NOTHING)
+            result = self._stage_after_evictions(account, NOTHING)
             account.cache[key] = result
         return result
 
-    def _stage(self, account: QueueAccount, evicted: Sequence[int]) -> int:
+    def _stage_after_evictions(self, account: QueueAccount, evicted: Sequence[int]) -> int:
         """Return the queue's stage after these evictions: 0 over share, 1 over quota, 2 within quota."""
         stage = 2
         for kind in self.kinds:

@@ -115,7 +115,7 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
             else (FormPart("Array", _array_fields(), summary="Several tasks from one document"),)
         ),
         *(() if _has_uploaded_code(data) else (_git_part(),)),
-        *(_notification_part(number) for number in range(_length(data.get("notifications")))),
+        *(_notification_part(number) for number in range(_list_length(data.get("notifications")))),
     ]
 
 
@@ -325,14 +325,14 @@ def role_places(node: Any, at: Location) -> Iterator[Location]:
     """Yield the location of each role, in document order."""
     if not isinstance(node, Mapping) or len(at) > 16:
         return
-    for number in range(_length(node.get("roles"))):
+    for number in range(_list_length(node.get("roles"))):
         if isinstance(node["roles"][number], Mapping):
             yield (*at, "roles", number)
-    for number in range(_length(node.get("groups"))):
+    for number in range(_list_length(node.get("groups"))):
         yield from role_places(node["groups"][number], (*at, "groups", number))
 
 
-def _length(value: Any) -> int:
+def _list_length(value: Any) -> int:
     return min(len(value), 64) if isinstance(value, list) else 0
 
 

@@ -33,7 +33,7 @@ def missing_programs(data: Mapping[str, Any]) -> dict[str, str]:
     for at in role_places(data, ()):
         if not value_at(data, (*at, "workspace")):
             commands[join_path((*at, "command"))] = value_at(data, (*at, "command"))
-    programs = {path: _program(command) for path, command in commands.items()}
+    programs = {path: _program_name(command) for path, command in commands.items()}
     return {path: program for path, program in programs.items() if program}
 
 
@@ -41,9 +41,9 @@ def _is_absolute(directory: Any) -> bool:
     return isinstance(directory, str) and directory.startswith("/")
 
 
-def _program(command: Any) -> str:
+def _program_name(command: Any) -> str:
     """Return the program file at the beginning of a command, or "" if there is none."""
-    words = list(_words(command))
+    words = list(_first_command_words(command))
     if not words:
         return ""
     if LOCAL_PROGRAM.fullmatch(words[0]):
@@ -58,7 +58,7 @@ def _program(command: Any) -> str:
     return ""
 
 
-def _words(command: Any) -> Iterator[str]:
+def _first_command_words(command: Any) -> Iterator[str]:
     """Yield the words of a command's first simple command, without leading variable assignments."""
     if isinstance(command, list):
         words = [str(word) for word in command]

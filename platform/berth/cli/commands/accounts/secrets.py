@@ -63,7 +63,7 @@ def list_secrets(
         Column("BY", lambda s: s.updated_by),
     ]
     with open_client() as client:
-        secrets = list(client.secrets.list(**_owner(client, project, pool, personal=personal)))
+        secrets = list(client.secrets.list(**_selected_owner(client, project, pool, personal=personal)))
     show_list(secrets, columns, output, "No secrets. Set one with `berth secret set NAME`.")
 
 
@@ -119,7 +119,7 @@ def set_secret(
     if personal and (ssh_key or registry is not None):
         raise BadInput("secret set: --personal cannot be combined with --ssh-key or --registry")
     with open_client() as client:
-        owner = _owner(client, project, pool, personal=personal)
+        owner = _selected_owner(client, project, pool, personal=personal)
         label = "Value" if registry is None else "Password"
         value = _read_value(file, label if access_key_id is None else "Secret access key")
         stored: Any
@@ -163,7 +163,7 @@ def list_uses(
         Column("TIME", lambda u: format_time(u.at), brief=lambda u: format_short_time(u.at)),
     ]
     with open_client() as client:
-        owner = _owner(client, project, pool, personal=personal)
+        owner = _selected_owner(client, project, pool, personal=personal)
         uses = list(client.secrets.uses(name, outdated=outdated or None, limit=limit, **owner))
     show_list(uses, columns, output, "No uses.")
 
@@ -182,7 +182,7 @@ def delete(
     berth secret delete hf-token -p vision
     """
     with open_client() as client:
-        client.secrets.delete(name, **_owner(client, project, pool, personal=personal))
+        client.secrets.delete(name, **_selected_owner(client, project, pool, personal=personal))
     print(safe(f"{name} deleted"))
 
 
@@ -196,7 +196,9 @@ def _print_result(secret: "StoredSecret", outdated: "Sequence[SecretUse]") -> No
         print(safe(f"Running with an older version until they start again: {names}{more}"))
 
 
-def _owner(client: "Client", project: str | None, pool: str | None, *, personal: bool) -> dict[str, Any]:
+def _selected_owner(
+    client: "Client", project: str | None, pool: str | None, *, personal: bool
+) -> dict[str, Any]:
     if personal:
         if project or pool:
             raise BadInput(f"--personal cannot be combined with {'--project' if project else '--pool'}")

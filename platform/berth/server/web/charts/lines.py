@@ -43,7 +43,7 @@ def line_chart(series: Sequence[tuple[str, str, Sequence[tuple[int, float]]]]) -
     if not points:
         return LineChart((), (), 0, 0)
     begin, end = min(step for step, _ in points), max(step for step, _ in points)
-    marks = _marks(min(value for _, value in points), max(value for _, value in points))
+    marks = _axis_marks(min(value for _, value in points), max(value for _, value in points))
     low, high = marks[0], marks[-1]
 
     def position(step: int, value: float) -> str:
@@ -66,7 +66,7 @@ def _y(value: float, low: float, high: float) -> float:
     return HEIGHT - HEIGHT * ((value / 2 - low / 2) / (high / 2 - low / 2))
 
 
-def _marks(low: float, high: float) -> list[float]:
+def _axis_marks(low: float, high: float) -> list[float]:
     """Return ascending axis marks at round numbers, from at most `low` to at least `high`."""
     span = high / 2 - low / 2
     if not span or not _is_round(low, high):

@@ -32,8 +32,8 @@ from projects.web.workloads.filters import ALL_RUNNING
 from scheduler.reports.evictions.predicted import summarize
 from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.reports.queues.brief_reasons import brief_reason
-from scheduler.reports.queues.order_in_words import order_by_queue, order_in_words
-from scheduler.reports.queues.start_in_words import start_in_words
+from scheduler.reports.queues.queue_ordering import describe_queue_states, order_by_queue
+from scheduler.reports.queues.unknown_start import short_start_reason
 
 register = template.Library()
 register.filter("gpus", numbers.thousandths)
@@ -53,8 +53,8 @@ register.filter("tenths", numbers.as_percentage)
 register.filter("predicted_evictions", summarize)
 register.filter("brief_reason", brief_reason)
 register.filter("order_by_queue", order_by_queue)
-register.filter("order_in_words", order_in_words)
-register.filter("start_in_words", start_in_words)
+register.filter("describe_queue_states", describe_queue_states)
+register.filter("short_start_reason", short_start_reason)
 register.filter("cron", describe_cron)
 register.filter("condition_titles", use_condition_titles)
 register.filter("mark_words", mark_words)
@@ -105,10 +105,12 @@ def is_past(moment: datetime) -> bool:
 def local_times(text: str) -> SafeString:
     """Render a sentence. Scripts convert the UTC times in the sentence to the reader's time zone."""
     parts = enumerate(UTC_TIME.split(text or ""))
-    return format_html_join("", "{}", ((_moment(part) if place % 2 else part,) for place, part in parts))
+    return format_html_join(
+        "", "{}", ((_local_time_element(part) if place % 2 else part,) for place, part in parts)
+    )
 
 
-def _moment(text: str) -> SafeString:
+def _local_time_element(text: str) -> SafeString:
     try:
         moment = datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError:  # not a valid date, such as 2026-02-31

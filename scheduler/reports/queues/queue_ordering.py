@@ -28,7 +28,7 @@ def order_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[str]]]:
     return queues
 
 
-def order_in_words(ordering: Sequence[str]) -> str:
+def describe_queue_states(ordering: Sequence[str]) -> str:
     """Describe the state of a workload's queues, such as "exceeds quota" or "research exceeds quota".
 
     The amounts include the workload, so a queue that borrows nothing yet may exceed its quota with it.
@@ -58,17 +58,17 @@ def order_difference(first: Sequence[str], second: Sequence[str]) -> str:
     """
     for (name, key), (other, other_key) in zip(order_by_queue(first), order_by_queue(second), strict=False):
         if name and other and name != other:
-            return _compare(key, other_key, other)
+            return _describe_first_difference(key, other_key, other)
     return ""
 
 
-def _compare(key: Sequence[str], other_key: Sequence[str], other: str) -> str:
+def _describe_first_difference(key: Sequence[str], other_key: Sequence[str], other: str) -> str:
     """Return the first part of the queue key that puts `key` before `other_key`, as text."""
     if WITHIN_QUOTA in key and OVER_QUOTA in other_key:
         return f"within quota, unlike {other}"
-    if _number(key, RANK_START) > _number(other_key, RANK_START):
+    if _number_after(key, RANK_START) > _number_after(other_key, RANK_START):
         return f"higher rank than {other}"
-    if _number(key, USAGE_START) < _number(other_key, USAGE_START):
+    if _number_after(key, USAGE_START) < _number_after(other_key, USAGE_START):
         return f"less recent usage than {other}"
     if OVER_SHARE in other_key and OVER_SHARE not in key:
         return f"within fair share, unlike {other}"
@@ -77,7 +77,7 @@ def _compare(key: Sequence[str], other_key: Sequence[str], other: str) -> str:
     return f"before {other} in the order of fair shares"
 
 
-def _number(key: Sequence[str], start: str) -> float:
+def _number_after(key: Sequence[str], start: str) -> float:
     """Return the number that follows `start` in a sentence of the key, or 0."""
     return next((float(each.removeprefix(start).split()[0]) for each in key if each.startswith(start)), 0)
 

@@ -33,7 +33,7 @@ SHORT: Mapping[str, str] = {
 UNDECLARED, MISSING_NODES = "workloads without a maximum runtime have ", "even if no workload ran, "
 
 
-def start_in_words(reason: str) -> str:
+def short_start_reason(reason: str) -> str:
     """Return brief wording for a workload without an expected start.
 
     `reason` is the stored sentence that explains why the start time is unknown.
