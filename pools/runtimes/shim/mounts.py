@@ -30,7 +30,7 @@ class Mounts:
 
     def __init__(self, libc: CDLL, own: Sequence[str]) -> None:
         self._libc = libc
-        self._rows = list(zip(own[::3], own[1::3], own[2::3], strict=True))
+        self._rows = list(zip(own[::3], own[1::3], own[2::3]))
         self._trees: dict[str, int] = {}  # descriptors of opened mounts by target
         self._contents: dict[str, bytes] = {}  # contents of copied files by target
 
