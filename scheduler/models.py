@@ -221,7 +221,7 @@ class UsageHour(models.Model):
     project_id = models.BigIntegerField()
     project_name = models.CharField(max_length=63)
     user_name = models.CharField(
-        max_length=150, blank=True, help_text="Submitter; empty for Berth's own workloads."
+        max_length=150, blank=True, help_text="Submitter. Empty for Berth's own workloads."
     )
     gpu_milli_seconds = models.BigIntegerField(default=0)
     cpu_milli_seconds = models.BigIntegerField(default=0)

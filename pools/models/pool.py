@@ -135,7 +135,7 @@ class NodePool(ChecksTogether, FastRows):
     workspace_limit_mib = models.PositiveIntegerField(
         null=True,
         blank=True,
-        help_text="Maximum disk space in MiB of a workspace with its pods; empty for no limit.",
+        help_text="Maximum disk space in MiB of a workspace with its pods. Empty for no limit.",
     )
 
     # Environment of each node. If empty, nodes use the machine's own Python and packages.
@@ -162,7 +162,7 @@ class NodePool(ChecksTogether, FastRows):
         default=dict,
         blank=True,
         help_text='Rule for workloads with idle GPUs, for example {"below": 5, "after": 3600, "action": '
-        '"suspend", "grace": 1800, "warmup": 600}; empty for none.',
+        '"suspend", "grace": 1800, "warmup": 600}. Empty for none.',
     )
 
     volumes = models.JSONField(

@@ -18,7 +18,7 @@ class IdleWarning(models.Model):
     since = models.DateTimeField(help_text="Start of the period in which all GPUs have been idle.")
     at = models.DateTimeField(help_text="Time of the warning.")
     suspend_at = models.DateTimeField(
-        null=True, help_text="Time of the planned suspension; empty if the rule only warns."
+        null=True, help_text="Time of the planned suspension. Empty if the rule only warns."
     )
     rule = models.JSONField(help_text="Rule at the time of the warning.")
     message = models.TextField()

@@ -16,7 +16,7 @@ class RunImage(models.Model):
     run = models.PositiveIntegerField(help_text="Run number within the workload.")
     image = models.CharField(max_length=512, help_text="Image reference as written in the document.")
     digest = models.CharField(
-        max_length=71, blank=True, help_text="Digest of the image; empty until the tag is resolved."
+        max_length=71, blank=True, help_text="Digest of the image. Empty until the tag is resolved."
     )
     resolved_at = models.DateTimeField(null=True, blank=True)
     attempts = models.PositiveIntegerField(default=0, help_text="Failed attempts to resolve the tag.")

@@ -33,13 +33,13 @@ class Schedule(models.Model):
     cron = models.CharField(max_length=120)
     time_zone = models.CharField(max_length=64, default="UTC")
     overlap = models.CharField(max_length=10, choices=Overlap.choices, default=Overlap.SKIP)
-    text = models.TextField(blank=True, help_text="Workload document in YAML; empty if a template is named.")
+    text = models.TextField(blank=True, help_text="Workload document in YAML. Empty if a template is named.")
     template = models.CharField(max_length=63, blank=True, help_text="Name of a template of the project.")
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+",
         help_text="User who last changed the schedule. The schedule submits with this user's permissions.",
     )  # fmt: skip
-    next_at = models.DateTimeField(null=True, blank=True, help_text="Next due time; empty while paused.")
+    next_at = models.DateTimeField(null=True, blank=True, help_text="Next due time. Empty while paused.")
     retry_at = models.DateTimeField(
         null=True, blank=True, help_text="When to process the schedule again after an internal error."
     )
@@ -83,7 +83,7 @@ class ScheduleRun(models.Model):
     outcome = models.CharField(max_length=10, choices=RunOutcome.choices)
     message = models.TextField(blank=True)
     started_by = models.CharField(
-        max_length=150, blank=True, help_text="User who started the run manually; empty for scheduled runs."
+        max_length=150, blank=True, help_text="User who started the run manually. Empty for scheduled runs."
     )
     workload = models.ForeignKey(
         Workload, null=True, blank=True, on_delete=models.SET_NULL, related_name="schedule_runs"

@@ -73,7 +73,7 @@ class Workload(FastRows):
     labels = models.JSONField(default=dict)
     code = models.ForeignKey(
         CodeTree, null=True, blank=True, on_delete=models.SET_NULL, related_name="workloads", db_index=False,
-        help_text="Files that each pod starts with; empty after they have expired.",
+        help_text="Files that each pod starts with. Empty after they have expired.",
     )  # fmt: skip
     code_fetch = models.ForeignKey(
         CodeFetch, null=True, blank=True, on_delete=models.SET_NULL, related_name="workloads", db_index=False
@@ -325,7 +325,7 @@ class Pod(FastRows):
     address = models.CharField(
         max_length=64,
         blank=True,
-        help_text="The pod's own network address; empty if the pod uses its node's address.",
+        help_text="The pod's own network address. Empty if the pod uses its node's address.",
     )
     endpoint = models.JSONField(null=True, blank=True, help_text="Address and port for serving.")
     ports = models.JSONField(

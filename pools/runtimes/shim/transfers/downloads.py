@@ -126,7 +126,7 @@ def _raise_status_error(error: Exception) -> None:
     code = f" ({match.group(1)})" if match else ""
     if status in (301, 302, 307, 308):
         raise Failure(
-            FAILED, f"the object store responded with {status}{code}: set the volume's region"
+            FAILED, f"the object store responded with {status}{code}. Set the volume's region"
         ) from error
     kind = RETRY if status in TEMPORARY or _is_expired(text) else FAILED
     raise Failure(kind, f"the object store responded with {status}{code}") from error
