@@ -1,8 +1,11 @@
 """Browser tests for the message that the next page shows after a change."""
 
+import re
+
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Open
+from tests.browser.data.scene import Scene
 
 DOCUMENT = (
     "name: from-here\nproject: vision\npools: [train]\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\n"
@@ -30,4 +33,27 @@ def test_message_with_warnings_stays_and_is_marked_as_a_warning(opened: Open) ->
         submit(page, DOCUMENT.replace("gpu: 1", "gpu: 64"))
         expect(page.locator(".main > .notice.warn")).to_contain_text("Workload from-here submitted. ")
         expect(page.locator("#toasts")).to_be_empty()
+        assert faults == []
+
+
+def test_page_is_not_refreshed_after_a_response_that_leads_to_another_page(
+    opened: Open, scene: Scene
+) -> None:
+    announce = """() => new Promise((resolve) => {
+        document.addEventListener("berth:changed", resolve, { once: true });
+        document.dispatchEvent(new CustomEvent("berth:done", { detail: { message: "" } }));
+    })"""
+    address = f"/workloads/{scene.workloads['vit-baseline'].pk}"
+    elsewhere = {"HX-Redirect": f"{address}#elsewhere"}  # the scripts of the page keep running
+    with opened("ada") as (page, faults):
+        page.goto(address)
+        page.get_by_role("link", name="Delete workload").click()
+        button = page.get_by_role("dialog").get_by_role("button", name="Delete workload")
+        page.route("**/delete", lambda route: route.fulfill(status=204, headers=elsewhere))
+        button.click()
+        expect(page).to_have_url(re.compile("#elsewhere$"))
+        fetched = list[str]()
+        page.on("request", lambda request: fetched.append(request.url))
+        page.evaluate(announce)
+        assert not any(url.endswith(address) for url in fetched)
         assert faults == []

@@ -115,7 +115,7 @@ def read_how_train_survived(page: Page, train: str) -> None:
     """Check that the timeline shows the signal and the preemption, and that the logs show the saved step."""
     page.goto(train)
     wait_until_running(page)
-    page.get_by_role("link", name="Timeline", exact=True).click()
+    page.get_by_role("navigation", name="Workload", exact=True).get_by_role("link", name="Timeline").click()
     expect(page.get_by_role("main")).to_contain_text("SIGUSR1 sent to 4 pods")
     expect(page.get_by_role("main")).to_contain_text("urgent")
     page.get_by_role("link", name="Logs", exact=True).click()

@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const GATHER = 150, POLL = 5000, RETRY_MOST = 30000, REFUSED_WITHIN = 2000;
-  let socket = null, opened = 0, retry = 1000, poll = 0, timer = 0, focused = "", unfolded = [], popover;
+  let socket = null, opened = 0, retry = 1000, poll = 0, timer = 0, leaving = false, focused = "", unfolded = [], popover;
   const due = new Map(); // kind -> Set of ids, or null for all ids
   const late = new Set(); // parts that changed again while they were being fetched
 
@@ -25,7 +25,7 @@
   }
 
   function fetchAnew(part) {
-    if (part.querySelector("[data-editing]")) return;
+    if (leaving || part.querySelector("[data-editing]")) return;
     if (part.classList.contains("htmx-request")) return late.add(part);
     const url = part.dataset.liveUrl || location.pathname + location.search;
     htmx.ajax("GET", url, { source: part, target: part, swap: "innerHTML" });
@@ -74,6 +74,10 @@
       retry = Math.min(retry * 2, RETRY_MOST);
     };
   }
+
+  // A response may lead to another page, for example because the object of this page was deleted.
+  document.addEventListener("htmx:beforeOnLoad", (event) => { leaving ||= event.detail.xhr.getResponseHeader("HX-Redirect") !== null; });
+  addEventListener("pageshow", () => { leaving = false; });
 
   const nameOf = (element) => element.id || [element.tagName, element.getAttribute("href"), element.getAttribute("name"), element.getAttribute("aria-label") ?? element.textContent].join(" ");
 
