@@ -116,7 +116,7 @@ def test_page_of_a_new_run_states_when_the_first_measurement_is_expected(
 ) -> None:
     path = f"/workloads/{pod.workload_id}/utilization?part=strip"
     Workload.objects.filter(pk=pod.workload_id).update(since=make.ago(seconds=5))
-    assert "The first measurement is expected within seconds." in page(sign_in("dave"), path)
+    assert "The first measurement is expected within 30 seconds." in page(sign_in("dave"), path)
     Workload.objects.filter(pk=pod.workload_id).update(since=make.ago(minutes=2))
     assert "first measurement" not in page(sign_in("dave"), path)
 

@@ -21,6 +21,7 @@ from projects.services.workloads.bursting import burst_sentence
 from scheduler.engine.plan import Reason
 from scheduler.models import Eviction, QueueStatus
 from scheduler.reports import selectors
+from scheduler.reports.explanations.boots import expected_end_of_boots
 from scheduler.reports.explanations.pending_history import PendingReason, pending_history
 from scheduler.reports.fair_share.trace import share_trace
 from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_outside, remaining_bound
@@ -72,15 +73,15 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
         message = awaited
         first, *others = stored["blockers"]
         stored = {**stored, "blockers": [{**first, "message": message}, *others]}
-    starts = stored.get("expected_start")
+    starts, because = expected_start(workload, now) if stored and not workload.held else (None, "")
     return Explanation(
         phase=workload.phase,
         reason=workload.reason,
         message=message,
         queue_position=stored.get("queue_position") if workload.phase == Phase.PENDING else None,
         ordering=stored.get("ordering", []),
-        expected_start=parse_datetime(starts) if starts else None,
-        expected_start_reason=stored.get("expected_start_reason", ""),
+        expected_start=starts,
+        expected_start_reason=because,
         burst=burst_sentence(workload, now) if workload.phase in PENDING_PHASES else "",
         idle=idle_status(workload).sentence,
         blockers=[_with_remaining_seconds(now, blocker) for blocker in stored.get("blockers", [])],
@@ -94,6 +95,22 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
         cycle=stored.get("cycle"),
         pending_history=pending_history(workload),
     )
+
+
+def expected_start(workload: Workload, now: datetime) -> tuple[datetime | None, str]:
+    """Return when a pending workload is expected to start, and the assumptions or why that is unknown.
+
+    The start of a workload that only waits for nodes is the expected end of their boots.
+    """
+    stored = workload.explanation or {}
+    if start := stored.get("expected_start"):
+        return parse_datetime(start), stored.get("expected_start_reason", "")
+    blockers = stored.get("blockers", [])
+    if blockers and blockers[0]["reason"] == Reason.WAITING_FOR_SCALE_UP and stored.get("pool"):
+        start, because = expected_end_of_boots(stored["pool"], now)
+        if start is not None:
+            return start, because
+    return None, stored.get("expected_start_reason", "")
 
 
 def _awaited_message(actor: Actor, workload: Workload, stored: Mapping[str, Any]) -> str | None:

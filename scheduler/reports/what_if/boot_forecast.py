@@ -2,24 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from statistics import median
+from datetime import datetime
 
-from django.db.models import F
-
-from berth.core.words import format_count
-from pools.models import Node, NodePool
-from pools.models.node import PENDING
-from pools.models.node import NodeState as RowState
 from projects.services.workloads.prediction import Prediction
 from scheduler.engine.model import NodeState
 from scheduler.engine.plan import Bundle, Kind, Place, Reason, Rejection
 from scheduler.loop.observe.view import ClusterView
+from scheduler.reports.explanations.boots import expected_boot
 from scheduler.reports.explanations.pool_readiness import PoolReadiness
 from scheduler.reports.explanations.scale_up import ENDS_WITH_BOOT
-
-RECENT_BOOTS = 10
-LOCAL_BOOT = timedelta(seconds=2)  # typical boot time of nodes on this machine, which only need a directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +42,11 @@ def with_boot_forecast(prediction: Prediction, missing: MissingNodes, now: datet
 
     The expected start is based on earlier boots, unless other workloads end before that time.
     """
+    start, because = expected_boot(missing.pool, now)
     prediction = replace(prediction, nodes_to_boot=missing.count)
-    times = _boot_times(missing.pool)
-    if not times:
-        if prediction.expected_start is not None:
-            return prediction
-        if NodePool.objects.filter(name=missing.pool, provider=NodePool.Provider.LOCAL).exists():
-            reason = "nodes on this machine boot within seconds"
-            return replace(prediction, expected_start=now + LOCAL_BOOT, expected_start_reason=reason)
-        reason = f"no node of pool {missing.pool} has booted yet, so the boot time is unknown"
-        return replace(prediction, expected_start_reason=reason)
-    start = now + timedelta(seconds=median(times))
-    if prediction.expected_start is not None and prediction.expected_start <= start:
+    if prediction.expected_start is not None and (start is None or prediction.expected_start <= start):
         return prediction
-    nodes = "the last node" if len(times) == 1 else f"the last {format_count(len(times), 'node')}"
-    reason = f"if nodes boot as fast as {nodes} of pool {missing.pool}"
-    return replace(prediction, expected_start=start, expected_start_reason=reason)
+    return replace(prediction, expected_start=start, expected_start_reason=because)
 
 
 def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNodes | None:
@@ -89,13 +69,3 @@ def _below_threshold(readiness: PoolReadiness, count: int) -> MissingNodes | Non
     if readiness.stop_reason:
         return None
     return MissingNodes(readiness.pool, max(count, readiness.needed - readiness.ready))
-
-
-def _boot_times(pool: str) -> list[float]:
-    """Return the boot times in seconds of the pool's latest nodes."""
-    booted = (
-        Node.objects.filter(pool__name=pool, ready_at__gte=F("created_at"))
-        .exclude(state__in=(*PENDING, RowState.LOST))
-        .order_by("-pk")[:RECENT_BOOTS]
-    )
-    return [(node.ready_at - node.created_at).total_seconds() for node in booted if node.ready_at]

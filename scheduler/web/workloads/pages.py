@@ -12,7 +12,6 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
 from berth.core.errors import RateLimited
@@ -36,7 +35,7 @@ from scheduler.engine.plan import Reason
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.engine.smallest_change.search import Outcome
 from scheduler.reports.evictions.rendering import RenderedEviction
-from scheduler.reports.explanations.workload import PENDING_PHASES
+from scheduler.reports.explanations.workload import PENDING_PHASES, expected_start
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.queues.unknown_start import short_start_reason
 from scheduler.reports.visibility import viewer_for
@@ -197,11 +196,11 @@ def _queue_context(workload: Workload) -> Context | None:
     stored = workload.explanation or {}
     if workload.phase != Phase.PENDING or workload.held or not stored.get("queue_position"):
         return None
-    start, because = stored.get("expected_start"), stored.get("expected_start_reason", "")
+    start, because = expected_start(workload, timezone.now())
     return {
         "position": stored["queue_position"],
         "pool": stored.get("pool"),
-        "start": parse_datetime(start) if start else None,
+        "start": start,
         "unknown_start": because and short_start_reason(because),
     }
 

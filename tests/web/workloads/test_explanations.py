@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from berth.core.errors import RateLimited
 from berth.documents.ordered import dump_workload
+from pools.models import NodePool
 from projects.models import Quota, Workload
 from projects.services.workloads.submission import submit
 from projects.services.workloads.unschedulable import report_unschedulable
@@ -101,6 +102,20 @@ def test_unknown_expected_start_is_stated_with_its_reason(cast: Cast, sign_in: S
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     assert page.count("Expected start: unknown.") == 1
     assert "The boot time is unknown." in page
+
+
+def test_workload_that_waits_for_local_nodes_is_expected_to_start_within_seconds(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    NodePool.objects.filter(pk=cast.pool.pk).update(provider="local")
+    explanation = {
+        "pool": cast.pool.name, "queue_position": 1, "expected_start_reason": "their boot time is unknown",
+        "blockers": [{"reason": "WaitingForScaleUp", "message": "Waits for nodes.", "numbers": {}}],
+    }  # fmt: skip
+    workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation)
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    assert page.count(", expected start ") == 1
+    assert "starts as expected if nodes boot within seconds, as usual on this machine." in page
 
 
 def test_page_shows_the_decisive_reason_and_collapses_other_reasons(cast: Cast, sign_in: SignIn) -> None:

@@ -5,7 +5,10 @@ from datetime import timedelta
 import pytest
 
 from pools.models import Node, NodePool
+from projects.models import Workload
 from projects.services.workloads.prediction import Prediction, dry_run
+from scheduler.reports.explanations.workload import explain
+from tests import factories as make
 from tests.cast import training
 from tests.scheduler.stage import NOON, Stage
 
@@ -52,7 +55,7 @@ def test_nodes_on_this_machine_are_expected_to_boot_within_seconds(
     prediction = predict(stage, roles=FOUR)
     assert prediction.nodes_to_boot >= 1
     assert prediction.expected_start == NOON + timedelta(seconds=2)
-    assert prediction.expected_start_reason == "nodes on this machine boot within seconds"
+    assert prediction.expected_start_reason == "if nodes boot within seconds, as usual on this machine"
 
 
 def test_expected_start_is_based_on_the_median_of_earlier_boot_times(
@@ -86,3 +89,31 @@ def test_workload_with_reserved_nodes_starts_after_they_boot(stage: Stage) -> No
     assert prediction.decisions
     nodes = {pod["node"] for decision in prediction.decisions for pod in decision["pods"]}
     assert prediction.nodes_to_boot == len(nodes)
+
+
+def pending_for_nodes(stage: Stage) -> Workload:
+    """Create a workload that the last cycle left pending until nodes of the pool `local` have booted."""
+    explanation = {
+        "pool": "local", "queue_position": 1, "expected_start_reason": "their boot time is unknown",
+        "blockers": [{"reason": "WaitingForScaleUp", "message": "", "numbers": {}}],
+    }  # fmt: skip
+    return make.workload(stage.cast.vision, "train", phase="pending", explanation=explanation)
+
+
+def test_workload_that_waits_for_booting_nodes_starts_at_the_expected_end_of_their_boots(
+    stage: Stage, empty_pool: NodePool
+) -> None:
+    ended_node(stage, 1, boot=90)
+    ready = NOON + timedelta(seconds=40)
+    stage.node(2, state="booting", created_at=NOON - timedelta(seconds=50), ready_at=ready)
+    stage.node(3, state="requested", created_at=NOON, ready_at=None)
+    explained = explain(stage.cast.alice, pending_for_nodes(stage), NOON)
+    assert explained.expected_start == NOON + timedelta(seconds=90)
+    assert explained.expected_start_reason == "if nodes boot as fast as the last node of pool local"
+
+
+def test_late_node_leaves_the_expected_start_unknown(stage: Stage, empty_pool: NodePool) -> None:
+    ended_node(stage, 1, boot=90)
+    stage.node(2, state="booting", created_at=NOON - timedelta(seconds=100), ready_at=NOON - timedelta(0, 10))
+    explained = explain(stage.cast.alice, pending_for_nodes(stage), NOON)
+    assert (explained.expected_start, explained.expected_start_reason) == (None, "their boot time is unknown")

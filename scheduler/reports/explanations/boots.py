@@ -1,0 +1,51 @@
+"""Expect the end of boots from earlier boots of a pool's nodes."""
+
+from datetime import datetime, timedelta
+from statistics import median
+
+from django.db.models import F
+
+from berth.core.words import format_count
+from pools.models import Node, NodePool
+from pools.models.node import PENDING, NodeState
+
+RECENT_BOOTS = 10
+LOCAL_BOOT = timedelta(seconds=2)  # typical boot time of nodes on this machine, which only need a directory
+
+
+def expected_boot(pool: str, now: datetime) -> tuple[datetime | None, str]:
+    """Return when a node that is requested now is expected to be ready, and the basis of the estimate.
+
+    Without an estimate, return None and the reason.
+    """
+    times = _boot_times(pool)
+    if times:
+        nodes = "the last node" if len(times) == 1 else f"the last {format_count(len(times), 'node')}"
+        return now + timedelta(seconds=median(times)), f"if nodes boot as fast as {nodes} of pool {pool}"
+    if NodePool.objects.filter(name=pool, provider=NodePool.Provider.LOCAL).exists():
+        return now + LOCAL_BOOT, "if nodes boot within seconds, as usual on this machine"
+    return None, f"no node of pool {pool} has booted yet, so the boot time is unknown"
+
+
+def expected_end_of_boots(pool: str, now: datetime) -> tuple[datetime | None, str]:
+    """Return when all pending nodes of the pool are expected to be ready, like `expected_boot`.
+
+    If the pool has not requested its nodes yet, they count as requested now. If a node is late, return None.
+    """
+    expected, because = expected_boot(pool, now)
+    pending = Node.objects.filter(pool__name=pool, state__in=PENDING)
+    nodes = list(pending.values_list("created_at", "ready_at"))
+    if not nodes or expected is None:
+        return expected, because
+    ends = [ready or created + (expected - now) for created, ready in nodes]
+    return (max(ends), because) if min(ends) >= now else (None, "the nodes are late")
+
+
+def _boot_times(pool: str) -> list[float]:
+    """Return the boot times in seconds of the pool's latest nodes."""
+    booted = (
+        Node.objects.filter(pool__name=pool, ready_at__gte=F("created_at"))
+        .exclude(state__in=(*PENDING, NodeState.LOST))
+        .order_by("-pk")[:RECENT_BOOTS]
+    )
+    return [(node.ready_at - node.created_at).total_seconds() for node in booted if node.ready_at]
