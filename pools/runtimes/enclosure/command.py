@@ -76,14 +76,17 @@ def enclosure_command(
     return [*argv, *_END]
 
 
-def prepared_command(shared: View, level: Level, *, program: str, blocks_nesting: bool = True) -> list[str]:
+@lru_cache(maxsize=2)
+def prepared_command(
+    shared: View, level: Level, *, program: str, blocks_nesting: bool = True
+) -> tuple[str, ...]:
     """Return the bubblewrap command line of an enclosure that still lacks the pod's own mounts.
 
     `shared` is the part of the view that is the same for all pods. The root directory remains writable for
     the shim, which adds the mounts.
     """
     argv = _base_options(shared, level, program, blocks_nesting)
-    return [*argv, *_mount_options(_mounts(shared), set()), *_END]
+    return (*argv, *_mount_options(_mounts(shared), set()), *_END)
 
 
 def own_mounts(view: View, shared: View) -> list[str] | None:

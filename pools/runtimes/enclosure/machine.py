@@ -27,7 +27,7 @@ _COPIED = frozenset((
     "/etc/protocols", "/etc/services", "/etc/ssl/openssl.cnf", "/etc/timezone",
 ))  # fmt: skip
 _COPY_MAX = 2**20  # bytes
-_JAVA = "java*"  # these directories in /etc have the Java version in their names
+_JAVA = "java"  # the names of these directories in /etc end with the Java version
 _COVERED = ("/usr", "/etc/ssl/certs")  # mounts already cover the paths inside these directories
 # Berth's code in a checkout. The checkout itself is not mounted, because it may contain Berth's state.
 _CODE = ("platform", "pools", "projects", "scheduler", "examples")
@@ -40,7 +40,7 @@ def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.enviro
     links = []
     declared = _declared_paths(environ, (PATHS_VARIABLE, *_PATH_VARIABLES))
     further = [path for path in (*_program_paths(), *declared) if not is_inside(path, _COVERED)]
-    java = sorted(str(path) for path in Path("/etc").glob(_JAVA))
+    java = sorted(f"/etc/{name}" for name in os.listdir("/etc") if name.startswith(_JAVA))  # noqa: PTH208
     targets: dict[str, None] = dict.fromkeys((*_SYSTEM, *java, *further))
     for name in _ROOT_LINKS:
         path = Path(f"/{name}")
@@ -65,8 +65,19 @@ def view_of_declared_paths(state: Collection[Path], environ: Mapping[str, str] =
 
 
 def _mounts(paths: Iterable[str]) -> tuple[Mount, ...]:
-    existing = [(os.path.realpath(path), path) for path in paths if os.access(path, os.F_OK)]
+    parents: dict[str, str] = {}
+    existing = [(_real_path(path, parents), path) for path in paths if os.access(path, os.F_OK)]
     return tuple(Mount(source, path, path in _COPIED and _is_copyable(source)) for source, path in existing)
+
+
+def _real_path(path: str, parents: dict[str, str]) -> str:
+    """Return the path without symbolic links. `parents` caches the real paths of parent directories."""
+    parent, name = os.path.split(path)
+    if name in ("", ".", "..") or os.path.islink(path):  # noqa: PTH114 - faster, and called for each pod
+        return os.path.realpath(path)
+    if parent not in parents:
+        parents[parent] = os.path.realpath(parent)
+    return f"{parents[parent].rstrip('/')}/{name}"
 
 
 def _is_copyable(path: str) -> bool:

@@ -39,14 +39,14 @@ class Preparation:
         return [("prepared", digest), *(("own_mount", text) for text in own)]
 
 
-def _digest(command: list[str], mounts: Iterable[Mount]) -> str:
+def _digest(command: tuple[str, ...], mounts: Iterable[Mount]) -> str:
     """Return a digest of the command and of the current contents of all files that it mounts or copies.
 
     A file that has been replaced, such as /etc/resolv.conf, must not remain in a prepared enclosure.
     """
     digest = hashlib.sha256(repr((command, os.uname().nodename)).encode("utf-8", "surrogateescape"))
     for mount in mounts:
-        status = Path(mount.source).stat()
+        status = os.stat(mount.source)  # noqa: PTH116 - faster, and called for each pod
         is_file = stat.S_ISREG(status.st_mode)
         digest.update(b"%d %d " % (status.st_dev, status.st_ino))
         digest.update(b"%d %d " % (status.st_size, status.st_mtime_ns) if is_file else b"")

@@ -99,6 +99,12 @@ class Cgroups:
         remove(self.paths.values())
 
 
+def pod_cgroups(directory: str, order: dict[str, str]) -> Cgroups:
+    """Return the control groups that the order of the pod in this directory requires."""
+    limits = {name: int(order[f"limit_{name}"]) for name in _CONTROLLERS if f"limit_{name}" in order}
+    return Cgroups(f"berth-{os.path.basename(directory)}-{os.getpid()}", limits)
+
+
 def remove(paths: Iterable[str]) -> None:
     for path in set(paths):
         try:

@@ -61,10 +61,14 @@ class Namespaces:
             self._builder = Builder(self.command, errors)
         return ""
 
+    @property
+    def is_built(self) -> bool:
+        return self._builder is not None and self._builder.init != 0
+
     def wait(self) -> str:
         """Wait until bubblewrap has built the namespaces. Return an error message or ""."""
         if self._builder is not None:
-            if not self._builder.init and not self._builder.wait():
+            if not self.is_built and not self._builder.wait():
                 return f"the pod's enclosure could not be built: {self._last_error()}"
             self.init, self.pids = self._builder.init, self._builder.pids
             self._own = ()  # the pod's first process has been forked and adds the mounts

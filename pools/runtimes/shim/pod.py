@@ -7,7 +7,7 @@ import _signal as signal  # type: ignore[import-not-found]
 import os
 import time
 
-from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgroups
+from pools.runtimes.shim.cgroups import MEMORY, CannotLimit, pod_cgroups
 from pools.runtimes.shim.channels.listener import Channels
 from pools.runtimes.shim.entry import LIMITS, PID_DIGITS, Entry
 from pools.runtimes.shim.interrupts import Interrupts
@@ -49,7 +49,7 @@ class Pod:
         self.env = dict(value.split("=", 1) for key, value in order if key == "env")
         self.namespaces = _namespaces(directory, order, interrupts, prepared)
         self.interrupts = interrupts
-        self.cgroups = _cgroups(directory, self.order)
+        self.cgroups = pod_cgroups(directory, self.order)
         self.secrets = Secrets(self.order.get("secrets", ""))
         self.secret_names: tuple[str, ...] = ()  # variables that contain secrets
         self.helpers: set[int] = set()  # child processes of the shim that do not belong to the pod
@@ -78,7 +78,7 @@ class Pod:
 
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        failure = failure or self._create_cgroups() or self._store_pod_spec()
+        failure = failure or self._create_cgroups()
         if failure:
             return failure
         go_read, go_write = os.pipe()
@@ -91,10 +91,11 @@ class Pod:
             self._run_command(libc, shim, go_read, failed_write, born_write)
         for fd in (failed_write, born_write):
             os.close(fd)
-        if self.namespaces:
-            failure = self.namespaces.wait()
-            if not failure:
-                os.write(go_write, str(self.namespaces.init).encode().zfill(PID_DIGITS))
+        # Syncing takes as long as entering a prepared enclosure, and less time than building a new one.
+        if self.namespaces and self.namespaces.is_built:
+            failure = self._admit(go_write) or self._store_pod_spec()
+        else:
+            failure = self._store_pod_spec() or self._admit(go_write)
         if not failure:
             self.pid = int(os.read(born_read, 32) or 0)
             if child != self.pid:
@@ -146,6 +147,18 @@ class Pod:
         failure = self.namespaces.launch()
         self.cause = self.namespaces.cause
         self.command, self.env = self.namespaces.complete(self.command, self.env)
+        return failure
+
+    def _admit(self, go_fd: int) -> str:
+        """Let the forked process enter the namespaces, if any, once they have been built.
+
+        Return an error message or "".
+        """
+        if self.namespaces is None:
+            return ""
+        failure = self.namespaces.wait()
+        if not failure:
+            os.write(go_fd, str(self.namespaces.init).encode().zfill(PID_DIGITS))
         return failure
 
     def _create_cgroups(self) -> str:
@@ -382,10 +395,3 @@ def _namespaces(
         return Container(directory, order, uid, groups, memory, call_filter, interrupts)
     own = [value for key, value in order if key == "own_mount"] if builder else []
     return Namespaces(command, uid, groups, f"{directory}/enclosure.err", memory, call_filter, builder, own)
-
-
-def _cgroups(directory: str, order: dict[str, str]) -> Cgroups:
-    limits = {
-        name: int(order[f"limit_{name}"]) for name in (MEMORY, CPU, PROCESSES) if f"limit_{name}" in order
-    }
-    return Cgroups(f"berth-{os.path.basename(directory)}-{os.getpid()}", limits)
