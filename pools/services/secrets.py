@@ -32,6 +32,14 @@ ACCESS_KEY_ID = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 SHORT_VALUE = f"Logs do not mask this value, because none of its lines has {BYTES_MIN} bytes or more."
 
 
+class SecretExists(Conflict):
+    """Raised if the caller did not expect a secret, or another version of it."""
+
+    def __init__(self, secret: Secret) -> None:
+        super().__init__(f"The secret {secret.name} exists in version {secret.version}.")
+        self.secret = secret
+
+
 @dataclass(frozen=True)
 class SecretContent:
     """Content of a secret: a value for pods, or credentials for a registry, SSH hosts or S3.
@@ -60,14 +68,23 @@ class SecretContent:
 
 
 def set_pool_secret(
-    *, actor: Any, pool: NodePool, name: str, content: SecretContent, at: datetime
+    *,
+    actor: Any,
+    pool: NodePool,
+    name: str,
+    content: SecretContent,
+    at: datetime,
+    expected_version: int | None = None,
 ) -> tuple[PoolSecret, bool]:
     """Create or replace a pool's secret. Return the secret and whether it is new.
 
-    Raises Invalid, or Conflict if the pool has too many secrets or already has credentials for the registry.
+    Raises Invalid, SecretExists, or Conflict if the pool has too many secrets or already has credentials for
+    the registry.
     """
     with transaction.atomic():
-        secret, before = store_secret(PoolSecret, {"pool": pool}, name, content, by=actor.name, at=at)
+        secret, before = store_secret(
+            PoolSecret, {"pool": pool}, name, content, by=actor.name, at=at, expected_version=expected_version
+        )
         changed.send(
             NodePool, actor=actor, action="set_secret", obj=pool, before=before, after=secret_summary(secret)
         )
@@ -84,17 +101,27 @@ def delete_pool_secret(*, actor: Any, secret: PoolSecret) -> None:
 
 
 def store_secret(
-    model: type[S], owner: Mapping[str, Any], name: str, content: SecretContent, *, by: str, at: datetime
+    model: type[S],
+    owner: Mapping[str, Any],
+    name: str,
+    content: SecretContent,
+    *,
+    by: str,
+    at: datetime,
+    expected_version: int | None = None,
 ) -> tuple[S, dict[str, str] | None]:
     """Create or replace a secret, without a permission check or an audit entry.
 
     Each new content increments the version. Return the new secret, and the summary of the old one, if any.
-    Raises Invalid and Conflict.
+    `expected_version` is the only version that may be replaced, 0 replaces nothing, and None replaces any
+    version. Raises Invalid, SecretExists and Conflict.
     """
     _check_secret(name, content)
     rows = model._default_manager.filter(**owner)
     place = " ".join(str(each) for each in owner.values())
     before = rows.select_for_update().filter(name=name).first()
+    if before is not None and expected_version not in (None, before.version):
+        raise SecretExists(before)
     if before is None and rows.count() >= PER_OWNER_MAX:
         raise Conflict(f"{place} already has {PER_OWNER_MAX} secrets. Delete one first.")
     values = {
@@ -105,12 +132,17 @@ def store_secret(
         values["version"] = before.version + (_decrypt_content(before) != content)
     try:
         with transaction.atomic():
-            secret, _ = model._default_manager.update_or_create(
-                **owner, name=name, defaults=values,
-                create_defaults={**values, "created_at": at, "created_by": by},
-            )  # fmt: skip
+            new_values = {**values, "created_at": at, "created_by": by}
+            if before is None and expected_version is not None:
+                secret = rows.create(**owner, name=name, **new_values)
+            else:
+                secret, _ = model._default_manager.update_or_create(
+                    **owner, name=name, defaults=values, create_defaults=new_values
+                )
     except IntegrityError as error:
         if "registry_once" not in str(error):
+            if existing := rows.filter(name=name).first():  # created meanwhile
+                raise SecretExists(existing) from None
             raise
         other = rows.get(registry=content.registry)
         raise Conflict(

@@ -44,18 +44,25 @@ class MissingSecret(UnusableSecret):
 
 
 def set_project_secret(
-    *, actor: Actor, project: Project, name: str, content: SecretContent, at: datetime
+    *,
+    actor: Actor,
+    project: Project,
+    name: str,
+    content: SecretContent,
+    at: datetime,
+    expected_version: int | None = None,
 ) -> tuple[ProjectSecret, bool]:
     """Create or replace a project's secret. Return the secret and whether it is new.
 
-    Raises Forbidden, Invalid, or Conflict if the project has too many secrets or already has credentials for
-    the registry.
+    Raises Forbidden, Invalid, SecretExists, or Conflict if the project has too many secrets or already has
+    credentials for the registry.
     """
     require(actor, Action.SET_SECRETS, project)
     with transaction.atomic():
         secret, before = store_secret(
-            ProjectSecret, {"project": project}, name, content, by=actor.name, at=at
-        )
+            ProjectSecret, {"project": project}, name, content, by=actor.name, at=at,
+            expected_version=expected_version,
+        )  # fmt: skip
         after = secret_summary(secret)
         audit.write_entry(actor, "set_secret", secret, before=before, after=after, project=project)
         announce.tenants_changed(project_id=project.pk)
@@ -73,16 +80,19 @@ def delete_project_secret(*, actor: Actor, secret: ProjectSecret) -> None:
 
 
 def set_personal_secret(
-    *, actor: Actor, name: str, content: SecretContent, at: datetime
+    *, actor: Actor, name: str, content: SecretContent, at: datetime, expected_version: int | None = None
 ) -> tuple[UserSecret, bool]:
     """Create or replace a personal secret of the user. Return the secret and whether it is new.
 
-    Raises Forbidden for a component, Invalid, or Conflict if the user has too many secrets.
+    Raises Forbidden for a component, Invalid, SecretExists, or Conflict if the user has too many secrets.
     """
     if actor.user is None:
         raise Forbidden("Only users have personal secrets.")
     with transaction.atomic():
-        secret, before = store_secret(UserSecret, {"user": actor.user}, name, content, by=actor.name, at=at)
+        secret, before = store_secret(
+            UserSecret, {"user": actor.user}, name, content, by=actor.name, at=at,
+            expected_version=expected_version,
+        )  # fmt: skip
         audit.write_entry(actor, "set_secret", secret, before=before, after=secret_summary(secret))
     return secret, before is None
 

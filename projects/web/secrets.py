@@ -16,7 +16,8 @@ from berth.server.web.forms import Form
 from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv
 from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from pools.models import PluginSecret, PoolSecret, SecretKind
-from pools.services.secrets import SecretContent, delete_pool_secret, set_pool_secret
+from pools.models.secret import Secret
+from pools.services.secrets import SecretContent, SecretExists, delete_pool_secret, set_pool_secret
 from projects.access import Action, administered_projects, may, require, visible_pools
 from projects.actor import Actor
 from projects.models import ProjectSecret, SecretUse, UserSecret
@@ -64,6 +65,8 @@ class SecretForm(Form):
     value = forms.CharField(
         label="Value", widget=WriteOnlyText, strip=False, help_text="The value cannot be shown again."
     )
+    # secret that the user has confirmed to replace, with its version
+    replaces = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def clean_value(self) -> str:
         """Convert the browser's line breaks to plain newlines."""
@@ -92,11 +95,11 @@ class S3KeyForm(SecretForm):
     field_order = ("owner", "name", "username", "value")
 
 
-# Form and title of each kind of secret that the pages can set.
+# Form and noun of each kind of secret that the pages can set.
 FORMS: Mapping[str, tuple[type[SecretForm], str]] = {
-    SecretKind.VALUE: (SecretForm, "Set secret"),
-    SecretKind.REGISTRY: (RegistryForm, "Set registry credentials"),
-    SecretKind.S3_KEY: (S3KeyForm, "Set S3 key"),
+    SecretKind.VALUE: (SecretForm, "secret"),
+    SecretKind.REGISTRY: (RegistryForm, "registry credentials"),
+    SecretKind.S3_KEY: (S3KeyForm, "S3 key"),
 }
 
 
@@ -199,15 +202,19 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def add(request: Request, kind: str) -> HttpResponse:
-    """Show the form for a new secret, which replaces an existing secret with the same name."""
+    """Add a secret, or replace the secret in the link.
+
+    An existing secret is replaced only after the user has confirmed it.
+    """
     choices = _pool_owners(request.actor) if kind == SecretKind.S3_KEY else _registry_owners(request.actor)
     if kind == SecretKind.VALUE:
         choices = [(f"{USER}/{ME}", "Personal, only for your own workloads"), *choices]
     if not choices:
         require(request.actor, Action.ADMINISTER)
-    form_class, title = FORMS[kind]
+    form_class, noun = FORMS[kind]
     hint = "Select a pool" if kind == SecretKind.S3_KEY else "Select an owner"
-    form = form_class(request.POST or None, initial=_initial_values(request), auto_id="secret_%s")
+    data = request.POST.copy()
+    form = form_class(data or None, initial=_initial_values(request), auto_id="secret_%s")
     cast("forms.ChoiceField", form.fields["owner"]).choices = [("", hint), *choices]
     if request.method == "POST" and form.is_valid():
         values = form.cleaned_data
@@ -216,13 +223,23 @@ def add(request: Request, kind: str) -> HttpResponse:
             is_s3_key=kind == SecretKind.S3_KEY,
         )  # fmt: skip
         with form_errors(form, FIELDS_OF_PROBLEMS):
-            _set_secret(request.actor, values["owner"], values["name"], content)
-            message = " ".join([f"Secret {values['name']} saved.", *content.warnings])
-            return done(request, message, to=reverse("secrets"))
+            confirmed, _, version = values["replaces"].rpartition("@")
+            is_confirmed = confirmed == f"{values['owner']}/{values['name']}" and version.isdecimal()
+            expected = int(version) if is_confirmed else 0
+            try:
+                is_new = _set_secret(request.actor, values["owner"], values["name"], content, expected)
+            except SecretExists as error:
+                form.add_error("name", _replacement_question(error.secret))
+                data["replaces"] = _replacement(values["owner"], error.secret)
+            else:
+                message = f"Secret {values['name']} {'added' if is_new else 'replaced'}."
+                return done(request, " ".join([message, *content.warnings]), to=reverse("secrets"))
+    replaces = bool(form["replaces"].value())
+    label = f"{'Replace' if replaces else 'Add'} {noun}"
+    text = "The current value is lost. Running pods keep it until they start again." if replaces else ""
     return form_page(
-        request, form, title=title, label="Save secret", back=reverse("secrets"),
-        text="A secret of the same name is replaced.",
-    )  # fmt: skip
+        request, form, title=label, label=label, back=reverse("secrets"), text=text, danger=replaces
+    )
 
 
 @signed_in
@@ -300,7 +317,10 @@ def _initial_values(request: Request) -> dict[str, str]:
     for each in _secret_rows(request.actor) if name else ():
         if (each.row.name, f"{each.kind}/{each.owner}") == (name, owner):
             registry, username = each.login
-            return {"name": name, "owner": owner, "registry": registry, "username": username}
+            return {
+                "name": name, "owner": owner, "registry": registry, "username": username,
+                "replaces": _replacement(owner, each.row),
+            }  # fmt: skip
     return {}
 
 
@@ -318,14 +338,33 @@ def _pool_owners(actor: Actor) -> list[tuple[str, str]]:
     return [(f"{POOL}/{pool.name}", f"Pool {pool.name}") for pool in visible_pools(actor).order_by("name")]
 
 
-def _set_secret(actor: Actor, choice: str, name: str, content: SecretContent) -> None:
+def _replacement(owner: str, secret: Secret | RecordedSecret) -> str:
+    """Return the form value that confirms the replacement of this version of the secret."""
+    return f"{owner}/{secret.name}@{secret.version}"
+
+
+def _replacement_question(secret: Secret) -> str:
+    day = f"{secret.updated_at:%-d %b %Y}"
+    question = f"{secret.name} exists (set by {secret.updated_by} on {day}). Replace it?"
+    return f"{question} Enter the value again to confirm."
+
+
+def _set_secret(actor: Actor, choice: str, name: str, content: SecretContent, expected_version: int) -> bool:
+    """Add the secret, or replace its expected version. Return whether it is new."""
     at = timezone.now()
     kind, _, owner = choice.partition("/")
     if kind == USER:
-        set_personal_secret(actor=actor, name=name, content=content, at=at)
+        _, is_new = set_personal_secret(
+            actor=actor, name=name, content=content, at=at, expected_version=expected_version
+        )
     elif kind == PROJECT:
         project = projects(actor).get(name=owner)
-        set_project_secret(actor=actor, project=project, name=name, content=content, at=at)
+        _, is_new = set_project_secret(
+            actor=actor, project=project, name=name, content=content, at=at, expected_version=expected_version
+        )
     else:
         pool = visible_pools(actor).get(name=owner)
-        set_pool_secret(actor=actor, pool=pool, name=name, content=content, at=at)
+        _, is_new = set_pool_secret(
+            actor=actor, pool=pool, name=name, content=content, at=at, expected_version=expected_version
+        )
+    return is_new

@@ -1,5 +1,6 @@
 """Tests for the secrets page: who can see and set secrets, and that no page contains a value."""
 
+import re
 from typing import Any
 
 import pytest
@@ -38,6 +39,13 @@ def text(answer: Any) -> str:
     return content
 
 
+def hidden_value(form: str) -> str:
+    """Return the form value that confirms a replacement."""
+    match = re.search(r'name="replaces" value="([^"]+)"', form)
+    assert match is not None
+    return match[1]
+
+
 def test_project_admin_sets_replaces_and_deletes_a_secret(cast: Cast, sign_in: SignIn) -> None:
     carol = sign_in("carol")
     assert "No secrets yet" in text(carol.get("/secrets"))
@@ -45,13 +53,39 @@ def test_project_admin_sets_replaces_and_deletes_a_secret(cast: Cast, sign_in: S
     assert unseal(ProjectSecret.objects.get().sealed) == f" {TOKEN}\n"
     assert "hf-token" in text(carol.get("/secrets"))
     replacement = text(carol.get("/secrets/new/value?owner=project/vision&name=hf-token", headers=HTMX))
-    assert 'value="hf-token"' in replacement
-    assert carol.post("/secrets/new/value", FORM | {"value": "second"}, headers=HTMX).status_code == 204
+    assert 'value="hf-token"' in replacement and "Replace secret</button>" in replacement
+    confirmed = FORM | {"value": "second", "replaces": hidden_value(replacement)}
+    assert carol.post("/secrets/new/value", confirmed, headers=HTMX).status_code == 204
     assert unseal(ProjectSecret.objects.get().sealed) == "second"
     confirm = text(carol.get("/secrets/project/vision/hf-token/delete", headers=HTMX))
     assert "Delete the secret hf-token of project vision?" in confirm
     assert carol.post("/secrets/project/vision/hf-token/delete", headers=HTMX).status_code == 204
     assert not ProjectSecret.objects.exists()
+
+
+def test_new_secret_replaces_an_existing_one_only_after_confirmation(cast: Cast, sign_in: SignIn) -> None:
+    set_secret(cast)
+    bob, added = sign_in("bob"), FORM | {"value": "of bob"}
+    answer = bob.post("/secrets/new/value", added, headers=HTMX)
+    question = text(answer)
+    assert answer.status_code == 422
+    assert "hf-token exists (set by carol on " in question and "Replace it?" in question
+    assert "Replace secret</button>" in question and "Add secret" not in question
+    assert unseal(ProjectSecret.objects.get().sealed) == TOKEN, "nothing is stored before the confirmation"
+    confirmed = added | {"replaces": hidden_value(question)}
+    set_project_secret(
+        actor=cast.carol, project=cast.vision, name="hf-token", content=SecretContent("newer"),
+        at=timezone.now(),
+    )  # fmt: skip
+    asked_again = bob.post("/secrets/new/value", confirmed, headers=HTMX)
+    assert asked_again.status_code == 422, "the confirmation was for an older version"
+    assert unseal(ProjectSecret.objects.get().sealed) == "newer"
+    confirmed = added | {"replaces": hidden_value(text(asked_again))}
+    answer = bob.post("/secrets/new/value", confirmed, headers=HTMX)
+    assert (answer.status_code, "hf-token replaced." in answer.headers["HX-Trigger"]) == (204, True)
+    assert unseal(ProjectSecret.objects.get().sealed) == "of bob"
+    tampered = bob.post("/secrets/new/value", added | {"replaces": "project/vision/hf-token@x"}, headers=HTMX)
+    assert tampered.status_code == 422
 
 
 @pytest.mark.heavy

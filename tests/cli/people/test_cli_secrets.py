@@ -40,7 +40,7 @@ def test_project_secret_is_set_from_stdin_or_files_listed_and_deleted(
 
     key = tmp_path / "key.pem"
     key.write_text(f"{TOKEN}\r\nsecond\n", newline="")
-    assert run("set", "hf-token", typed=f"{TOKEN}\n") == "Secret hf-token set (version 1).\n"
+    assert run("set", "hf-token", typed=f"{TOKEN}\n") == "Secret hf-token created (version 1).\n"
     run("set", "key", "--file", str(key))
     run("set", "hub", "--registry", "docker.io", "-u", "berth", typed=TOKEN)
     assert values() == {"hf-token": TOKEN, "key": f"{TOKEN}\r\nsecond\n", "hub": TOKEN}
@@ -70,7 +70,7 @@ def test_setting_a_secret_lists_workloads_that_run_with_an_older_version(
     make.secret_use(workload, ProjectSecret.objects.get(), run=1)
     assert run("uses", "hf-token", "--outdated") == ""
     assert run("set", "hf-token", typed=f"{TOKEN}2").splitlines() == [
-        "Secret hf-token set (version 2).",
+        "Secret hf-token replaced (version 2).",
         "Running with an older version until they start again: vision/bert",
     ]
     (use,) = json.loads(run("uses", "hf-token", "--outdated", "-o", "json"))

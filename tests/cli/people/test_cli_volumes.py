@@ -79,7 +79,7 @@ def test_commands_in_the_guides_define_show_and_mount_an_s3_volume(berth: Berth,
     assert "volumes[0].secret: is not a secret of this pool with an S3 access key" in rejected.stderr
     assert "berth secret set s3-reader --pool local --access-key-id ID" in " ".join(rejected.stderr.split())
     done = berth(*set_secret, typed="secret-access-key\n", **admin)
-    assert "Secret s3-reader set (version 1)." in done.stdout, done.stderr
+    assert "Secret s3-reader created (version 1)." in done.stdout, done.stderr
     listed = berth("secret", "list", "--pool", "local", **member).stdout
     assert "s3_key" in listed
     assert "AKIAIOSFODNN7EXAMPLE" in listed

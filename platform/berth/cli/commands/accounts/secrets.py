@@ -187,7 +187,8 @@ def delete(
 
 
 def _print_result(secret: "StoredSecret", outdated: "Sequence[SecretUse]") -> None:
-    print(safe(f"Secret {secret.name} set (version {secret.version})."))
+    action = "created" if secret.updated_at == secret.created_at else "replaced"
+    print(safe(f"Secret {secret.name} {action} (version {secret.version})."))
     for warning in secret.warnings:
         print_message(f"warning: {warning}")
     if outdated:
