@@ -1,5 +1,8 @@
 """Tests for the user list on the Access page, and for users on the admin site."""
 
+import re
+from html import unescape
+
 import pytest
 from django.contrib import admin
 from django.contrib.auth.models import User
@@ -50,6 +53,20 @@ def test_one_table_lists_all_users_with_their_roles(cast: Cast, sign_in: SignIn)
     assert f'href="{path(cast, "grace")}"' in page and page.count(path(cast, "grace")) == 2
     assert "/access/grant?user=frank" in page
     assert 'value="frank"' in admin.get("/access/grant?user=frank").content.decode()
+
+
+def test_role_is_changed_in_a_form_with_the_user_scope_and_role(cast: Cast, sign_in: SignIn) -> None:
+    admin = sign_in("alice")
+    page = admin.get("/access").content.decode()
+    link = re.search(r'href="(/access/grant\?user=dave&[^"]+)"', page)
+    assert link is not None
+    form = admin.get(unescape(link[1]), headers={"HX-Request": "true"}).content.decode()
+    assert "Change role</button>" in form and 'value="dave"' in form
+    assert 'value="project:vision" selected' in form and 'value="member" selected' in form
+    values = {"username": "dave", "scope": "project:vision", "role": "viewer"}
+    assert admin.post("/access/grant", values, headers={"HX-Request": "true"}).status_code == 204
+    assert Membership.objects.get(user=cast.dave.user).role == "viewer"
+    assert "?user=dave" not in sign_in("dave").get("/access").content.decode()
 
 
 def test_user_list_is_filtered_by_role(cast: Cast, sign_in: SignIn) -> None:

@@ -32,13 +32,14 @@ from projects.services.people import members as service
 from projects.web.people.rows import (
     ADMIN_COLUMNS,
     COLUMNS,
+    PLATFORM,
     ROLE_FILTERS,
     PersonRow,
     list_people,
     offer_deactivation_once,
 )
 
-PLATFORM = "platform"
+GRANT_FIELDS = {"user": "username", "scope": "scope", "role": "role"}  # of the links that fill in the form
 MAX_USERNAMES = 500  # suggested by the form that grants roles
 DEACTIVATION = (
     "They can no longer sign in. Their browser sessions, tokens and open connections end. "
@@ -104,7 +105,8 @@ def grant(request: Request) -> HttpResponse:
     scopes = grantable_scopes(request.actor)
     if not scopes:
         raise Forbidden("Your role does not allow you to change members. Ask an admin for a role.")
-    form = GrantForm(request.POST or None, scopes=scopes, initial={"username": request.GET.get("user", "")})
+    initial = {field: request.GET.get(key, "") for key, field in GRANT_FIELDS.items()}
+    form = GrantForm(request.POST or None, scopes=scopes, initial=initial)
     if request.method == "POST" and form.is_valid():
         person = find_grantee(form.cleaned_data["username"])
         if person is None:
@@ -114,8 +116,9 @@ def grant(request: Request) -> HttpResponse:
                 _grant_from_form(request.actor, person, form.cleaned_data)
                 return done(request, f"Role granted to {person.username}.", to=reverse("access"))
     usernames = sorted({row.user.username for row in list_people(request.actor)})[:MAX_USERNAMES]
+    title = "Change role" if initial["role"] else "Grant role"
     return _form_response(
-        request, form, "Grant role", "The new role replaces the user's current role in the same scope.",
+        request, form, title, "The new role replaces the user's current role in the same scope.",
         result_template="projects/people/usernames.html", usernames=usernames,
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ from projects.actor import Actor
 from projects.models import Membership, Role
 from projects.selectors import members, users
 
+PLATFORM = "platform"
 SUPERUSER, NO_ROLE = "superuser", "none"
 ROLE_FILTERS = (*((role, to_words(role)) for role in Role), (SUPERUSER, "Superuser"), (NO_ROLE, "No role"))
 
@@ -46,6 +47,12 @@ class PersonRow:
     @property
     def role_title(self) -> str:
         return dict(ROLE_FILTERS)[self.role]
+
+    @property
+    def scope_key(self) -> str:
+        """Return the value of the role's scope in the form that grants roles."""
+        department, project = ("", "") if self.membership is None else _scope_names(self.membership)
+        return f"project:{project}" if project else f"department:{department}" if department else PLATFORM
 
     @property
     def scope_title(self) -> str:
