@@ -42,6 +42,41 @@ def test_selected_rows_are_marked_and_the_table_does_not_move(opened: Open) -> N
         assert faults == []
 
 
+def test_shift_selects_a_range_of_rows_and_escape_clears_the_selection(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/workloads")
+        boxes = page.locator("input[form=bulk]")
+        counter = page.locator("[data-picked]")
+        boxes.nth(1).click()
+        boxes.nth(4).click(modifiers=["Shift"])
+        expect(counter).to_have_text("4 selected")
+        page.keyboard.press("j")
+        page.keyboard.press("Shift+X")
+        expect(counter).to_have_text("5 selected")
+        page.keyboard.press("Escape")
+        expect(counter).to_have_text("None selected")
+        assert faults == []
+
+
+def test_only_one_menu_is_open_and_closes_outside_or_with_escape(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/workloads")
+        columns, views = (
+            page.locator("details.chooser", has_text=name).first for name in ("Columns", "Views")
+        )
+        columns.locator("summary").click()
+        columns.get_by_role("checkbox").first.focus()
+        views.locator("summary").click()
+        expect(columns).not_to_have_attribute("open", "")
+        expect(views).to_have_attribute("open", "")
+        page.keyboard.press("Escape")
+        expect(views).not_to_have_attribute("open", "")
+        columns.locator("summary").click()
+        page.get_by_role("heading", name="Workloads").click()
+        expect(columns).not_to_have_attribute("open", "")
+        assert faults == []
+
+
 def test_selection_to_which_no_action_applies_shows_the_reason(opened: Open) -> None:
     with opened("erin") as (page, faults):
         page.goto("/workloads?state=ended")

@@ -25,9 +25,9 @@
     "?": () => { dialog.showModal(); return true; },
     j: () => move(1),
     k: () => move(-1),
-    x: () => {
+    x: ({ shiftKey }) => {
       const box = currentRow()?.querySelector("input[type=checkbox]");
-      box?.click();
+      box?.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, shiftKey }));
       return Boolean(box);
     },
     g: () => { awaitsPage = Date.now() + PATIENCE; return true; },
@@ -44,6 +44,6 @@
     if (page) {
       event.preventDefault();
       location.assign(page);
-    } else if (ACTIONS[event.key.toLowerCase()]?.()) event.preventDefault();
+    } else if (ACTIONS[event.key.toLowerCase()]?.(event)) event.preventDefault();
   });
 })();

@@ -180,9 +180,13 @@
   document.addEventListener("toggle", places, true);
   addEventListener("resize", places);
 
-  /** Close the menus of rows and heads, except the one that contains the element. */
+  /** Close the open menus, except the one that contains the element. The focus returns from a menu to its button. */
   function closeMenus(except) {
-    for (const menu of document.querySelectorAll(":is(.row-menu, .head-menu)[open]")) if (!menu.contains(except)) menu.open = false;
+    for (const menu of document.querySelectorAll("details.chooser[open]")) {
+      if (menu.contains(except)) continue;
+      if (menu.contains(document.activeElement)) menu.firstElementChild.focus();
+      menu.open = false;
+    }
   }
   document.addEventListener("click", (event) => closeMenus(event.target.closest?.(".menu > a") ? null : event.target));
   document.addEventListener("keydown", (event) => event.key === "Escape" && closeMenus(null));

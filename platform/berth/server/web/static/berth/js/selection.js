@@ -35,6 +35,24 @@
     none.textContent = mayAct ? "No action applies to the selected workloads." : "Your role does not allow you to change the selected workloads.";
   }
 
+  let last = ""; // value of the box that was clicked last
+  /** With the Shift key, give all boxes since the last click the state of this one. */
+  document.addEventListener("click", (event) => {
+    const box = event.target;
+    if (!box.matches?.("input[form=bulk]")) return;
+    const boxes = [...document.querySelectorAll("input[form=bulk]")];
+    const from = boxes.findIndex((each) => each.value === last), to = boxes.indexOf(box);
+    last = box.value;
+    if (!event.shiftKey || from < 0) return;
+    for (const each of boxes.slice(Math.min(from, to), Math.max(from, to) + 1)) each.checked = box.checked;
+    getSelection().removeAllRanges(); // Shift-click also selects text
+  });
+  document.addEventListener("keydown", (event) => {
+    const isBusy = document.querySelector("dialog[open], details.chooser[open]") || event.target.matches?.("input:not([form=bulk]), textarea, select");
+    if (event.key !== "Escape" || isBusy || !picked.size) return;
+    for (const box of document.querySelectorAll("input[form=bulk]")) box.checked = false;
+    pick();
+  }, { capture: true });
   document.addEventListener("change", (event) => {
     if (event.target.matches?.("[data-pick-all]")) {
       for (const box of document.querySelectorAll("input[form=bulk]")) box.checked = event.target.checked;
