@@ -1,5 +1,6 @@
 """Tests for the service pages."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -186,8 +187,11 @@ def test_new_service_form_starts_with_a_valid_document(
     assert "Create service" not in sign_in("erin").get("/services").content.decode()
     page = dave.get("/submit?kind=service")
     text = page.content.decode()
-    for label in ("Model", "Router address", "Min engines", "Max engines"):
+    for label in ("Model", "Router address", "Min engines", "Max engines", "Initial engines"):
         assert f">{label}<" in text, label
+    assert "Max replicas" not in text
+    assert '<h1 id="submit-title">Create service</h1>' in text
+    assert re.search(r'href="/services" aria-current="page"', text)
     sent = {"document": page.context["text"], "agreed": page.context["text"], "step": "submit"}
     sent["f:service.router.kind"], sent["f:service.router.url"] = "sglang", "http://router.example.org:30000"
     answer = dave.post("/submit", sent, headers=HTMX)

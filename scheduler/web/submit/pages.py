@@ -147,7 +147,10 @@ def _add_error(answer: CheckResult, error: BerthError) -> None:
 def _page(request: Request, draft: Draft, answer: CheckResult, *, status: int = 200) -> HttpResponse:
     offer = choices_for(request.actor)
     shown = prepare_form(draft, offer, answer.problems)
+    is_service = (draft.form_data or {}).get("kind") == "service"
     context = {
+        "submit_label": "Create service" if is_service else "Submit workload",
+        "menu_path": reverse("services") if is_service else request.path,
         "text": draft.text,
         "draft": draft,
         "shown": shown,

@@ -147,18 +147,13 @@ def _workload_fields(offer: FormChoices, *, has_image: bool) -> tuple[tuple[Fiel
 
 def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> FormPart:
     name = value_at(data, (*at, "name"))
+    is_service = data.get("kind") == "service"
     role_name = Field((*at, "name"), "Role name", unfolds=False)
     fields = (
         *(() if alone else (role_name,)),
-        Field(
-            (*at, MIN_REPLICAS), "Replicas", field_kinds.AMOUNT, "Start together or not at all", default="1"
-        ),
-        Field(
-            (*at, MAX_REPLICAS),
-            "Max replicas",
-            field_kinds.AMOUNT,
-            "Scales up to this number while capacity is free",
-        ),
+        _replicas_field(at, is_service=is_service),
+        # The replicas of a service have no maximum. The field is shown only to remove one from a document.
+        *(() if is_service and value_at(data, (*at, "max")) is None else (_max_replicas_field(at),)),
         Field((*at, "gpu"), "GPUs per pod", field_kinds.AMOUNT, "2, or a fraction: 0.5"),
         Field((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "2, 0.5 or 800m"),
         Field((*at, "memory_mib"), "Memory", field_kinds.AMOUNT, "MiB, or with a unit: 4Gi"),
@@ -212,6 +207,20 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
     named = f"Role {name}" if isinstance(name, str) and name else "Pods"
     title = "Resources" if alone else named
     return FormPart(title, fields, more, None if alone else at, join_path(at[:-1]) if last else "")
+
+
+def _replicas_field(at: Location, *, is_service: bool) -> Field:
+    label, hint = (
+        ("Initial engines", "Engines that always run")
+        if is_service
+        else ("Replicas", "Start together or not at all")
+    )
+    return Field((*at, MIN_REPLICAS), label, field_kinds.AMOUNT, hint, default="1")
+
+
+def _max_replicas_field(at: Location) -> Field:
+    hint = "Scales up to this number while capacity is free"
+    return Field((*at, MAX_REPLICAS), "Max replicas", field_kinds.AMOUNT, hint)
 
 
 def _git_part() -> FormPart:

@@ -148,7 +148,8 @@ def navigation(context: Context) -> dict[str, Any]:
     request = context["request"]
     groups = navigation_groups(may_submit=may_submit(context))
     chapter = help_chapter(request.path)
-    return {"groups": groups, "path": request.path, "request": request, "chapter": chapter}
+    path = context.get("menu_path", request.path)  # of the highlighted menu entry
+    return {"groups": groups, "path": path, "request": request, "chapter": chapter}
 
 
 @register.simple_tag(takes_context=True)
