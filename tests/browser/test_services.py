@@ -27,7 +27,9 @@ def test_autoscaler_settings_are_previewed_and_then_saved(opened: Open, scene: S
         expect(preview).to_contain_text(
             re.compile(r"\d+ scale-outs? and \d+ scale-ins? on the recorded metrics")
         )
-        expect(preview.get_by_role("row").nth(1)).to_contain_text("Conditions met")
+        preview.get_by_text("Data table", exact=True).click()
+        decisions = preview.get_by_role("table", name="Scaling decisions")
+        expect(decisions.get_by_role("row").nth(1)).to_contain_text("Conditions met")
         assert accessibility_faults(page) == []
         page.get_by_label("Max engines").fill("0")
         page.get_by_role("button", name="Save settings").click()

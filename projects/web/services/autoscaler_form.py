@@ -10,6 +10,7 @@ from django import forms
 from berth.core.errors import BerthError
 from berth.core.problems import Problem
 from berth.server.web.forms import Form, Section
+from projects.web.services.conditions import TITLES
 
 OUT, IN, DURATIONS = "scale_out_policy", "scale_in_policy", "durations"
 PERCENT = 100
@@ -33,13 +34,24 @@ class Setting:
         return forms.IntegerField(**options) if self.kind == "whole" else forms.FloatField(**options)
 
 
-def _condition(
-    policy: str, threshold: str, name: str, metric: str, bound: str, kind: str
-) -> tuple[Setting, Setting]:
-    """Return the form settings for the threshold and the duration of a condition."""
-    return (
-        Setting((policy, threshold), f"{metric} {bound}", kind),
-        Setting((policy, DURATIONS, name), f"{metric} held for (s)"),
+@dataclass(frozen=True, slots=True)
+class ConditionSettings:
+    """Threshold and duration of a scaling condition, which the form shows on one line."""
+
+    title: str
+    threshold: Setting
+    duration: Setting
+
+    @property
+    def settings(self) -> tuple[Setting, Setting]:
+        return self.threshold, self.duration
+
+
+def _condition(policy: str, threshold: str, name: str, label: str, kind: str) -> ConditionSettings:
+    return ConditionSettings(
+        TITLES[name],
+        Setting((policy, threshold), label, kind),
+        Setting((policy, DURATIONS, name), "Held for (s)"),
     )
 
 
@@ -47,20 +59,22 @@ GENERAL = (
     Setting(("min_engines",), "Min engines", "whole"),
     Setting(("max_engines",), "Max engines", "whole"),
 )
+OUT_CONDITIONS = (
+    _condition(OUT, "token_usage_threshold", "token_usage_high", "Token usage above (%)", "percent"),
+    _condition(OUT, "queue_depth_per_engine", "queue_backlog", "Queue per engine above", "whole"),
+    _condition(OUT, "queue_time_p95_threshold", "queue_latency_high", "Queue time p95 above (s)", "number"),
+    _condition(OUT, "ttft_p95_threshold", "ttft_high", "TTFT p95 above (s)", "number"),
+)
 SCALE_OUT = (
-    *_condition(OUT, "token_usage_threshold", "token_usage_high", "Token usage", "above (%)", "percent"),
-    *_condition(OUT, "queue_depth_per_engine", "queue_backlog", "Queue per engine", "above", "whole"),
-    *_condition(
-        OUT, "queue_time_p95_threshold", "queue_latency_high", "Queue time p95", "above (s)", "number"
-    ),
-    *_condition(OUT, "ttft_p95_threshold", "ttft_high", "TTFT", "p95 above (s)", "number"),
     Setting((OUT, "max_delta"), "Engines per step", "whole", "Maximum number added at once."),
     Setting(("scale_out_cooldown_secs",), "Cooldown (s)"),
 )
+IN_CONDITIONS = (
+    _condition(IN, "token_usage_threshold", "token_usage_low", "Token usage below (%)", "percent"),
+    _condition(IN, "queue_depth_threshold", "no_queue", "Queue at most", "whole"),
+    _condition(IN, "throughput_variance_threshold", "throughput_stable", "Variance below (%)", "percent"),
+)
 SCALE_IN = (
-    *_condition(IN, "token_usage_threshold", "token_usage_low", "Token usage", "below (%)", "percent"),
-    *_condition(IN, "queue_depth_threshold", "no_queue", "Queue", "at most", "whole"),
-    *_condition(IN, "throughput_variance_threshold", "throughput_stable", "Variance", "below (%)", "percent"),
     Setting(
         (IN, "projected_usage_max"),
         "Projected usage below (%)",
@@ -75,7 +89,10 @@ INTERVALS = (
     Setting(("evaluation_interval_secs",), "Evaluation interval (s)"),
     Setting(("condition_window_secs",), "Condition window (s)"),
 )
-SETTINGS = (*GENERAL, *SCALE_OUT, *SCALE_IN, *INTERVALS)
+CONDITION_SETTINGS = tuple(
+    setting for condition in (*OUT_CONDITIONS, *IN_CONDITIONS) for setting in condition.settings
+)
+SETTINGS = (*GENERAL, *CONDITION_SETTINGS, *SCALE_OUT, *SCALE_IN, *INTERVALS)
 
 
 class AutoscalerForm(Form):
@@ -92,8 +109,18 @@ class AutoscalerForm(Form):
     def sections(self) -> Sequence[Section]:
         return (
             Section("Engines", ("enabled", *_names(GENERAL))),
-            Section("Scale out", _names(SCALE_OUT), "If any of these conditions is met."),
-            Section("Scale in", _names(SCALE_IN), "If all of these conditions are met."),
+            Section(
+                "Scale out",
+                _names(SCALE_OUT),
+                "If any of these conditions is met.",
+                lines=_lines(OUT_CONDITIONS),
+            ),
+            Section(
+                "Scale in",
+                _names(SCALE_IN),
+                "If all of these conditions are met.",
+                lines=_lines(IN_CONDITIONS),
+            ),
             Section(
                 "Intervals", _names(INTERVALS), "How often metrics are read and evaluated.", is_folded=True
             ),
@@ -121,6 +148,10 @@ class AutoscalerForm(Form):
 
 def _names(settings: Sequence[Setting]) -> tuple[str, ...]:
     return tuple(one.name for one in settings)
+
+
+def _lines(conditions: Sequence[ConditionSettings]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple((condition.title, _names(condition.settings)) for condition in conditions)
 
 
 def _field_value(setting: Setting, document: Mapping[str, Any]) -> Any:

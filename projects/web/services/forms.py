@@ -153,7 +153,8 @@ def settings(request: Request, service: str) -> HttpResponse:
     return form_page(
         request,
         form,
-        title=f"{row} autoscaler",
+        title="Autoscaler settings",
+        crumbs=[("Services", reverse("services")), (str(row), _service_url(row))],
         label="Save settings",
         back=_service_url(row),
         check="Preview on the last day",

@@ -28,7 +28,8 @@ class Section:
     """Section of a long form, with the names of its fields.
 
     A collapsed section opens if one of its fields has an error. `shown_for` is a (field, value) pair. The
-    section is visible only while the field has this value.
+    section is visible only while the field has this value. `lines` are (title, field names) pairs, each
+    shown on a line of its own above the other fields.
     """
 
     title: str
@@ -36,6 +37,7 @@ class Section:
     text: str = ""
     is_folded: bool = False
     shown_for: tuple[str, str] | None = None
+    lines: Sequence[tuple[str, Sequence[str]]] = ()
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class ShownSection:
 
     section: Section
     fields: Sequence[forms.BoundField]
+    lines: Sequence[tuple[str, Sequence[forms.BoundField]]] = ()
 
     @property
     def is_open(self) -> bool:
@@ -68,7 +71,11 @@ class Form(forms.Form):
     def shown_sections(self) -> list[ShownSection]:
         """Return the sections that have fields."""
         shown = [
-            ShownSection(section, [self[name] for name in section.names if name in self.fields])
+            ShownSection(
+                section,
+                [self[name] for name in section.names if name in self.fields],
+                [(title, [self[name] for name in names]) for title, names in section.lines],
+            )
             for section in self.sections()
         ]
         return [part for part in shown if part.fields]
