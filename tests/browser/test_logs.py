@@ -174,3 +174,43 @@ def test_log_fills_the_screen_until_escape_is_pressed(opened: Open, pods: list[P
         page.keyboard.press("Escape")
         expect(page.get_by_role("button", name="Full screen")).to_have_attribute("aria-pressed", "false")
         assert faults == []
+
+
+# Lines and styles of a text that is cut in two, at each position, and of the whole text.
+CUT_TEXT = """(text) => {
+    const read = (...pieces) => {
+        const reader = new window.berthLog.LogReader(), lines = new Set();
+        const isLast = (place) => place === pieces.length - 1;
+        pieces.forEach((part, place) => reader.read(part, isLast(place)).forEach((line) => lines.add(line)));
+        return JSON.stringify([...lines].map(({ runs, ended }) => [runs, ended]));
+    };
+    const cuts = [...text].map((_, at) => read(text.slice(0, at), text.slice(at)));
+    return { whole: JSON.parse(read(text)), versions: [...new Set([...cuts, read(...text), read(text)])] };
+}"""
+
+
+def test_progress_bars_replace_their_line_and_colors_are_shown(
+    opened: Open, pods: list[Pod], home: Path
+) -> None:
+    write(home, pods[0], "start\r\n 1% \r 2% ")
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        lines = page.locator("#log .l")
+        expect(lines).to_have_text(["start", " 2% "])
+        write(home, pods[0], "\r 3% ")
+        expect(lines).to_have_text(["start", " 3% "])
+        write(home, pods[0], f"\r 4% \n\x1b[1;31m{MARKUP}\x1b[0m end")
+        expect(lines).to_have_text(["start", " 4% ", f"{MARKUP} end"])
+        expect(page.locator("#log .ansi-bold.ansi-1")).to_have_text(MARKUP)
+        page.reload()
+        expect(lines).to_have_text(["start", " 4% ", f"{MARKUP} end"])
+        text = "a\r\nb\r\x1b[31mred\x1b[38;5;2mgreen\x1b]0;title\x07\x1b[m\n\r\x1b[2Kc\x1b[1m\x08d\r\r\nend\r"
+        result = page.evaluate(CUT_TEXT, text)
+        assert len(result["versions"]) == 1, "lines are the same however the text is cut"
+        assert result["whole"] == [
+            [[["a", ""]], True],
+            [[["red", "ansi-1"], ["green", "ansi-2"]], True],
+            [[["c", ""], ["\ufffdd", "ansi-bold "]], True],
+            [[["end", "ansi-bold "]], False],
+        ]
+        assert faults == []

@@ -130,13 +130,13 @@ def build_hits(matches: LogMatches, text: str, ignore_case: bool) -> list[Hit]:
     return [
         Hit(
             line,
-            tuple(plain_text(context_line) for context_line in line.before),
+            tuple(shown_text(context_line) for context_line in line.before),
             tuple(
                 (piece, place % 2 == 1)
-                for place, piece in enumerate(pattern.split(plain_text(line.text)))
+                for place, piece in enumerate(pattern.split(shown_text(line.text, pattern)))
                 if piece
             ),
-            tuple(plain_text(context_line) for context_line in line.after),
+            tuple(shown_text(context_line) for context_line in line.after),
         )
         for line in matches.lines
     ]
@@ -185,3 +185,13 @@ def plain_text(raw_output: bytes) -> str:
     """Return program output without terminal control sequences."""
     text = SEQUENCES.sub(b"", raw_output).decode("utf-8", "replace").rstrip("\r")
     return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def shown_text(raw_line: bytes, pattern: re.Pattern[str] | None = None) -> str:
+    """Return a line as a terminal shows it: a carriage return replaces the line.
+
+    If the pattern matches only replaced text, return the last match.
+    """
+    versions = plain_text(raw_line).split("\r")
+    matching = [text for text in versions if pattern and pattern.search(text)]
+    return (matching or versions)[-1]

@@ -8,8 +8,9 @@
   async function load(address) {
     const answer = await fetch(address, { headers: { Accept: "text/plain" } });
     if (!answer.ok) return "";
-    const text = (await answer.text()).replace(SEQUENCES, "").replace(CONTROL, "");
-    const written = text.split("\n").map((line) => line.trim()).filter(Boolean);
+    const text = (await answer.text()).replace(SEQUENCES, "");
+    // a carriage return replaces the line, as on a terminal
+    const written = text.split("\n").map((line) => line.trim().split("\r").at(-1).replace(CONTROL, "").trim()).filter(Boolean);
     return (written.findLast((line) => ERROR.test(line)) ?? written.at(-1) ?? "").slice(0, LENGTH_MAX);
   }
 

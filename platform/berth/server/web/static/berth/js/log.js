@@ -1,10 +1,9 @@
 // Pod log: show the end first, then new output from a separate socket, and other parts on request.
 (() => {
   "use strict";
-  const PIECE = 65536, MOST = 2_000_000, RETRY_MOST = 20000, POLL = 2000;
-  const SEQUENCES = /\u001b\[[0-?]*[ -/]*[@-~]|\u001b[\]PX^_][^\u0007\u001b]*(?:\u0007|\u001b\\)?|\u001b[ -/]*[0-~]?/g;
-  const BEGUN = /\u001b[^A-Za-z\u0007]{0,200}$/;
-  const CONTROL = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+  const PIECE = 65536, PIECE_MOST = 4 * PIECE, TAIL_MOST = 2 ** 20; // bytes that are requested, and that a response has at most
+  const MOST = 2_000_000, ELEMENT = 20, RETRY_MOST = 20000, POLL = 2000;
+  const { LogReader } = window.berthLog;
   const box = document.getElementById("log");
   if (!box) return;
   const body = box.querySelector("pre"), follow = document.getElementById("log-follow");
@@ -14,40 +13,55 @@
   const matches = document.getElementById("log-matches"), wrap = document.getElementById("log-wrap");
   const CONTEXT = 4096; // bytes before a match
   const ERROR = /error|exception|fatal|panic|killed|denied|not found|cannot|can't|failed/i, ERROR_LINES = 40;
-  let pod = "", next = 0, complete = false, held = "", length = 0, turn = 0, socket = null, retry = 1000;
+  let pod = "", next = 0, complete = false, length = 0, turn = 0, socket = null, retry = 1000;
+  let reader = new LogReader();
+  const lines = new WeakMap(); // line of each element, and the element of each line
   let line = 0; // number of the first line that is shown, or 0 if it is unknown
   let pattern = null, chosen = -1; // searched text, and the match that is shown
 
-  const plain = (text) => text.replace(SEQUENCES, "").replace(/\r+\n/g, "\n").replace(CONTROL, "\ufffd");
   const first = () => Number(body.firstElementChild?.dataset.begin ?? 0);
 
-  const breaks = (text) => text.split("\n").length - 1;
-
-  /** Add text to a line, with the searched text marked. The text is never markup. */
-  function fill(element, text) {
+  /** Show a line with its styles, and with the searched text marked. The text is never markup. */
+  function fill(element, { runs, ended }) {
+    const found = pattern ? [...runs.map(([text]) => text).join("").matchAll(pattern)] : [];
     let at = 0;
-    for (const match of pattern ? text.matchAll(pattern) : []) {
-      const mark = document.createElement("mark");
-      mark.textContent = match[0];
-      element.append(text.slice(at, match.index), mark);
-      at = match.index + match[0].length;
+    element.replaceChildren();
+    for (const [text, style] of runs) {
+      const end = at + text.length, parts = [];
+      while (found.length && found[0].index < end) {
+        const from = Math.max(found[0].index, at), last = found[0].index + found[0][0].length, to = Math.min(last, end);
+        const mark = document.createElement("mark");
+        mark.textContent = text.slice(text.length - end + from, text.length - end + to);
+        parts.push(text.slice(text.length - end + at, text.length - end + from), mark);
+        at = to;
+        if (last > end) break; // the match continues in the next style
+        found.shift();
+      }
+      parts.push(text.slice(text.length - end + at));
+      at = end;
+      if (!style) { element.append(...parts); continue; }
+      const span = document.createElement("span");
+      span.className = style.trim();
+      span.append(...parts);
+      element.append(span);
     }
-    element.append(text.slice(at));
+    if (ended) element.append("\n");
+    element.normalize();
   }
 
-  /** Return a piece of output as lines. Its first line continues `open`, if given. */
-  function piece(text, begin, open) {
-    const span = document.createElement("span"), parts = text.split(/(?<=\n)/);
+  /** Return how much of the page's memory an element takes, in characters. */
+  const weigh = (element) => element.textContent.length + ELEMENT * element.querySelectorAll("*").length;
+
+  /** Return a piece of output with new lines. */
+  function piece(begin, added) {
+    const span = document.createElement("span");
     span.dataset.begin = begin;
-    if (open && parts.length) {
-      fill(open, parts.shift());
-      span.dataset.continues = ""; // its first line is in the previous piece
-    }
-    for (const part of parts) {
-      const each = document.createElement("span");
-      each.className = "l";
-      fill(each, part);
-      span.append(each);
+    for (const each of added) {
+      const element = document.createElement("span");
+      element.className = "l";
+      lines.set(element, each).set(each, element);
+      fill(element, each);
+      span.append(element);
     }
     return span;
   }
@@ -58,20 +72,27 @@
     body.style.setProperty("--digits", Math.max(2, String(line + body.querySelectorAll(".l").length).length));
   }
 
+  /** Add output. If the last line is unfinished, the text continues or replaces it. */
   function append(text, begin) {
-    const cut = BEGUN.exec(held + text)?.[0] ?? ""; // a sequence that continues in the next piece
-    const whole = held + text;
-    held = complete ? "" : cut;
+    const open = reader.line, changed = reader.read(text, complete);
     if (!body.firstElementChild) body.textContent = "";
-    const shown = plain(complete ? whole : whole.slice(0, whole.length - cut.length));
-    const last = body.lastElementChild?.lastElementChild;
-    body.append(piece(shown, begin, last && !last.textContent.endsWith("\n") ? last : null));
-    length += shown.length;
+    if (open) {
+      const element = lines.get(changed.shift());
+      length -= weigh(element);
+      fill(element, open);
+      length += weigh(element);
+    }
+    if (changed.length) {
+      const span = piece(begin, changed);
+      if (open) span.dataset.continues = ""; // its first line break ends a line of an earlier piece
+      body.append(span);
+      length += weigh(span);
+    }
     while (length > MOST && body.childElementCount > 1) { // limit the memory of the page
-      const removed = body.firstElementChild.textContent;
-      length -= removed.length;
-      if (line) line += breaks(removed);
-      body.firstElementChild.remove();
+      const removed = body.firstElementChild;
+      length -= weigh(removed);
+      if (line) line += removed.children.length;
+      removed.remove();
     }
     number();
   }
@@ -106,18 +127,43 @@
     return minutes < 60 ? `, ${minutes} min after the start` : `, ${Math.floor(minutes / 60)} h ${minutes % 60} min after the start`;
   }
 
+  const decode = (data) => new TextDecoder().decode(data);
+
+  /** Return how many bytes at the end of the data begin a character that continues after it. */
+  function cutCharacter(data) {
+    for (let count = 1; count <= Math.min(3, data.length); count += 1) {
+      const byte = data.at(-count);
+      if (byte >= 0xc0) return (byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2) > count ? count : 0;
+      if (byte < 0x80) return 0;
+    }
+    return 0;
+  }
+
   async function fetched(query) {
     const answer = await fetch(`${box.dataset.url}?pod=${encodeURIComponent(pod)}&${query}`, { headers: { Accept: "text/plain" } });
-    const data = new Uint8Array(await answer.arrayBuffer()), text = new TextDecoder().decode(data);
-    if (!answer.ok) throw new Error(text.slice(0, 300));
-    const header = (name) => Number(answer.headers.get(name));
-    return { text, data, begin: header("X-Offset"), next: header("X-Next-Offset"), line: header("X-Line"), complete: answer.headers.get("X-Complete") === "true" };
+    const data = new Uint8Array(await answer.arrayBuffer());
+    if (!answer.ok) throw new Error(decode(data).slice(0, 300));
+    const header = (name) => Number(answer.headers.get(name)), isComplete = answer.headers.get("X-Complete") === "true";
+    const cut = isComplete ? 0 : cutCharacter(data);
+    return { data: data.subarray(0, data.length - cut), begin: header("X-Offset"), next: header("X-Next-Offset") - cut, line: header("X-Line"), complete: isComplete };
+  }
+
+  /** Return output before an offset, from the start of a line unless the line is very long. */
+  async function fetchedBefore(end) {
+    for (let size = PIECE; ; size = PIECE_MOST) {
+      const begin = Math.max(0, end - size), got = await fetched(`offset=${begin}&limit=${end - begin}`);
+      const data = got.data.subarray(0, Math.max(0, end - got.begin)), cut = got.begin > 0 ? data.indexOf(10) + 1 : 0;
+      const isLong = got.begin > 0 && (!cut || cut === data.length);
+      if (isLong && size < PIECE_MOST) continue;
+      return isLong ? { data, begin: got.begin } : { data: data.subarray(cut), begin: got.begin + cut };
+    }
   }
 
   function take(got) {
     next = got.next;
     complete = got.complete;
-    if (got.text) append(got.text, got.begin);
+    const text = got.text ?? decode(got.data);
+    if (text) append(text, got.begin);
     settle();
   }
 
@@ -157,19 +203,23 @@
       file.searchParams.set("pod", pod);
       download.href = file;
     }
-    complete = false; held = ""; length = 0; retry = 1000;
+    complete = false; reader = new LogReader(); length = 0; retry = 1000;
     body.textContent = "Reading…";
     try {
       const got = await fetched(query);
       if (mine !== turn) return; // the user has since made another selection
       body.replaceChildren();
-      const before = target ? got.data.subarray(0, target.offset - got.begin).filter((byte) => byte === 10).length : 0;
-      line = target ? target.line - before : got.line;
+      const at = target ? target.offset - got.begin : got.data.length, isWhole = !got.begin || (!target && got.data.length < TAIL_MOST - 3);
+      const breaks = got.data.indexOf(10) + 1, cut = isWhole || !breaks || breaks > at ? 0 : breaks; // start of the first whole line
+      got.data = got.data.subarray(cut);
+      got.begin += cut;
+      const before = target ? got.data.subarray(0, at - cut).filter((byte) => byte === 10).length : 0;
+      line = target ? target.line - before : got.line && got.line + (cut ? 1 : 0);
       take(got);
       if (target) show(body.querySelectorAll(".l")[before]);
     } catch (error) {
       if (mine === turn) body.textContent = error.message || "The log cannot be read. Retrying.";
-      setTimeout(() => { if (mine === turn) read(query); }, 5000);
+      setTimeout(() => { if (mine === turn) read(query, target); }, 5000);
       return;
     }
     listen(mine);
@@ -178,17 +228,22 @@
   const newest = () => read("tail=500");
 
   earlier.addEventListener("click", async () => {
-    const mine = turn, end = first(), begin = Math.max(0, end - PIECE), height = box.scrollHeight;
-    const got = await fetched(`offset=${begin}&limit=${end - begin}`);
-    if (mine !== turn || end !== first()) return;
+    const mine = turn, top = body.querySelector(".l"), height = box.scrollHeight;
+    const end = body.firstElementChild.dataset.continues === undefined ? first() : await offsetOf(top);
+    const got = await fetchedBefore(end);
+    if (mine !== turn || top !== body.querySelector(".l")) return;
     follow.checked = false;
     hangUp();
     if (got.begin >= end) return earlier.remove();
-    const text = plain(got.text), rest = text.endsWith("\n") ? "" : text.slice(text.lastIndexOf("\n") + 1);
-    body.querySelector(".l").prepend(rest); // the end of a line that was cut
-    body.prepend(piece(text.slice(0, text.length - rest.length), got.begin));
-    length += text.length;
-    if (line) line -= breaks(text);
+    const before = new LogReader(), added = before.read(decode(got.data), true), rest = before.line ? added.pop() : null, next = lines.get(top);
+    if (rest && !next.replaced && !before.isBack) { // the start of a very long line
+      next.runs.unshift(...rest.runs);
+      fill(top, next);
+    }
+    const span = piece(got.begin, added);
+    body.prepend(span);
+    length += weigh(span);
+    if (line) line -= added.length;
     number();
     settle();
     box.scrollTop += box.scrollHeight - height;
@@ -268,12 +323,16 @@
 
   /** Return the offset of a line in bytes. The page shows text without escape sequences, so it is read again. */
   async function offsetOf(element) {
-    const span = element.parentElement, begin = Number(span.dataset.begin);
-    let breaksBefore = [...span.children].indexOf(element) + (span.dataset.continues === undefined ? 0 : 1);
-    const { data } = await fetched(`offset=${begin}&limit=${4 * PIECE}`);
-    let at = 0;
-    for (; breaksBefore > 0 && at < data.length; at += 1) if (data[at] === 10) breaksBefore -= 1;
-    return begin + at;
+    const span = element.parentElement;
+    let at = Number(span.dataset.begin), breaksBefore = [...span.children].indexOf(element) + (span.dataset.continues === undefined ? 0 : 1);
+    while (breaksBefore > 0) {
+      const { data, begin } = await fetched(`offset=${at}&limit=${PIECE_MOST}`);
+      if (!data.length) break;
+      let index = 0;
+      for (; breaksBefore > 0 && index < data.length; index += 1) if (data[index] === 10) breaksBefore -= 1;
+      at = begin + index;
+    }
+    return at;
   }
 
   body.addEventListener("click", async (event) => {
