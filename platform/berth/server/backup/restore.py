@@ -91,14 +91,14 @@ def _reject_other_version(manifest: Manifest) -> None:
     if unknown := sorted(set(backup_migrations) - set(running_migrations)):
         first = ".".join(unknown[0])
         raise BackupError(
-            f"the backup is from another version: {versions}, which does not have migration {first}. "
-            "Restore the backup with its version."
+            f"the backup is from another version ({versions}, which lacks migration {first}). "
+            "Restore it with the version that created it."
         )
     if absent := sorted(set(running_migrations) - set(backup_migrations)):
         first = ".".join(absent[0])
         raise BackupError(
-            f"the backup is from an older version: {versions}, and the backup does not have "
-            f"migration {first}. Restore the backup with its version, then upgrade."
+            f"the backup is from an older version ({versions}) and lacks migration {first}. "
+            "Restore it with the version that created it, then upgrade."
         )
 
 
