@@ -1,0 +1,26 @@
+"""mkdocs hooks for the documentation site: the application's logo and fonts, and links to other files."""
+
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+STATIC = Path(__file__).parents[1] / "platform/berth/server/web/static/berth"
+PATTERNS = ("mark.svg", "css/fonts.css", "fonts/*.woff2")
+TO_REPOSITORY = re.compile(r"\[([^\]]+)\]\(\.\./[A-Z][^)]*\)")  # such as ../CONTRIBUTING.md in docs/tour.md
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the files under berth/, with the same relative paths as in the application."""
+    for path in sorted(path for pattern in PATTERNS for path in STATIC.glob(pattern)):
+        name = f"berth/{path.relative_to(STATIC)}"
+        files.append(File.generated(config, name, abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Show links to files that only the repository contains as text."""
+    del page, config, files
+    return TO_REPOSITORY.sub(r"\1", markdown)
