@@ -68,7 +68,7 @@ async def test_body_without_a_content_length_is_rejected_at_the_limit(secret: st
 async def test_body_size_of_page_requests_is_limited() -> None:
     wire = await run_app(Wire("/login", method="POST", parts=(CHUNK,) * 200))
     assert wire.status == 413
-    assert wire.body == b"The body exceeds 1048576 bytes, the maximum at this address."
+    assert wire.body == b"The body exceeds 1048576 bytes, the maximum at this address. Send a smaller body."
 
 
 @pytest.mark.heavy

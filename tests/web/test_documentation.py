@@ -1,5 +1,9 @@
 """Tests for the documentation site that Berth serves."""
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +11,8 @@ import pytest
 from django.test import Client
 
 pytestmark = pytest.mark.django_db
+
+CHECKOUT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -43,3 +49,14 @@ def test_page_for_missing_documentation_shows_the_build_command(
     response = client.get("/docs/")
     assert response.status_code == 404
     assert "make docs" in response.content.decode()
+
+
+def test_documentation_builds_without_warnings_and_loads_nothing_from_other_hosts(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)]
+    environ = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=CHECKOUT, env=environ, capture_output=True, text=True, check=False)
+    assert (built.returncode, built.stderr) == (0, "")
+    page = (tmp_path / "tour" / "index.html").read_text()
+    loaded = re.findall(r'<(?:link rel="(?:stylesheet|icon)"|script|img)[^>]* (?:href|src)="([^"]+)"', page)
+    assert "../berth/css/fonts.css" in loaded
+    assert not [url for url in loaded if url.startswith(("http", "//"))]

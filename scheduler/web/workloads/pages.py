@@ -54,6 +54,7 @@ from scheduler.web.workloads.timeline import Entry, timeline
 
 Context = dict[str, Any]
 EVICTIONS_ON_OVERVIEW, EVENTS_ON_OVERVIEW = 5, 6
+PLACED = r"[\d,]+ pods? with .+ on .+\.$"  # message of a placement, unlike the progress of a start
 MEASURED_PHASES = (Phase.RUNNING, Phase.STOPPING)
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources"))
@@ -187,7 +188,7 @@ def _pending_context(workload: Workload, tab: str) -> Context:
 def _shown_message(workload: Workload) -> str:
     """Return the workload's message, or "" if it only says that the workload is placed or running."""
     is_running = workload.phase == Phase.RUNNING and re.match(ALL_RUNNING, workload.message)
-    is_placed = workload.phase == Phase.STARTING and workload.reason == "Placed"
+    is_placed = workload.phase == Phase.STARTING and re.match(PLACED, workload.message)
     return "" if is_running or is_placed else workload.message
 
 
