@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from ctypes import CDLL
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +13,7 @@ import pytest
 from pools.runtimes.base import VolumeMount
 from pools.runtimes.enclosure.command import Mount, View, own_mounts
 from pools.runtimes.enclosure.levels import PATHS_VARIABLE, Level
+from pools.runtimes.shim.mounts import can_mount
 from pools.runtimes.shim.prepared import FILE
 from pools.runtimes.shim.processes import children, descendants, is_running
 from pools.runtimes.shim.server import SPARES
@@ -31,8 +33,9 @@ grep -E '^(Cap|Seccomp|NoNewPrivs|Uid|Gid|Groups)' /proc/self/status
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[LocalStage]:
     stage = LocalStage(tmp_path / "home" / "run")
-    if stage.runtime.isolation.level is not Level.USERS:
-        pytest.skip("only root can prepare enclosures")
+    can_prepare = stage.runtime.isolation.level is Level.USERS and can_mount(CDLL(None, use_errno=True))
+    if not can_prepare:
+        pytest.skip("preparing enclosures requires root and Linux 5.12")
     yield stage
     stage.sweep()
 
@@ -114,6 +117,23 @@ def test_replaced_file_is_never_taken_from_an_older_enclosure(
     spare_shims(stage)
     assert output(stage, "p-3", f"cat {file}") == "new"
     assert is_prepared(stage, "p-3")
+
+
+def test_visible_paths_in_the_machines_tmp_do_not_prevent_a_prepared_enclosure(
+    tmp_path: Path, stage: LocalStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Berth may have been installed in /tmp, although each pod has its own /tmp."""
+    with TemporaryDirectory(dir="/tmp") as directory:
+        Path(directory).chmod(0o755)
+        (Path(directory) / "shared").write_text("visible")
+        monkeypatch.setenv(PATHS_VARIABLE, directory)
+        script = f"cat {directory}/shared; ls /tmp; cut -d' ' -f5,6 /proc/self/mountinfo | sort"
+        first = output(stage, "p-1", script)
+        spare_shims(stage)
+        second = output(stage, "p-2", script)
+    assert is_prepared(stage, "p-2")
+    assert second.replace("p-2", "p-1") == first
+    assert first.startswith("visible")
 
 
 def test_commands_of_a_session_run_in_a_prepared_enclosure(stage: LocalStage) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from pools.runtimes.enclosure.levels import Level
@@ -87,6 +87,16 @@ def prepared_command(
     """
     argv = _base_options(shared, level, program, blocks_nesting)
     return (*argv, *_mount_options(_mounts(shared), set()), *_END)
+
+
+def without_temporary_paths(view: View) -> View:
+    """Return the view without paths in /tmp and /var/tmp, which each pod has for itself."""
+    return replace(
+        view,
+        readable=tuple(each for each in view.readable if not is_inside(each.target, _EMPTY_AT_START)),
+        writable=tuple(each for each in view.writable if not is_inside(each.target, _EMPTY_AT_START)),
+        hidden=tuple(path for path in view.hidden if not is_inside(path, _EMPTY_AT_START)),
+    )
 
 
 def own_mounts(view: View, shared: View) -> list[str] | None:

@@ -8,7 +8,13 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from pools.runtimes.enclosure.command import Mount, View, own_mounts, prepared_command
+from pools.runtimes.enclosure.command import (
+    Mount,
+    View,
+    own_mounts,
+    prepared_command,
+    without_temporary_paths,
+)
 from pools.runtimes.enclosure.levels import Level
 from pools.runtimes.shim.prepared import FILE
 from pools.runtimes.shim.records import Record, write_record
@@ -27,6 +33,7 @@ class Preparation:
         `view` is what the pod sees, and `shared` the part that is the same for all pods. Update the record if
         the files of this machine have changed. Only root can add mounts to an enclosure.
         """
+        shared = without_temporary_paths(shared)
         own = own_mounts(view, shared) if level is Level.USERS else None
         if own is None:
             return []

@@ -104,8 +104,10 @@ class Server:
         return True
 
     def _prepare_spare(self) -> None:
-        """Fork a spare shim if there is enough memory."""
+        """Fork a spare shim if there is an enclosure to prepare and enough memory."""
         self._end_outdated_spares()
+        if not self._enclosure:
+            return
         # The key 0 stands for the new process, which closes the pipes of all spare shims.
         assignment, self._spares[0] = os.pipe()
         pid = self._fork(become_spare, assignment, self._root)

@@ -12,6 +12,7 @@ import pytest
 from pools.runtimes import shims
 from pools.runtimes.base import RuntimeFailure
 from pools.runtimes.shim.channels.listener import SOCKET
+from pools.runtimes.shim.prepared import FILE
 from pools.runtimes.shim.processes import children, is_running, process_ids
 from pools.runtimes.shim.server import SPARES
 from tests.contracts.pods import LocalStage, ended, kill, order, poll_until, running
@@ -224,6 +225,8 @@ def test_shim_server_exits_with_the_runtime_and_reaps_its_shims(stage: LocalStag
     for number in range(5):
         ended(stage.runtime, f"p-{number}")
     poll_until(lambda: servers(stage.root), lambda running: running == [server(stage)])
-    poll_until(lambda: children(server(stage)), lambda shims: len(shims) == SPARES)
+    has_spares = (stage.root / FILE).exists()  # depends on the isolation of this machine
+    spares = SPARES if has_spares else 0
+    poll_until(lambda: children(server(stage)), lambda shims: len(shims) == spares)
     stage.restart()
     poll_until(lambda: not servers(stage.root))
