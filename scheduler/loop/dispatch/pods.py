@@ -44,9 +44,11 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 
 START_ERRORS = (MissingSecret, RuntimeFailure, LookupError, OSError, ValueError, StopIteration)
 
+# Without a condition on the workload's phase, because the planner might read the whole index of phases for
+# each pod, including the entries of older row versions.
 STARTING = compiled_once(
     lambda: (
-        Pod.objects.filter(state=PodState.STARTING, workload__phase__in=(Phase.STARTING, Phase.RUNNING))
+        Pod.objects.filter(state=PodState.STARTING)
         .select_related("workload__session", "workload__array", "allocation")
         .defer(
             "workload__labels",
@@ -254,7 +256,7 @@ def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
 
 
 def _starting_pods(projects: RelatedRows) -> list[Pod]:
-    pods = list(STARTING())
+    pods = [pod for pod in STARTING() if pod.workload.phase in (Phase.STARTING, Phase.RUNNING)]
     for pod in pods:
         # Without the allocation's reference to the pod, reference counting frees all of these objects.
         if (allocation := pod._state.fields_cache.get("allocation")) is not None:
