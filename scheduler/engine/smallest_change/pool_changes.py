@@ -72,13 +72,18 @@ def consolidation(case: PendingCase) -> Iterator[Ladder]:
 
 
 def new_nodes(case: PendingCase) -> Iterator[Ladder]:
-    """Propose adding nodes of the pool's shape."""
+    """Propose adding nodes of the pool's shape.
+
+    `before` is the number of nodes that the pool's maximum still allows, or None for a pool without a maximum.
+    """
     shape = new_node_shape(case.pool, case.nodes)
     if not case.capacity_may_help or shape is None:
         return
     node = make_node("", case.pool.name, shape)
     if any(node.capacity) and any(matches(role, node) for role in case.roles):
+        most = case.pool.nodes_max if case.pool.nodes_ever is None else case.pool.nodes_ever
+        left = None if most is None else max(0, most - len(case.nodes))
         yield ladder_in_order(
-            Change(ChangeKind.NODES_ADDED, before=0, after=count, pool=case.pool.name)
+            Change(ChangeKind.NODES_ADDED, before=left, after=count, pool=case.pool.name)
             for count in range(1, MAX_NEW_NODES + 1)
         )

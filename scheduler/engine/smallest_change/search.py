@@ -1,6 +1,6 @@
 """Find the smallest single change that would start a pending workload now."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from berth.core.backports import StrEnum
@@ -21,17 +21,8 @@ MAX_RUNS = 40  # maximum number of engine runs per question, however large the c
 
 Stage = Callable[[PendingCase], Iterator[Ladder]]
 
-# Changes that the owner can make if the workload can never start as specified.
-SCHEDULABLE_STAGES: tuple[Stage, ...] = (
-    own_changes.other_pools,
-    own_changes.fewer_constraints,
-    lower_requests.at_least_half,
-    lower_requests.less_than_half,
-)
-
 # Order of changes. Within a stage, changes are ordered by amount, then by name.
-STAGES: tuple[Stage, ...] = (
-    # changes that the owner of the workload can make
+OWNER_STAGES: tuple[Stage, ...] = (
     own_changes.end_of_own_wait,
     own_changes.preemptibility,
     own_changes.other_pools,
@@ -40,6 +31,14 @@ STAGES: tuple[Stage, ...] = (
     own_changes.shorter_max_runtime,
     end_of_own_workload,
     own_changes.higher_priority,
+)
+# Changes by the owner with which a workload that can never start as specified may start later.
+SCHEDULABLE_STAGES: tuple[Stage, ...] = (
+    own_changes.other_pools,
+    own_changes.fewer_constraints,
+    lower_requests.at_least_half,
+)
+OTHER_STAGES: tuple[Stage, ...] = (
     # changes that admins of the department or the platform can make
     queue_changes.higher_limits,
     queue_changes.higher_quotas,
@@ -87,7 +86,9 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
     1. Decide on the unchanged snapshot, to get the workload's blockers.
     2. Stage by stage, propose changes that could remove the blockers.
     3. Decide on the snapshot with each proposed change, and stop at the first stage with a success.
-    4. If no change starts an unschedulable workload, look for one with which it may start later.
+
+    If the workload can never start as specified, changes by its owner also count if it may start later. They
+    come after changes by the owner that start it now, but before changes by admins.
 
     A reservation counts as a start if it waits only for evicted or stopping pods, but not if it waits for
     booting nodes.
@@ -96,19 +97,28 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
     cases = list(_pending_cases(runs, snapshot, name))
     if not cases:
         return SmallestChange(Outcome.NOT_NEEDED, runs=runs.count)
-    for stage in STAGES:
-        best = runs.smallest(ladder for case in cases for ladder in _ladders_of_stage(stage, case))
+    for stage, later in _stages(cases):
+        best = runs.smallest(
+            (ladder for case in cases for ladder in _ladders_of_stage(stage, case)), later=later
+        )
         if best is not None:
-            return SmallestChange(Outcome.CHANGE, *best, runs.count)
-    if all(not is_schedulable(case.rejection.blockers) for case in cases):
-        for stage in SCHEDULABLE_STAGES:
-            best = runs.smallest(
-                (ladder for case in cases for ladder in _ladders_of_stage(stage, case)), later=True
+            change, effects = best
+            return SmallestChange(
+                Outcome.SCHEDULABLE if later else Outcome.CHANGE, change, effects, runs.count
             )
-            if best is not None:
-                return SmallestChange(Outcome.SCHEDULABLE, best[0], runs=runs.count)
     outcome = Outcome.UNDECIDED if runs.rejected else Outcome.NO_CHANGE
     return SmallestChange(outcome, runs=runs.count)
+
+
+def _stages(cases: Sequence[PendingCase]) -> Iterator[tuple[Stage, bool]]:
+    """Yield the stages in order, each with whether a later start counts as well."""
+    yield from ((stage, False) for stage in OWNER_STAGES)
+    never_starts = all(not is_schedulable(case.rejection.blockers) for case in cases)
+    if never_starts:
+        yield from ((stage, True) for stage in SCHEDULABLE_STAGES)
+    yield from ((stage, False) for stage in OTHER_STAGES)
+    if never_starts:
+        yield lower_requests.less_than_half, True
 
 
 def _ladders_of_stage(stage: Stage, case: PendingCase) -> Iterable[Ladder]:

@@ -100,7 +100,14 @@ def _pool_clause(change: Change) -> str:
         case ChangeKind.MAX_MOVES_RAISED:
             pods = _format_count(after, "pod")
             return f"consolidation in {pool} could move {pods} at a time instead of {before}"
-    return f"{pool} had {_format_count(after, 'more node')}"
+    return f"{pool} had {_format_count(after, 'more node')}{_maximum_note(before, as_integer(after))}"
+
+
+def _maximum_note(allowed: Value, added: int) -> str:
+    """Return how many of the added nodes the pool's maximum allows, if it does not allow all of them."""
+    if allowed is None or as_integer(allowed) >= added:
+        return ""
+    return f" (its maximum allows only {allowed})" if allowed else " (it is at its maximum)"
 
 
 def _amount_phrase(change: Change) -> str:

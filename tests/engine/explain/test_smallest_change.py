@@ -272,6 +272,20 @@ def test_smallest_sufficient_number_of_nodes_is_suggested(gpus: int, nodes: str)
     assert sentence(full_node().queued("w", "p", roles=roles)) == would_start(f"pool default had {nodes}")
 
 
+@pytest.mark.parametrize(
+    ("most", "nodes"),
+    [
+        (3, "2 more nodes"),
+        (2, "2 more nodes (its maximum allows only 1)"),
+        (1, "2 more nodes (it is at its maximum)"),
+    ],
+)
+def test_suggested_nodes_beyond_the_maximum_of_the_pool_are_named(most: int, nodes: str) -> None:
+    roles = (role("a", ask=request(4)), role("b", ask=request(4)))
+    world = full_node(nodes_ever=most).queued("w", "p", roles=roles)
+    assert sentence(world) == would_start(f"pool default had {nodes}")
+
+
 def test_change_that_needs_a_booting_node_is_not_suggested() -> None:
     # With more quota, the workload would get a reservation on the booting node.
     world = World().booting("m", 1).department("d", 1).project("p", "d", 0, over_quota=False)
@@ -312,6 +326,16 @@ def test_request_that_fits_on_the_nodes_is_suggested_even_if_the_nodes_are_in_us
     assert change_sentence(result, "p") == (
         "The workload could start once resources are free if "
         "each replica of role worker requested 4 GPUs instead of 8."
+    )
+
+
+def test_smaller_gang_is_suggested_before_more_nodes_than_the_maximum_of_the_pool() -> None:
+    # At the maximum of 2 nodes, 8 replicas of 1 GPU could start, of which none could start now.
+    gang = role("worker", 10, ask=request(1))
+    result = smallest_change(full_node(nodes_max=2).queued("w", "p", roles=(gang,)).snapshot(), "w")
+    assert result.outcome is Outcome.SCHEDULABLE
+    assert change_sentence(result, "p") == (
+        "The workload could start once resources are free if role worker needed 8 replicas instead of 10."
     )
 
 
