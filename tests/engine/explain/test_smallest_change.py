@@ -330,7 +330,7 @@ def test_request_that_fits_on_the_nodes_is_suggested_even_if_the_nodes_are_in_us
 
 
 def test_smaller_gang_is_suggested_before_more_nodes_than_the_maximum_of_the_pool() -> None:
-    # At the maximum of 2 nodes, 8 replicas of 1 GPU could start, of which none could start now.
+    # At the maximum of 2 nodes, the pool has room for 8 replicas. None of them could start now.
     gang = role("worker", 10, ask=request(1))
     result = smallest_change(full_node(nodes_max=2).queued("w", "p", roles=(gang,)).snapshot(), "w")
     assert result.outcome is Outcome.SCHEDULABLE
