@@ -1,9 +1,9 @@
-"""Explain which role a denied action requires, and which users can grant it."""
+"""Explain which role an action requires, and name the users who have it or can grant it."""
 
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from projects.models import Department, Membership, Project, Quota, Role, Workload, WorkloadArray
 
@@ -34,11 +34,21 @@ def explain_missing_role(action: str, obj: Any) -> str:
 def explain_missing_platform_role() -> str:
     """Return a sentence that names the required platform role, and the users who can grant it."""
     role = role_title(Role.PLATFORM_ADMIN)
-    admins = User.objects.filter(
-        Q(is_superuser=True) | Q(memberships__role=Role.PLATFORM_ADMIN), is_active=True
-    ).distinct()
-    names = list(admins.order_by("username").values_list("username", flat=True)[:MAX_NAMES])
-    return f"You need the role {role}, which {_join_names(names) or f'another {role}'} can grant."
+    return f"You need the role {role}, which {names_of_platform_admins() or f'another {role}'} can grant."
+
+
+def names_of_platform_admins() -> str:
+    """Return up to three usernames, such as "alice or bob", or an empty string if there are none."""
+    return _join_usernames(
+        User.objects.filter(Q(is_superuser=True) | Q(memberships__role=Role.PLATFORM_ADMIN))
+    )
+
+
+def names_of_department_admins(department: Department) -> str:
+    """Return up to three usernames, such as "alice or bob", or an empty string if there are none."""
+    return _join_usernames(
+        User.objects.filter(memberships__department=department, memberships__role=Role.DEPARTMENT_ADMIN)
+    )
 
 
 def role_title(role: str) -> str:
@@ -58,11 +68,11 @@ def _owner(obj: Any) -> Any:
 
 def _names_of_administrators(project: Project) -> str:
     """Return the names of the users who can grant roles in the project."""
-    rows = Membership.objects.filter(project=project, role=Role.PROJECT_ADMIN, user__is_active=True)
-    names = list(rows.order_by("user__username").values_list("user__username", flat=True)[:MAX_NAMES])
-    return _join_names(names) or f"an administrator of the department {project.department}"
+    admins = User.objects.filter(memberships__project=project, memberships__role=Role.PROJECT_ADMIN)
+    return _join_usernames(admins) or f"an administrator of the department {project.department}"
 
 
-def _join_names(names: list[str]) -> str:
-    *others, last = names or [""]
+def _join_usernames(users: QuerySet[User]) -> str:
+    active = users.filter(is_active=True).distinct().order_by("username")
+    *others, last = [*active.values_list("username", flat=True)[:MAX_NAMES]] or [""]
     return f"{', '.join(others)} or {last}" if others else last

@@ -19,7 +19,7 @@ from projects.services.workloads.prediction import validate
 from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import find_change_of_unsaved_workload
 from scheduler.web.submit.form.draft import DocumentEdits, apply_edits
-from scheduler.web.workloads.change_link import admin_link, changed_document
+from scheduler.web.workloads.change_link import admin_link, admins_note, changed_document
 
 
 @signed_in
@@ -40,6 +40,7 @@ def smallest_change(request: Request) -> HttpResponse:
     edits = _find_edits(text, draft.workload, answer.change)
     context = {
         "sentence": answer.sentence,
+        "note": admins_note(request.actor, draft.workload.project, answer.change),
         "link": admin_link(request.actor, draft.workload.project, answer.change),
         "step": f"set:{json.dumps(edits)}" if edits else "",
     }

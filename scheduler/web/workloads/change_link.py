@@ -14,6 +14,7 @@ from berth.core.spec import RoleSpec
 from pools.models import NodePool
 from projects.access import Action, may
 from projects.actor import Actor
+from projects.missing_roles import names_of_department_admins, names_of_platform_admins
 from projects.models import Project, Workload
 from projects.services.workloads import is_editable
 from scheduler.engine.smallest_change.change import ChangeKind
@@ -75,6 +76,18 @@ def admin_link(actor: Actor, project: Project, change: Change) -> ChangeLink | N
         can = may(actor, Action.ADMINISTER)
         return ChangeLink(f"Open node {subject}", reverse("node", args=[subject])) if can else None
     return None
+
+
+def admins_note(actor: Actor, project: Project, change: Change) -> str:
+    """Return which admins can make the change, or an empty string if the user or the owner can make it."""
+    kind = ChangeKind(change["kind"])
+    if kind in QUEUE_KINDS and not may(actor, Action.SET_QUOTA, project.department):
+        names = names_of_department_admins(project.department) or names_of_platform_admins()
+    elif kind in (*POOL_KINDS, ChangeKind.NODE_OPENED) and not may(actor, Action.ADMINISTER):
+        names = names_of_platform_admins()
+    else:
+        return ""
+    return f"{names or 'A platform admin'} can make this change."
 
 
 def changed_document(workload: Workload, change: Change) -> Document | None:

@@ -42,7 +42,7 @@ from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import NOT_PENDING, ChangeAnswer, find_smallest_change
 from scheduler.web.utilization.pages import is_unmeasured, utilization_strip, workload_utilization
 from scheduler.web.workloads import details
-from scheduler.web.workloads.change_link import change_link
+from scheduler.web.workloads.change_link import admins_note, change_link
 from scheduler.web.workloads.code import role_commands
 from scheduler.web.workloads.failure import describe_failure, first_failed_pod
 from scheduler.web.workloads.log import pods_by_run
@@ -118,7 +118,8 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     if answer.outcome == Outcome.NOT_NEEDED and answer.sentence != NOT_PENDING:
         return render(request, "scheduler/workloads/next_cycle.html")
     link = change_link(request.actor, workload, change) if change else None
-    context = {"sentence": answer.sentence, "link": link}
+    note = admins_note(request.actor, workload.project, change) if change else ""
+    context = {"sentence": answer.sentence, "link": link, "note": note}
     return render(request, "scheduler/workloads/smallest_change.html", context)
 
 

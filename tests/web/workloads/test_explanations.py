@@ -217,7 +217,20 @@ def test_smallest_change_links_to_the_quota_only_for_those_who_may_set_it(
     with_change(monkeypatch, "quota_raised", subject="vision", pool=cast.pool.name, resource="gpu", after=2)
     path = f"/workloads/{workload.pk}/smallest-change"
     assert link_in(sign_in("alice").get(path).content.decode()) == f"/quotas/projects/vision/{cast.pool.name}"
-    assert link_in(sign_in("dave").get(path).content.decode()) == ""
+    card = sign_in("dave").get(path).content.decode()
+    assert link_in(card) == ""
+    assert "bob can make this change." in card
+    assert "can make this change" not in sign_in("alice").get(path).content.decode()
+
+
+def test_member_reads_which_platform_admins_can_change_the_pool(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = make.workload(cast.vision, "train", phase="pending")
+    with_change(monkeypatch, "nodes_added", pool=cast.pool.name, before=0, after=2)
+    path = f"/workloads/{workload.pk}/smallest-change"
+    assert "alice can make this change." in sign_in("dave").get(path).content.decode()
+    assert "can make this change" not in sign_in("alice").get(path).content.decode()
 
 
 def test_viewer_sees_the_smallest_change_without_a_button(
