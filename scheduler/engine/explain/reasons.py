@@ -64,6 +64,16 @@ def is_schedulable(blockers: Sequence[Blocker]) -> bool:
     return blockers[0].reason not in UNSCHEDULABLE_REASONS
 
 
+def exceeds_whole_limit(blocker: Blocker) -> bool:
+    """Return whether the workload requests more than a limit allows even if nothing else is allocated."""
+    if blocker.reason not in (Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT):
+        return False
+    requested, bound = blocker.numbers["requested"], blocker.numbers["bound"]
+    assert isinstance(requested, int)
+    assert isinstance(bound, int)
+    return requested > bound
+
+
 class _Values(dict[str, object]):
     def __missing__(self, key: str) -> object:
         return "?"

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 from berth.core.backports import StrEnum
 from scheduler.engine.decide import decide, decide_with_layout
-from scheduler.engine.explain.reasons import is_schedulable
+from scheduler.engine.explain.reasons import exceeds_whole_limit, is_schedulable
 from scheduler.engine.layout.carry_over import prepare_layout
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import NodeState, Snapshot
-from scheduler.engine.plan import Kind, Place, Plan
+from scheduler.engine.plan import Kind, Place, Plan, Rejection
 from scheduler.engine.smallest_change import lower_requests, own_changes, pool_changes, queue_changes
 from scheduler.engine.smallest_change.change import Change, apply_change, replace_workload
 from scheduler.engine.smallest_change.endings import end_of_other_workload, end_of_own_workload
@@ -113,7 +113,7 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
 def _stages(cases: Sequence[PendingCase]) -> Iterator[tuple[Stage, bool]]:
     """Yield the stages in order, each with whether a later start counts as well."""
     yield from ((stage, False) for stage in OWNER_STAGES)
-    never_starts = all(not is_schedulable(case.rejection.blockers) for case in cases)
+    never_starts = not any(_may_ever_start(case.rejection) for case in cases)
     if never_starts:
         yield from ((stage, True) for stage in SCHEDULABLE_STAGES)
     yield from ((stage, False) for stage in OTHER_STAGES)
@@ -222,7 +222,12 @@ def _may_start_later(plan: Plan, name: str) -> bool:
     if any(bundle.workload == name for bundle in plan.bundles):
         return True
     rejection = next((rejection for rejection in plan.rejections if rejection.workload == name), None)
-    return rejection is not None and is_schedulable(rejection.blockers)
+    return rejection is not None and _may_ever_start(rejection)
+
+
+def _may_ever_start(rejection: Rejection) -> bool:
+    """Return whether the workload may start without changes to its request, the pool or limits."""
+    return is_schedulable(rejection.blockers) and not any(map(exceeds_whole_limit, rejection.blockers))
 
 
 def _start_effects(snapshot: Snapshot, plan: Plan, name: str) -> Effects | None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from scheduler.engine.forecast import (
     CAPACITY_FREE,
+    EXCEEDS_WHOLE_LIMIT,
     NEVER_STARTS,
     PARTLY_PLACED,
     TOO_FAR_BACK,
@@ -26,6 +27,7 @@ BY_REASON: Mapping[Reason, str] = {
 SHORT: Mapping[str, str] = {
     **{UNKNOWN_START[reason]: text for reason, text in BY_REASON.items()},
     NEVER_STARTS: "never",
+    EXCEEDS_WHOLE_LIMIT: "exceeds the limit",
     TOO_FAR_BACK: "too far back to estimate",
     CAPACITY_FREE: "soon",
     PARTLY_PLACED: "partly placed",

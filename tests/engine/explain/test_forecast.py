@@ -75,6 +75,19 @@ def test_explanation_without_a_start_estimate_suggests_a_remedy(more: dict[str, 
     assert expected_start(full_cluster().queued("p/a", "p", 1, **more))["p/a"] == Forecast(None, because)
 
 
+@pytest.mark.parametrize(
+    ("gpus", "because"),
+    [
+        (4, "another workload in the project has to end, or the limit has to be raised"),
+        (5, "the request alone exceeds the limit; lower the request or raise the limit"),
+    ],
+)
+def test_request_that_exceeds_the_whole_limit_is_not_expected_to_start(gpus: int, because: str) -> None:
+    world = World(n0=8).department("d", None).project("p", "d", 4, limit=4)
+    world.running("p/long", "p", "n0", since=100, max_runtime=700, preemptible=False)
+    assert expected_start(world.queued("p/a", "p", gpus))["p/a"] == Forecast(None, because)
+
+
 def test_start_estimate_includes_the_backoff() -> None:
     estimates = expected_start(full_cluster().queued("p/a", "p", 4, backoff_until=NOON + 900))
     assert estimates["p/a"].at == NOON + 900

@@ -339,6 +339,16 @@ def test_smaller_gang_is_suggested_before_more_nodes_than_the_maximum_of_the_poo
     )
 
 
+def test_smaller_gang_is_suggested_if_the_request_alone_exceeds_the_limit_that_others_use() -> None:
+    world = World(n=8, pool=cpu_pool()).department("d", 8).project("p", "d", 4, limit=4)
+    world.running("one", "p", "n", 3, preemptible=False)
+    gang = role("worker", 6, ask=request(1))
+    result = smallest_change(world.queued("w", "p", roles=(gang,)).snapshot(), "w")
+    assert change_sentence(result, "p") == (
+        "The workload could start once resources are free if role worker needed 4 replicas instead of 6."
+    )
+
+
 # -- no change
 
 
