@@ -123,7 +123,7 @@ def test_limit_blocker_states_its_numbers(stage: Stage, gpus: int) -> None:
     assert prediction.blockers[0]["reason"] == "ProjectLimit"
     assert prediction.blockers[0]["numbers"]["bound"] == gpus * 1000
     assert prediction.expected_start is None
-    assert prediction.expected_start_reason.startswith("another workload in the project has to end")
+    assert prediction.expected_start_reason.startswith("the request alone exceeds the limit")
 
 
 def test_unchanged_start_estimate_records_no_cycle(stage: Stage) -> None:
