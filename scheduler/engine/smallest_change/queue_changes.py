@@ -14,11 +14,14 @@ from scheduler.engine.smallest_change.proposals import Ladder, raising_ladder
 
 
 def higher_limits(case: PendingCase) -> Iterator[Ladder]:
-    """Propose the lowest limits that admit the workload."""
+    """Propose higher limits, up to the amount that admits all workloads of the queue."""
     for bound in case.exceeded_bounds:
         limit = _entitlement_in_pool(case, bound.queue).limit[bound.kind]
         if bound.reason in LIMITS and limit is not None and limit < bound.target:
-            yield _quota_ladder(case, ChangeKind.LIMIT_RAISED, bound.queue, bound.kind, limit, [bound.target])
+            # Workloads that are ahead in the queue use a raised limit first.
+            requested = case.queue_reports[bound.queue.name].requested[bound.kind]
+            targets = [bound.target, max(bound.target, requested)]
+            yield _quota_ladder(case, ChangeKind.LIMIT_RAISED, bound.queue, bound.kind, limit, targets)
 
 
 def higher_quotas(case: PendingCase) -> Iterator[Ladder]:

@@ -204,6 +204,13 @@ def test_smallest_sufficient_project_limit_is_suggested() -> None:
     assert sentence(world) == would_start("project p had a limit of 1 GPU instead of 0.5")
 
 
+def test_suggested_limit_includes_the_workloads_that_are_ahead_in_the_queue() -> None:
+    world = World(n=8).department("d", 8).project("p", "d", 8, limit=1)
+    world.running("one", "p", "n", 1, preemptible=False).queued("ahead", "p", preemptible=False)
+    clause = "project p had a limit of 3 GPUs instead of 1"
+    assert sentence(world.queued("w", "p", preemptible=False)) == would_start(clause)
+
+
 def test_smallest_sufficient_department_limit_is_suggested() -> None:
     world = World(n=8).department("d", 8, limit=4).project("p", "d", 4).project("other", "d", 4)
     world.running("theirs", "other", "n", 4, preemptible=False).queued("w", "p")
