@@ -115,6 +115,9 @@ def test_quota_values_are_set_one_at_a_time(berth: Berth, cast: Cast) -> None:
         "(no GPU). Not all of them can be used at the same time.\n"
     )
     berth("quota", "set", "vision", "--pool", "local", "--gpu-limit", "6", "--no-over-quota", **bob)
+    cpus = berth("quota", "set", "vision", "--pool", "local", "--cpu", "3", "--cpu-limit", "5", **bob).stdout
+    assert cpus.splitlines()[0].split()[-3:] == ["CPU", "CPU", "LIMIT"]
+    assert cpus.splitlines()[1].split()[-2:] == ["3", "5"]
     [stored] = json.loads(berth("quota", "show", "vision", "-o", "json", **bob).stdout)
     assert (stored["gpu"], stored["limit"]["gpu"], stored["weight"], stored["over_quota"]) == (4, 6, 2, False)
     rejected = berth("quota", "set", "vision", "--pool", "local", "--gpu", "7", **bob)

@@ -172,7 +172,8 @@ def set_quota(
     _save_quota("department" if department else "project", owner, pool, changes, output)
 
 
-def quota_columns() -> list[Column]:
+def quota_columns(changed: Collection[str] = ()) -> list[Column]:
+    """Return the columns of quotas. Amounts named in `changed`, such as "limit.cpu", are always shown."""
     return columns_with_headings("OWNER", [
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
         Column("FAIR SHARE", lambda q: format_status_gpus(q, "share"), right=True, optional=True),
@@ -183,8 +184,18 @@ def quota_columns() -> list[Column]:
         Column("WEIGHT", lambda q: _format_weight(q.weight), right=True, optional=True),
         Column("BORROWS", lambda q: "yes" if q.over_quota else "no", optional=True),
         Column("RANK", lambda q: "-" if q.rank is None else str(q.rank), right=True, wide=True),
-        Column("CPU", lambda q: number(q.cpu, "unlimited"), right=True, wide=True),
-        Column("MEMORY MIB", lambda q: number(q.memory_mib, "unlimited"), right=True, wide=True),
+        Column("CPU", lambda q: number(q.cpu, "unlimited"), right=True, wide="cpu" not in changed),
+        Column(
+            "CPU LIMIT", lambda q: number(q.limit.cpu, "none"), right=True, wide="limit.cpu" not in changed
+        ),
+        Column(
+            "MEMORY MIB", lambda q: number(q.memory_mib, "unlimited"), right=True,
+            wide="memory_mib" not in changed,
+        ),
+        Column(
+            "MEMORY LIMIT", lambda q: number(q.limit.memory_mib, "none"), right=True,
+            wide="limit.memory_mib" not in changed,
+        ),
         Column("VERSION", lambda q: str(q.version), right=True, wide=True),
     ])  # fmt: skip
 
@@ -222,7 +233,8 @@ def _save_quota(
             stored = client.quotas.edit(kind, owner, pool, changes)
 
     def describe(_: object) -> None:
-        show_list([stored], quota_columns(), output, "")
+        changed = {*changes, *(f"limit.{name}" for name in changes.get("limit", ()))}
+        show_list([stored], quota_columns(changed), output, "")
         if stored.status is None and not any((stored.pools or {}).values()):
             print_message("the fair share is computed in the next scheduling cycle")
 
