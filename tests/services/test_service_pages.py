@@ -1,5 +1,7 @@
 """Tests for the service pages."""
 
+import html
+import json
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -50,6 +52,54 @@ def test_service_list_and_page_show_engines_and_scale_out_progress(
     assert "above 5 s" in scaling and "above 85%<" in scaling, "every number has its unit"
     metrics = dave.get(f"/services/{service.workload_id}?tab=metrics").content.decode()
     assert '<path class="used" d="M' in metrics, "the measurements are shown as a chart"
+
+
+def test_metrics_of_a_service_are_shown_and_exported_for_the_time_range_in_the_address(
+    stage: ServiceStage, sign_in: Callable[[str], Client]
+) -> None:
+    service, dave, now = stage.serve(engines=1), sign_in("dave"), timezone.now()
+    for minutes, engines, queued in ((300, 3, 7), (20, 1, 2)):
+        MetricsPoint.objects.create(
+            service=service, at=now - timedelta(minutes=minutes), engines=engines, reporting=engines,
+            values={"total_queue_reqs": queued},
+        )  # fmt: skip
+    at = f"/services/{service.workload_id}?tab=metrics"
+
+    def shown(query: str) -> str:
+        return dave.get(f"{at}{query}").content.decode()
+
+    assert 'href="?tab=metrics&amp;span=1h" aria-current="true"' in shown("")
+    assert 'href="?tab=metrics&amp;span=1h" aria-current="true"' in shown("&span=2y"), "unknown ranges"
+    assert 'href="?tab=metrics&amp;span=6h" aria-current="true"' in shown("&span=6h")
+    assert ",3,0," not in shown("") and ",3,0," in shown("&span=6h"), "the earlier sample"
+    for span, rows in (("1h", 1), ("6h", 2)):
+        csv = b"".join(dave.get(f"{at}&span={span}&format=csv").streaming_content).decode()
+        assert len(csv.splitlines()) == 1 + rows
+    service.points.filter(engines=1).delete()
+    assert "No metrics in this time range" in shown("") and "Choose a longer time range." in shown("")
+    assert "No metrics in this time range" not in shown("&span=24h")
+
+
+def test_long_time_range_of_service_metrics_keeps_peaks_and_gaps(
+    stage: ServiceStage, sign_in: Callable[[str], Client]
+) -> None:
+    service, dave, now = stage.serve(engines=1), sign_in("dave"), timezone.now()
+    silent = range(1000, 1100)  # samples of ten seconds each that are missing
+    MetricsPoint.objects.bulk_create(
+        MetricsPoint(
+            service=service, at=now - timedelta(seconds=10 * place), engines=1, reporting=1,
+            values={"total_queue_reqs": 99 if place == 2000 else 1},
+        )
+        for place in range(1, 4000)
+        if place not in silent
+    )  # fmt: skip
+    text = dave.get(f"/services/{service.workload_id}?tab=metrics&span=24h").content.decode()
+    assert "Highest value per 4 minutes" in text
+    queued = json.loads(html.unescape(re.findall(r'data-points="([^"]*)"', text)[2]))
+    assert len(queued) < 400
+    assert [value for _, value, *_ in queued].count(99) == 1
+    gaps = [at - now.timestamp() for at, _, gap, _ in queued if gap]
+    assert gaps and all(-11000 <= at <= -10000 for at in gaps), "only where samples are missing"
 
 
 def test_autoscaler_reasons_and_condition_table_use_the_same_names() -> None:

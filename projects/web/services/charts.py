@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Any
 
 from berth.core.amounts import MILLI
@@ -10,8 +11,14 @@ from berth.server.web.charts.steps import StepChart, step_chart
 from projects.engine.replicas.config import AutoscalerConfig
 from projects.models import MetricsPoint, Service
 
-SPAN = timedelta(hours=1)
-MAX_POINTS = 400  # maximum points per chart; the CSV file is complete
+SPANS: Mapping[str, tuple[str, timedelta]] = {
+    "1h": ("Hour", timedelta(hours=1)),
+    "6h": ("6 hours", timedelta(hours=6)),
+    "24h": ("Day", timedelta(days=1)),
+}
+DEFAULT_SPAN = "1h"
+RECENT = timedelta(hours=1)  # older samples are not shown as the latest metrics
+MAX_POINTS = 360  # maximum points per chart; the CSV file is complete
 
 CSV_HEADERS = (
     "Time", "Serving engines", "Reporting engines", "Token cache usage (%)", "Queued requests",
@@ -31,6 +38,11 @@ class Axis:
     end: datetime
     valid_seconds: float
 
+    @property
+    def bucket_seconds(self) -> float:
+        """Return the length of a bucket if a chart has more than MAX_POINTS samples."""
+        return (self.end - self.begin).total_seconds() / MAX_POINTS
+
 
 @dataclass(frozen=True, slots=True)
 class Chart:
@@ -43,8 +55,6 @@ class Chart:
     title: str
     unit: str
     chart: StepChart
-    begin: datetime
-    end: datetime
     now: str
     threshold: str
     has_gaps: bool
@@ -52,7 +62,7 @@ class Chart:
 
     @property
     def label(self) -> str:
-        return f"{self.title} over the last hour, now {self.now}"
+        return f"{self.title} over time, now {self.now}"
 
     @property
     def names(self) -> str:
@@ -60,18 +70,44 @@ class Chart:
         return f"reported||{'maximum' if self.key == 'engines' else 'threshold'}"
 
 
-def build_charts(service: Service, config: AutoscalerConfig, now: datetime) -> list[Chart]:
-    """Return a service's charts, or an empty list if there is no sample from the last hour."""
-    points = _recent_points(service, now)
+@dataclass(frozen=True, slots=True)
+class MetricsOverTime:
+    """Charts of a service over one of the SPANS. There are no charts if nothing was measured.
+
+    `bucket_minutes` is set if a chart shows the highest value of several samples instead of each sample.
+    `has_older` tells whether there are only samples from before the span.
+    """
+
+    span: str
+    begin: datetime
+    end: datetime
+    charts: tuple[Chart, ...] = ()
+    bucket_minutes: int | None = None
+    has_older: bool = False
+
+
+def metrics_over_time(
+    service: Service, config: AutoscalerConfig, now: datetime, span: str
+) -> MetricsOverTime:
+    """Return a service's charts over `span`, a key of SPANS. Any other value selects the default span."""
+    span = valid_span(span)
+    points = _points(service, now, span)
+    axis = Axis(now - SPANS[span][1], now, _valid_seconds(config))
     if not points:
-        return []
-    stride = -(-len(points) // MAX_POINTS)
-    points = points[::-stride][::-1]  # keep the latest point
+        return MetricsOverTime(span, axis.begin, now, has_older=service.points.exists())
+    minutes = round(axis.bucket_seconds / 60) if len(points) > MAX_POINTS else 0
+    return MetricsOverTime(span, axis.begin, now, tuple(_charts(config, points, axis)), minutes or None)
+
+
+def valid_span(span: str) -> str:
+    return span if span in SPANS else DEFAULT_SPAN
+
+
+def _charts(config: AutoscalerConfig, points: Sequence[MetricsPoint], axis: Axis) -> list[Chart]:
     policy = config.scale_out_policy
     usage = policy.token_usage_threshold * 100
     backlog = backlog_threshold(config, points[-1].reporting, points[-1].engines)
     queue_time_limit = policy.queue_time_p95_threshold * 1000
-    axis = Axis(now - SPAN, now, _valid_seconds(config))
     return [
         _chart("engines", "Serving engines", "", points, lambda p: p.engines, config.max_engines, axis),
         _chart("usage", "Token cache usage", "%", points, _value_getter("avg_token_usage", 100), usage, axis),
@@ -116,7 +152,7 @@ def latest_metrics(configs: Mapping[int, AutoscalerConfig], now: datetime) -> di
 
     Services without a recent sample are omitted.
     """
-    rows = MetricsPoint.objects.filter(service__in=list(configs), at__gt=now - SPAN)
+    rows = MetricsPoint.objects.filter(service__in=list(configs), at__gt=now - RECENT)
     latest = rows.order_by("service", "-at").distinct("service").values_list("service", "at", "values")
     result = {}
     for service, at, values in latest:
@@ -125,14 +161,14 @@ def latest_metrics(configs: Mapping[int, AutoscalerConfig], now: datetime) -> di
     return result
 
 
-def csv_rows(service: Service, now: datetime) -> Iterator[list[Any]]:
-    """Yield the charts' samples as CSV rows. Unknown values are empty."""
+def csv_rows(service: Service, now: datetime, span: str) -> Iterator[list[Any]]:
+    """Yield the samples of a chart's span as CSV rows. Unknown values are empty."""
     usage, queued, latency = (
         _value_getter("avg_token_usage", 100),
         _value_getter("total_queue_reqs", 1),
         _value_getter("queue_time_p95", 1),
     )
-    for point in _recent_points(service, now):
+    for point in _points(service, now, valid_span(span)):
         yield [point.at, point.engines, point.reporting, usage(point), queued(point), latency(point)]
 
 
@@ -140,8 +176,8 @@ def _valid_seconds(config: AutoscalerConfig) -> float:
     return max(MIN_VALID_SECONDS, config.max_sample_age)
 
 
-def _recent_points(service: Service, now: datetime) -> list[MetricsPoint]:
-    return list(service.points.filter(at__gt=now - SPAN).defer("by_engine").order_by("at"))
+def _points(service: Service, now: datetime, span: str) -> list[MetricsPoint]:
+    return list(service.points.filter(at__gt=now - SPANS[span][1]).defer("by_engine").order_by("at"))
 
 
 def _value_getter(name: str, factor: float) -> Pick:
@@ -157,13 +193,13 @@ def _chart(
     *, in_thousandths: bool = False,
 ) -> Chart:  # fmt: skip
     """Return a chart that shows unknown values and missing samples as gaps instead of zeros."""
-    times, values = _step_values(points, pick, axis)
+    times, values = _highest_values(*_step_values(points, pick, axis), axis)
     rounded = [round(value) if value is not None else 0 for value in values]
     highest = max([*rounded, 1])
     gaps = [0 if value is not None else highest for value in values]
     step_lines = step_chart(
         times,
-        [("used", rounded), ("requested", gaps)],
+        [("used", rounded), ("gap", gaps)],
         [round(threshold)] * len(times),
         begin=axis.begin.timestamp(),
         end=axis.end.timestamp(),
@@ -177,8 +213,8 @@ def _chart(
         return f"{number}%" if unit == "%" else f"{number} {unit}"
 
     return Chart(
-        key, title, unit, step_lines, axis.begin, axis.end, "not measured" if last is None else show(last),
-        show(threshold), any(gaps), in_thousandths,
+        key, title, unit, step_lines, "not measured" if last is None else show(last), show(threshold),
+        any(gaps), in_thousandths,
     )  # fmt: skip
 
 
@@ -196,3 +232,26 @@ def _step_values(
             times.append(at + axis.valid_seconds)
             values.append(None)
     return times, values
+
+
+def _highest_values(
+    times: list[float], values: list[float | None], axis: Axis
+) -> tuple[list[float], list[float | None]]:
+    """Return the highest known value of each bucket if there are more than MAX_POINTS values.
+
+    A value that becomes unknown at the end of its bucket remains a gap.
+    """
+    if len(times) <= MAX_POINTS:
+        return times, values
+    begin, bucket_seconds = axis.begin.timestamp(), axis.bucket_seconds
+    kept_times, kept_values = list[float](), list[float | None]()
+    samples = zip(times, values, strict=True)
+    for _, bucket in groupby(samples, lambda sample: int((sample[0] - begin) // bucket_seconds)):
+        rows = list(bucket)
+        highest = max((value for _, value in rows if value is not None), default=None)
+        kept_times.append(rows[0][0])
+        kept_values.append(highest)
+        if highest is not None and rows[-1][1] is None:
+            kept_times.append(rows[-1][0])
+            kept_values.append(None)
+    return kept_times, kept_values

@@ -9,7 +9,7 @@ from projects.engine.replicas import config as names
 from projects.engine.replicas.conditions import Condition
 from projects.engine.replicas.config import AutoscalerConfig
 from projects.engine.replicas.readings import Window
-from projects.web.services.charts import SPAN, backlog_threshold, format_percent
+from projects.web.services.charts import RECENT, backlog_threshold, format_percent
 
 TITLES = {
     "token_usage_high": "Token usage high",
@@ -29,7 +29,7 @@ def measured_at(window: Window, now: datetime) -> datetime | None:
     """Return the time of the latest measurement, or None if it is more than an hour old."""
     latest = window.latest
     at = datetime.fromtimestamp(latest.at, UTC) if latest is not None else None
-    return at if at is not None and now - SPAN < at <= now else None
+    return at if at is not None and now - RECENT < at <= now else None
 
 
 def condition_row(one: Condition, config: AutoscalerConfig, *, is_fresh: bool) -> dict[str, Any]:

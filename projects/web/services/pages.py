@@ -22,7 +22,15 @@ from projects.models.workloads import ENDED_PHASES
 from projects.service_selectors import find_service, services
 from projects.services.inference.autoscalers import load_config
 from projects.services.inference.rules import service_settings
-from projects.web.services.charts import CSV_HEADERS, LatestMetrics, build_charts, csv_rows, latest_metrics
+from projects.web.services.charts import (
+    CSV_HEADERS,
+    SPANS,
+    LatestMetrics,
+    csv_rows,
+    latest_metrics,
+    metrics_over_time,
+    valid_span,
+)
 from projects.web.services.conditions import condition_row, explain_unknown_states, measured_at
 from projects.web.services.serving import EngineStatus, ServingStatus, engine_status, serving_status
 
@@ -146,9 +154,9 @@ def _allocated_gpus(engines: list[InferenceEngine]) -> Counter[int]:
 def detail(request: Request, service: str) -> HttpResponse | StreamingHttpResponse:
     row = find_service(request.actor, service)
     if request.GET.get("format") == "csv":
-        return csv_response(
-            request, f"metrics-of-{row.workload.name}", CSV_HEADERS, csv_rows(row, timezone.now())
-        )
+        span = valid_span(request.GET.get("span", ""))
+        name = f"metrics-of-{row.workload.name}-{span}"
+        return csv_response(request, name, CSV_HEADERS, csv_rows(row, timezone.now(), span))
     return page(
         request,
         "projects/services/detail.html",
@@ -174,11 +182,12 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
     evaluated = conditions(window, config, now.timestamp() if measured is None else measured.timestamp())
     condition_rows = [condition_row(row, config, is_fresh=is_fresh) for row in evaluated]
     tab = request.GET.get("tab", "")
+    tab = tab if tab in dict(TABS) else TABS[0][0]
     return {
         "service": service,
         "workload": service.workload,
         "tabs": TABS,
-        "tab": tab if tab in dict(TABS) else TABS[0][0],
+        "tab": tab,
         "settings": service_settings(service.workload),
         "engines": engines,
         "serving": serving_status(service.workload, [row.engine for row in engines]),
@@ -194,7 +203,14 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
         if scaler.enabled and not ended
         else "",
         "is_fresh": is_fresh,
-        "charts": build_charts(service, config, now),
+        "course": metrics_over_time(service, config, now, request.GET.get("span", ""))
+        if tab == "metrics"
+        else None,
+        "spans": SPANS,
+        "synced_engines": sum(
+            bool(service.weight_version) and row.engine.weight_version == service.weight_version
+            for row in engines
+        ),
         "history": service.scalings.order_by("-id")[:MAX_ROWS],
         "may_operate": may(request.actor, Action.OPERATE, service.workload) and not ended,
         "ended": ended,
