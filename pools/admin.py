@@ -5,6 +5,7 @@ from typing import Any
 from django.contrib import admin
 from django.forms import ModelForm
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils import timezone
 from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
 from unfold.decorators import display
@@ -92,6 +93,9 @@ class NodePoolAdmin(PlatformModelAdmin):
         "Retry failed boots", "retried", lambda actor, pool: services.retry_pool(actor=actor, pool=pool)
     )
 
+    def view_on_site(self, pool: NodePool) -> str:
+        return reverse("node-pool", args=[pool.name])
+
     @display(description="State", label={"paused": "warning", "active": "success"}, ordering="paused")
     def state(self, pool: NodePool) -> str:
         return "paused" if pool.paused else "active"
@@ -126,6 +130,9 @@ class NodeAdmin(ReadOnlyModelAdmin):
     search_fields = ("name", "instance_id", "address")
     list_select_related = ("pool",)
     actions = ("cordon", "uncordon", "drain", "download")
+
+    def view_on_site(self, node: Node) -> str:
+        return reverse("node", args=[node.name])
 
     @display(description="State", label=STATE_COLORS, ordering="state")
     def state_label(self, node: Node) -> str:

@@ -184,6 +184,8 @@ class Usage(FastRows):
     settled_at = models.DateTimeField()
 
     class Meta:
+        verbose_name = "decayed usage"
+        verbose_name_plural = "decayed usage"
         constraints = [
             models.UniqueConstraint(name="usage_once_per_department_and_pool", fields=["department", "pool"]),
             models.UniqueConstraint(name="usage_once_per_project_and_pool", fields=["project", "pool"]),
@@ -228,6 +230,8 @@ class UsageHour(models.Model):
     memory_mib_seconds = models.BigIntegerField(default=0)
 
     class Meta:
+        verbose_name = "hourly usage"
+        verbose_name_plural = "hourly usage"
         constraints = [
             models.UniqueConstraint(
                 name="usage_hour_once", fields=["hour", "pool_id", "project_id", "user_name"]
@@ -262,7 +266,7 @@ class QueueStatus(FastRows):
     at = models.DateTimeField()
 
     class Meta:
-        verbose_name_plural = "queue statuses"
+        verbose_name = "fair share"
         constraints = [
             models.UniqueConstraint(
                 name="queue_status_once_per_department_and_pool", fields=["department", "pool"]

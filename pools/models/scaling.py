@@ -43,6 +43,7 @@ class ScalingEvent(models.Model):
     data = models.JSONField(default=dict)
 
     class Meta:
+        verbose_name_plural = "pool scaling"
         ordering = ["-at", "-pk"]
         indexes = [models.Index(fields=["pool", "-at"], name="scaling_pool_at")]
         constraints = [

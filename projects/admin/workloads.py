@@ -4,6 +4,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
+from django.urls import reverse
 from unfold.admin import TabularInline
 from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
 from unfold.decorators import display
@@ -125,6 +126,9 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
         ),
         ("Document", {"fields": ("labels", "document")}),
     )
+
+    def view_on_site(self, row: Workload) -> str:
+        return reverse("workload", args=[row.pk])
 
     @display(description="Reason", ordering="reason")
     def reason_label(self, row: Workload) -> str:

@@ -64,6 +64,7 @@ class Scaling(models.Model):
     error_message = models.TextField(blank=True)
 
     class Meta:
+        verbose_name_plural = "service scaling"
         ordering = ["-id"]
         indexes = [
             models.Index(fields=["service", "-id"], name="scaling_newest"),

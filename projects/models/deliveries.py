@@ -40,8 +40,8 @@ class Delivery(models.Model):
     ended_at = models.DateTimeField(null=True)
 
     class Meta:
+        verbose_name_plural = "notification deliveries"
         ordering = ["-id"]
-        verbose_name_plural = "deliveries"
         indexes = [
             models.Index(fields=["workload_id", "-id"], name="delivery_of_workload"),
             models.Index(fields=["subscription_id", "-id"], name="delivery_of_subscription"),

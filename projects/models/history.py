@@ -47,6 +47,8 @@ class Audit(models.Model):
     change_id = models.BigIntegerField(null=True, help_text="Quota change that this entry belongs to.")
 
     class Meta:
+        verbose_name = "audit entry"
+        verbose_name_plural = "audit entries"
         ordering = ["-id"]
         indexes = [
             models.Index(fields=["change_id"], name="audit_of_change", condition=Q(change_id__isnull=False)),

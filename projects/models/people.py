@@ -31,6 +31,7 @@ class Membership(FastRows):
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
+        verbose_name = "role"
         ordering = ["user__username", "id"]
         constraints = [
             models.CheckConstraint(
@@ -74,6 +75,7 @@ class ApiToken(FastRows):
     )
 
     class Meta:
+        verbose_name = "API token"
         ordering = ["-created_at", "-id"]
         constraints = [
             models.UniqueConstraint(

@@ -21,6 +21,7 @@ from scheduler.reports.decisions import (
 )
 from scheduler.reports.replay import replay
 from scheduler.web.decision_rows import decision_rows
+from scheduler.web.decision_steps import step_rows
 
 SORTS = {"at": "pk"}
 CYCLES_PER_PAGE = 50
@@ -56,7 +57,11 @@ def index(request: Request) -> HttpResponse:
 @require_GET
 def detail(request: Request, cycle_id: int) -> HttpResponse:
     cycle = _find_cycle(request, cycle_id)
-    context = {"cycle": cycle, "is_admin": is_platform_admin(request.actor)}
+    context = {
+        "cycle": cycle,
+        "decisions": step_rows(request.actor, cycle.decisions),
+        "is_admin": is_platform_admin(request.actor),
+    }
     return page(request, "scheduler/decisions/detail.html", context)
 
 
@@ -67,7 +72,11 @@ def replay_cycle(request: Request, cycle_id: int) -> HttpResponse:
     if not is_platform_admin(request.actor):
         raise Http404
     cycle = _find_cycle(request, cycle_id)
-    context: dict[str, object] = {"cycle": cycle, "is_admin": True}
+    context: dict[str, object] = {
+        "cycle": cycle,
+        "decisions": step_rows(request.actor, cycle.decisions),
+        "is_admin": True,
+    }
     try:
         context["result"] = replay(Cycle.objects.get(pk=cycle_id))
     except Conflict as error:

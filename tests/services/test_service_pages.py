@@ -16,6 +16,7 @@ from projects.services.inference import autoscalers
 from projects.web.services.conditions import explain_unknown_states, use_condition_titles
 from tests.services.stage import ServiceStage
 from tests.services.test_autoscaling import QUICK_SETTINGS, run
+from tests.web.conftest import streamed
 
 HTMX = {"HX-Request": "true"}
 
@@ -73,7 +74,7 @@ def test_metrics_of_a_service_are_shown_and_exported_for_the_time_range_in_the_a
     assert 'href="?tab=metrics&amp;span=6h" aria-current="true"' in shown("&span=6h")
     assert ",3,0," not in shown("") and ",3,0," in shown("&span=6h"), "the earlier sample"
     for span, rows in (("1h", 1), ("6h", 2)):
-        csv = b"".join(dave.get(f"{at}&span={span}&format=csv").streaming_content).decode()
+        csv = streamed(dave.get(f"{at}&span={span}&format=csv")).decode()
         assert len(csv.splitlines()) == 1 + rows
     service.points.filter(engines=1).delete()
     assert "No metrics in this time range" in shown("") and "Choose a longer time range." in shown("")

@@ -201,6 +201,24 @@ def test_decision_page_explains_the_decision_in_sentences(
     assert f"<strong>Why:</strong> {reclaim.rule}" in text, "the rule of the eviction is the reason"
 
 
+def test_steps_of_a_decision_link_to_workloads_nodes_and_evictions(
+    cast: Cast, sign_in: SignIn, reclaim: Eviction
+) -> None:
+    def steps(user: str) -> str:
+        return re.findall(
+            r"<tbody>(.*?)</tbody>", page(sign_in(user), f"/decisions/{reclaim.cycle}"), re.DOTALL
+        )[0]
+
+    victim, preemptor = f"/workloads/{reclaim.workload_id}", f"/workloads/{reclaim.preemptor_id}"
+    assert 'href="/nodes/node-1"' not in steps("alice"), "the node no longer exists"
+    make.node(cast.pool, name="node-1")
+    for_admin, for_member = steps("alice"), steps("erin")
+    for address in (victim, preemptor, f"/evictions/{reclaim.pk}", "/nodes/node-1"):
+        assert f'href="{address}"' in for_admin, address
+    assert f'href="{victim}"' in for_member and 'href="/nodes/node-1"' in for_member
+    assert preemptor not in for_member
+
+
 @pytest.mark.parametrize(
     ("numbers", "text"), [([], ""), ([3], "3"), ([1, 0], "0, 1"), ([0, 1, 2, 3, 6], "0 to 3, 6")]
 )

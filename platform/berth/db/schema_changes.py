@@ -8,6 +8,7 @@ from django.db.models import Field
 
 # Field options that only Python uses and that do not affect tables.
 _NOT_IN_THE_DATABASE = {"choices", "editable", "error_messages", "help_text", "validators", "verbose_name"}
+_NAMES_OF_MODELS = {"verbose_name", "verbose_name_plural"}
 
 
 class SchemaChangeDetector(MigrationAutodetector):
@@ -18,6 +19,7 @@ class SchemaChangeDetector(MigrationAutodetector):
         for state in (from_state, to_state):
             for model in state.models.values():
                 model.fields = {name: _column(field) for name, field in model.fields.items()}
+                model.options = {key: model.options[key] for key in model.options.keys() - _NAMES_OF_MODELS}
 
 
 def _column(field: "Field[Any, Any]") -> "Field[Any, Any]":

@@ -6,7 +6,9 @@ LABELS = {
     "actor": "user",
     "at": "time",
     "bound_at": "allocated",
+    "boot_retry_at": "next boot attempt",
     "busy_at": "last busy",
+    "cpu_milli_seconds": "CPU time (core-seconds, thousandths)",
     "cpu_milli": "CPU (thousandths of a core)",
     "created_at": "created",
     "department_name": "department",
@@ -17,7 +19,9 @@ LABELS = {
     "gpu_devices": "GPUs per pod",
     "gpu_hours": "GPU-hours",
     "gpu_milli": "GPUs (thousandths)",
-    "gpu_model": "GPU model",
+    "gpu_milli_min": "minimum GPUs (thousandths)",
+    "gpu_milli_now": "allocated GPUs (thousandths)",
+    "gpu_milli_seconds": "GPU time (GPU-seconds, thousandths)",
     "initial_engines": "engines at the start",
     "is_active": "active",
     "is_healthy": "healthy",
@@ -28,8 +32,15 @@ LABELS = {
     "last_login": "last sign-in",
     "last_seen_at": "last seen",
     "last_used_at": "last used",
+    "limit_cpu_milli": "CPU limit (thousandths of a core)",
+    "limit_gpu_milli": "GPU limit (thousandths)",
+    "limit_memory_mib": "memory limit (MiB)",
+    "looked_at": "last checked",
+    "lost_gpu_seconds": "work lost (GPU-seconds)",
     "max_machines": "maximum machines",
     "memory_mib": "memory (MiB)",
+    "memory_mib_seconds": "memory time (MiB-seconds)",
+    "memory_peak_mib": "peak memory (MiB)",
     "message": "status",
     "model_name": "model",
     "nodes_desired": "desired nodes",
@@ -45,6 +56,7 @@ LABELS = {
     "preemptions": "evictions",
     "preemptor_name": "preemptor",
     "preemptor_project_name": "preemptor project",
+    "price_per_gpu_hour": "price per GPU-hour",
     "project_name": "project",
     "registered_at": "registered",
     "released_at": "released",
@@ -54,6 +66,7 @@ LABELS = {
     "since": "state since",
     "spec": "document",
     "started_at": "started",
+    "ticked_at": "last reconciled",
     "submitted_at": "submitted",
     "to_engines": "engines after",
     "triggered_at": "time",
@@ -82,10 +95,22 @@ LABELS_OF_MODEL = {
 }
 
 
+ACRONYMS = {
+    "cpu": "CPU", "gpu": "GPU", "gpus": "GPUs", "id": "ID", "ids": "IDs", "mib": "(MiB)", "url": "URL",
+}  # fmt: skip
+
+
 def label_fields(model: type[Model]) -> None:
-    """Set the labels of a model's fields to the application's terms. Migrations do not record labels."""
+    """Set the labels of a model's fields to the application's terms. Migrations do not record labels.
+
+    A field without an entry above is labelled with the words of its name: `gpus_per_node` is "GPUs per node",
+    and `explained_at` is "explained".
+    """
     name = str(model._meta.model_name)
     for field in model._meta.fields:
         label = LABELS_OF_MODEL.get((name, field.name)) or LABELS.get(field.name)
         if label:
             field.verbose_name = label
+        elif field.verbose_name == field.name.replace("_", " "):
+            words = field.name.removesuffix("_at").split("_")
+            field.verbose_name = " ".join(ACRONYMS.get(word, word) for word in words)

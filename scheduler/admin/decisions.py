@@ -1,4 +1,4 @@
-"""Admin pages for scheduler decisions: evictions, cycles, allocations and usage."""
+"""Admin pages for scheduler decisions: evictions and cycles."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,18 +12,21 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from rest_framework.request import Request
-from unfold.contrib.filters.admin import ChoicesDropdownFilter, FieldTextFilter, RelatedDropdownFilter
+from unfold.contrib.filters.admin import ChoicesDropdownFilter, FieldTextFilter
 from unfold.decorators import action, display
 
 from berth.core.errors import Conflict
-from berth.core.words import format_gpu_time, format_ranges, to_words
+from berth.core.words import format_gpu_time
 from berth.server.web.admin_site.base import ReadOnlyModelAdmin, render_json, render_table
+from berth.server.web.admin_site.links import link_to, link_to_existing
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import milliseconds, thousandths
+from pools.models import NodePool
+from projects.models import Department, Project, Workload
+from scheduler.admin.plan import PLAN_HEADERS, PlanLinks, plan_rows
 from scheduler.api.evictions import stream_csv
-from scheduler.models import Allocation, Cycle, Eviction, QueueStatus, Reservation, Usage, UsageHour
+from scheduler.models import Cycle, Eviction
 from scheduler.reports.evictions.rendering import KIND_TITLES, render
-from scheduler.reports.fair_share.trace import UNITS, full_share_trace
 from scheduler.reports.replay import ReplayResult, replay
 from scheduler.reports.visibility import UNRESTRICTED
 
@@ -37,7 +40,6 @@ KINDS = {
     "cluster": "warning",
 }
 MAX_STEPS_SHOWN = 200
-PLAN_HEADERS = ("Decision for", "Action", "Pool", "Step", "Workload", "Pods", "Node", "Devices")
 SIDES = (("victim", "Victim"), ("preemptor", "Preemptor"))
 QUEUE_HEADERS = (
     "Side",
@@ -84,7 +86,13 @@ class EvictionAdmin(ReadOnlyModelAdmin):
         "queues",
         "rejected_alternatives",
         "pod_names",
+        "pool_link",
         "cycle_link",
+        "victim",
+        "victim_project",
+        "victim_department",
+        "preemptor",
+        "preemptor_project",
         "raw_numbers",
     )
     fieldsets = (
@@ -96,15 +104,15 @@ class EvictionAdmin(ReadOnlyModelAdmin):
                     "rule",
                     "queues",
                     "rejected_alternatives",
-                    ("at", "kind_title", "pool_name"),
+                    ("at", "kind_title", "pool_link"),
                     ("gpus", "lost_work", "entire_workload"),
                     "pod_names",
                     "cycle_link",
                 )
             },
         ),
-        ("Victim", {"fields": (("workload_name", "project_name", "department_name"),)}),
-        ("Preemptor", {"fields": (("preemptor_name", "preemptor_project_name"),)}),
+        ("Victim", {"fields": (("victim", "victim_project", "victim_department"),)}),
+        ("Preemptor", {"fields": (("preemptor", "preemptor_project"),)}),
         ("Raw data", {"fields": ("raw_numbers",), "classes": ("collapse",)}),
     )
 
@@ -157,8 +165,34 @@ class EvictionAdmin(ReadOnlyModelAdmin):
     def cycle_link(self, row: Eviction) -> str:
         if row.cycle is None or not Cycle.objects.filter(pk=row.cycle).exists():
             return "no longer stored"
-        address = reverse("admin:scheduler_cycle_change", args=[row.cycle])
-        return format_html('<a href="{}">cycle {}</a>', address, row.cycle)
+        return link_to_existing(Cycle, row.cycle, f"cycle {row.cycle}")
+
+    @display(description="Node pool")
+    def pool_link(self, row: Eviction) -> str:
+        return link_to(NodePool, row.pool_id, row.pool_name)
+
+    @display(description="Workload")
+    def victim(self, row: Eviction) -> str:
+        return link_to(Workload, row.workload_id, row.workload_name)
+
+    @display(description="Project")
+    def victim_project(self, row: Eviction) -> str:
+        return link_to(Project, row.project_id, row.project_name)
+
+    @display(description="Department")
+    def victim_department(self, row: Eviction) -> str:
+        return link_to(Department, row.department_id, row.department_name)
+
+    @display(description="Workload")
+    def preemptor(self, row: Eviction) -> str:
+        return link_to(Workload, row.preemptor_id, row.preemptor_name)
+
+    @display(description="Project")
+    def preemptor_project(self, row: Eviction) -> str:
+        return link_to(Project, row.preemptor_project_id, row.preemptor_project_name)
+
+    def view_on_site(self, row: Eviction) -> str:
+        return reverse("eviction", args=[row.pk])
 
     @display(description="Numbers")
     def raw_numbers(self, row: Eviction) -> SafeString:
@@ -227,10 +261,14 @@ class CycleAdmin(ReadOnlyModelAdmin):
     @display(description="Plan")
     def plan_table(self, row: Cycle) -> SafeString:
         bundles = (row.plan or {}).get("bundles", [])
-        rows = [row for bundle in bundles for row in _plan_rows(bundle)]
+        links = PlanLinks(row)
+        rows = [row for bundle in bundles for row in plan_rows(bundle, links)]
         table = render_table(PLAN_HEADERS, rows[:MAX_STEPS_SHOWN])
         left = len(rows) - MAX_STEPS_SHOWN
         return table if left <= 0 else format_html("{}<p>{} more rows in the stored plan.</p>", table, left)
+
+    def view_on_site(self, row: Cycle) -> str:
+        return reverse("decision", args=[row.pk])
 
     @display(description="Stored plan")
     def stored_plan(self, row: Cycle) -> SafeString:
@@ -239,116 +277,6 @@ class CycleAdmin(ReadOnlyModelAdmin):
     @display(description="Inconsistencies")
     def notes_table(self, row: Cycle) -> SafeString:
         return render_table(("Note",), [(note,) for note in row.notes])
-
-
-@admin.register(Allocation)
-class AllocationAdmin(ReadOnlyModelAdmin):
-    list_display = ("pod", "node", "devices", "gpus", "bound_at", "released_at")
-    list_filter = (("node__pool", RelatedDropdownFilter), ("bound_at", TimeRangeFilter))
-    search_fields = ("pod__workload__name", "node__name")
-    list_select_related = ("pod__workload", "node")
-
-    @display(description="GPUs")
-    def gpus(self, row: Allocation) -> str:
-        return thousandths(row.gpu_milli_total)
-
-
-@admin.register(Reservation)
-class ReservationAdmin(ReadOnlyModelAdmin):
-    list_display = ("workload", "role", "index", "node", "devices", "since", "expires_at")
-    list_filter = (("node__pool", RelatedDropdownFilter),)
-    search_fields = ("workload__name", "node__name")
-    list_select_related = ("workload", "node")
-
-
-@admin.register(QueueStatus)
-class QueueStatusAdmin(ReadOnlyModelAdmin):
-    list_display = ("owner", "pool", "gpu_share", "gpu_allocated", "gpu_reserved", "gpu_requested", "at")
-    list_filter = (("pool", RelatedDropdownFilter),)
-    search_fields = ("project__name", "department__name")
-    list_select_related = ("pool", "project", "department")
-    readonly_fields = (
-        "owner",
-        "gpu_share",
-        "gpu_allocated",
-        "gpu_reserved",
-        "gpu_requested",
-        "share_explanation",
-    )
-    fieldsets = (
-        (
-            None,
-            {
-                "fields": (
-                    "owner",
-                    "pool",
-                    "at",
-                    "gpu_share",
-                    "gpu_allocated",
-                    "gpu_reserved",
-                    "gpu_requested",
-                )
-            },
-        ),
-        ("Fair share", {"fields": ("share_explanation",)}),
-    )
-
-    @display(description="Queue")
-    def owner(self, row: QueueStatus) -> str:
-        return str(row.project or row.department)
-
-    @display(description="Fair share (GPUs)")
-    def gpu_share(self, row: QueueStatus) -> str:
-        return thousandths(row.share[0])
-
-    @display(description="Allocated (GPUs)")
-    def gpu_allocated(self, row: QueueStatus) -> str:
-        return thousandths(row.allocated[0])
-
-    @display(description="Reserved (GPUs)")
-    def gpu_reserved(self, row: QueueStatus) -> str:
-        return thousandths(row.reserved[0])
-
-    @display(description="Requested (GPUs)")
-    def gpu_requested(self, row: QueueStatus) -> str:
-        return thousandths(row.requested[0])
-
-    @display(description="Explanation")
-    def share_explanation(self, row: QueueStatus) -> SafeString:
-        owner = row.project or row.department
-        assert owner is not None, "a queue status has an owner"
-        kind = "department" if row.project is None else "project"
-        own = [trace for trace in full_share_trace(owner, row.pool) if trace.kind == kind]
-        return render_table(
-            ("Resource", ""), [(UNITS[trace.resource], line) for trace in own for line in trace.explanation]
-        )
-
-
-@admin.register(Usage)
-class UsageAdmin(ReadOnlyModelAdmin):
-    list_display = ("owner", "pool", "settled_at", "used", "rate")
-    list_filter = (("pool", RelatedDropdownFilter),)
-    list_select_related = ("pool", "project", "department")
-
-    @display(description="Queue")
-    def owner(self, row: Usage) -> str:
-        return str(row.project or row.department)
-
-
-@admin.register(UsageHour)
-class UsageHourAdmin(ReadOnlyModelAdmin):
-    list_display = ("hour", "department_name", "project_name", "user_name", "pool_name", "gpu_time")
-    list_filter = (
-        ("hour", TimeRangeFilter),
-        ("pool_name", FieldTextFilter),
-        ("project_name", FieldTextFilter),
-        ("user_name", FieldTextFilter),
-    )
-    search_fields = ("project_name", "user_name")
-
-    @display(description="GPU time", ordering="gpu_milli_seconds")
-    def gpu_time(self, row: UsageHour) -> str:
-        return format_gpu_time(row.gpu_milli_seconds / 1000)
 
 
 def _difference_message(result: ReplayResult) -> SafeString:
@@ -364,18 +292,3 @@ def _queue_lines(row: Eviction, side: str) -> Iterator[list[Any]]:
         amounts = [queue.get(key) or {} for key in ("quota", "share", "allocated_before", "allocated_after")]
         gpus = (thousandths(amount.get("gpu")) for amount in amounts)
         yield [queue.get("queue", ""), *gpus, queue.get("usage")]
-
-
-def _plan_rows(bundle: dict[str, Any]) -> Iterator[tuple[object, ...]]:
-    """Yield one row for each group of pods with the same workload, role, step and node."""
-    groups: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
-    for step in bundle.get("steps", ()):
-        key = (step.get("do", ""), step.get("workload", ""), step.get("role", ""), step.get("node", ""))
-        groups.setdefault(key, []).append(step)
-    for (step_kind, workload, role, node), steps in groups.items():
-        indices = format_ranges(step["index"] for step in steps if "index" in step)
-        devices = format_ranges(device for step in steps for device in step.get("devices") or ())
-        yield (
-            bundle.get("workload", ""), to_words(bundle.get("kind", "")), bundle.get("pool", ""),
-            to_words(step_kind), workload, f"{role} {indices}".strip(), node, devices,
-        )  # fmt: skip

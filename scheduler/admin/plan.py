@@ -1,0 +1,70 @@
+"""Table of a cycle's plan on the admin site."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from berth.core.words import format_ranges, to_words
+from berth.server.web.admin_site.links import link_to_existing
+from pools.models import Node, NodePool
+from projects.models import Workload
+from scheduler.models import Cycle
+
+PLAN_HEADERS = ("Decision for", "Action", "Pool", "Step", "Workload", "Pods", "Node", "Devices")
+
+
+class PlanLinks:
+    """Links to the workloads, nodes and pools of a cycle's plan. Names of deleted objects have no link."""
+
+    def __init__(self, row: Cycle) -> None:
+        bundles = (row.plan or {}).get("bundles", [])
+        steps = [step for bundle in bundles for step in bundle.get("steps", ())]
+        handles = {each.get("workload", "") for each in (*bundles, *steps)}
+        self.workloads = _workload_keys(handles, row.at)
+        self.nodes = _keys_by_name(Node, {step.get("node", "") for step in steps})
+        self.pools = _keys_by_name(NodePool, {bundle.get("pool", "") for bundle in bundles})
+
+    def workload(self, handle: str) -> str:
+        return _link(Workload, self.workloads.get(handle), handle)
+
+    def node(self, name: str) -> str:
+        return _link(Node, self.nodes.get(name), name)
+
+    def pool(self, name: str) -> str:
+        return _link(NodePool, self.pools.get(name), name)
+
+
+def plan_rows(bundle: dict[str, Any], links: PlanLinks) -> Iterator[tuple[object, ...]]:
+    """Yield one row for each group of pods with the same workload, role, step and node."""
+    groups: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
+    for step in bundle.get("steps", ()):
+        key = (step.get("do", ""), step.get("workload", ""), step.get("role", ""), step.get("node", ""))
+        groups.setdefault(key, []).append(step)
+    for (step_kind, workload, role, node), steps in groups.items():
+        indices = format_ranges(step["index"] for step in steps if "index" in step)
+        devices = format_ranges(device for step in steps for device in step.get("devices") or ())
+        yield (
+            links.workload(bundle.get("workload", "")), to_words(bundle.get("kind", "")),
+            links.pool(bundle.get("pool", "")), to_words(step_kind), links.workload(workload),
+            f"{role} {indices}".strip(), links.node(node), devices,
+        )  # fmt: skip
+
+
+def _link(model: type[Workload | Node | NodePool], key: object, text: str) -> str:
+    return text if key is None else link_to_existing(model, key, text)
+
+
+def _workload_keys(handles: set[str], at: datetime) -> dict[str, object]:
+    """Return the workload that had each handle, written as `project/name`, at that time."""
+    pairs = [handle.partition("/")[::2] for handle in handles]
+    rows = Workload.objects.filter(
+        project__name__in={project for project, _ in pairs},
+        name__in={name for _, name in pairs},
+        submitted_at__lte=at,
+    )
+    values = rows.order_by("submitted_at").values_list("pk", "project__name", "name")
+    return {f"{project}/{name}": pk for pk, project, name in values}
+
+
+def _keys_by_name(model: type[Node | NodePool], names: set[str]) -> dict[str, object]:
+    return dict(model._default_manager.filter(name__in=names).order_by("pk").values_list("name", "pk"))

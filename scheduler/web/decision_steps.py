@@ -1,0 +1,38 @@
+"""Steps of decisions, with links to the objects that they name."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pools.selectors import nodes
+from projects.access import visible_nodes
+from projects.actor import Actor
+from scheduler.reports.decisions import Decision, DecisionStep
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """Step of a decision.
+
+    `eviction_id` is the eviction that stopped the pods. `has_node_page` is false if the node has been deleted
+    or is hidden from the user.
+    """
+
+    step: DecisionStep
+    eviction_id: int | None
+    has_node_page: bool
+
+
+def step_rows(actor: Actor, decisions: Iterable[Decision]) -> list[tuple[Decision, list[StepRow]]]:
+    """Return each decision with its steps."""
+    decisions = list(decisions)
+    names = {step.node for decision in decisions for step in decision.steps}
+    existing = nodes().filter(name__in=names, pk__in=visible_nodes(actor))
+    linked = set(existing.values_list("name", flat=True))
+    return [(decision, list(_rows(decision, linked))) for decision in decisions]
+
+
+def _rows(decision: Decision, linked: set[str]) -> Iterable[StepRow]:
+    evictions = {victim.workload: victim.eviction_id for victim in decision.victims}
+    for step in decision.steps:
+        eviction_id = evictions.get(step.workload) if step.action == "stop" else None
+        yield StepRow(step, eviction_id, step.node in linked)
