@@ -141,4 +141,4 @@ def test_error_for_a_missing_schedule_suggests_the_nearest_name(cast: Cast, dave
     put(dave, BODY)
     answer = dave.get("projects/vision/schedules/nighty")
     assert answer.status_code == 404
-    assert "Did you mean nightly?" in answer.json()["detail"]
+    assert "Did you mean `nightly`?" in answer.json()["detail"]

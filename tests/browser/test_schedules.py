@@ -61,3 +61,14 @@ def test_schedule_form_shows_only_the_fields_of_the_selected_frequency(opened: O
         expect(form.get_by_label("Cron", exact=True)).to_have_value("30 17 * * 5")
         assert faults == []
     assert Schedule.objects.get(name="fridays").cron == "30 17 * * 5"
+
+
+def test_first_visit_to_the_schedule_form_suggests_the_browsers_time_zone(opened: Open) -> None:
+    with opened("ada", locale="en-US") as (
+        page,
+        faults,
+    ):
+        page.goto("/schedules/new")
+        expect(page.get_by_label("Time zone")).to_have_value("Europe/Berlin")
+        expect(page.locator("#schedule_next_runs")).to_contain_text("Europe/Berlin")
+        assert faults == []

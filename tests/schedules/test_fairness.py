@@ -164,8 +164,8 @@ def test_pass_without_changes_sends_no_announcement(cast: Cast, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("deadline: 2026-06-02T00:00:00Z\n", "deadline: cannot be scheduled"),
-        ("kind: service\nservice: {engine: openai}\n", "kind: cannot be scheduled"),
+        ("deadline: 2026-06-02T00:00:00Z\n", "Deadline cannot be scheduled"),
+        ("kind: service\nservice: {engine: openai}\n", "Kind cannot be scheduled"),
     ],
 )
 def test_run_is_rejected_if_its_edited_template_cannot_be_scheduled(

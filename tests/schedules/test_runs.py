@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import connection
 
 from berth.core.errors import Conflict, Invalid
+from berth.core.problems import Problem
 from berth.db import lease
 from projects.elastic.rounds import ServiceLoop
 from projects.models import (
@@ -25,6 +26,7 @@ from projects.models import (
 )
 from projects.services import schedules, tenants, workloads
 from projects.services.schedules import ScheduleValues, submit_due_runs
+from projects.services.schedules.rejections import describe_problem
 from projects.services.workloads.templates import set_template
 from tests.cast import Cast
 from tests.crashes import killed_at
@@ -189,12 +191,37 @@ def test_rejected_run_is_recorded_with_its_reason_and_the_schedule_continues(cas
     assert submit_due_runs(NOON + HOUR) == 0
     run = schedule.runs.get()
     assert run.outcome == "rejected"
-    assert "template: does not exist; received 'train'" in run.message
+    assert run.message.startswith("Template 'train' does not exist.")
     assert (
         Delivery.objects.get().content["message"].startswith("The run of 2026-06-01 13:00 UTC was rejected:")
     )
     set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
     assert submit_due_runs(NOON + 2 * HOUR) == 1
+
+
+def test_reason_of_a_rejected_run_names_objects_in_words_instead_of_paths(cast: Cast) -> None:
+    text = "command: x\npools: [night]\nroles: [{gpu: 1}]\n"
+    set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
+    schedule = make_schedule(cast, text="", template="train")
+    Template.objects.update(text=text)
+    submit_due_runs(NOON + HOUR)
+    assert schedule.runs.get().message == f"Node pool 'night' does not exist. Allowed: {cast.pool.name}."
+
+
+@pytest.mark.parametrize(
+    ("problem", "sentence"),
+    [
+        (
+            Problem("roles[0].gpu", "is not a whole number", "1.5", "0 to 64"),
+            "GPUs of role 1 is not a whole number (received 1.5). Allowed: 0 to 64.",
+        ),
+        (Problem("pool", "does not exist", "'trian'", "Did you mean `train`?"),
+         "Pool 'trian' does not exist. Did you mean `train`?"),
+        (Problem("", "not a mapping"), "The document: not a mapping."),
+    ],
+)  # fmt: skip
+def test_problems_of_rejected_runs_are_sentences(problem: Problem, sentence: str) -> None:
+    assert describe_problem(problem) == sentence
 
 
 def test_run_whose_name_is_in_use_is_rejected(cast: Cast) -> None:

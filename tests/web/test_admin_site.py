@@ -257,7 +257,8 @@ def test_admin_pages_write_gpus_ids_and_units_like_the_application(admin_client:
     wrong = re.compile(r"\b(Gpus?|gpus?|Cpu|cpu|Id|id|Mib|mib|Url)\b| at$")
     assert not [label for label in labels if wrong.search(label)]
     for model, title in (
-        ("projects_membership", "Roles"), ("projects_apitoken", "API tokens"), ("scheduler_usage", "Decayed usage"),
+        ("projects_membership", "Roles"), ("projects_apitoken", "API tokens"),
+        ("scheduler_usage", "Decayed usage"),
         ("pools_scalingevent", "Pool scaling"), ("scheduler_queuestatus", "Fair shares"),
     ):  # fmt: skip
         text = admin_client.get(reverse(f"admin:{model}_changelist")).content.decode()

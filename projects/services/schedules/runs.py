@@ -25,6 +25,7 @@ from projects.models.schedules import Overlap, RunOutcome
 from projects.models.workloads import LIVE_PHASES
 from projects.services import announce, arrays, workloads
 from projects.services.notifications.notify import notify_schedule
+from projects.services.schedules.rejections import describe_rejection
 from projects.services.schedules.values import check_schedulable, schedule_document
 from projects.services.workloads.submission_view import SubmissionView
 
@@ -173,15 +174,9 @@ def _submit_run(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
             submit_document(schedule, run, Actor.for_user(schedule.owner), now)
     except BerthError as error:
         run.outcome, run.workload, run.array = RunOutcome.REJECTED, None, None
-        run.message = _describe_rejection(error)
+        run.message = describe_rejection(error)
         message = f"The run of {run.due_at:%Y-%m-%d %H:%M} UTC was rejected: {run.message}"
         notify_schedule(schedule, message, now)
-
-
-def _describe_rejection(error: BerthError) -> str:
-    if isinstance(error, Invalid):
-        return "; ".join(str(problem) for problem in error.problems)
-    return error.detail
 
 
 def _cancel_live_run(live: Workload | WorkloadArray, now: datetime) -> None:

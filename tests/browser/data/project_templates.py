@@ -35,7 +35,7 @@ roles:
   - {name: session, replicas: 1, gpu: 0.5, cpu: 4, memory_mib: 16384}
 """
 RUNNING = ("skipped", "The previous run, nightly, had not ended.")
-REJECTED = ("rejected", "pools[0]: does not exist; received 'night'; allowed: local, serve, train")
+REJECTED = ("rejected", "Node pool 'night' does not exist. Allowed: local, serve, train.")
 
 
 def create_templates(scene: Any) -> None:

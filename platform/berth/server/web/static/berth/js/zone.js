@@ -6,9 +6,9 @@
   const isFirstPage = !document.cookie.includes("berth_zone=");
   document.cookie = `berth_zone=${encodeURIComponent(zone)}; path=/; max-age=31536000; samesite=lax`;
 
-  // The server formats the times of the admin site, groups some lists by day and labels the axes of charts. A first
-  // page with these is loaded again in this zone.
-  const needsZone = location.pathname.startsWith("/admin/") || document.querySelector("[data-by-day], .time-axis");
+  // The server formats the times of the admin site, groups some lists by day, labels the axes of charts and suggests
+  // the zone of a new schedule. A first page with these is loaded again in this zone.
+  const needsZone = location.pathname.startsWith("/admin/") || document.querySelector("[data-by-day], .time-axis, #schedule_time_zone");
   if (isFirstPage && zone !== "UTC" && needsZone && document.cookie.includes("berth_zone=")) return location.reload();
 
   const name = (scope) => {
