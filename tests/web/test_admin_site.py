@@ -28,6 +28,7 @@ from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.simulator import load
 from tests import factories as make
 from tests.cast import Cast
+from tests.present import present
 from tests.web.conftest import streamed
 
 # Inline scripts, except data blocks, and event handler attributes.
@@ -228,7 +229,7 @@ def test_pages_of_evictions_and_cycles_link_to_the_objects_that_they_name(
     ):  # fmt: skip
         assert f'<a href="{reverse(f"admin:{model}_change", args=[key])}">' in text, model
     assert f'href="/evictions/{eviction.pk}"' in text, "the page in the application"
-    Workload.objects.filter(pk=eviction.preemptor_id).delete()
+    Workload.objects.filter(pk=present(eviction.preemptor_id)).delete()
     text = admin_client.get(reverse("admin:scheduler_eviction_change", args=[eviction.pk])).content.decode()
     assert str(eviction.preemptor_id) not in text and "rank" in text, "a deleted workload has no link"
 
