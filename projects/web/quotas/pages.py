@@ -23,6 +23,8 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
     quota = find_quota(owner, node_pool)
     if request.method == "GET":
         form = QuotaForm(initial=initial_values(quota), auto_id="quota_%s")
+        if (field := request.GET.get("field", "")) in form.fields:
+            form.fields[field].widget.attrs["autofocus"] = True
         return render_quota_form(request, owner, node_pool, quota, form)
     form = QuotaForm(request.POST, initial=initial_values(quota), auto_id="quota_%s")
     if form.is_valid():

@@ -95,6 +95,11 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "is_pool": isinstance(place, NodePool),
         "members": pools,
         "tree": shown,
+        "legend": {
+            "over": any(line.over_quota for line in lines),
+            "reserved": any(line.reserved for line in lines),
+            "pending": any(line.pending for line in lines),
+        },
         "has_torn_bars": any(line.bar.continues for line in lines if line.numbers_visible),
         "few": few,
         "total": pool_capacity(pools) if pools else None,

@@ -97,3 +97,34 @@ def test_quota_list_of_a_pool_has_the_same_header_as_the_grid_and_a_menu_in_each
     names = re.findall(r'aria-label="Actions for (\w+)"', pages[1])
     assert names == ["product", "ads", "search", "research", "speech", "vision"]
     assert "Actions for" not in sign_in("dave").get("/quotas?pool=local").content.decode()
+
+
+def test_numbers_of_a_pools_quotas_are_links_to_their_fields_for_users_who_may_change_them(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    make.quota(cast.vision, cast.pool, 2)
+    alice, listed = sign_in("alice"), "/quotas?pool=local"
+    text = alice.get(listed).content.decode()
+    for label, field in (
+        ("Quota of vision: 2 GPUs", "gpu"),
+        ("Limit of vision: none", "limit_gpu"),
+        ("Weight of vision: 1", "weight"),
+        ("Rank of vision: 0", "rank"),
+    ):
+        link = re.search(rf'hx-get="([^"]+)" hx-target="([^"]+)" aria-label="{label}, change"', text)
+        assert link is not None, label
+        assert f'id="{link[2].removeprefix("#")}"' in text, "the row that the form opens in"
+        assert re.search(rf'<input[^>]*name="{field}"[^>]*autofocus', alice.get(link[1]).content.decode())
+    assert ", change" not in sign_in("dave").get(listed).content.decode()
+
+
+def test_legend_of_a_pools_quotas_names_only_what_its_bars_show(cast: Cast, sign_in: SignIn) -> None:
+    make.quota(cast.vision, cast.pool, 2)
+
+    def legend() -> str:
+        text = sign_in("alice").get("/quotas?pool=local").content.decode()
+        return text.partition('<div class="legend">')[2].partition("</div>")[0]
+
+    assert "within quota" in legend() and "reserved" not in legend() and "pending" not in legend()
+    make.workload(cast.vision, "waits")
+    assert "pending" in legend() and "reserved" not in legend()

@@ -259,7 +259,9 @@
     if (dialog) dialog.scrollTop = 0; // a new form begins at its top, but the button was at the bottom
     event.target.querySelector?.("[aria-invalid=true], [autofocus]")?.focus();
     if (event.target.matches?.(".editor > td") && event.target.firstElementChild) { // a form opened below its row
-      event.target.querySelector("input:not([type=hidden])")?.focus({ preventScroll: true });
+      const field = event.target.querySelector("[autofocus]") ?? event.target.querySelector("input:not([type=hidden])");
+      field?.focus({ preventScroll: true });
+      if (field?.autofocus) field.select(); // its number was clicked: typing replaces it
       event.target.scrollIntoView({ block: "nearest" });
     }
   });

@@ -2,6 +2,7 @@
 (() => {
   "use strict";
   const { NONE, amountOf, make } = window.berthQuotas;
+  const shown = new Intl.NumberFormat("en", { maximumFractionDigits: 3 }); // the server formats numbers alike
 
   /** The argument is the sheet of the page: its draft, and functions that look up cells in the table. */
   window.berthQuotaSums = ({ draft, rowOf, columnOf, textOf, storedAt, table, columns }) => {
@@ -25,7 +26,7 @@
           else finite += sign * amount;
         }
       }
-      return { finite, without, text: without > 0 ? "∞" : String(finite / column.scale) };
+      return { finite, without, text: without > 0 ? "∞" : shown.format(finite / column.scale) };
     }
 
     function sumOf(td) {
@@ -44,7 +45,7 @@
       if (!head || !column) return;
       const sum = draftSum(Number(head.dataset.promised), Number(head.dataset.open), column, (place) => place.startsWith("department-"));
       const has = Number(head.dataset.has);
-      head.querySelector("[data-total]").textContent = `${sum.text} of ${has / 1000}`;
+      head.querySelector("[data-total]").textContent = `${sum.text} of ${shown.format(has / 1000)}`;
       head.classList.toggle("warn", sum.without > 0 || sum.finite > has);
     }
 
