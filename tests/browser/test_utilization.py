@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from scheduler.models import PodUtilization
 from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
+from tests.browser.driver.chromium import open_settled
 
 REFRESH = "htmx.ajax('GET', document.querySelector('#use [hx-trigger]').getAttribute('hx-get'), '#use')"
 
@@ -68,3 +69,17 @@ def test_chart_readout_shows_the_values_under_the_pointer(opened: Open) -> None:
         page.get_by_role("heading", name="About").hover()
         expect(readout).to_be_hidden()
         assert not faults
+
+
+def test_columns_of_daily_usage_are_named_by_their_day(opened: Open) -> None:
+    with opened("ada") as (page, faults):
+        open_settled(page, "/usage?span=7d")
+        days = page.locator(".time-axis text").all_text_contents()
+        chart = page.locator("svg[data-columns]")
+        chart.hover(position={"x": 5, "y": 20})
+        expect(page.locator(".readout.on")).to_have_text(re.compile(rf"^{days[0]}\s+vision [\d.]+\s"))
+        box = chart.bounding_box()
+        assert box is not None
+        chart.hover(position={"x": box["width"] - 5, "y": 20})
+        expect(page.locator(".readout.on")).to_have_text(re.compile(rf"^{days[-1]}\s+vision [\d.]+\s"))
+        assert faults == []

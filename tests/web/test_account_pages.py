@@ -1,5 +1,7 @@
 """Tests for the account page and its password form."""
 
+import re
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -190,3 +192,16 @@ def test_server_error_page_links_back_and_mentions_changes_only_after_a_form_was
     assert 'href="/submit?kind=gang">Try again</a>' in shown.content.decode()
     assert "not saved" not in shown.content.decode()
     assert "Your changes were not saved." in sent.content.decode()
+
+
+def test_rejected_sign_in_describes_the_password_field_by_the_error(cast: Cast, settings: Settings) -> None:
+    settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 1}
+    client, form = Client(), {"username": "dave", "password": "wrong"}
+    for message in ("Wrong username or password.", "Too many attempts."):
+        text = client.post("/login", form).content.decode()
+        assert re.search(rf'id="sign-in-error" role="alert">{message}', text)
+        (password,) = re.findall(r'<input[^>]*name="password"[^>]*>', text)
+        (username,) = re.findall(r'<input[^>]*name="username"[^>]*>', text)
+        assert 'aria-describedby="sign-in-error"' in password and 'aria-invalid="true"' in password
+        assert "autofocus" in password and "autofocus" not in username
+        assert 'value="dave"' in username and "wrong" not in password

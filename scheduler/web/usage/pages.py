@@ -73,8 +73,7 @@ class UsageChart:
     columns: Columns
     layers: list[tuple[str, str]]  # (hue, name)
     readouts: str
-    begin: datetime
-    end: datetime
+    periods: str  # labels of the columns, such as "27 Nov|28 Nov"
     has_partial: bool
     labels: list[TimeLabel]
 
@@ -239,8 +238,7 @@ def _chart(
         stacked_columns(layers),
         named,
         json.dumps(readouts, separators=(",", ":")),
-        starts[0],
-        ends[-1],
+        "|".join(_label(at, question) for at in starts),
         any(partial),
         column_labels(starts, question.request.time_zone),
     )

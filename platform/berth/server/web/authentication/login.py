@@ -8,7 +8,6 @@ from django.contrib import admin
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView, LogoutView, redirect_to_login
-from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -25,6 +24,13 @@ class SignInForm(AuthenticationForm):
         **AuthenticationForm.error_messages,
         "invalid_login": "Wrong username or password.",
     }
+
+    def focus_password(self) -> None:
+        """Put the focus on the password after a rejection, and let screen readers read the error with it."""
+        del self.fields["username"].widget.attrs["autofocus"]
+        self.fields["password"].widget.attrs |= {
+            "autofocus": True, "aria-invalid": "true", "aria-describedby": "sign-in-error",
+        }  # fmt: skip
 
 
 class SignIn(LoginView):
@@ -47,8 +53,14 @@ class SignIn(LoginView):
             attempt.succeeded()
         return response
 
+    def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
+        if isinstance(form, SignInForm) and form.non_field_errors():
+            form.focus_password()
+        return super().form_invalid(form)
+
     def _respond_rejected(self, error: RateLimited) -> HttpResponse:
-        form: Form = self.get_form_class()(self.request)
+        form = SignInForm(self.request, initial={"username": self.request.POST.get("username", "")})
+        form.focus_password()
         response = self.render_to_response(
             self.get_context_data(form=form, rejected=error.detail), status=429
         )

@@ -32,7 +32,9 @@
     svg.readouts ??= JSON.parse(svg.dataset.points);
     const frame = svg.getBoundingClientRect(), begin = Number(svg.dataset.begin), end = Number(svg.dataset.end);
     const share = Math.min(1, Math.max(0, (event.clientX - frame.left) / frame.width));
-    const time = begin + share * (end - begin), point = pointAt(svg.readouts, time), readout = box(chart);
+    // Columns have one width, even if months or days differ in length, and are named by their period.
+    const columns = svg.dataset.columns?.split("|"), column = Math.min(Math.floor(share * columns?.length), columns?.length - 1);
+    const time = begin + share * (end - begin), point = columns ? svg.readouts[column] : pointAt(svg.readouts, time), readout = box(chart);
     readout.classList.toggle("on", point !== undefined);
     if (!point) return;
     const factor = svg.dataset.thousandths === undefined ? 1 : 1000, bySteps = svg.dataset.steps !== undefined;
@@ -40,7 +42,7 @@
       const value = point[place + 1];
       return name && value !== null && value !== undefined ? `${name} ${(bySteps ? precise : number).format(value / factor)}` : "";
     });
-    readout.textContent = [bySteps ? `step ${point[0]}` : window.berthTimes.short.format(new Date(time * 1000)), ...lines.filter(Boolean)].join("\n");
+    readout.textContent = [columns ? columns[column] : bySteps ? `step ${point[0]}` : window.berthTimes.short.format(new Date(time * 1000)), ...lines.filter(Boolean)].join("\n");
     const around = chart.getBoundingClientRect(), left = frame.left - around.left + share * frame.width;
     readout.classList.toggle("before", share > 0.6);
     readout.style.left = `${left}px`;
