@@ -102,8 +102,8 @@ def check_versions(client: dict[str, Any], server: dict[str, Any]) -> None:
         or required_client not in server["dependencies"]
     ):
         raise ReleaseError(
-            f"pyproject.toml has version {version}. Set it in deploy/server/pyproject.toml too, and in "
-            f"the requirements {required_server} and {required_client}."
+            f"pyproject.toml has version {version}. Set the same version in deploy/server/pyproject.toml, "
+            f"and require {required_server} and {required_client}."
         )
 
 

@@ -181,7 +181,10 @@ def test_quota_change_is_previewed_applied_listed_and_reverted(
             "changes[0].set.gpu: is not an amount; received 'many'",
         ),
         (["--set", "research/visoin:local.gpu=1"], "Did you mean `vision`?"),
-        (["--set", "research/vision:local.gpu=1", "--set", "research/vision:local.gpu=2"], "set twice"),
+        (
+            ["--set", "research/vision:local.gpu=1", "--set", "research/vision:local.gpu=2"],
+            "sets gpu a second time",
+        ),
         (["--remove", "research/vision"], "allowed: DEPARTMENT/PROJECT:POOL"),
         (["-f", "/nowhere.yaml"], "/nowhere.yaml"),
     ],

@@ -92,7 +92,9 @@ def with_array(document: dict[str, Any], section: dict[str, Any] | None) -> dict
     if not isinstance(document_section, dict):
         return {**document, "array": section}
     if sources := [key for key in ("values", "matrix") if key in document_section]:
-        raise BadInput(f"--array cannot be combined with array.{sources[0]} in the document")
+        raise BadInput(
+            f"--array cannot be combined with array.{sources[0]} in the document. Remove one of them."
+        )
     return {**document, "array": {**document_section, **section}}
 
 

@@ -23,7 +23,8 @@ def submit_documents(client: "Client", documents: SourcedDocuments, output: Outp
     parts = list(_split_into_requests(documents))
     if atomic and len(parts) > 1:
         raise BadInput(
-            f"--atomic accepts at most {DOCUMENTS_MAX} documents, with at most {BYTES_MAX >> 20} MiB in total"
+            f"--atomic accepts at most {DOCUMENTS_MAX} documents and {BYTES_MAX >> 20} MiB in total. Submit "
+            "fewer documents, or omit --atomic."
         )
     results: list[dict[str, Any]] = []
     rejected = False

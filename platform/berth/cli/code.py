@@ -25,9 +25,9 @@ def take_directories(
     from berth.core.spec.manifest import is_manifest
 
     if directory is not None and no_code:
-        raise BadInput("--code and --no-code cannot be combined")
+        raise BadInput("--code and --no-code cannot be combined. Use only one of them.")
     if directory is not None and any(is_manifest(document) for document in documents):
-        raise BadInput("--code works with workload documents only, not with manifests of another kind")
+        raise BadInput("--code applies only to workloads. Submit manifests of other kinds without --code.")
     directories: list[str | None] = []
     for document in documents:
         own = document.get(KEY)

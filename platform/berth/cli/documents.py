@@ -84,13 +84,13 @@ def build_quota_draft(
     words = list(sets), list(removals)
     if any(words):
         if file is not None:
-            raise BadInput("-f FILE cannot be combined with --set or --remove")
+            raise BadInput("-f FILE cannot be combined with --set or --remove. Use one or the other.")
         draft["changes"] = _parse_changes(client, *words)
     if comment is not None:
         draft["comment"] = comment
     elif file is not None and "changes" not in draft:
         keys = ", ".join(map(str, draft))
-        raise BadInput(f"{file}: the key `changes` is missing. The file has {keys}. Use {FILE_FORM}.")
+        raise BadInput(f"{file} lacks the key `changes` (keys found: {keys}). Write {FILE_FORM}.")
     if not draft.get("changes"):
         raise BadInput(f"nothing to change. Specify -f FILE, --set {SET_FORM} or --remove {REMOVE_FORM}.")
     return draft
@@ -153,9 +153,12 @@ def _set_nested(values: dict[str, Any], path: list[str], value: Any, text: str) 
     for group in groups:
         values = values.setdefault(group, {})
         if not isinstance(values, dict):
-            raise BadInput(f"--set: {text!r} conflicts with another --set option that sets the entire key")
+            raise BadInput(
+                f"--set: {text!r} conflicts with another --set option that sets the entire key. Remove one "
+                "of the options."
+            )
     if last in values:
-        raise BadInput(f"--set: {'.'.join(path)} is set twice, the second time in {text!r}")
+        raise BadInput(f"--set: {text!r} sets {'.'.join(path)} a second time. Remove one of the options.")
     values[last] = value
 
 

@@ -276,7 +276,7 @@ class SubmitFlags:
     def document(self) -> dict[str, Any]:
         """Return the workload document that these options describe. Raises BadInput if options conflict."""
         if self.shell and self.command:
-            raise BadInput("--shell cannot be combined with a command")
+            raise BadInput("--shell cannot be combined with a command. Use only one of them.")
         top_level = {
             "name": self.name,
             "project": self.project,
@@ -328,10 +328,11 @@ class SubmitFlags:
         section = without_empty(options)
         if self.git is None:
             if section:
-                raise BadInput(f"--git-{min(section).replace('_', '-')} needs --git")
+                raise BadInput(f"--git-{min(section).replace('_', '-')} requires --git")
             return None
         if self.code is not None or self.no_code:
-            raise BadInput(f"--git cannot be combined with {'--no-code' if self.no_code else '--code'}")
+            other = "--no-code" if self.no_code else "--code"
+            raise BadInput(f"--git cannot be combined with {other}. Use only one of them.")
         secret = (
             {} if self.git_secret is None else parse_secret_name("--git-secret", "secret", self.git_secret)
         )

@@ -38,11 +38,11 @@ class ListOptions:
     sort: Annotated[
         str,
         typer.Option(
-            help="Sort key: submitted_at, name, priority, phase or gpus. The prefix - reverses the order."
+            help="Sort key: submitted_at, name, priority, phase or gpus. Prefix with - to reverse the order."
         ),
     ] = "-submitted_at"
     show_all: Annotated[bool, typer.Option("--all", "-a", help="Include workloads that have ended.")] = False
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = DEFAULT_LIMIT
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows to show.")] = DEFAULT_LIMIT
     watch: WatchOption = False
     output: OutputOption = Output.TABLE
 

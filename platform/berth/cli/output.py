@@ -234,7 +234,9 @@ def fit_columns(sizes: Sequence[ColumnSize], terminal_width: int) -> list[Fitted
     return [FittedColumn(at, brief and sizes[at].brief is not None, cuts.get(at)) for at in shown]
 
 
-WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Refresh the output until Ctrl-C.")]
+WatchOption = Annotated[
+    bool, typer.Option("--watch", "-w", help="Refresh the output until interrupted with Ctrl-C.")
+]
 
 
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r")

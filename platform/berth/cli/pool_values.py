@@ -59,14 +59,14 @@ class PoolValues:
         ),
     ] = None
     hosts: Annotated[
-        Text, typer.Option(metavar="FILE", help="SSH hosts, as YAML; replaces all hosts of the pool.")
+        Text, typer.Option(metavar="FILE", help="YAML file of SSH hosts. Replaces all hosts of the pool.")
     ] = None
     key: Annotated[
         Text,
         typer.Option(
             metavar="KEY",
             help="Private key for SSH hosts or Slurm's login node: a file, which is stored as a pool secret, "
-            "or secret:NAME for a secret that the pool has.",
+            "or secret:NAME for an existing secret of the pool.",
         ),
     ] = None
     slurm_token: Annotated[
@@ -107,7 +107,7 @@ class PoolValues:
     index: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="URL[=PKG,..]", help="Package index, optionally limited to some packages; repeatable."
+            metavar="URL[=PKG,..]", help="Package index, optionally limited to specific packages; repeatable."
         ),
     ] = None
     apt: Annotated[list[str] | None, typer.Option(metavar="PACKAGE", help="Debian package; repeatable.")] = (
@@ -254,7 +254,9 @@ class PoolValues:
 
     def require_changes(self, changes: dict[str, Any]) -> None:
         if not changes:
-            raise BadInput("pool edit: specify at least one of --nodes, --set KEY=VALUE, -f FILE ...")
+            raise BadInput(
+                "pool edit: specify at least one change, for example --nodes 4, --set KEY=VALUE or -f FILE"
+            )
 
 
 @dataclass(frozen=True)
@@ -357,5 +359,5 @@ def _read_token(file: str) -> str:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise BadInput(f"--slurm-token: the file cannot be read: {reason}") from None
     if not text.strip():
-        raise BadInput("--slurm-token: the file is empty. Write the output of `scontrol token` to the file")
+        raise BadInput("--slurm-token: the file is empty. Write the output of `scontrol token` to it.")
     return text

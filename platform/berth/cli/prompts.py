@@ -22,4 +22,4 @@ def ask(label: str, *, instead: str, **options: Any) -> str:
         if sys.stdin.isatty():  # Ctrl-C or Ctrl-D
             raise
     print(file=sys.stderr)  # the prompt has no line break
-    raise BadInput(f"{label}: without a terminal, the command cannot prompt for this value. {instead}")
+    raise BadInput(f"{label}: the command cannot prompt for this value without a terminal. {instead}")

@@ -72,7 +72,7 @@ def parse_key_values(option: str, entries: Iterable[str]) -> dict[str, str]:
         if not sign or not key:
             raise invalid_value(option, "is not KEY=VALUE", entry, "KEY=VALUE")
         if key in values:
-            raise BadInput(f"{option}: {key} is set twice")
+            raise BadInput(f"{option}: {key} is set twice. Remove one of the values.")
         values[key] = value
     return values
 

@@ -28,7 +28,7 @@ def read_ssh_values(hosts: str | None, key: str | None, settings: Mapping[str, A
         if hosts is None and user is own:
             raise BadInput(
                 "--key secret:NAME requires --hosts for SSH hosts, or provider_settings.login for Slurm. For "
-                "Kubernetes, use --context or --kubeconfig"
+                "Kubernetes, use --context or --kubeconfig."
             )
         user["key"] = key
     elif key is not None:
@@ -48,7 +48,7 @@ def read_hosts(file: str) -> dict[str, Any]:
     try:
         content = yaml.safe_load(_read_text("--hosts", file))
     except yaml.YAMLError as error:
-        raise BadInput(f"--hosts: {file} is not YAML: {error}") from None
+        raise BadInput(f"--hosts: {file} is not valid YAML: {error}") from None
     if isinstance(content, dict) and "hosts" in content:
         return content
     if isinstance(content, list | dict):

@@ -45,4 +45,7 @@ def test_pool_upgrade_selects_nodes_with_outdated_agents(terminal: Terminal) -> 
     result = terminal.run("node", "upgrade", "--pool", "metal", server=server)
     assert "All agents have the current version." in result.stdout + result.stderr
     rejected = terminal.run("node", "upgrade", server=StubServer())
-    assert (rejected.exit_code, rejected.stderr) == (2, "berth: specify a node, or a pool with --pool.\n")
+    assert (rejected.exit_code, rejected.stderr) == (
+        2,
+        "berth: specify either a node or, with --pool, a pool.\n",
+    )

@@ -77,6 +77,6 @@ def test_error_for_a_quota_file_without_a_changes_key_lists_its_keys(
     result = terminal.run("quota", "preview", "-f", str(file))
     assert result.exit_code == 255
     assert result.stderr == (
-        f"berth: {file}: the key `changes` is missing. The file has change, note."
-        " Use changes: [{project: NAME, pool: POOL, set: {gpu: 8}}].\n"
+        f"berth: {file} lacks the key `changes` (keys found: change, note)."
+        " Write changes: [{project: NAME, pool: POOL, set: {gpu: 8}}].\n"
     )

@@ -90,6 +90,6 @@ def test_error_without_a_terminal_names_the_password_options(
     assert (rejected.returncode, rejected.stdout.strip()) == (2, "")
     *_, message = rejected.stderr.splitlines()
     assert (
-        message == f"berth: {label}: without a terminal, the command cannot prompt for this value. {instead}"
+        message == f"berth: {label}: the command cannot prompt for this value without a terminal. {instead}"
     )
     assert "Warning" not in rejected.stderr and "Traceback" not in rejected.stderr

@@ -99,7 +99,7 @@ def test_pool_secret_is_set_by_a_platform_admin(berth: Berth, cast: Cast, as_car
     [
         (["set", "a", "--registry", "docker.io"], "use --registry and --username together"),
         (["set", "a", "--pool", "local", "-p", "vision"], "--project cannot be combined with --pool"),
-        (["set", "a", "--file", "/nowhere"], "No such file or directory: /nowhere"),
+        (["set", "a", "--file", "/nowhere"], "/nowhere cannot be read: No such file or directory"),
         (["set", "a"], "the value is empty"),
         (["set", "a", TOKEN], "unexpected extra argument"),
     ],

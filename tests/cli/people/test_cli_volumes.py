@@ -110,4 +110,4 @@ def test_commands_in_the_guides_define_show_and_mount_an_s3_volume(berth: Berth,
     wrong = berth("pool", "edit", "local", "--volume", "x=s3://bucket,size=3", **admin)
     assert "OPTION: projects, nodes, endpoint, region, secret, max_gib" in wrong.stderr
     wrong = berth("secret", "set", "x", "--pool", "local", "--access-key-id", "I", "--ssh-key", **admin)
-    assert "--access-key-id can be combined only with --pool and --file" in wrong.stderr
+    assert "--access-key-id can only be combined with --pool and --file" in wrong.stderr

@@ -60,7 +60,7 @@ def test_invalid_array_option_is_rejected(terminal: Terminal, option: str, part:
 def test_array_option_preserves_other_document_values(terminal: Terminal) -> None:
     result = terminal.run("submit", "--array", "0-9", "-f", "-", input=SWEEP + "array: {values: [a, b]}\n")
     assert (result.exit_code, result.stderr) == (
-        2, "berth: --array cannot be combined with array.values in the document.\n",
+        2, "berth: --array cannot be combined with array.values in the document. Remove one of them.\n",
     )  # fmt: skip
 
 

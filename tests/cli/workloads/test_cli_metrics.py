@@ -92,4 +92,4 @@ def test_worst_tasks_are_cancelled_and_the_stop_rule_is_previewed(terminal: Term
     assert result.stdout == "vision/sweep: 2 tasks cancelled (2, 0)\n", result.stderr
     body = json.loads(server.requests[-1].content)
     assert body == {"worst": {"metric": "loss", "goal": "min", "count": 2}}
-    assert "require each other" in terminal.run("cancel", "sweep", "--worst", "2").stderr
+    assert "must be used together" in terminal.run("cancel", "sweep", "--worst", "2").stderr

@@ -113,7 +113,7 @@ def test_duplicate_key_in_a_document_is_rejected(terminal: Terminal) -> None:
 def test_file_cannot_be_combined_with_role_options(terminal: Terminal) -> None:
     result = terminal.run("submit", "-f", "-", "--gpu", "1", input="name: a\n")
     assert result.exit_code == 2
-    assert "--file and --gpu cannot be combined" in result.stderr
+    assert "--file cannot be combined with --gpu" in result.stderr
 
 
 def test_training_job_manifest_is_sent_unchanged(terminal: Terminal) -> None:

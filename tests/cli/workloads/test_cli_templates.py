@@ -111,7 +111,7 @@ def test_set_option_changes_values_of_a_file(terminal: Terminal, tmp_path: Path)
             "--set: the document does not contain 7. Check the path.",
         ),
         (("--template", "vision/nightly", "--set", "roles[0].gpu=1.5"), "roles[0].gpu: a fraction"),
-        (("--template", "vision/nightly", "--gpu", "1"), "--template and --gpu cannot be combined"),
+        (("--template", "vision/nightly", "--gpu", "1"), "--template cannot be combined with --gpu"),
         (("--template", "vision/nightly", "-f", "x.yaml"), "--template and --file cannot be combined"),
         (("--template", "nightly"), "--project is missing. Specify a project, or PROJECT/nightly."),
         (("--set", "a=1", "-n", "x", "--", "run"), "--set requires --template or --file"),

@@ -59,7 +59,7 @@ def cancel(
     berth cancel sweep --worst 3 --metric loss
     """
     if (worst is None) != (metric is None):
-        raise BadInput("--worst and --metric require each other, for example --worst 3 --metric loss")
+        raise BadInput("--worst and --metric must be used together, for example --worst 3 --metric loss")
 
     def act(client: "Client", target: Target) -> "Change":
         if worst is not None and metric is not None:
@@ -187,7 +187,9 @@ def _workload_to_change(target: Target, dry_run: bool) -> "WorkloadDetail":
     """Return the target's workload. Raises BadInput for a dry run, because only arrays support dry runs."""
     assert target.workload is not None
     if dry_run:
-        raise BadInput(f"--dry-run applies only to arrays, but {target.workload.handle} is a workload")
+        raise BadInput(
+            f"--dry-run applies only to arrays, but {target.workload.handle} is a workload. Omit --dry-run."
+        )
     return target.workload
 
 

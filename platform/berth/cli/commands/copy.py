@@ -35,8 +35,8 @@ def cp(
     if (remote_source is None) == (remote_target is None):
         problem = "Neither path is" if remote_source is None else "Both paths are"
         raise BadInput(
-            f"{problem} in a pod: {source!r}, {target!r}. Write WORKLOAD:PATH for one path. A local path "
-            "that contains a colon must begin with ./"
+            f"{problem} in a pod: {source!r}, {target!r}. Write exactly one of them as WORKLOAD:PATH. A "
+            "local path that contains a colon must begin with ./"
         )
     with open_client() as client, _progress(f"copying {source}") as report:
         if remote_target is not None:

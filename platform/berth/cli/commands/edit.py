@@ -40,7 +40,7 @@ def edit(
         typer.Option("--file", "-f", metavar="FILE", help="File with the new document (`-` for stdin)."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the changes and their effect without applying them.")
+        bool, typer.Option("--dry-run", help="Show the changes and their effects without applying them.")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -56,7 +56,7 @@ def edit(
     An edited workload is still ordered by its submission time unless it requests more than before.
     """
     if file is not None and (setting or unset):
-        raise BadInput("--file cannot be combined with --set or --unset")
+        raise BadInput("--file cannot be combined with --set or --unset. Use one or the other.")
     with open_client() as client:
         selected = find_target(client, workload)
         if selected.array is not None:
@@ -103,8 +103,8 @@ def _find_task_limit(
         edited = after == {**before, "array": section}
     if not edited:
         raise BadInput(
-            f"{array.handle} is an array, and only {ARRAY_PART} can be edited. Use, for example, "
-            f"--set {ARRAY_PART}=20, or --unset {ARRAY_PART} for no maximum."
+            f"{array.handle} is an array, so only {ARRAY_PART} can be edited. Use, for example, "
+            f"--set {ARRAY_PART}=20, or --unset {ARRAY_PART} to remove the limit."
         )
     return limit
 
@@ -162,7 +162,7 @@ def _open_editor(workload: "WorkloadDetail") -> tuple[str, dict[str, Any]]:
         )
     text = click.edit(dump_workload(workload.spec), extension=".yaml")
     if text is None:
-        raise BadInput("the document was not saved, so nothing was changed")
+        raise BadInput("nothing was changed. Save the document in the editor to apply your changes.")
     try:
         return text, read_document(text)
     except BerthError as error:

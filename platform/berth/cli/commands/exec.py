@@ -37,7 +37,10 @@ def exec_(
     from berth.cli.terminal import describe_terminal, run_interactively
 
     if terminal and not (sys.stdin.isatty() or not interactive):
-        raise typer.BadParameter("--terminal with --interactive requires a terminal as standard input")
+        raise typer.BadParameter(
+            "--terminal and --interactive require standard input to be a terminal. To send a pipe or a file, "
+            "omit --terminal."
+        )
     with open_client() as client:
         selected = client.workloads.find(workload)
         size = describe_terminal() if terminal else None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from berth.client.models.scheduling import Health
 
 Since = Annotated[str | None, typer.Option(help="Start time: a timestamp, or an age such as 2h.")]
-Limit = Annotated[int, typer.Option(min=1, help="Maximum number of rows, newest first.")]
+Limit = Annotated[int, typer.Option(min=1, help="Maximum number of rows to show, newest first.")]
 Name = Annotated[
     str | None,
     typer.Option(
@@ -165,7 +165,7 @@ def audit(
     department: DepartmentOption = None,
     since: Annotated[str | None, typer.Option(help="Start time: a timestamp, or an age such as 2h.")] = None,
     until: Annotated[str | None, typer.Option(help="End time: a timestamp, or an age such as 2h.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows, newest first.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows to show, newest first.")] = 50,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -78,9 +78,11 @@ def _check_options(follow: bool, tail: int | None, grep: str | None, ignore_case
     if grep is not None and (not grep or "\n" in grep):
         raise typer.BadParameter("--grep requires a non-empty pattern without line breaks")
     if grep is not None and tail is not None:
-        raise typer.BadParameter("--grep searches all lines and cannot be combined with --tail")
+        raise typer.BadParameter(
+            "--grep searches the entire log and cannot be combined with --tail. Use only one of them."
+        )
     if follow and context:
-        raise typer.BadParameter("--follow cannot be combined with --context")
+        raise typer.BadParameter("--follow cannot be combined with --context. Use only one of them.")
 
 
 def _print_full_log(

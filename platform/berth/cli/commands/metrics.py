@@ -85,7 +85,7 @@ def metrics(
         arrays = [target.array for target in targets if target.array is not None]
         if arrays and (len(targets) > 1 or targets[0].indexes is not None):
             raise BadInput(
-                "An array's metrics are shown for all of its tasks. Specify the array without indexes."
+                "An array's metrics cover all of its tasks. Specify a single array, without indexes."
             )
         if stops and not arrays:
             raise BadInput("--stops requires an array, because only arrays have a stop rule.")

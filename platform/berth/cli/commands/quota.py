@@ -168,7 +168,7 @@ def set_quota(
     if rank is not None:
         changes["rank"] = None if rank == "owner" else parse_number("--rank", rank)
     if not changes:
-        raise BadInput("quota set: specify at least one of --gpu, --cpu, --memory, --gpu-limit, --weight ...")
+        raise BadInput("quota set: specify at least one value to set, for example --gpu 8 or --weight 2")
     _save_quota("department" if department else "project", owner, pool, changes, output)
 
 
@@ -315,7 +315,8 @@ def apply(
         typer.Option(
             "--for",
             metavar="TIME",
-            help="Expiry: a duration such as 3d, or a timestamp. Expiry is checked every minute.",
+            help="Expiry: a duration such as 3d, or a timestamp. Expired changes are reverted within a "
+            "minute.",
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
@@ -353,7 +354,7 @@ def apply(
 @app.command("history")
 def history(
     *,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows, newest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows to show, newest first.")] = 20,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List quota changes and reverts, newest first.

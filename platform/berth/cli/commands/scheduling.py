@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def queue(
     *,
     pool: OptionalPoolArgument = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows, in queue order.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows to show, in queue order.")] = 100,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -88,7 +88,7 @@ def _format_start(starts: datetime | None, moment: datetime) -> str:
 def cycles(
     *,
     since: Annotated[str | None, typer.Option(help="Start time: a timestamp, or an age such as 2h.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows, newest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows to show, newest first.")] = 20,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -111,7 +111,9 @@ def replay(
     cycle: Annotated[int, typer.Argument(metavar="CYCLE", help="Cycle number; see `berth cycles`.")],
     save: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="File for the cycle's input, as a scenario for `berth simulate`."),
+        typer.Option(
+            metavar="FILE", help="File to write the cycle's input to, as a scenario for `berth simulate`."
+        ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -141,11 +143,13 @@ def replay(
 
 def _write_scenario(file: str, scenario: object) -> None:
     if scenario is None:
-        raise BadInput("the input of this cycle is no longer stored")
+        raise BadInput(
+            "the input of this cycle is no longer stored. Choose a newer cycle from `berth cycles`."
+        )
     try:
         Path(file).write_text(json.dumps(scenario, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
-        raise BadInput(f"--save {file}: {error.strerror or error}") from None
+        raise BadInput(f"--save: {file} cannot be written: {error.strerror or error}") from None
     print_message(f"{file} written")
 
 

@@ -28,14 +28,14 @@ def ssh(
         list[str] | None,
         typer.Argument(
             metavar="ARGUMENTS",
-            help="Options of ssh and the command to run, after --. Defaults to a shell.",
+            help="Options for ssh and the command to run, after --. Defaults to a shell.",
             show_default=False,
         ),
     ] = None,
     pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX. Defaults to the first pod.")] = None,
     config: Annotated[
         bool,
-        typer.Option("--config", help="Add hosts NAME.PROJECT.berth to ~/.ssh/config for all SSH clients."),
+        typer.Option("--config", help="Add NAME.PROJECT.berth hosts to ~/.ssh/config for all SSH clients."),
     ] = False,
     stdio: Annotated[
         bool,

@@ -51,7 +51,10 @@ def submit(flags: SubmitFlags) -> None:
     flags = _with_files(flags)
     documents_by_source = _read_documents(flags)
     if len(documents_by_source) > 1 and (flags.watch or flags.follow):
-        raise BadInput(f"--watch and --follow accept one document, not {len(documents_by_source)}")
+        raise BadInput(
+            f"--watch and --follow accept a single document, not {len(documents_by_source)}. Submit the "
+            "documents separately, or omit the option."
+        )
     documents = [document for _, document in documents_by_source]
     directories = take_directories(documents, flags.code, no_code=flags.no_code)
     _validate(documents_by_source, from_flags=not (flags.file or flags.template))
@@ -98,7 +101,7 @@ def _read_documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
     """Return each document with its source, such as a file name."""
     if flags.template:
         if flags.file:
-            raise BadInput("--template and --file cannot be combined")
+            raise BadInput("--template and --file cannot be combined. Use only one of them.")
         _check_exclusive("--template", flags.document(), allowed_keys={"roles", "project", "name", "array"})
         documents_by_source = document_from_template(flags.template, flags.project, flags.name)
         return _with_array_option(apply_settings(documents_by_source, flags.set or ()), flags)
@@ -108,7 +111,7 @@ def _read_documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
     if flags.set:
         raise BadInput("--set requires --template or --file")
     if not flags.name:
-        raise BadInput("--name is missing. Set --name, or use --file or --template")
+        raise BadInput("--name is missing. Specify --name, --file or --template.")
     return [("", flags.document())]
 
 
@@ -120,9 +123,12 @@ def _with_array_option(documents: SourcedDocuments, flags: SubmitFlags) -> Sourc
 def _check_array_options(flags: SubmitFlags, documents: list[dict[str, Any]], *, has_array: bool) -> None:
     """Raise BadInput for options that cannot be combined with an array."""
     if has_array and flags.follow:
-        raise BadInput("--follow accepts one workload. Use --watch for the progress of an array.")
+        raise BadInput("--follow accepts a single workload. To watch an array's progress, use --watch.")
     if has_array and flags.atomic and len(documents) > 1:
-        raise BadInput("--atomic accepts either workloads or one array. Arrays are always stored atomically.")
+        raise BadInput(
+            "--atomic accepts either workloads or a single array. Submit arrays separately: each array is "
+            "always stored atomically."
+        )
 
 
 def _dry_run(client: "Client", document: dict[str, Any]) -> "DryRun | ArrayDryRun":
@@ -168,7 +174,7 @@ def _check_exclusive(option: str, document: dict[str, Any], *, allowed_keys: set
     others = [*(set(document) - allowed_keys), *(f"roles[0].{name}" for name in document["roles"][0])]
     if others:
         flags = ", ".join(sorted(flag_for_path(name) for name in others))
-        raise BadInput(f"{option} and {flags} cannot be combined")
+        raise BadInput(f"{option} cannot be combined with {flags}. Change these values with --set.")
 
 
 def _validate(documents_by_source: list[tuple[str, dict[str, Any]]], *, from_flags: bool) -> None:

@@ -19,7 +19,7 @@ def top(
     pool: PoolOption = None,
     project: ProjectOption = None,
     sort: Annotated[
-        str, typer.Option(help="Order of workloads: allocated, used, age or name.")
+        str, typer.Option(help="Column to sort workloads by: allocated, used, age or name.")
     ] = "allocated",
     service: Annotated[
         str,

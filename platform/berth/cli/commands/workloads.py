@@ -296,5 +296,8 @@ def open_port(
 def _first_port(spec: dict[str, object], handle: str) -> str:
     ports = spec.get("ports")
     if not isinstance(ports, list) or not ports:
-        raise typer.BadParameter(f"{handle} declares no ports.", param_hint="workload")
+        raise typer.BadParameter(
+            f"{handle} declares no ports. Add `ports` to its document and submit it again.",
+            param_hint="workload",
+        )
     return str(ports[0]["name"])

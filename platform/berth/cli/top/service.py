@@ -50,7 +50,9 @@ def parse_service_address(service: str, url: str) -> ServiceAddress:
     before, root, after = parts.path.partition(ROOT)
     named = after.strip("/").removesuffix("/autoscaler") if root else ""
     if named and service and named != service:
-        raise InvalidSettings(f"--url names the service {named}, but --service names {service}")
+        raise InvalidSettings(
+            f"--url names the service {named}, but --service names {service}. Remove one of the options."
+        )
     if not (service or named):
         raise InvalidSettings(
             "--service is missing. Specify the name of a service, or --url with its address."

@@ -306,7 +306,8 @@ def revoke(name: Annotated[str, typer.Argument(metavar="NAME", help="Name or ID 
         live = [token for token in client.tokens.list() if token.revoked_at is None]
         matching = [token for token in live if name in (token.name, str(token.id))]
         if len(matching) != 1:
-            names = ", ".join(token.name for token in live) or "none"
-            raise BadInput(f"no token {name!r}. Use one of: {names}")
+            names = ", ".join(token.name for token in live)
+            advice = f"Use one of: {names}" if names else "You have no active tokens."
+            raise BadInput(f"there is no active token with the name or ID {name!r}. {advice}")
         client.tokens.revoke(matching[0].id)
     print(f"{matching[0].name} revoked")

@@ -75,11 +75,11 @@ def set_secret(
     pool: SecretPoolOption = None,
     personal: PersonalOption = False,
     file: Annotated[
-        str | None, typer.Option("--file", "-f", metavar="FILE", help="File with the value.")
+        str | None, typer.Option("--file", "-f", metavar="FILE", help="File that contains the value.")
     ] = None,
     registry: Annotated[
         str | None,
-        typer.Option(metavar="HOST", help="Container registry whose password is the value."),
+        typer.Option(metavar="HOST", help="Container registry that the value is the password for."),
     ] = None,
     username: Annotated[
         str | None, typer.Option("--username", "-u", metavar="NAME", help="User name for --registry.")
@@ -111,13 +111,18 @@ def set_secret(
     berth secret set s3-reader --pool train --access-key-id AKIAIOSFODNN7EXAMPLE
     """
     if ssh_key and registry is not None:
-        raise BadInput("secret set: --ssh-key cannot be combined with --registry")
+        raise BadInput("secret set: --ssh-key cannot be combined with --registry. Use only one of them.")
     if access_key_id is not None and (ssh_key or registry is not None or personal):
-        raise BadInput("secret set: --access-key-id can be combined only with --pool and --file")
+        raise BadInput(
+            "secret set: --access-key-id can only be combined with --pool and --file. Remove the other "
+            "options."
+        )
     if (registry is None) != (username is None):
         raise BadInput("secret set: use --registry and --username together")
     if personal and (ssh_key or registry is not None):
-        raise BadInput("secret set: --personal cannot be combined with --ssh-key or --registry")
+        raise BadInput(
+            "secret set: --personal cannot be combined with --ssh-key or --registry. Use only one of them."
+        )
     with open_client() as client:
         owner = _selected_owner(client, project, pool, personal=personal)
         label = "Value" if registry is None else "Password"
@@ -146,7 +151,7 @@ def list_uses(
         bool,
         typer.Option("--outdated", help="Include only runs that still use an older version of the secret."),
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs to show.")] = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List workload runs that received a secret, newest first.
@@ -202,10 +207,11 @@ def _selected_owner(
 ) -> dict[str, Any]:
     if personal:
         if project or pool:
-            raise BadInput(f"--personal cannot be combined with {'--project' if project else '--pool'}")
+            other = "--project" if project else "--pool"
+            raise BadInput(f"--personal cannot be combined with {other}. Use only one of them.")
         return {"personal": True}
     if project and pool:
-        raise BadInput("--project cannot be combined with --pool")
+        raise BadInput("--project cannot be combined with --pool. Use only one of them.")
     if pool:
         return {"pool": pool}
     name = project or client.settings.project
@@ -224,9 +230,9 @@ def _read_value(file: str | None, label: str) -> str:
         else:
             value = sys.stdin.read().removesuffix("\n").removesuffix("\r")
     except OSError as error:
-        raise BadInput(f"{error.strerror}: {file}") from None
+        raise BadInput(f"{file or 'stdin'} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise BadInput("the value is not UTF-8 text. Encode it, for example with base64.") from None
     if not value:
-        raise BadInput("the value is empty")
+        raise BadInput("the value is empty. Pass a value with --file, on stdin or at the prompt.")
     return value

@@ -50,9 +50,15 @@ def create(
             "unschedulable, pending, idle, budget, schedule, pool.",
         ),
     ] = "preempted,failed,pending",
-    project: Annotated[str | None, typer.Option("--project", "-p", help="Events of this project.")] = None,
-    department: Annotated[str | None, typer.Option(help="Events of this department.")] = None,
-    platform: Annotated[bool, typer.Option("--platform", help="Events of the entire platform.")] = False,
+    project: Annotated[
+        str | None, typer.Option("--project", "-p", help="Project whose events trigger notifications.")
+    ] = None,
+    department: Annotated[
+        str | None, typer.Option(help="Department whose events trigger notifications.")
+    ] = None,
+    platform: Annotated[
+        bool, typer.Option("--platform", help="Subscribe to events of the entire platform.")
+    ] = False,
     minutes: Annotated[
         int,
         typer.Option(
@@ -147,7 +153,7 @@ def deliveries(
     subscription: Annotated[
         int, typer.Argument(metavar="ID", help="Subscription ID; see `berth subscription list`.")
     ],
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows, newest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows to show, newest first.")] = 20,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:

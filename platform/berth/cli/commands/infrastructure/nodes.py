@@ -132,7 +132,7 @@ def upgrade(
     berth node upgrade --pool train
     """
     if (name is None) == (pool is None):
-        raise BadInput("specify a node, or a pool with --pool")
+        raise BadInput("specify either a node or, with --pool, a pool")
     with open_client() as client:
         if name is not None:
             upgraded = [client.nodes.upgrade(name)]

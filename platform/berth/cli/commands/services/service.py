@@ -20,6 +20,7 @@ from berth.cli.output import (
     show_one,
 )
 from berth.cli.text import safe
+from berth.core.reasons import plain_reason
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -175,7 +176,10 @@ def cancel(
     berth service cancel chat so-1f6e2c
     """
     if request is not None and (status is not None or dry_run):
-        raise BadInput("service cancel: REQUEST cannot be combined with --status or --dry-run")
+        raise BadInput(
+            "service cancel: REQUEST cannot be combined with --status or --dry-run. Omit these options to "
+            "cancel a single request."
+        )
     with open_client() as client:
         if request is not None:
             cancelled_request = client.services.cancel(name, request)
@@ -193,7 +197,7 @@ def cancel(
 def history(
     *,
     name: Name,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows to show.")] = 50,
     autoscaler: Annotated[bool, typer.Option("--autoscaler", help="List autoscaler actions only.")] = False,
     failed_engines: Annotated[
         bool, typer.Option("--failed-engines", help="List failed engines only, with the reasons.")
@@ -263,9 +267,9 @@ def _read_settings(file: Path) -> dict[str, Any]:
         text = sys.stdin.read() if str(file) == "-" else file.read_text()
         settings = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise BadInput(f"{file}: {str(error).splitlines()[0]}") from None
+        raise BadInput(f"{file} cannot be read: {plain_reason(error).splitlines()[0]}") from None
     if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
-        raise BadInput(f"{file} does not contain keys and values. Write them like `max_engines: 8`.")
+        raise BadInput(f"{file} must contain keys and values, for example `max_engines: 8`.")
     return settings
 
 
