@@ -188,8 +188,12 @@ def past_utilization(
     pod: Pod, at: datetime, *, step: int = 60, cpu: int = 1000, memory: int = 2048,
     gpus: int = 0, busy: int = 0, gpu_memory: int | None = None,
 ) -> UtilizationPoint:  # fmt: skip
-    """Record that `gpus` devices of a pod were `busy` percent utilized in the minute or hour from `at`."""
+    """Record that `gpus` devices of a pod were `busy` percent utilized in the minute or hour from `at`.
+
+    The pod's allocation begins at that time at the latest.
+    """
     began = at.replace(minute=0 if step == 3600 else at.minute, second=0, microsecond=0)
+    Allocation.objects.filter(pod=pod, bound_at__gt=began).update(bound_at=began)
     measured = gpus * MILLI * step
     return UtilizationPoint.objects.create(
         pod=pod, step=step, at=began, seconds=step, cpu_milli_seconds=cpu * step, memory_mib=memory,

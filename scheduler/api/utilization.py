@@ -183,7 +183,9 @@ class NodeUtilizationDetail(ApiView):
         since = now - timedelta(seconds=query.span)
         step = choose_step(since, now, now)
         (answer,) = _serialize_nodes([node], now)
-        points = serialize_points(utilization_points(Q(pod__node=node), since, now, step))
+        points = serialize_points(
+            utilization_points(Q(pod__node=node), since, now, step, existed_since=node.created_at)
+        )
         return Response(NodeUtilizationDetailResponse(**dict(answer), step=step, over_time=points))
 
 

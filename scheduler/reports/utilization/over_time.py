@@ -1,12 +1,14 @@
 """Allocated and used resources over time, by minute and hour."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django.conf import settings
-from django.db.models import F, Func, IntegerField, Q, Sum, Value
-from django.db.models.functions import NullIf
+from django.db.models import F, FloatField, Func, IntegerField, Max, Min, Q, Sum, Value
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Coalesce, Extract, Greatest, Least, NullIf
 
 from pools.models import NodePool
 from scheduler.models import UtilizationPoint
@@ -22,9 +24,10 @@ DEVICES = Func(F(f"{ALLOCATION}devices"), function="cardinality", output_field=I
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Totals over all measured pods at one time.
+    """Totals over all measured pods in one minute or hour.
 
-    Fields that begin with `allocated_` are the pods' allocations. None means not measured.
+    Fields that begin with `allocated_` are the pods' allocations. All fields are time-weighted means: a pod
+    counts for the part of the period in which it held its allocation. None means not measured.
     """
 
     at: datetime
@@ -72,41 +75,68 @@ def choose_step(since: datetime, until: datetime, now: datetime) -> int:
     return MINUTE if until - since <= MINUTE_STEP_LIMIT and since >= now - retention else HOUR
 
 
-def utilization_points(pod_filter: Q, since: datetime, until: datetime, step: int) -> list[Point]:
+def utilization_points(
+    pod_filter: Q, since: datetime, until: datetime, step: int, *, existed_since: datetime | None = None
+) -> list[Point]:
     """Return the utilization points for the pods that match `pod_filter`, oldest first.
 
-    Periods without measurements are omitted.
+    Each point is a mean over the part of the period in which the pods held allocations, or, if
+    `existed_since` is set, over the part between that time and `until`. Periods without measurements are
+    omitted.
     """
     rows = UtilizationPoint.objects.filter(
         pod_filter, step=step, at__gte=_floor_to_step(since, step), at__lt=until
     )
-    seconds = NullIf(F("seconds"), Value(0.0))
+    begin = Greatest(F(f"{ALLOCATION}bound_at"), F("at"))
+    end = Least(
+        Coalesce(F(f"{ALLOCATION}released_at"), Value(until)), F("at") + timedelta(seconds=step), Value(until)
+    )
+    rows = rows.annotate(begin=begin, end=end).filter(end__gt=F("begin"))
+    held = Extract(F("end") - F("begin"), "epoch")
+    measured = NullIf(F("seconds"), Value(0.0))
+
+    def total(amount: Combinable | str) -> Sum:
+        """Sum an amount times the seconds in which the pod held its allocation."""
+        return Sum((F(amount) if isinstance(amount, str) else amount) * held, output_field=FloatField())
+
     sums = rows.order_by().values("at").annotate(
-        held_gpu=Sum(F(f"{ALLOCATION}gpu_milli") * DEVICES),
-        held_cpu=Sum(f"{ALLOCATION}cpu_milli"),
-        held_memory=Sum(f"{ALLOCATION}memory_mib"),
-        held_gpu_memory=Sum(F("pod__node__gpu_memory_mib") * F(f"{ALLOCATION}gpu_milli") * DEVICES),
-        cpu=Sum(F("cpu_milli_seconds") / seconds),
-        memory=Sum("memory_mib"),
-        known_milli=Sum(F("gpu_milli_seconds") / seconds),
-        busy=Sum(F("gpu_busy_milli_seconds") / seconds),
-        gpu_memory=Sum("gpu_memory_mib"),
+        first=Min("begin"), last=Max("end"),
+        allocated_gpu=total(F(f"{ALLOCATION}gpu_milli") * DEVICES),
+        allocated_cpu=total(f"{ALLOCATION}cpu_milli"),
+        allocated_memory=total(f"{ALLOCATION}memory_mib"),
+        allocated_gpu_memory=total(F("pod__node__gpu_memory_mib") * F(f"{ALLOCATION}gpu_milli") * DEVICES),
+        cpu=total(F("cpu_milli_seconds") / measured),
+        memory=total("memory_mib"),
+        measured_milli=total(F("gpu_milli_seconds") / measured),
+        busy=total(F("gpu_busy_milli_seconds") / measured),
+        gpu_memory=total("gpu_memory_mib"),
     )  # fmt: skip
-    return [
-        Point(
-            at=row["at"],
-            allocated_gpu_milli=row["held_gpu"] or 0,
-            allocated_cpu_milli=row["held_cpu"] or 0,
-            allocated_memory_mib=row["held_memory"] or 0,
-            allocated_gpu_memory_mib=(row["held_gpu_memory"] or 0) // 1000,
-            cpu_milli=round(row["cpu"] or 0),
-            memory_mib=row["memory"] or 0,
-            measured_gpu_milli=round(row["known_milli"] or 0),
-            gpu_milli=round(row["busy"]) if row["known_milli"] else None,
-            gpu_memory_mib=row["gpu_memory"],
-        )
-        for row in sums.order_by("at")
-    ]
+    points = []
+    for row in sums.order_by("at"):
+        begin_at, end_at = row["first"], row["last"]
+        if existed_since is not None:
+            begin_at = min(begin_at, max(existed_since, row["at"]))
+            end_at = max(end_at, min(until, row["at"] + timedelta(seconds=step)))
+        points.append(_mean_point(row, (end_at - begin_at).total_seconds()))
+    return points
+
+
+def _mean_point(sums: Mapping[str, Any], seconds: float) -> Point:
+    def mean(name: str) -> int:
+        return round((sums[name] or 0) / seconds)
+
+    return Point(
+        at=sums["at"],
+        allocated_gpu_milli=mean("allocated_gpu"),
+        allocated_cpu_milli=mean("allocated_cpu"),
+        allocated_memory_mib=mean("allocated_memory"),
+        allocated_gpu_memory_mib=mean("allocated_gpu_memory") // 1000,
+        cpu_milli=mean("cpu"),
+        memory_mib=mean("memory"),
+        measured_gpu_milli=mean("measured_milli"),
+        gpu_milli=mean("busy") if sums["measured_milli"] else None,
+        gpu_memory_mib=None if sums["gpu_memory"] is None else mean("gpu_memory"),
+    )
 
 
 def hourly_utilization(pools: Iterable[NodePool], now: datetime, hours: int) -> list[UtilizationHour]:

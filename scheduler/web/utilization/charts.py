@@ -8,6 +8,7 @@ from django.db.models import Q
 
 from berth.core.amounts import MILLI
 from berth.server.web.charts.steps import StepChart, step_chart
+from pools.models import Node
 from scheduler.reports.utilization.over_time import Point, choose_step, utilization_points
 from scheduler.reports.utilization.summary import Utilization
 
@@ -73,79 +74,105 @@ class UtilizationOverTime:
 
 
 def utilization_over_time(
-    pod_filter: Q, use: Utilization, *, span: str, end: datetime, now: datetime
+    pod_filter: Q, use: Utilization, *, span: str, end: datetime, now: datetime, node: Node | None = None
 ) -> UtilizationOverTime:
     """Return charts for the pods that match `pod_filter`, over the `span` before `end`.
 
-    `span` is a key of SPANS. Any other value selects the default span.
+    `span` is a key of SPANS. Any other value selects the default span. If the pods are those of one `node`,
+    the charts show its capacity.
     """
     span = span if span in SPANS else DEFAULT_SPAN
     since = end - SPANS[span][1]
     step = choose_step(since, end, now)
-    points = utilization_points(pod_filter, since, end, step)
+    existed_since = node.created_at if node else None
+    points = utilization_points(pod_filter, since, end, step, existed_since=existed_since)
     has_gpus = bool(use.allocated_gpu_milli) or any(point.allocated_gpu_milli for point in points)
     return UtilizationOverTime(
         span=span,
         begin=since,
         end=end,
         by_the_hour=step > 60,
-        charts=_charts(points, use, Axis(since, end, step), has_gpus=has_gpus) if points else (),
+        charts=_charts(points, use, Axis(since, end, step), node, has_gpus=has_gpus) if points else (),
         rows=tuple(reversed(points[-ROWS:])),
         more=max(0, len(points) - ROWS),
         has_gpus=has_gpus,
     )
 
 
-def _charts(points: Sequence[Point], use: Utilization, axis: Axis, *, has_gpus: bool) -> tuple[Chart, ...]:
-    memory_unit, scaled = _memory_scale(
-        [amount for p in points for amount in (p.memory_mib, p.allocated_memory_mib)]
-    )
-    gpu_memory_unit, gpu_scaled = _memory_scale(
-        [amount for p in points for amount in (p.gpu_memory_mib, p.allocated_gpu_memory_mib)]
-    )
-    charts = [
-        _chart("cpu", "CPU", "cores", points, axis, lambda p: p.cpu_milli,
-               lambda p: p.allocated_cpu_milli, use.cpu_milli, use.allocated_cpu_milli),
-        _chart("memory", "Memory", memory_unit, points, axis, lambda p: scaled(p.memory_mib),
-               lambda p: scaled(p.allocated_memory_mib), scaled(use.memory_mib),
-               scaled(use.allocated_memory_mib)),
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """Used and allocated amounts over time and now, and the capacity if it is known, in one resource."""
+
+    key: str
+    title: str
+    used: PointValue
+    allocated: PointValue
+    now: int | None
+    allocated_now: int
+    capacity: int | None
+    is_memory: bool = False
+
+
+def _charts(
+    points: Sequence[Point], use: Utilization, axis: Axis, node: Node | None, *, has_gpus: bool
+) -> tuple[Chart, ...]:
+    series = [
+        _Series("cpu", "CPU", lambda p: p.cpu_milli, lambda p: p.allocated_cpu_milli,
+                use.cpu_milli, use.allocated_cpu_milli, node.cpu_milli if node else None),
+        _Series("memory", "Memory", lambda p: p.memory_mib, lambda p: p.allocated_memory_mib,
+                use.memory_mib, use.allocated_memory_mib, node.memory_mib if node else None, is_memory=True),
     ]  # fmt: skip
     if has_gpus:
-        charts[:0] = [
-            _chart("gpu", "GPU utilization", "GPUs", points, axis, lambda p: p.gpu_milli,
-                   lambda p: p.allocated_gpu_milli, use.gpu_milli, use.allocated_gpu_milli),
-            _chart("gpu-memory", "GPU memory", gpu_memory_unit, points, axis,
-                   lambda p: gpu_scaled(p.gpu_memory_mib), lambda p: gpu_scaled(p.allocated_gpu_memory_mib),
-                   gpu_scaled(use.gpu_memory_mib), gpu_scaled(use.allocated_gpu_memory_mib)),
+        series[:0] = [
+            _Series("gpu", "GPU utilization", lambda p: p.gpu_milli, lambda p: p.allocated_gpu_milli,
+                    use.gpu_milli, use.allocated_gpu_milli, node.gpus * MILLI if node else None),
+            _Series("gpu-memory", "GPU memory", lambda p: p.gpu_memory_mib,
+                    lambda p: p.allocated_gpu_memory_mib, use.gpu_memory_mib, use.allocated_gpu_memory_mib,
+                    node.gpus * node.gpu_memory_mib if node else None, is_memory=True),
         ]  # fmt: skip
+    charts = [_chart(each, points, axis) for each in series]
     return tuple(chart for chart in charts if chart is not None)
 
 
-def _chart(
-    key: str, title: str, unit: str, points: Sequence[Point], axis: Axis, used: PointValue,
-    allocation: PointValue, now: int | None, of: int | None,
-) -> Chart | None:  # fmt: skip
+def _chart(series: _Series, points: Sequence[Point], axis: Axis) -> Chart | None:
     """Return a chart, or None if nothing was measured. Gaps in the measurements are left blank."""
-    if all(used(point) is None for point in points):
+    if all(series.used(point) is None for point in points):
         return None
+    unit, scaled = _unit_and_scale(series, points)
     times, values, line = list[float](), list[int](), list[int | None]()
     end = axis.end.timestamp()
     for place, point in enumerate(points):
         at = point.at.timestamp()
         times.append(at)
-        values.append(used(point) or 0)
-        line.append(allocation(point) or None)
+        values.append(scaled(series.used(point)) or 0)
+        line.append(scaled(series.allocated(point)) or None)
         following = points[place + 1].at.timestamp() if place + 1 < len(points) else end
         if following > at + 2 * axis.step:
             times.append(at + axis.step)
             values.append(0)
             line.append(None)
-    least = LEAST[unit]
-    steps = step_chart(times, [("used", values)], line, begin=axis.begin.timestamp(), end=end, least=least)
+    capacity = scaled(series.capacity) or None
+    steps = step_chart(
+        times, [("used", values)], line,
+        begin=axis.begin.timestamp(), end=end, least=LEAST[unit], limit=capacity,
+    )  # fmt: skip
     highest, allocated = max(values), max(number or 0 for number in line)
     requested = f" of {allocated / MILLI:,.2f}" if allocated else ""
-    label = f"{title}: up to {highest / MILLI:,.2f}{requested} {unit} used"
-    return Chart(key, title, unit, steps, now, of or 0, label)
+    label = f"{series.title}: up to {highest / MILLI:,.2f}{requested} {unit} used"
+    if capacity:
+        label += f"; capacity {capacity / MILLI:,.2f}"
+    return Chart(
+        series.key, series.title, unit, steps, scaled(series.now), scaled(series.allocated_now) or 0, label
+    )
+
+
+def _unit_and_scale(
+    series: _Series, points: Sequence[Point]
+) -> tuple[str, Callable[[int | None], int | None]]:
+    if series.is_memory:
+        amounts = [amount for p in points for amount in (series.used(p), series.allocated(p))]
+        return _memory_scale([*amounts, series.capacity])
+    return ("cores" if series.key == "cpu" else "GPUs"), lambda amount: amount
 
 
 def _memory_scale(amounts: Sequence[int | None]) -> tuple[str, Callable[[int | None], int | None]]:

@@ -196,7 +196,7 @@ def node_utilization(node: Node, span: str, now: datetime) -> dict[str, Any]:
         "is_measured": bool(summary.devices_by_node([node], now, LAST_KNOWN)),
         "node": node,
         "course": utilization_over_time(
-            Q(pod__node=node), _current_utilization(use, now), span=span, end=now, now=now
+            Q(pod__node=node), _current_utilization(use, now), span=span, end=now, now=now, node=node
         ),
         "spans": SPANS,
         "address": reverse("node-utilization", args=[node.name]),

@@ -34,8 +34,9 @@ def _measure(pod: Pod, number: int, now: datetime) -> None:
         gpu_memory=(61_000 - 900 * number) if seen else None,
         busy_at=pod.started_at if idle and seen else None,
     )  # fmt: skip
+    seconds = (now - pod.allocation.bound_at).total_seconds()
     for step, count in ((60, MINUTES), (3600, HOURS if number < 8 else 1)):
-        for back in range(count):
+        for back in range(min(count, int(seconds // step))):
             wave = math.sin((back + number) / 5)
             make.past_utilization(
                 pod, now - timedelta(seconds=step * back), step=step, cpu=round(1100 + 500 * wave),

@@ -20,13 +20,15 @@ class StepChart:
     """Stacked areas and a line. `marks` are the axis marks, as (y, value) pairs from top to bottom.
 
     `readouts` is JSON for the script that shows the values under the pointer: for each point, the time in
-    seconds, the value of each area, and the value of the line.
+    seconds, the value of each area, the value of the line, and the limit, if there is one. `limit` is the
+    y-coordinate of a constant line.
     """
 
     areas: tuple[Area, ...]
     line: str
     marks: tuple[tuple[int, int], ...]
     readouts: str
+    limit: int | None = None
 
 
 def step_chart(
@@ -37,15 +39,16 @@ def step_chart(
     begin: float,
     end: float,
     least: int = 1,
+    limit: int | None = None,
 ) -> StepChart:
     """Return a step chart from `begin` to `end`. Its scale reaches at least `least`.
 
     The chart is empty before the first time. Each number is drawn from its own time until the next one, and
     the last number until `end`. A time before `begin` is drawn at `begin`. The line has a gap where its value
-    is None.
+    is None. `limit` is drawn across the whole chart.
     """
     sums = [sum(values) for values in zip(*(numbers for _, numbers in stacked), strict=True)]
-    maximum = max([*sums, *(number for number in line if number is not None), least])
+    maximum = max([*sums, *(number for number in line if number is not None), least, limit or 0])
     step = _tick(maximum)
     top = step * -(-maximum // step)
     x_positions = [_x(max(at, begin), begin, end) for at in times] + [WIDTH]
@@ -57,8 +60,12 @@ def step_chart(
         below = above
     marks = tuple((_y(mark, top), mark) for mark in range(top, -1, -step))
     numbers_by_time = zip(times, *(numbers for _, numbers in stacked), line, strict=True)
-    readouts = json.dumps([[round(at), *numbers] for at, *numbers in numbers_by_time], separators=(",", ":"))
-    return StepChart(tuple(areas), _line(x_positions, line, top), marks, readouts)
+    last = [] if limit is None else [limit]
+    readouts = json.dumps(
+        [[round(at), *numbers, *last] for at, *numbers in numbers_by_time], separators=(",", ":")
+    )
+    limit_y = None if limit is None else _y(limit, top)
+    return StepChart(tuple(areas), _line(x_positions, line, top), marks, readouts, limit_y)
 
 
 def _line(x_positions: Sequence[int], values: Sequence[int | None], top: int) -> str:
