@@ -85,6 +85,12 @@ def workload_cost(workload: uuid.UUID, now: datetime) -> Decimal | None:
     return workload_costs([workload], now).get(workload)
 
 
+def workload_gpu_hours(workload: uuid.UUID, now: datetime) -> float:
+    """Return the GPU-hours that were allocated to all runs of one workload."""
+    rows = prepared.fetch_all(WORKLOAD_GPU_TIME, {"owners": [workload], "now": now})
+    return sum(float(gpu_time) for *_, gpu_time in rows) / MILLI_GPU_SECONDS_PER_GPU_HOUR
+
+
 def _current_prices(pools: Iterable[int]) -> dict[int, Decimal | None]:
     rows = NodePool.objects.filter(pk__in=[*pools]).only(
         "provider", "provider_settings", "price_per_gpu_hour"

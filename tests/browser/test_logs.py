@@ -158,6 +158,10 @@ def test_failed_workload_shows_the_last_error_of_the_pod_that_failed_first(
         page.get_by_role("link", name="Logs", exact=True).click()
         expect(page.get_by_label("Pod and run")).to_have_value(str(pods[3].pk))
         expect(page.locator("#log pre")).to_contain_text("bye")
+        page.goto("/")
+        item = page.locator(".attention li", has_text="diffusion-xl")
+        expect(item.locator("code")).to_have_text("RuntimeError: no CUDA device")
+        assert accessibility_faults(page) == []
         assert faults == []
 
 

@@ -18,7 +18,7 @@ from berth.core.errors import RateLimited
 from berth.server.web.pages import Request, page, signed_in
 from projects.access import Action, may
 from projects.actor import Actor
-from projects.costs import workload_cost
+from projects.costs import workload_cost, workload_gpu_hours
 from projects.idle_gpus import idle_since
 from projects.idle_rules import idle_status
 from projects.models import Phase, Workload
@@ -230,6 +230,8 @@ def _overview(request: Request, workload: Workload) -> Context:
         "recent_events": _recent_events(actor, workload, suffered, caused),
         "no_scheduler": workload.phase in PENDING_PHASES and not is_scheduler_running(now),
         "last_eviction": last_eviction,
+        "ran_for": _seconds_of_last_run(workload),
+        "gpu_hours": workload_gpu_hours(workload.pk, now),
         "cost": workload_cost(workload.pk, now),
         "idle": idle_since([workload.pk], now).get(workload.pk),
         "idle_rule": idle_status(workload),
@@ -238,6 +240,13 @@ def _overview(request: Request, workload: Workload) -> Context:
         "waits_for": dependency_statuses(actor, workload),
         "awaited_by": find_dependents(actor, workload),
     }
+
+
+def _seconds_of_last_run(workload: Workload) -> float | None:
+    """Return how long the last run took, or None if the workload never ran or has not ended."""
+    if workload.started_at is None or workload.ended_at is None:
+        return None
+    return (workload.ended_at - workload.started_at).total_seconds()
 
 
 def _recent_events(

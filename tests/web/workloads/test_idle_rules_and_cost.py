@@ -30,6 +30,7 @@ def test_owner_sees_the_rule_the_warning_and_the_cost(cast: Cast, sign_in: SignI
     assert "Idle rule" in text
     assert "rule of pool local" in text
     assert '<dt>Cost so far</dt><dd>3.00 <span class="unit">USD</span></dd>' in text
+    assert "<dt>GPU-hours</dt><dd>2.0</dd>" in text
     assert "3.00 " in dave.get("/workloads?columns=cost").content.decode()
     export: Any = dave.get("/workloads?columns=cost&format=csv")
     exported = b"".join(export.streaming_content).decode()
@@ -53,3 +54,23 @@ def test_project_form_stores_valid_idle_rules_and_rejects_invalid_rules(cast: Ca
     alice.post(path, {**values, "idle_rule": "below=7%,action=suspend"}, headers=HTMX)
     assert Project.objects.get(name="vision").idle_rule["below"] == 7
     assert "below=7%,after=1h,action=suspend,grace=30m" in alice.get(path).content.decode()
+
+
+def test_page_of_an_ended_workload_shows_how_long_it_ran(cast: Cast, sign_in: SignIn) -> None:
+    began, ended = make.ago(minutes=90), make.ago(minutes=5)
+    row = make.workload(cast.vision, "train", phase="completed", run=1, started_at=began, ended_at=ended)
+    assert (
+        "<dt>Duration</dt><dd>1 h 25 min</dd>" in sign_in("dave").get(f"/workloads/{row.pk}").content.decode()
+    )
+
+
+def test_page_of_a_running_workload_shows_when_it_reaches_its_maximum_runtime(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    began = make.ago(hours=1)
+    row = make.workload(cast.vision, "train", phase="running", run=1, started_at=began, max_runtime=7200)
+    text = sign_in("dave").get(f"/workloads/{row.pk}").content.decode()
+    assert (
+        f'<dt>Max runtime</dt><dd>2 h, until <time datetime="{(began + timedelta(hours=2)).isoformat()}"'
+        in text
+    )
