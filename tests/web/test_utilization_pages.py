@@ -199,6 +199,22 @@ def test_completed_workload_keeps_its_utilization_chart(cast: Cast, sign_in: Sig
     assert "every 15s" not in text
 
 
+def test_charts_of_an_ended_workload_cover_its_last_run(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
+    began, ended = make.ago(minutes=90), make.ago(minutes=80)
+    make.past_utilization(pod, ended, cpu=700)
+    Workload.objects.update(phase="completed", run=2, started_at=began, ended_at=ended)
+    client, path = sign_in("dave"), f"/workloads/{pod.workload_id}/utilization"
+    for query in ("", "?span=7d"):  # the run is shorter than a week
+        course = client.get(f"{path}{query}").context["course"]
+        assert (course.begin, course.end) == (began.replace(second=0, microsecond=0), ended)
+    links = re.findall(r'id="use-(\w+)" href[^>]*>([^<]+)<', page(client, path))
+    assert links == [("run", "Last run")]
+    Workload.objects.update(phase="running", run=1, ended_at=None)
+    links = re.findall(r'id="use-(\w+)" href[^>]*>([^<]+)<', page(client, path))
+    assert links[:2] == [("run", "Whole run"), ("1h", "Hour")]
+    assert client.get(path).context["course"].span == "1h"
+
+
 def test_charts_of_an_idle_pod_without_requests_stay_near_zero(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     Allocation.objects.update(cpu_milli=0, memory_mib=0)
     make.past_utilization(pod, make.ago(minutes=3), cpu=1, memory=2)
@@ -265,7 +281,7 @@ def test_service_chart_covers_the_hour_and_marks_missing_samples(cast: Cast, sig
     assert not [place for place in filled_ranges(text, "used") if 700 < place < 950], (
         "19 minutes without samples"
     )
-    unknown = re.search(r'<path class="requested" d="([^"]+)"', text)
+    unknown = re.search(r'<path class="gap" d="([^"]+)"', text)
     assert unknown is not None
     assert [int(x) for x, y in re.findall(r"[ML ](\d+) (\d+)", unknown[1]) if int(y) == HEIGHT] == [
         pytest.approx(967, abs=20), pytest.approx(683, abs=20),

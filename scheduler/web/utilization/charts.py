@@ -19,6 +19,7 @@ SPANS: Mapping[str, tuple[str, timedelta]] = {
     "7d": ("Week", timedelta(days=7)),
 }
 DEFAULT_SPAN = "1h"
+LAST_RUN = "run"  # key of the span of a workload's last run
 MIB_PER_GIB = 1024
 # Smallest scales in thousandths, so that idle processes do not fill a chart.
 LEAST = {"cores": 100, "MiB": 100 * MILLI, "GiB": MILLI, "GPUs": MILLI}
@@ -74,15 +75,27 @@ class UtilizationOverTime:
 
 
 def utilization_over_time(
-    pod_filter: Q, use: Utilization, *, span: str, end: datetime, now: datetime, node: Node | None = None
+    pod_filter: Q,
+    use: Utilization,
+    *,
+    span: str,
+    end: datetime,
+    now: datetime,
+    node: Node | None = None,
+    started_at: datetime | None = None,
 ) -> UtilizationOverTime:
     """Return charts for the pods that match `pod_filter`, over the `span` before `end`.
 
-    `span` is a key of SPANS. Any other value selects the default span. If the pods are those of one `node`,
-    the charts show its capacity.
+    `span` is a key of SPANS, or LAST_RUN for the time since `started_at`. Any other value selects the default
+    span. If the pods are those of one `node`, the charts show its capacity.
     """
-    span = span if span in SPANS else DEFAULT_SPAN
-    since = end - SPANS[span][1]
+    if span == LAST_RUN and started_at is not None:
+        # Measurements are stored per minute.
+        since = started_at.replace(second=0, microsecond=0)
+        end = max(end, since + timedelta(minutes=1))
+    else:
+        span = span if span in SPANS else DEFAULT_SPAN
+        since = end - SPANS[span][1]
     step = choose_step(since, end, now)
     existed_since = node.created_at if node else None
     points = utilization_points(pod_filter, since, end, step, existed_since=existed_since)

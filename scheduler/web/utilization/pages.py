@@ -25,7 +25,7 @@ from projects.models import Phase, Workload
 from projects.selectors import find_workload
 from scheduler.reports.utilization import summary
 from scheduler.reports.utilization.over_time import Point
-from scheduler.web.utilization.charts import SPANS, Chart, utilization_over_time
+from scheduler.web.utilization.charts import LAST_RUN, SPANS, Chart, utilization_over_time
 
 LAST_KNOWN = timedelta(days=1)  # older measurements are not shown
 # Column and smallest scale of a chart, as in `charts.LEAST`. A chart whose peak is below a part of its scale
@@ -64,7 +64,9 @@ def workload_utilization(workload: Workload, span: str, now: datetime) -> dict[s
         summary.running_allocations().filter(pod__workload=workload), now, LAST_KNOWN
     )
     use = summary.sum_utilization(pod.use for pod in pods)
-    end = workload.ended_at or now
+    end, spans = workload.ended_at or now, _spans(workload)
+    if workload.ended_at is not None and span not in spans:
+        span = LAST_RUN
     return {
         "use": use,
         "begun": workload.run > 0 or bool(pods),
@@ -72,12 +74,28 @@ def workload_utilization(workload: Workload, span: str, now: datetime) -> dict[s
         "idle": idle_since([workload.pk], now).get(workload.pk),
         "has_measured_devices": _has_measurements(device for pod in pods for device in pod.devices),
         "course": utilization_over_time(
-            Q(pod__workload=workload), _current_utilization(use, now), span=span, end=end, now=now
+            Q(pod__workload=workload),
+            _current_utilization(use, now),
+            span=span,
+            end=end,
+            now=now,
+            started_at=workload.started_at,
         ),
-        "spans": SPANS,
+        "spans": spans,
         "address": reverse("workload-utilization", args=[workload.pk]),
         "live": workload.ended_at is None,
     }
+
+
+def _spans(workload: Workload) -> Mapping[str, str]:
+    """Return the labels of the time ranges by key, for an ended workload only those within its last run."""
+    labels = {key: label for key, (label, _) in SPANS.items()}
+    if workload.started_at is None:
+        return labels
+    if workload.ended_at is not None:
+        length = workload.ended_at - workload.started_at
+        labels = {key: label for key, (label, span) in SPANS.items() if span < length}
+    return {LAST_RUN: "Last run" if workload.run > 1 else "Whole run"} | labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +216,7 @@ def node_utilization(node: Node, span: str, now: datetime) -> dict[str, Any]:
         "course": utilization_over_time(
             Q(pod__node=node), _current_utilization(use, now), span=span, end=now, now=now, node=node
         ),
-        "spans": SPANS,
+        "spans": {key: label for key, (label, _) in SPANS.items()},
         "address": reverse("node-utilization", args=[node.name]),
         "live": True,
     }
