@@ -285,8 +285,16 @@ def schedules(actor: Actor) -> QuerySet[Schedule]:
 
 
 def tokens(actor: Actor) -> QuerySet[ApiToken]:
-    """Return the actor's own tokens. Other users' tokens are never visible."""
+    """Return the actor's own tokens."""
     return ApiToken.objects.filter(user=actor.user) if actor.user else ApiToken.objects.none()
+
+
+def all_tokens(actor: Actor) -> QuerySet[ApiToken]:
+    """Return the tokens of all users for a platform admin, otherwise the actor's own."""
+    rows = ApiToken.objects.select_related("user")
+    if is_platform_admin(actor):
+        return rows
+    return rows.filter(user=actor.user) if actor.user else rows.none()
 
 
 def users(actor: Actor) -> QuerySet[User]:

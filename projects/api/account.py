@@ -13,21 +13,23 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.errors import Unauthenticated
+from berth.core.errors import Forbidden, Unauthenticated
 from berth.core.not_found import Kind, missing_object
 from berth.core.spec.quantities import Moment
 from berth.core.spec.texts import Text
+from berth.db.known_names import check_names
 from berth.server.api import rate_limits
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import NEWEST, map_rows, page
 from berth.server.api.rate_limits import password_attempt
-from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
+from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
 from projects.access import is_platform_admin
 from projects.actor import SCOPES, Actor
+from projects.known_names import unknown_user
 from projects.models import ApiToken, Membership
 from projects.services.people import passwords, tokens
 
@@ -59,8 +61,14 @@ class IdentityResponse(ResponseModel):
     scopes: list[str]
 
 
+class TokensQuery(ListQuery):
+    user: Word | None = Field(default=None, description="Platform admins can list other users' tokens.")
+    everyone: bool = Field(default=False, description="List the tokens of all users, as a platform admin.")
+
+
 class TokenResponse(ResponseModel):
     id: int
+    user: str
     name: str
     prefix: str
     scopes: list[Scope]
@@ -184,10 +192,20 @@ class Whoami(ApiView):
 
 
 class Tokens(ApiView):
-    @operation("List your tokens", query=ListQuery, page=TokenResponse)
+    @operation(
+        "List your tokens, or those of other users as a platform admin", query=TokensQuery, page=TokenResponse
+    )
     def get(self, request: Request) -> Response:
-        rows = selectors.tokens(self.actor)
-        return Response(page(rows, parse_query(request, ListQuery), NEWEST, map_rows(TokenResponse.from_row)))
+        query = parse_query(request, TokensQuery)
+        check_names(unknown_user(self.actor, query.user))
+        rows = selectors.all_tokens(self.actor)
+        if query.everyone or query.user not in (None, request.user.get_username()):
+            self._require_platform_admin()
+        if not query.everyone:
+            rows = rows.filter(user__username=query.user or request.user.get_username())
+        elif query.user is not None:
+            rows = rows.filter(user__username=query.user)
+        return Response(page(rows, query, NEWEST, map_rows(_serialize_token)))
 
     @operation("Create a token", body=NewToken, response=NewTokenResponse, status=201)
     @idempotent
@@ -196,25 +214,34 @@ class Tokens(ApiView):
         token, secret = tokens.issue(
             actor=self.actor, name=body.name, scopes=body.scopes, expires_at=body.expires_at
         )
-        response = NewTokenResponse(**TokenResponse.from_row(token).model_dump(), token=secret)
+        response = NewTokenResponse(**_serialize_token(token).model_dump(), token=secret)
         return created_response(response, f"/api/v1/tokens/{token.pk}")
+
+    def _require_platform_admin(self) -> None:
+        if not is_platform_admin(self.actor):
+            raise Forbidden("Only platform admins can list the tokens of other users. Ask a platform admin.")
 
 
 class TokenDetail(ApiView):
-    @operation("Get one of your tokens", response=TokenResponse)
+    @operation("Get a token", response=TokenResponse)
     def get(self, request: Request, token_id: int) -> Response:
-        return Response(TokenResponse.from_row(self._find_token(token_id)))
+        return Response(_serialize_token(self._find_token(token_id)))
 
-    @operation("Revoke one of your tokens", status=204)
+    @operation("Revoke a token", status=204)
     def delete(self, request: Request, token_id: int) -> Response:
+        """Revoke one of your tokens. Platform admins can revoke the tokens of all users."""
         tokens.revoke(actor=self.actor, token=self._find_token(token_id))
         return no_content()
 
     def _find_token(self, token_id: int) -> ApiToken:
-        token = selectors.tokens(self.actor).filter(pk=token_id).first()
+        token = selectors.all_tokens(self.actor).filter(pk=token_id).first()
         if token is None:
             raise missing_object(Kind.TOKEN, object_id=token_id)
         return token
+
+
+def _serialize_token(row: ApiToken) -> TokenResponse:
+    return TokenResponse.from_row(row, user=row.user.get_username())
 
 
 def _serialize_role(row: Membership) -> RoleResponse:

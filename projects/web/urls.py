@@ -6,7 +6,7 @@ from projects.web import notifications, secrets
 from projects.web.activity import page as activity
 from projects.web.arrays import changes as array_changes
 from projects.web.arrays import pages as arrays
-from projects.web.people import access, account, tokens
+from projects.web.people import access, account, all_tokens, tokens
 from projects.web.quotas import budgets, tenants
 from projects.web.quotas import groups as quota_groups
 from projects.web.quotas import pages as quotas
@@ -83,6 +83,8 @@ urlpatterns = [
         name="user-step",
     ),
     path("access/members/<int:membership_id>/revoke", access.revoke, name="membership-revoke"),
+    re_path(r"^access/users/(?P<user_id>[0-9]{1,9})$", all_tokens.user, name="user"),
+    path("access/tokens", all_tokens.index, name="access-tokens"),
     path("access/tokens/new", tokens.issue, name="token-new"),
     path("access/tokens/<int:token_id>/revoke", tokens.revoke, name="token-revoke"),
     path("schedules", schedules.index, name="schedules"),

@@ -29,6 +29,7 @@ FILTERS = [
     ("members", "project", "visoin", "vision"),
     ("members", "department", "reserch", "research"),
     ("members", "user", "davee", "dave"),
+    ("tokens", "user", "davee", "dave"),
     ("quotas", "pool", "loca", "local"),
     ("quotas", "project", "visoin", "vision"),
     ("quotas", "department", "reserch", "research"),

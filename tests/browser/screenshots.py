@@ -85,7 +85,7 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: list[str
         call_command("flush", verbosity=0, interactive=False)
         scene = busy()
         names: dict[str, object] = {key: workload.pk for key, workload in scene.workloads.items()}
-        names |= {"cycle": 803, "service": create_service(scene).pk}
+        names |= {"user": scene.people["dave"].pk, "cycle": 803, "service": create_service(scene).pk}
         names |= {"eviction": present(scene.eviction).pk, "array": present(scene.array).pk}
         running = scene.workloads["diffusion-xl"]
         write_log(running, home)
@@ -288,6 +288,8 @@ PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "eviction": lambda ids: f"/evictions/{ids['eviction']}",
     "activity": lambda _: "/activity",
     "access": lambda _: "/access",
+    "access-tokens": lambda _: "/access/tokens",
+    "access-user": lambda ids: f"/access/users/{ids['user']}",
     "account": lambda _: "/account",
     "account-password": lambda _: "/account",
     "admin": lambda _: "/admin/",

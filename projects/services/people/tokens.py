@@ -102,10 +102,13 @@ def sign_in_token_name() -> str:
 
 
 def revoke(*, actor: Actor, token: ApiToken) -> None:
-    require(actor, Action.VIEW, token)
+    """Revoke a token. Only platform admins may revoke another user's token."""
+    is_own = actor.user is not None and token.user_id == actor.user.pk
+    require(actor, Action.VIEW if is_own else Action.ADMINISTER, token)
+    before = {"name": token.name} if is_own else {"name": token.name, "for": str(token.user)}
     with transaction.atomic():
         if ApiToken.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=timezone.now()):
-            audit.write_entry(actor, "revoke", token, before={"name": token.name})
+            audit.write_entry(actor, "revoke", token, before=before)
 
 
 def revoke_all(*, actor: Actor, user: User, only_by_sign_in: bool) -> int:

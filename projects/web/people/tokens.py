@@ -12,7 +12,7 @@ from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
 from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from projects.actor import SCOPES
-from projects.selectors import tokens
+from projects.selectors import all_tokens
 from projects.services.people import tokens as service
 
 LIFETIMES = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "1 year"))
@@ -65,17 +65,20 @@ def issue(request: Request) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def revoke(request: Request, token_id: int) -> HttpResponse:
-    token = tokens(request.actor).filter(pk=token_id, revoked_at__isnull=True).first()
+    """Ask for confirmation (GET), or revoke one of the user's tokens, or any token for a platform admin."""
+    token = all_tokens(request.actor).filter(pk=token_id, revoked_at__isnull=True).first()
     if token is None:
         raise Http404
+    is_own = token.user_id == request.user.pk
+    back, whose = reverse("account" if is_own else "access-tokens"), "" if is_own else f" of {token.user}"
     if request.method == "POST":
         service.revoke(actor=request.actor, token=token)
-        return done(request, f"Token {token.name} revoked.", to=reverse("account"))
+        return done(request, f"Token {token.name}{whose} revoked.", to=back)
     return confirm_page(
         request,
-        title=f"Revoke token {token.name}?",
+        title=f"Revoke token {token.name}{whose}?",
         warning="Programs that use this token lose access immediately.",
         label="Revoke token",
         danger=True,
-        back=reverse("account"),
+        back=back,
     )

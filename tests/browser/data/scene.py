@@ -107,13 +107,16 @@ def _tenants(scene: Scene) -> None:
     Membership.objects.update(created_at=make.ago(hours=900))
     User.objects.update(date_joined=make.ago(hours=1000))
     User.objects.filter(username="ada").update(last_login=make.ago(minutes=20))
-    _tokens(ada)
+    _tokens(scene)
 
 
-def _tokens(ada: Actor) -> None:
-    for name, scopes, days in (("laptop", ["read", "write"], 21), ("capacity-report", ["read"], 80)):
-        expiry = timezone.now() + timedelta(days=days)
-        token, _ = tokens.issue(actor=ada, name=name, scopes=scopes, expires_at=expiry)
+def _tokens(scene: Scene) -> None:
+    for user, name, scopes, days in (
+        ("ada", "laptop", ["read", "write"], 21), ("ada", "capacity-report", ["read"], 80),
+        ("dave", "ci", ["read", "write"], 54), ("carol", "nightly-sweeps", ["admin", "read", "write"], 12),
+    ):  # fmt: skip
+        actor, expiry = Actor.for_user(scene.people[user]), timezone.now() + timedelta(days=days)
+        token, _ = tokens.issue(actor=actor, name=name, scopes=scopes, expires_at=expiry)
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=make.ago(minutes=days * 2))
 
 

@@ -14,7 +14,7 @@ PATHS = (
     "/quotas/projects/vision/train/share", "/node-pools", "/node-pools/train", "/nodes/train-0",
     "/node-pools/train?tab=capacity", "/node-pools/train?tab=history",
     "/nodes/train-3",
-    "/decisions", "/decisions/803", "/evictions", "/activity", "/access",
+    "/decisions", "/decisions/803", "/evictions", "/activity", "/access", "/access/tokens",
     "/secrets", "/account", "/queue", "/queue?pool=train",
     "/fair-share?pool=train", "/usage?span=7d", "/notifications",
 )  # fmt: skip
@@ -54,7 +54,8 @@ def all_paths(scene: Scene) -> list[str]:
     assert scene.array is not None
     array = f"/arrays/{scene.array.pk}"
     arrays = [array, f"{array}/cancel", f"{array}/retry", f"{array}/delete"]
-    return [*PATHS, *workloads, f"{workloads[1]}/edit", *arrays, f"/evictions/{scene.eviction.pk}"]
+    user = f"/access/users/{scene.people['dave'].pk}"
+    return [*PATHS, *workloads, f"{workloads[1]}/edit", *arrays, user, f"/evictions/{scene.eviction.pk}"]
 
 
 def sampled_paths(scene: Scene) -> list[str]:

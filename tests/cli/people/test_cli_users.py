@@ -93,3 +93,17 @@ def test_error_names_a_missing_file_once_without_an_error_number(
 ) -> None:
     rejected = berth(*words.split())
     assert (rejected.returncode, rejected.stderr) == (2, f"berth: {message}.\n")
+
+
+def test_platform_admin_lists_and_revokes_the_tokens_of_other_users(berth: Berth, cast: Cast) -> None:
+    admin, dave = {"BERTH_TOKEN": token_of(cast.alice)}, {"BERTH_TOKEN": token_of(cast.dave)}
+    assert berth("token", "create", "ci", "--scope", "read", **dave).returncode == 0
+    everyone = berth("token", "list", "--everyone", **admin).stdout
+    assert everyone.startswith("USER ") and "dave" in everyone and "alice" in everyone
+    assert "USER" not in berth("token", "list", **admin).stdout
+    rejected = berth("token", "list", "--everyone", **dave)
+    assert rejected.returncode == 1
+    assert rejected.stderr.startswith("berth: Only platform admins can list the tokens of other users.")
+    assert berth("token", "revoke", "ci", **admin).returncode == 2, "not one of the admin's own tokens"
+    assert berth("token", "revoke", "ci", "--user", "dave", **admin).stdout == "ci revoked\n"
+    assert "ci" not in berth("token", "list", "--user", "dave", **admin).stdout.split()

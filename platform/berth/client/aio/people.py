@@ -9,8 +9,9 @@ from berth.client.models.people import Deactivation, Member, NewToken, Token, Us
 
 
 class AsyncTokens(AsyncResource):
-    def list(self) -> AsyncIterator[Token]:
-        return self._iterate(Token, "tokens")
+    def list(self, user: str | None = None, *, everyone: bool = False) -> AsyncIterator[Token]:
+        """Iterate over your tokens. Platform admins can list those of another user or of all users."""
+        return self._iterate(Token, "tokens", {"user": user, "everyone": everyone or None})
 
     async def create(self, name: str, scopes: Sequence[str], expires_at: datetime | None = None) -> NewToken:
         """Create a token. The result's `token` is the secret, which cannot be read again."""
@@ -22,6 +23,7 @@ class AsyncTokens(AsyncResource):
         return await self._post(NewToken, "tokens", body)
 
     async def revoke(self, token_id: int | str) -> None:
+        """Revoke one of your tokens, or any user's token as a platform admin."""
         await self._delete(f"tokens/{token_id}")
 
 

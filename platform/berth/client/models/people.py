@@ -67,6 +67,7 @@ class Identity(Model):
 
 class Token(Model):
     id: int
+    user: str = ""
     name: str
     prefix: str = ""
     scopes: list[str] = []

@@ -10,8 +10,9 @@ from berth.client.sync.resource import Resource
 
 
 class Tokens(Resource):
-    def list(self) -> Iterator[Token]:
-        return self._iterate(Token, "tokens")
+    def list(self, user: str | None = None, *, everyone: bool = False) -> Iterator[Token]:
+        """Iterate over your tokens. Platform admins can list those of another user or of all users."""
+        return self._iterate(Token, "tokens", {"user": user, "everyone": everyone or None})
 
     def create(self, name: str, scopes: Sequence[str], expires_at: datetime | None = None) -> NewToken:
         """Create a token. The result's `token` is the secret, which cannot be read again."""
@@ -23,6 +24,7 @@ class Tokens(Resource):
         return self._post(NewToken, "tokens", body)
 
     def revoke(self, token_id: int | str) -> None:
+        """Revoke one of your tokens, or any user's token as a platform admin."""
         self._delete(f"tokens/{token_id}")
 
 

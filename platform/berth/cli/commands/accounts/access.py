@@ -233,6 +233,9 @@ def _member_columns() -> list[Column]:
 
 
 token_app = typer.Typer(no_args_is_help=True, help="Manage access tokens for programs.")
+TokenUserOption = Annotated[
+    str | None, typer.Option("--user", help="User whose tokens are meant; for platform admins.")
+]
 
 
 @token_app.command("create")
@@ -272,15 +275,21 @@ def create(
 @token_app.command("list")
 def list_tokens(
     show_all: Annotated[bool, typer.Option("--all", "-a", help="Include revoked tokens.")] = False,
+    user: TokenUserOption = None,
+    everyone: Annotated[
+        bool, typer.Option("--everyone", help="Tokens of all users; for platform admins.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List your tokens. Secrets are not stored.
+    """List your tokens, or those of other users as a platform admin. Secrets are not stored.
 
     \b
     berth token list --all
+    berth token list --everyone
     """
     moment = now()
     columns = [
+        Column("USER", lambda t: t.user, wide=not (everyone or user)),
         Column("NAME", lambda t: t.name),
         Column("PREFIX", lambda t: t.prefix),
         Column("SCOPES", lambda t: ",".join(t.scopes)),
@@ -291,19 +300,24 @@ def list_tokens(
         Column("ID", lambda t: str(t.id), right=True, wide=True),
     ]
     with open_client() as client:
-        tokens = [token for token in client.tokens.list() if show_all or token.revoked_at is None]
+        listed = client.tokens.list(user, everyone=everyone)
+        tokens = [token for token in listed if show_all or token.revoked_at is None]
     show_list(tokens, columns, output, "No tokens. Create one with `berth token create NAME`.")
 
 
 @token_app.command("revoke")
-def revoke(name: Annotated[str, typer.Argument(metavar="NAME", help="Name or ID of the token.")]) -> None:
+def revoke(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name or ID of the token.")],
+    user: TokenUserOption = None,
+) -> None:
     """Revoke a token immediately.
 
     \b
     berth token revoke ci
+    berth token revoke ci --user dave
     """
     with open_client() as client:
-        live = [token for token in client.tokens.list() if token.revoked_at is None]
+        live = [token for token in client.tokens.list(user) if token.revoked_at is None]
         matching = [token for token in live if name in (token.name, str(token.id))]
         if len(matching) != 1:
             names = ", ".join(token.name for token in live)
