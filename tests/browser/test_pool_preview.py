@@ -44,7 +44,7 @@ def test_pool_form_tests_the_connection_before_the_pool_is_created(
         page.get_by_label("Kubeconfig").fill(kubeconfig(server=cluster_url))
         page.get_by_role("button", name="Test connection").click()
         preview = page.get_by_role("region", name="Preview")
-        assert "2 of 3 nodes can be used, with 16 GPUs, 14 of them free." in preview.inner_text()
+        assert "Usable nodes: 2 of 3, with 16 GPUs (14 free)" in preview.inner_text()
         assert "the node is cordoned in Kubernetes" in preview.inner_text()
         assert "The account may not get pods/log in all namespaces" in preview.inner_text()
         assert page.get_by_label("Name", exact=True).input_value() == "prod"

@@ -19,13 +19,13 @@ def test_autoscaler_settings_are_previewed_and_then_saved(opened: Open, scene: S
     with opened("dave") as (page, faults):
         page.goto(f"/services/{workload.pk}")
         expect(page.locator(".page-head")).to_contain_text("4 of 6 serving: 1 waiting for capacity")
-        page.get_by_role("link", name="Autoscaler settings").click()
+        page.get_by_role("link", name="Edit autoscaler").click()
         page.get_by_label("Token usage above (%)").fill("60")
         page.get_by_label("Max engines").fill("6")
         page.get_by_role("button", name="Preview on the last day").click()
         preview = page.locator("#autoscaler-preview")
         expect(preview).to_contain_text(
-            re.compile(r"\d+ scale-outs? and \d+ scale-ins? on the recorded metrics")
+            re.compile(r"The recorded metrics would trigger \d+ scale-outs? and \d+ scale-ins?")
         )
         preview.get_by_text("Data table", exact=True).click()
         decisions = preview.get_by_role("table", name="Scaling decisions")

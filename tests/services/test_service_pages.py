@@ -187,7 +187,7 @@ def test_autoscaler_settings_are_previewed_on_recorded_metrics_without_saving(
     empty = dave.post(
         f"{at}/autoscaler", autoscaler_fields(dave, at, check="1"), headers=HTMX
     ).content.decode()
-    assert "No metrics from the last day" in empty
+    assert "There are no metrics from the last day" in empty
     for number in range(60):
         MetricsPoint.objects.create(
             service=service, at=now - timedelta(seconds=10 * (60 - number)), engines=1, reporting=1,
@@ -197,7 +197,7 @@ def test_autoscaler_settings_are_previewed_on_recorded_metrics_without_saving(
     text = dave.post(
         f"{at}/autoscaler", autoscaler_fields(dave, at, max_engines="4", check="1"), headers=HTMX
     ).content.decode()
-    assert "1 scale-out and 0 scale-ins on the recorded metrics" in text
+    assert "The recorded metrics would trigger 1 scale-out and 0 scale-ins" in text
     assert "1 to 3 engines" in text
     assert "Conditions met: Token usage high, Queue backlog" in text
     calm = autoscaler_fields(
@@ -205,7 +205,7 @@ def test_autoscaler_settings_are_previewed_on_recorded_metrics_without_saving(
         check="1",
     )  # fmt: skip
     assert (
-        "No scaling on the recorded metrics"
+        "The recorded metrics would not trigger any scaling"
         in dave.post(f"{at}/autoscaler", calm, headers=HTMX).content.decode()
     )
     assert Autoscaler.objects.get().settings == stored
@@ -272,12 +272,13 @@ def test_service_page_states_once_that_measurements_stopped(
     dave, path = sign_in("dave"), f"/services/{service.workload_id}?tab=autoscaler"
     measured = dave.get(path).content.decode()
     assert 'data-label="Reporting engines">2 of 2<' in measured
-    assert "Measurements stopped" not in measured and "· Measured" in measured
+    assert "Measurements have stopped" not in measured and ">Measured <time" in measured
     stage.stage.clock.advance(1800)
     stopped = dave.get(path).content.decode()
-    assert "Measurements stopped. Values are those of the last measurement, <time" in stopped
+    assert "Measurements have stopped. The table shows the last measured values." in stopped
+    assert "Last measurement: <time" in stopped
     assert 'data-label="Reporting engines">0 of 2<' in stopped and "2 of 2<" not in stopped
-    assert "· Measured" not in stopped and ">Unknown<" not in stopped
+    assert ">Measured <time" not in stopped and ">Unknown<" not in stopped
     assert ">Current<" in measured and ">Last value<" in stopped and ">Current<" not in stopped
     stage.stage.clock.advance(3600)
     assert "No metrics were measured in the last hour." in dave.get(path).content.decode()

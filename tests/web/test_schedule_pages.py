@@ -171,7 +171,7 @@ def test_pages_show_when_a_failed_submission_is_repeated(cast: Cast, sign_in: Si
     create(cast)
     assert "retry" not in text(sign_in("erin").get("/schedules"))
     Schedule.objects.update(retry_at=timezone.now() + timedelta(minutes=5))
-    assert "Failed, retry" in text(sign_in("erin").get("/schedules"))
+    assert "Failed, next attempt" in text(sign_in("erin").get("/schedules"))
     assert "The last run could not be submitted" in text(sign_in("erin").get(PAGE))
 
 
@@ -182,7 +182,7 @@ def test_buttons_pause_resume_run_and_delete_a_schedule(cast: Cast, sign_in: Sig
     assert dave.post(f"{PAGE}/pause", headers=HTMX).status_code == 204
     page = text(dave.get(PAGE))
     assert "Paused by dave." in page
-    assert "None until the schedule is resumed." in page
+    assert "No runs until the schedule is resumed." in page
     assert "Paused by dave." in text(dave.get("/schedules"))
     assert dave.post(f"{PAGE}/resume", headers=HTMX).status_code == 204
     assert dave.post(f"{PAGE}/run", headers=HTMX).status_code == 204

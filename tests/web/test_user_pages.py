@@ -49,7 +49,7 @@ def test_one_table_lists_all_users_with_their_roles(cast: Cast, sign_in: SignIn)
     of_grace = [row[1:] for row in rows if row[0] == "grace"]
     assert of_grace[0] == ("Superuser", "The entire platform")
     page = admin.get("/access").content.decode()
-    assert page.count("<table") == 1 and "Superusers have all rights" in page
+    assert page.count("<table") == 1 and "Superusers have full access" in page
     assert f'href="{path(cast, "grace")}"' in page and page.count(path(cast, "grace")) == 2
     assert "/access/grant?user=frank" in page
     assert 'value="frank"' in admin.get("/access/grant?user=frank").content.decode()

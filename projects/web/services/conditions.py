@@ -75,7 +75,7 @@ def explain_unknown_states(
     if measured is None:
         return "No metrics were measured in the last hour."
     if not is_fresh:
-        return "Measurements stopped. Values are those of the last measurement"
+        return "Measurements have stopped. The table shows the last measured values."
     if any(one.is_met is not None for one in evaluated):
         return ""
     if any(one.reporting for one in evaluated):

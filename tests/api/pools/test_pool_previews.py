@@ -118,7 +118,7 @@ def test_pool_form_shows_the_preview_and_preserves_the_input(
     answer = client.post("/node-pools/new", {**fields, "check": "1"}, headers={"HX-Request": "true"})
     text = answer.content.decode()
     assert answer.status_code == 200, answer.context["form"].errors
-    assert "1 of 2 nodes can be used, with 4 GPUs, 3 of them free." in text
+    assert "Usable nodes: 1 of 2, with 4 GPUs (3 free)" in text
     assert "the node is cordoned in Kubernetes" in text
     assert "The account may not get pods/log in all namespaces" in text
     assert answer.context["form"]["name"].value() == "prod"

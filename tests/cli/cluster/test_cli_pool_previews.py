@@ -80,4 +80,4 @@ def test_dry_run_prints_only_the_preview(terminal: Terminal) -> None:
     assert json.loads(result.stdout)["nodes_usable"] == 1
     assert server.calls == ["POST /api/v1/node-pools?dry_run=true"]
     empty = StubServer(preview(source="", nodes=[], nodes_total=0))
-    assert "has no preview" in terminal.run(*AWS, "--dry-run", server=empty).stdout
+    assert "does not support previews" in terminal.run(*AWS, "--dry-run", server=empty).stdout

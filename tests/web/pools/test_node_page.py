@@ -90,7 +90,7 @@ def test_booting_node_shows_its_progress_and_reservation(sign_in: SignIn, cast: 
         ("Ready", "running"),
     ]
     text = page.content.decode()
-    assert "Boot in progress" in text and "expected to be ready" in text
+    assert "Node is booting" in text and "Expected to be ready" in text
     contents = sign_in("alice").get(f"/nodes/{booting.name}/contents").content.decode()
     assert contents.count("vision/waiting") == 1 + 2  # named once, and in the tooltip of each GPU
     assert "2 GPUs reserved for vision/waiting" in contents

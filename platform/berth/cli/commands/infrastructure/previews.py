@@ -31,7 +31,7 @@ COLUMNS = [
 
 def print_preview(preview: "PoolPreview") -> None:
     if not (preview.source or preview.findings):
-        print("This provider has no preview.")
+        print("This provider does not support previews.")
         return
     if preview.source:
         print(safe(preview.source))

@@ -169,8 +169,8 @@ def time_axis(context: Context, begin: datetime, end: datetime) -> dict[str, Any
 
 @register.filter
 def commands(text: str) -> SafeString:
-    """Render text with commands in backticks as HTML."""
-    parts = enumerate(text.split("`"))
+    """Render text with commands in backticks as HTML. Safe text is not escaped again."""
+    parts = enumerate(mark_safe(part) if isinstance(text, SafeString) else part for part in text.split("`"))  # noqa: S308
     return format_html_join(
         "", "{}", ((format_html("<code>{}</code>", part) if place % 2 else part,) for place, part in parts)
     )
