@@ -135,3 +135,16 @@ def test_retry_dialog_shows_which_tasks_its_button_retries(opened: Open, scene: 
         expect(page.locator("#toasts")).to_contain_text("2 tasks of lr-sweep queued again.")
         expect(page.get_by_role("region", name="Failures")).to_be_hidden()
         assert faults == []
+
+
+def test_selection_is_empty_after_its_action_and_the_safe_button_has_the_focus(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/workloads")
+        select(page, "ablation-7")
+        page.get_by_role("button", name="Cancel selected workloads").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_role("link", name="Keep running")).to_be_focused()
+        dialog.get_by_role("button", name="Cancel 1 workload").click()
+        expect(dialog).to_be_hidden()
+        expect(page.locator("[data-picked]")).to_have_text("None selected")
+        assert faults == []

@@ -89,3 +89,13 @@ def test_evictions_on_the_admin_site_fit_without_sideways_scroll(
         expect(rows.get_by_text("Reclaimed").first).to_be_visible()
         assert rows.evaluate(hidden) <= 16  # the scroll area is wider than its contents by a scrollbar
         assert faults == []
+
+
+def test_prediction_stays_beside_the_submission_form_in_a_medium_width_window(opened: Open) -> None:
+    with opened("ada", viewport=MEDIUM) as (page, faults):
+        page.goto("/submit")
+        form, prediction = page.locator("#fields").bounding_box(), page.locator("#document").bounding_box()
+        assert form and prediction
+        assert prediction["x"] >= form["x"] + form["width"]
+        assert prediction["y"] < 768
+        assert faults == []

@@ -200,3 +200,18 @@ def test_form_is_usable_by_keyboard_and_on_a_phone(opened: Open) -> None:
         assert page.evaluate(OVERFLOW) <= 0
         assert accessibility_faults(page) == []
         assert faults == []
+
+
+def test_edit_can_be_saved_only_while_it_changes_something(opened: Open, scene: Scene) -> None:
+    with opened("ada") as (page, faults):
+        page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")
+        save = page.get_by_role("button", name="Save changes")
+        expect(save).to_be_disabled()
+        document = page.locator("#document")
+        text = document.input_value()
+        document.fill(f"{text}labels: {{team: robots}}\n")
+        expect(page.get_by_text("Queue time unchanged")).to_be_visible()
+        expect(save).to_be_enabled()
+        document.fill(text)
+        expect(save).to_be_disabled()
+        assert faults == []

@@ -35,6 +35,11 @@
     none.textContent = mayAct ? "No action applies to the selected workloads." : "Your role does not allow you to change the selected workloads.";
   }
 
+  function clear() {
+    for (const box of document.querySelectorAll("input[form=bulk]")) box.checked = false;
+    pick();
+  }
+
   let last = ""; // value of the box that was clicked last
   /** With the Shift key, give all boxes since the last click the state of this one. */
   document.addEventListener("click", (event) => {
@@ -49,10 +54,11 @@
   });
   document.addEventListener("keydown", (event) => {
     const isBusy = document.querySelector("dialog[open], details.chooser[open]") || event.target.matches?.("input:not([form=bulk]), textarea, select");
-    if (event.key !== "Escape" || isBusy || !picked.size) return;
-    for (const box of document.querySelectorAll("input[form=bulk]")) box.checked = false;
-    pick();
+    if (event.key === "Escape" && !isBusy && picked.size) clear();
   }, { capture: true });
+  document.addEventListener("berth:done", (event) => {
+    if (event.target.closest?.("[data-clears-selection]")) clear();
+  });
   document.addEventListener("change", (event) => {
     if (event.target.matches?.("[data-pick-all]")) {
       for (const box of document.querySelectorAll("input[form=bulk]")) box.checked = event.target.checked;

@@ -65,7 +65,17 @@
     number();
   }
 
+  // The answer does not know of code that was chosen but not uploaded yet.
+  let isCodeChosen = false;
+  function enableSave(isUnchanged) {
+    const save = form.querySelector("[name=step][value=save]");
+    if (save) save.disabled = isUnchanged && !isCodeChosen;
+  }
+  const isUnchanged = () => document.querySelector("#answer [data-unchanged]") !== null;
+
   form.addEventListener("input", (event) => {
+    isCodeChosen ||= event.target.type === "file" || event.target.name === "code-source";
+    enableSave(false);
     if (event.target.type === "file" || event.target.name === "code-source") return; // not in the document
     edits += 1;
     number();
@@ -92,6 +102,7 @@
     } else if (target.id === "fields" && merge(target, fresh)) event.detail.shouldSwap = false;
   });
   document.addEventListener("htmx:afterSettle", (event) => {
+    if (event.detail.elt.id === "answer") enableSave(isUnchanged());
     if (!sending || event.detail.elt.id !== "answer") return;
     sending = false;
     const first = document.querySelector("#fields [aria-invalid=true]") || document.querySelector("#document[aria-invalid=true]");
@@ -121,4 +132,5 @@
   }
   text().addEventListener("scroll", () => { lines.scrollTop = text().scrollTop; }, { passive: true });
   number();
+  enableSave(isUnchanged());
 })();
