@@ -127,10 +127,10 @@ def converted_errors() -> Iterator[None]:
         raise _converted_error(error) from error
     except (NoCredentialsError, PartialCredentialsError) as error:
         raise Conflict(
-            "The server has no credentials for the volume. Ask an admin to set its secret."
+            "The server has no credentials for the volume. Ask an admin to set the volume's secret."
         ) from error
     except (HTTPClientError, StoreUnreachable) as error:
-        raise Unavailable(f"The object store does not respond ({type(error).__name__}).") from error
+        raise Unavailable(f"The object store is not responding ({type(error).__name__}).") from error
     except BotoCoreError as error:
         raise Conflict(
             f"The object store cannot be used ({type(error).__name__}). Contact an admin."

@@ -36,4 +36,4 @@ def _recipe(pool: NodePool, environment: Environment) -> Recipe:
     try:
         return Recipe(environment.digest, environment.script, environment_secrets(pool, environment))
     except UnsealError as error:
-        raise ProviderError(ProviderErrorKind.SETTINGS, f"plugin secret: {error}") from error
+        raise ProviderError(ProviderErrorKind.SETTINGS, f"a plugin secret cannot be used: {error}") from error

@@ -237,7 +237,9 @@ class Api:
             parsed = None
         if not isinstance(parsed, dict):
             raise ApiError(
-                502, "NotKubernetes", f"{self.server} did not respond like a Kubernetes API server"
+                502,
+                "NotKubernetes",
+                f"{self.server} did not respond like a Kubernetes API server. Check its address",
             )
         return parsed
 

@@ -84,8 +84,8 @@ class PodCalls:
                 pod = cluster.api.get(f"{path}/{pod_spec.pod_id}")
                 if not cluster.mirror.is_own(pod):
                     raise RuntimeFailure(
-                        f"Namespace {namespace} has a pod {pod_spec.pod_id} that Berth did not create. "
-                        "Delete this pod"
+                        f"namespace {namespace} contains the pod {pod_spec.pod_id}, which Berth did not "
+                        "create. Delete the pod"
                     ) from error
             elif error.status == 404:
                 self._namespaces.discard((cluster.api.server, namespace))

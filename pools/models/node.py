@@ -96,14 +96,16 @@ class Node(FastRows):
 
     since = models.DateTimeField(help_text="Time of the last state change.")
     ready_at = models.DateTimeField(
-        null=True, blank=True, help_text="Time at which the node became ready, or is expected to."
+        null=True,
+        blank=True,
+        help_text="Time at which the node became ready, or is expected to become ready.",
     )
     joined_at = models.DateTimeField(null=True, blank=True, help_text="Time at which the machine joined.")
     interruption_at = models.DateTimeField(null=True, blank=True, help_text="Time of the spot interruption.")
     drain_started_at = models.DateTimeField(null=True, blank=True)
     drained_by_scaling = models.BooleanField(
         default=False,
-        help_text="Whether scaling started the drain, which ends when the node is needed again.",
+        help_text="Whether scaling started the drain. Such a drain ends when the node is needed again.",
     )
     drain_reason = models.CharField(max_length=255, blank=True)
     emptied_at = models.DateTimeField(null=True, blank=True)

@@ -61,7 +61,7 @@ class LocalCommands:
             try:
                 output, errors = process.communicate(stdin.encode(), timeout=seconds)
             except subprocess.TimeoutExpired:
-                message = f"{arguments[0]} did not end within {seconds:g} s on {self.place}"
+                message = f"{arguments[0]} did not finish within {seconds:g} s on {self.place}"
                 raise ProviderError(ProviderErrorKind.TIMEOUT, message) from None
             finally:
                 # A program started by a shell would keep the pipes open and block this process.

@@ -283,7 +283,9 @@ class LocalRuntime(LocalFiles):
         except OSError as error:
             raise RuntimeFailure(str(error)) from error
         if state is PodState.RUNNING:
-            raise ChannelRejected("the pod was started by a version of Berth that does not support shells")
+            raise ChannelRejected(
+                "the pod was started by a version of Berth that does not support shells. Restart the workload"
+            )
         raise ChannelRejected("the pod is not running")
 
     def checkpointed_at(self, workspace: str) -> datetime | None:

@@ -204,7 +204,7 @@ class ShimServer:
         poller.register(self._socket, events)
         if not poller.poll(ANSWER_SECONDS * 1000):
             self.end()
-            raise ServerFailed("the shim server does not respond")
+            raise ServerFailed("the shim server is not responding")
 
 
 def _end(connection: socket.socket, process: subprocess.Popen[bytes]) -> None:

@@ -147,7 +147,7 @@ def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime
         )  # fmt: skip
         node = matching.first()
         if node is None:
-            raise Conflict("No node exists for this machine yet. Try again.")
+            raise Conflict("There is no node for this machine yet. Try again later.")
         if node.state not in PENDING:
             raise Unauthenticated(JOIN_REJECTED)
         first = node.joined_at is None
@@ -179,7 +179,7 @@ def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None
     if others >= token.max_machines:
         admitted = format_count(token.max_machines, "machine")
         raise Unauthenticated(
-            f"This join token admits {admitted}, and {others} already joined with it. Issue a new token."
+            f"This join token admits {admitted}, and {others} have already joined. Issue a new token."
         )
 
 

@@ -34,7 +34,7 @@ class PluginsField(LinesField):
         try:
             entries = yaml.safe_load(forms.CharField.clean(self, value)) or []
         except yaml.YAMLError as error:
-            raise ValidationError(f"This is not valid YAML: {getattr(error, 'problem', error)}") from None
+            raise ValidationError(f"This is not valid YAML: {getattr(error, 'problem', error)}.") from None
         if not isinstance(entries, list):
             raise ValidationError("This is not a list. Write one plugin per line, starting with a dash.")
         return [_parse_plugin(entry) for entry in entries]

@@ -99,7 +99,7 @@ def test_settings_file_without_contexts_is_read(tmp_path: Path) -> None:
     file.write_text('address = "https://berth.example.org"\ntoken = "berth_secret"\nproject = "vision"\n')
     assert load_settings({}, file) == REMOTE_SETTINGS
     file.write_text('[contexts]\nx = "https://berth.example.org"\n')
-    with pytest.raises(InvalidSettings, match="a context must have an address, a token and a project"):
+    with pytest.raises(InvalidSettings, match="Each context is a table with an address, a token"):
         load_settings({}, file)
 
 

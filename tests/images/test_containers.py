@@ -166,7 +166,7 @@ def test_command_replaces_the_entrypoint(stage: ImageStage, registry: Registry) 
         assert ended(stage.runtime, pod_id).exit_code == 0
     assert [stage.log("p-1"), stage.log("p-2")] == ["entry cmd", str(UID)], "the image's user is ignored"
     stage.start("p-3", registry.push("team/nothing"))
-    assert "neither the image nor the document has a command" in ended(stage.runtime, "p-3").message
+    assert "has no command. Set `command` in the document" in ended(stage.runtime, "p-3").message
 
 
 @pytest.mark.heavy

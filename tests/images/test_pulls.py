@@ -64,7 +64,7 @@ def test_stored_image_is_unusable_for_a_project_without_access(stage: ImageStage
     image = push_image(registry, "shared")
     assert stage.run("p-1", image, "true").exit_code == 0
     assert "unauthorized" in failure(stage, "p-2", image, registry_auth="", uid=OTHER_PROJECT)
-    assert "has not pulled it" in failure(stage, "p-3", image, image_pull_policy="never", uid=OTHER_PROJECT)
+    assert "not pulled image" in failure(stage, "p-3", image, image_pull_policy="never", uid=OTHER_PROJECT)
     for policy in ("if_not_present", "never"):
         report = stage.run(f"p-{policy}", image, "true", registry_auth="", image_pull_policy=policy)
         assert report.exit_code == 0, "the project has pulled it"

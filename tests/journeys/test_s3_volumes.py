@@ -53,7 +53,7 @@ def test_pod_waits_for_the_object_store_and_reads_its_objects_after_processes_we
     submit, _ = guide_examples("Read a dataset from S3")[0].splitlines()
     run_as_written(dave, submit, tmp_path)
     workload = client.workloads.find("reads-s3")
-    until(lambda: "The object store does not respond" in (client.workloads.get(workload.id).message or ""))
+    until(lambda: "The object store is not responding" in (client.workloads.get(workload.id).message or ""))
     described = " ".join(dave.berth("describe", "reads-s3").split())
     assert "fetching the volume imagenet: the server responded with 503: The object store" in described
     assert "ml-datasets" not in described

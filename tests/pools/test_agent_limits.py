@@ -37,7 +37,7 @@ def test_hanging_stop_script_times_out(
     start.answer = {"node": "metal-0", "ordinal": 0, "stop": "exec sleep 60"}
     start.stop()
     assert start.answer == {}
-    assert "metal-0: stop script did not end within" in capsys.readouterr().err
+    assert "metal-0: stop script did not finish within" in capsys.readouterr().err
 
 
 @pytest.mark.heavy

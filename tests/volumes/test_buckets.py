@@ -71,7 +71,7 @@ def test_hanging_or_missing_object_store_raises_unavailable(monkeypatch: pytest.
     monkeypatch.setattr(bucket, "READ_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(Unavailable, match=r"^The object store does not respond \(ReadTimeoutError\)\.$"):
+        with pytest.raises(Unavailable, match=r"^The object store is not responding \(ReadTimeoutError\)\.$"):
             open_bucket(url).list_page()
     with pytest.raises(Unavailable, match="EndpointConnectionError"):
         open_bucket(url).list_page()

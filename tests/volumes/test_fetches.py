@@ -214,7 +214,7 @@ def test_store_that_does_not_respond_is_reported_without_its_address(
         lambda: stage.runtime.get_reports(["p-1"])["p-1"], lambda each: "attempt" in each.progress
     )
     assert (
-        "fetching the volume data: the object store does not respond: Connection refused; attempt"
+        "fetching the volume data: the object store is not responding: Connection refused; attempt"
         in report.progress
     )
     assert "127.0.0.1" not in report.progress
@@ -240,7 +240,7 @@ def test_full_disk_on_the_node_is_reported(
     with small_disk(stage.root / "volumes"):
         report = finished(stage, server, "p-1")
     assert report.cause == PodCause.START_FAILED
-    assert "MB more on the node, and only 0 MB of its disk are available for volumes" in report.message
+    assert "MB more on the node, but only 0 MB of the node's disk are available for volumes" in report.message
 
 
 def test_fetch_resumes_after_the_shim_and_the_scheduler_were_killed(

@@ -108,7 +108,7 @@ def test_unmeasured_gpus_are_shown_as_one_number_with_the_reason(
     make.used(pod, None, gpu_memory=None)
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?part=strip")
     assert text.count("not measured") == 1
-    assert f"nvidia-smi does not respond on {pod.node.name}" in text
+    assert f"nvidia-smi is not responding on {pod.node.name}" in text
 
 
 def test_page_of_a_new_run_states_when_the_first_measurement_is_expected(

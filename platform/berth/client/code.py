@@ -257,7 +257,7 @@ def _check_size(files: Sequence[LocalFile], size_max: int, files_max: int) -> No
     if len(files) > files_max:
         received = f"{len(files):,} files"
         raise _error(
-            "contains too many files", received, f"at most {files_max:,}; list others in .berthignore"
+            "contains too many files", received, f"at most {files_max:,}; exclude others in .berthignore"
         )
     size = sum(file.size for file in files)
     if size > size_max:

@@ -118,7 +118,10 @@ def write_contexts(path: Path, contexts: Contexts) -> None:
 
 def _parse_settings(table: object, path: Path) -> Settings:
     if not isinstance(table, dict):
-        raise InvalidSettings(f"{path} cannot be read: a context must have an address, a token and a project")
+        raise InvalidSettings(
+            f"{path} contains an invalid context. Each context is a table with an address, a token and a "
+            "project."
+        )
     values = {key: str(table[key]) for key in KEYS if table.get(key)}
     if "address" in values:
         values["address"] = validate_address(values["address"])

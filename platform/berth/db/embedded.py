@@ -145,7 +145,9 @@ class EmbeddedCluster:
                     f"PostgreSQL exited with code {server.returncode}. See the server log."
                 )
             if time.monotonic() > deadline:
-                raise DatabaseSetupError(f"PostgreSQL did not respond within {seconds:.0f} s.")
+                raise DatabaseSetupError(
+                    f"PostgreSQL did not respond within {seconds:.0f} s. See the server log."
+                )
             time.sleep(0.02)
 
     def _create_cluster(self) -> None:
@@ -321,13 +323,14 @@ def _claim_directory(directory: Path) -> None:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as error:
         raise DatabaseSetupError(
-            f"Berth cannot use {directory} ({error.strerror}). Remove the path."
+            f"Berth cannot use {directory} ({error.strerror}). Delete the path and start Berth again."
         ) from None
     try:
         owner = os.fstat(descriptor).st_uid
         if owner not in {os.geteuid(), *(account or ())[:1]}:
             raise DatabaseSetupError(
-                f"Berth cannot use {directory}, because the directory belongs to user {owner}."
+                f"Berth cannot use {directory}, because the directory belongs to user {owner}. Delete the "
+                "directory or change its owner."
             )
         os.fchmod(descriptor, 0o700)
         if account:

@@ -99,7 +99,9 @@ class PlainLoader(SafeLoader):
         pairs: dict[Hashable, Any] = super().construct_mapping(node, deep)
         if len(pairs) < len(node.value):
             line = node.start_mark.line + 1
-            raise InvalidYaml(f"The mapping that starts on line {line} has a duplicate key.", line)
+            raise InvalidYaml(
+                f"The mapping that starts on line {line} has a duplicate key. Remove one.", line
+            )
         return pairs
 
 

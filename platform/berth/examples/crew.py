@@ -103,7 +103,7 @@ class Leader:
         deadline = time.monotonic() + JOIN_SECONDS
         while len(self.members) < self.size - 1:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{len(self.members) + 1} of {self.size} ranks have joined")
+                raise TimeoutError(f"only {len(self.members) + 1} of {self.size} ranks have joined")
             self._accept_members(0.05)
 
     def next_step(self, state: State, must_stop: Callable[[], bool] = lambda: False) -> bool:

@@ -82,8 +82,8 @@ def _settings_problem(url: str, pool: str, command: str) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     server = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
-    server.add_argument("--url", help="URL of the server. Defaults to the variable BERTH_URL.")
-    server.add_argument("--pool", help="Pool to join. Defaults to the variable BERTH_POOL.")
+    server.add_argument("--url", help="URL of the server. Defaults to $BERTH_URL.")
+    server.add_argument("--pool", help="Pool to join. Defaults to $BERTH_POOL.")
     parser = argparse.ArgumentParser(
         prog="berth-agent", description="Join this machine to a pool of Berth.", epilog="examples:" + USAGE,
         formatter_class=argparse.RawDescriptionHelpFormatter, parents=[server],

@@ -171,7 +171,7 @@ class StartScript:
                 )
                 end = "exited with %d" % stop.returncode
             except subprocess.TimeoutExpired:
-                end = "did not end within %d s" % STOP_SECONDS
+                end = "did not finish within %d s" % STOP_SECONDS
             print("%s: stop script %s" % (self.answer["node"], end), file=sys.stderr)
         self.answer = {}
         if os.path.exists(NODE_FILE):

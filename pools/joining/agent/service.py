@@ -118,7 +118,9 @@ def _lock() -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise CannotInstall("Another installation of the agent is running.") from None
+            raise CannotInstall(
+                "Another installation of the agent is in progress. Wait until it has finished."
+            ) from None
         yield
 
 

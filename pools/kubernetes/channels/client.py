@@ -124,5 +124,5 @@ def terminal_size(size: dict[str, object]) -> tuple[int, int]:
     """Return the rows and columns of a terminal. Raises ValueError."""
     rows, columns = (int(str(size.get(name, default))) for name, default in (("rows", 24), ("columns", 80)))
     if not (0 < rows <= SIZE_MAX and 0 < columns <= SIZE_MAX):
-        raise ValueError(f"a terminal has 1 to {SIZE_MAX} rows and columns")
+        raise ValueError(f"a terminal must have 1 to {SIZE_MAX} rows and columns")
     return rows, columns

@@ -182,7 +182,7 @@ def parse_command(request: dict[str, Any]) -> tuple[list[str], dict[str, object]
     command = [str(argument) for argument in request["command"]]
     terminal = request.get("terminal")
     if not command or not command[0] or any("\0" in argument for argument in command):
-        raise ValueError("the command must not be empty or contain NUL")
+        raise ValueError("the command must not be empty or contain NUL bytes")
     if terminal is not None and not isinstance(terminal, dict):
         raise TypeError("the terminal must be an object or null")
     return command, terminal

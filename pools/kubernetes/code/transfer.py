@@ -92,7 +92,7 @@ async def _download(source: CodeSource, *, verifies: bool) -> AsyncIterator[http
             yield response
     except httpx.HTTPError as error:
         server = httpx.URL(source.url).netloc.decode()
-        raise Interrupted(f"{server} does not respond: {error or type(error).__name__}") from error
+        raise Interrupted(f"{server} is not responding: {error or type(error).__name__}") from error
 
 
 def _rejection(status: int, body: bytes) -> Exception:
@@ -171,7 +171,7 @@ class _Unpacking:
             async with asyncio.timeout(STALL_SECONDS):
                 await self._has_progress.wait()
         except TimeoutError:
-            raise Interrupted("the pod does not accept the code") from None
+            raise Interrupted("the pod has stopped accepting the code") from None
 
 
 def _check(session: Session, errors: str) -> None:

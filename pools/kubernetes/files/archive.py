@@ -142,8 +142,8 @@ class Unpacker:
         if self._size > self._size_max:
             largest, its_size = self._largest
             raise TooLarge(
-                f"The files exceed the maximum of {self._size_max / MIB:,.1f} MiB. The "
-                f"largest file so far is {largest} with {its_size / MIB:,.1f} MiB."
+                f"The files exceed the maximum of {self._size_max / MIB:,.1f} MiB. Declare fewer paths. The "
+                f"largest file so far is {largest} ({its_size / MIB:,.1f} MiB)."
             )
         if self._files > self._files_max:
             raise TooLarge(

@@ -140,10 +140,10 @@ class ReadsCopies:
         return self._files.read_kept(pod_id, path, offset, limit)
 
     def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
-        raise FilesGone(f"Kubernetes pools have no volumes in S3, such as {volume}")
+        raise FilesGone(f"Kubernetes pools do not support S3 volumes, such as {volume}")
 
     def read_volume_file(self, pod_id: str, volume: str, path: str, offset: int, limit: int) -> bytes:
-        raise FilesGone(f"Kubernetes pools have no volumes in S3, such as {volume}")
+        raise FilesGone(f"Kubernetes pools do not support S3 volumes, such as {volume}")
 
 
 def _with_skipped(listing: PodFiles, left_out: Mapping[str, str]) -> PodFiles:

@@ -30,7 +30,7 @@ def examine(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, str]) -> 
     api, settings = access.cluster.api, access.settings
     version = str(api.get("/version").get("gitVersion") or "")
     if not version:
-        raise ApiError(502, "NotKubernetes", "the server does not respond like a Kubernetes API server")
+        raise ApiError(502, "NotKubernetes", "the server did not respond like a Kubernetes API server")
     missing = find_missing(api)
     findings = [_missing_permission(permission) for permission in missing]
     findings += _clock_findings(api.clock_offset)

@@ -52,7 +52,7 @@ def pod_devices(devices: Sequence[str], root: Path = Path("/")) -> PodDevices:
     if (root / "dev/kfd").exists():
         renders = amd_render_nodes(root)
         if any(not name.isdecimal() or int(name) >= len(renders) for name in ids):
-            raise UnknownDevice(f"no device nodes on this machine for GPU {', '.join(ids)}")
+            raise UnknownDevice(f"this machine has no device nodes for GPU {', '.join(ids)}")
         names = ["kfd", *_NETWORK, *(f"dri/renderD{renders[int(name)]}" for name in ids)]
         return PodDevices(_existing_nodes(names, root), tuple(str(index) for index in range(len(ids))))
     return PodDevices((), ids)
@@ -91,7 +91,7 @@ def _find_gpu(gpus: Sequence[NvidiaGpu], name: str) -> NvidiaGpu:
     for gpu in gpus:
         if name == gpu.uuid:
             return gpu
-    raise UnknownDevice(f"GPU {name} has no device node on this machine")
+    raise UnknownDevice(f"this machine has no device node for GPU {name}")
 
 
 def _existing_nodes(names: Sequence[str], root: Path) -> tuple[str, ...]:

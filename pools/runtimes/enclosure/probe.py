@@ -163,7 +163,7 @@ def run_probe_pod(directory: Path, shim: Shim) -> str:
             stderr=subprocess.PIPE, timeout=PROBE_SECONDS, check=False, cwd="/", env=shim.env,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise ProbeInterrupted(f"the probe did not end within {PROBE_SECONDS:g} s") from None
+        raise ProbeInterrupted(f"the probe did not finish within {PROBE_SECONDS:g} s") from None
     if completed.returncode < 0:
         raise ProbeInterrupted(f"the shim of the probe was killed by signal {-completed.returncode}")
     if completed.returncode:

@@ -39,7 +39,7 @@ def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
     """
     label, *inside = _split(path) or [""]
     if label and label not in roots:
-        raise FilesGone(f"{path}: not in any of the directories {', '.join(sorted(roots))}")
+        raise FilesGone(f"{path} is not in any of the directories {', '.join(sorted(roots))}")
     walk = _Walk()
     for each in (label,) if label else sorted(roots):
         parent, name = roots[each]
@@ -67,7 +67,7 @@ def read_listed_file(roots: Mapping[str, tuple[str, str]], path: str, offset: in
     """Return at most `limit` bytes from `offset` of a file that `list_below` can list. Raises FilesGone."""
     label, *inside = _split(path) or [""]
     if label not in roots or not inside:
-        raise FilesGone(f"{path}: not a file in one of the directories {', '.join(sorted(roots))}")
+        raise FilesGone(f"{path} is not a file in any of the directories {', '.join(sorted(roots))}")
     parent, name = roots[label]
     return read_file(parent, name, "/".join(inside), offset, limit)
 
@@ -81,7 +81,7 @@ def read_file(root: str, inside: str, path: str, offset: int, limit: int) -> byt
             raise FilesGone(f"{path}: {error.strerror}") from error
         try:
             if problem := _skip_reason(os.fstat(fd)):
-                raise FilesGone(f"{path}: {problem}")
+                raise FilesGone(f"{path} {problem}")
             return os.pread(fd, limit, offset)
         finally:
             os.close(fd)
@@ -145,7 +145,7 @@ class _Walk:
         self._path_bytes += len(os.fsencode(path))
         if self._path_bytes > PATH_BYTES_MAX:
             limit = f"{PATH_BYTES_MAX // 2**20} MiB"
-            raise FilesGone(f"the paths of all files are longer than {limit} in total")
+            raise FilesGone(f"the paths of all files exceed {limit} in total")
 
     def _skip(self, path: str, reason: str) -> None:
         if len(self.skipped) < SKIPPED_MAX:
@@ -185,7 +185,7 @@ def _open_subdirectory(base: int, parts: Collection[str]) -> Iterator[int]:
 def _split(path: str) -> list[str]:
     parts = [part for part in path.split("/") if part]
     if path.startswith("/") or any(part in (".", "..") for part in parts):
-        raise FilesGone(f"{path}: is outside the pod's directory")
+        raise FilesGone(f"{path} is outside the pod's directory")
     return parts
 
 

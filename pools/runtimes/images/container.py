@@ -157,9 +157,7 @@ class Container(Namespaces):
         if "image_directory" in self._fields:
             self.directory = dict(config)["working_dir"]
         if not any(key in ("entrypoint", "cmd") for key, _ in config) and "arg" not in self._fields:
-            raise CannotRun(
-                f"image {self._fields['image']}: neither the image nor the document has a command"
-            )
+            raise CannotRun(f"image {self._fields['image']} has no command. Set `command` in the document")
         self._create(next(value for key, value in config if key == "name"))
 
     def _create(self, image: str) -> None:

@@ -89,7 +89,7 @@ def _read_settings(store: ImageStore, environ: Mapping[str, str]) -> ImageSuppor
     if os.geteuid() != 0:
         raise Unsupported("Container images require an agent that runs as root.")
     if ":" in store.root:
-        raise Unsupported(f"podman does not accept the colon in the path {store.root}.")
+        raise Unsupported(f"podman does not accept colons in paths such as {store.root}. Use another path.")
     init = shutil.which("catatonit", path=":".join(_INIT_DIRECTORIES))
     missing = [name for name in ("podman", "conmon") if shutil.which(name, path=environ.get("PATH")) is None]
     missing += [] if init else ["catatonit"]

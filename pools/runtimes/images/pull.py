@@ -50,8 +50,8 @@ class ImagePull:
         """
         if self._policy == "never":
             raise CannotPull(
-                f"image {self._reference}: the project has not pulled it to this node, and its "
-                "image_pull_policy is never"
+                f"the project has not pulled image {self._reference} to this node, and the workload's "
+                "image_pull_policy is never. Use if_not_present"
             )
         fd = self._lock()
         try:

@@ -83,7 +83,7 @@ class ProbePods:
                 self._clear(instance, pod_id)
             elif time.time_ns() > int(pod_id.rpartition("-")[2]) + TIMEOUT_SECONDS * 1e9:
                 self._runtime.stop(pod_id, 0)
-                reason = f"the probe pod did not end within {TIMEOUT_SECONDS:.0f} s"
+                reason = f"the probe pod did not finish within {TIMEOUT_SECONDS:.0f} s"
             else:
                 return failure or f"the probe pod is {report.state}"
         except RuntimeFailure as error:

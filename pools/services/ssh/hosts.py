@@ -85,7 +85,7 @@ def forget_host(host: SshHost, *, actor: Any) -> None:
             f"Host {host.name} is in the settings of pool {host.pool}. Remove the host there first."
         )
     if host.machine is not None and host.machine.departed_at is None:
-        raise Conflict(f"The node of host {host.name} is still draining. Try again when the node has ended.")
+        raise Conflict(f"The node of host {host.name} is still draining. Try again when it has drained.")
     with transaction.atomic():
         summary = {"host": host.name, "address": host.address}
         changed.send(

@@ -93,7 +93,7 @@ def _former_machine(host: SshHost, measured: MachineReport, at: datetime) -> Mac
     if same is not None and same.departed_at is None and same.pk != host.machine_id:
         raise Conflict(
             f"This machine already belongs to pool {host.pool.name} as {same.name}. "
-            "Remove one of the two hosts."
+            "Remove one of the two hosts from the pool's settings."
         )
     if host.machine is not None and (same is None or same.pk != host.machine_id):
         if not measured.machine_id:

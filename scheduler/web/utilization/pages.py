@@ -190,7 +190,7 @@ def _unmeasured_reason(pods: Iterable[summary.PodSummary], now: datetime) -> str
         return ""
     names = sorted(node.name for node in nodes.values())
     where = names[0] if len(names) == 1 else f"the {len(names)} nodes"
-    return f"nvidia-smi does not respond on {where}"
+    return f"nvidia-smi is not responding on {where}"
 
 
 def _is_current(use: summary.Utilization, now: datetime) -> bool:

@@ -85,7 +85,7 @@ def test_join_token_admits_one_machine(alice: Caller, metal_pool: NodePool) -> N
     assert again.status_code == 401
     assert (
         again.json()["detail"]
-        == "This join token admits 1 machine, and 1 already joined with it. Issue a new token."
+        == "This join token admits 1 machine, and 1 have already joined. Issue a new token."
     )
     assert Machine.objects.count() == 1
 

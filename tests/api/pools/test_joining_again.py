@@ -42,7 +42,7 @@ def test_token_admits_its_maximum_number_of_machines_and_rejects_further_ones(
 ) -> None:
     assert [join(token, number).status_code for number in (1, 2, 3)] == [200, 200, 401]
     rejection = join(token, 3).json()["detail"]
-    assert rejection == "This join token admits 2 machines, and 2 already joined with it. Issue a new token."
+    assert rejection == "This join token admits 2 machines, and 2 have already joined. Issue a new token."
     [listed] = alice.get(TOKENS).json()["items"]
     assert (listed["state"], listed["max_machines"], listed["machines_joined"]) == ("used", 2, 2)
     another = alice.post(TOKENS, {}).json()
@@ -56,9 +56,15 @@ def test_token_admits_its_maximum_number_of_machines_and_rejects_further_ones(
 @pytest.mark.heavy
 def test_error_for_a_revoked_or_expired_token_states_when_it_ended(alice: Caller, token: str) -> None:
     JoinToken.objects.update(expires_at="2026-01-02T03:04:00Z")
-    assert join(token, 1).json()["detail"] == "This join token expired at 2026-01-02 03:04 UTC."
+    assert (
+        join(token, 1).json()["detail"]
+        == "This join token expired at 2026-01-02 03:04 UTC. Issue a new token."
+    )
     JoinToken.objects.update(revoked_at="2026-01-01T03:04:00Z")
-    assert join(token, 1).json()["detail"] == "This join token was revoked at 2026-01-01 03:04 UTC."
+    assert (
+        join(token, 1).json()["detail"]
+        == "This join token was revoked at 2026-01-01 03:04 UTC. Issue a new token."
+    )
 
 
 def test_reinstalled_machine_replaces_its_registration_and_counts_once_against_the_token(

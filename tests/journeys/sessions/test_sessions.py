@@ -182,7 +182,7 @@ def test_async_client_runs_calls_broadcasts_and_joblib(dave_on_shared_berth: Ter
 def test_unknown_plugin_unknown_pool_and_invalid_node_range_are_rejected(client: Client) -> None:
     with pytest.raises(SessionError, match=r"There is no plugin named 'pytorch'\. Available: accelerate, "):
         client.session("local", plugins=["pytorch"])
-    with pytest.raises(SessionError, match="The plugin torch is set twice"):
+    with pytest.raises(SessionError, match="The plugin torch is listed twice"):
         client.session("local", plugins=["torch", Plugin.create("torch")])
     with pytest.raises(NotFound, match="There is no node pool named 'cloud'"), client.session("cloud"):
         pytest.fail("the session must not open")

@@ -108,7 +108,7 @@ def test_outputs_above_the_limit_are_not_copied(stage: FakeKubernetesStage) -> N
         file.truncate(5 * MIB)
     stage.end_pod("p-1", 0)
     assert ended(stage.runtime, "p-1").exit_code == 0
-    with pytest.raises(FilesGone, match=r"maximum of 1\.0 MiB.*pod/huge with 5\.0 MiB"):
+    with pytest.raises(FilesGone, match=r"maximum of 1\.0 MiB.*pod/huge \(5\.0 MiB\)"):
         stage.runtime.list_files("p-1", ["huge"])
 
 

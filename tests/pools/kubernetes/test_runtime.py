@@ -143,7 +143,7 @@ def test_foreign_namespaces_and_pods_are_never_changed(stage: FakeKubernetesStag
     stage.cluster.store.put("namespaces", {"metadata": {"name": stage.namespace, "labels": labels}})
     theirs = {"metadata": {"name": "p-1", "namespace": stage.namespace, "uid": "u"}, "spec": {}, "status": {}}
     stage.cluster.store.put("pods", theirs)
-    with pytest.raises(RuntimeFailure, match="has a pod p-1 that Berth did not create"):
+    with pytest.raises(RuntimeFailure, match="contains the pod p-1, which Berth did not create"):
         stage.runtime.start(stage.long("p-1"))
     assert stage.cluster.pod("p-1")["metadata"]["uid"] == "u"
 

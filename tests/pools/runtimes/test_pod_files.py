@@ -158,5 +158,5 @@ def test_listing_with_paths_that_are_too_long_is_rejected(
     deep.mkdir(parents=True)
     for number in range(1200):
         (deep / f"{number:0255}").touch()
-    with pytest.raises(FilesGone, match="longer than 3 MiB in total"):
+    with pytest.raises(FilesGone, match="exceed 3 MiB in total"):
         list_files(str(work), "", ["d" * 255])

@@ -84,7 +84,7 @@ def test_hanging_probe_is_stopped(node: Node, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(probes, "WAIT_SECONDS", 0.1)
     monkeypatch.setattr(probes, "TIMEOUT_SECONDS", 0.2)
     first = node.probes()
-    poll_until(lambda: first.obstacles(NODE), lambda obstacles: "did not end within" in str(obstacles))
+    poll_until(lambda: first.obstacles(NODE), lambda obstacles: "did not finish within" in str(obstacles))
     poll_until(lambda: first.obstacles(NODE) and node.runtime.list_pods() == ())
 
 

@@ -173,7 +173,7 @@ def test_repeated_request_is_not_submitted_during_an_accounting_database_outage(
 def test_hanging_slurm_command_is_killed_at_its_time_limit(tmp_path: Path) -> None:
     # The shell's child would otherwise keep the pipes open.
     script = f"sleep 1000 & echo $! > {tmp_path}/pid; wait"
-    with pytest.raises(ProviderError, match="did not end within") as raised:
+    with pytest.raises(ProviderError, match="did not finish within") as raised:
         LocalCommands().run(["sh", "-s"], stdin=script, seconds=3)
     assert raised.value.kind is ProviderErrorKind.TIMEOUT
     hanging = Path("/proc", (tmp_path / "pid").read_text().strip(), "cmdline")

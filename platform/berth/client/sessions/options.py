@@ -164,6 +164,8 @@ def _pickle_worker_hooks(plugins: Sequence[Plugin]) -> bytes:
                 where, part = unpicklable_part(getattr(plugin, hook), f"plugin {plugin.name}, {hook}")
                 if part is not getattr(plugin, hook):
                     kind = type(part).__qualname__
-                    raise NotPicklable(f"{where} cannot be pickled: it is a {kind}.") from error
+                    raise NotPicklable(
+                        f"{where} cannot be pickled: it is a {kind}. Create it inside the function instead."
+                    ) from error
         raise NotPicklable(f"The plugins cannot be pickled: {error}") from error
     return data

@@ -52,7 +52,7 @@ class BerthBackend(AutoBatchingMixin, ParallelBackendBase):
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         if n_jobs == 0:
-            raise ValueError("n_jobs must not be 0")
+            raise ValueError("n_jobs must not be 0. Use -1 for as many jobs as the session can run.")
         # With one job, joblib would run all jobs in this process.
         max_jobs = max(2, self._session.ready_nodes() * self._session.concurrency)
         if n_jobs is None:

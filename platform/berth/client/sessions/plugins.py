@@ -22,7 +22,7 @@ def resolve_plugins(choices: Iterable[Plugin | str]) -> tuple[Plugin, ...]:
             )
     duplicates = [name for name, count in Counter(plugin.name for plugin in plugins).items() if count > 1]
     if duplicates:
-        raise SessionError(f"The plugin {duplicates[0]} is set twice.")
+        raise SessionError(f"The plugin {duplicates[0]} is listed twice. Remove one of the entries.")
     return plugins
 
 

@@ -106,7 +106,7 @@ class Channel:
         try:
             message = self._socket.recv()
         except ConnectionClosed:
-            raise Unreachable("the connection to the pod was lost") from None
+            raise Unreachable("the connection to the pod was lost. Try again.") from None
         frame = message.encode() if isinstance(message, str) else bytes(message)
         kind, payload = frame[0], frame[1:]
         if kind == CREDIT:

@@ -97,7 +97,7 @@ class Transport:
             response = self._send_once(request, attempt, is_retryable)
             if response is not None:
                 return response
-        raise Unreachable(f"{self.settings.address} did not respond")
+        raise Unreachable(f"{self.settings.address} did not respond. Try again later.")
 
     def iterate_items(
         self, path: str, params: Params | None = None, limit: int | None = None, page_size: int = PAGE

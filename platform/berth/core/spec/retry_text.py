@@ -26,7 +26,7 @@ def parse_retry_text(text: str) -> dict[str, Any]:
     """
     kinds, *settings = text.split() or [""]
     if not kinds or "=" in kinds:
-        raise InvalidRetryText("does not begin with the kinds of failure", text[:80], EXAMPLE)
+        raise InvalidRetryText("does not begin with a kind of failure", text[:80], EXAMPLE)
     rule: dict[str, Any] = {"on": [_number_or_text(kind) for kind in kinds.split(",") if kind]}
     for setting in settings:
         key, sign, value = setting.partition("=")

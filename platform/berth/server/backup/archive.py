@@ -48,7 +48,7 @@ def open_archive(source: Path) -> Iterator["Archive"]:
     except OSError as error:
         raise BackupError(f"{source} cannot be read: {error.strerror or error}") from None
     except tarfile.TarError:
-        raise BackupError(f"{source} is not a Berth backup, or is truncated") from None
+        raise BackupError(f"{source} is not a Berth backup, or is truncated. Use another file.") from None
 
 
 class Archive:
@@ -65,7 +65,7 @@ class Archive:
     def check(self) -> None:
         size, sha256 = hash_content(self.dump())
         if (size, sha256) != (self.manifest.size, self.manifest.sha256):
-            raise BackupError(f"{self._source} is damaged: the checksum does not match")
+            raise BackupError(f"{self._source} is damaged: the checksum does not match. Use another backup.")
 
     def _part(self, name: str) -> IO[bytes]:
         try:
@@ -73,7 +73,7 @@ class Archive:
         except KeyError:
             part = None
         if part is None:
-            raise BackupError(f"{self._source} is not a Berth backup: {name} is missing")
+            raise BackupError(f"{self._source} is not a Berth backup: {name} is missing. Use another file.")
         return part
 
 

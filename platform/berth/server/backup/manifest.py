@@ -48,7 +48,8 @@ def parse_manifest(text: bytes, name: str) -> Manifest:
         values = json.loads(text)
         if (kind := values.get("format")) != FORMAT:
             raise BackupError(
-                f"{name} has the format {kind!r}, but this version of Berth reads only {FORMAT}"
+                f"{name} has the format {kind!r}, but this version of Berth reads only {FORMAT}. Restore it "
+                "with the version that created it."
             )
         migrations = tuple((str(app), str(step)) for app, step in values.pop("migrations"))
         converted = {
@@ -58,7 +59,9 @@ def parse_manifest(text: bytes, name: str) -> Manifest:
         }
         return Manifest(**{**values, **converted, "migrations": migrations})
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise BackupError(f"{name} is not a Berth backup: its manifest is unreadable") from None
+        raise BackupError(
+            f"{name} is not a Berth backup: its manifest is unreadable. Use another file."
+        ) from None
 
 
 def secret_fingerprint(secret: str) -> str:

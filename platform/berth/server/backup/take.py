@@ -25,9 +25,9 @@ def take_backup(target: Path, *, with_keys: bool = False, replace: bool = False)
     Raises BackupError, without leaving a file behind, if the backup fails.
     """
     if target.exists() and not replace:
-        raise BackupError(f"{target} already exists. Choose another file, or use --force")
+        raise BackupError(f"{target} already exists. Choose another file, or use --force.")
     if not target.parent.is_dir():
-        raise BackupError(f"{target.parent} is not a directory")
+        raise BackupError(f"{target.parent} is not a directory. Choose an existing directory.")
     with (
         open_database() as database,
         tempfile.TemporaryDirectory(prefix=".berth-backup-", dir=target.parent) as directory,

@@ -81,6 +81,6 @@ class Forks:
             ours.settimeout(START_SECONDS)
             pid = ours.recv(MESSAGE_MAX)
             if not pid:
-                raise ConnectionError(f"The process {name} exited during startup.")
+                raise ConnectionError(f"The process {name} exited during startup. See its log.")
             ours.send(READY)
         return ForkedProcess(int(pid))

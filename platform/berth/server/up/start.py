@@ -151,5 +151,5 @@ class Startup:
                 print(f"\n{self.notice}")
             print("  Press Ctrl-C to stop Berth and everything it runs.\n", flush=True)
         elif not is_stopped:
-            raise StartupError(f"The web process does not respond. See the logs in {self.home / 'logs'}.")
+            raise StartupError(f"The web process is not responding. See the logs in {self.home / 'logs'}.")
         return not is_stopped

@@ -164,7 +164,7 @@ def set_size(fd: int, size: dict[str, object]) -> None:
     """Set the rows and columns of a terminal. Raises ValueError."""
     rows, columns = (int(str(size.get(name, default))) for name, default in (("rows", 24), ("columns", 80)))
     if not (0 < rows <= SIZE_MAX and 0 < columns <= SIZE_MAX):
-        raise ValueError(f"a terminal has 1 to {SIZE_MAX} rows and columns")
+        raise ValueError(f"a terminal must have 1 to {SIZE_MAX} rows and columns")
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
@@ -178,7 +178,7 @@ def start_command(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) -
     command = [str(argument) for argument in request["command"]]  # type: ignore[attr-defined]
     terminal = request.get("terminal")
     if not command or not command[0] or any("\0" in argument for argument in command):
-        raise ValueError("the command must not be empty or contain NUL")
+        raise ValueError("the command must not be empty or contain NUL bytes")
     if terminal is not None and not isinstance(terminal, dict):
         raise TypeError("the terminal must be an object or null")
     env = {**pod.env, **_secret_variables(pod), VARIABLE: mark}

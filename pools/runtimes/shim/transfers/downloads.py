@@ -108,7 +108,7 @@ class _Downloads:
             # The reason may contain the address, which only admins may see, so only its kind is shown.
             reason = getattr(error, "reason", error)
             text = getattr(reason, "strerror", None) or type(reason).__name__
-            raise Failure(RETRY, f"the object store does not respond: {text}") from error
+            raise Failure(RETRY, f"the object store is not responding: {text}") from error
         if size < entry.size:
             raise Failure(RETRY, "the object store closed the connection")
         self._cache.store(entry)

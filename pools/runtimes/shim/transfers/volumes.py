@@ -134,8 +134,8 @@ class VolumeFetch(Transfer):
         if free < needed:
             raise Failure(
                 FAILED,
-                f"the volume needs {needed / _MB:,.0f} MB more on the node, and only "
-                f"{max(free, 0) / _MB:,.0f} MB of its disk are available for volumes",
+                f"the volume needs {needed / _MB:,.0f} MB more on the node, but only "
+                f"{max(free, 0) / _MB:,.0f} MB of the node's disk are available for volumes",
             )
 
         def sign(entries: list[Object]) -> list[str]:
