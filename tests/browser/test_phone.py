@@ -180,3 +180,16 @@ def test_controls_on_a_phone_are_at_least_40_pixels_high(opened: Open, path: str
         assert page.evaluate(SMALL_TARGETS) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
         assert faults == []
+
+
+@pytest.mark.heavy
+def test_tools_of_a_log_fit_on_one_line(opened: Open, scene: Scene) -> None:
+    with opened("dave", viewport=NARROW) as (page, faults):
+        for tab in ("", "/logs"):
+            page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}{tab}")
+            tools = page.locator(".log-head > .actions > *:visible")
+            assert tools.count() >= 4
+            tops = tools.evaluate_all("all => all.map(each => each.getBoundingClientRect())")
+            assert max(box["top"] for box in tops) < min(box["bottom"] for box in tops), tab
+            assert page.get_by_role("button", name="Full screen").bounding_box()["width"] >= 40
+        assert faults == []
