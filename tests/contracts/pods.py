@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -172,6 +172,16 @@ class LocalStage:
         poll_until(pipe.exists)
         with pipe.open("w") as file:
             file.write(script + "\n")
+
+
+def enclosed_stage(tmp_path: Path) -> Iterator[LocalStage]:
+    """Yield a stage whose pods are isolated, or skip the test if this machine cannot isolate pods."""
+    stage = LocalStage(tmp_path / "home" / "run")
+    if not stage.runtime.isolation.encloses:
+        assert stage.runtime.isolation.obstacle
+        pytest.skip(stage.runtime.isolation.obstacle)
+    yield stage
+    stage.sweep()
 
 
 class RayStage(LocalStage):

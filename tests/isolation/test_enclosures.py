@@ -16,16 +16,6 @@ from pools.runtimes.local import LocalRuntime
 from tests.contracts.pods import UID, LocalStage, ended, order, running
 
 
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[LocalStage]:
-    stage = LocalStage(tmp_path / "home" / "run")
-    if not stage.runtime.isolation.encloses:
-        assert stage.runtime.isolation.obstacle
-        pytest.skip(stage.runtime.isolation.obstacle)
-    yield stage
-    stage.sweep()
-
-
 def output(stage: LocalStage, pod_id: str, script: str, **changes: object) -> str:
     stage.runtime.start(order(pod_id, "sh", "-c", script, **changes))
     report = ended(stage.runtime, pod_id)

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,15 +10,6 @@ from pools.runtimes.base import RuntimeFailure
 from pools.runtimes.enclosure.probe import probe_directory
 from pools.runtimes.local import LocalRuntime
 from tests.contracts.pods import LocalStage, ended, order
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[LocalStage]:
-    stage = LocalStage(tmp_path / "home" / "run")
-    if not stage.runtime.isolation.encloses:
-        pytest.skip(stage.runtime.isolation.obstacle)
-    yield stage
-    stage.sweep()
 
 
 def test_directory_of_a_killed_probe_is_deleted_by_a_later_probe(tmp_path: Path) -> None:

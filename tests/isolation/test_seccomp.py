@@ -3,7 +3,6 @@
 import errno
 import re
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -96,15 +95,6 @@ def test_syscalls_of_other_architectures_cannot_bypass_the_filter() -> None:
 
 
 # --- pods
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[LocalStage]:
-    stage = LocalStage(tmp_path / "home" / "run")
-    if not stage.runtime.isolation.encloses:
-        pytest.skip(stage.runtime.isolation.obstacle)
-    yield stage
-    stage.sweep()
 
 
 # Threads, processes started in all ways, shared memory, and a process that is traced by its parent.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.pods import LocalStage
+from tests.contracts.pods import LocalStage, enclosed_stage
 from tests.volumes.object_store import ObjectStore, object_store
 
 
@@ -17,8 +17,4 @@ def store() -> Iterator[ObjectStore]:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[LocalStage]:
-    stage = LocalStage(tmp_path / "home" / "run")
-    if not stage.runtime.isolation.encloses:
-        pytest.skip(stage.runtime.isolation.obstacle)
-    yield stage
-    stage.sweep()
+    yield from enclosed_stage(tmp_path)
