@@ -48,12 +48,16 @@ FIELDS_OF_PROBLEMS = {"password": "value", "secret_access_key": "value", "access
 BERTHS_OWN = (SecretKind.SSH_KEY, SecretKind.S3_KEY)  # kinds that pods never receive
 
 
+# Scripts put a secret that the user has typed back into the form after an error. The server never sends it.
+KEPT = {"data-keep-typed": ""}
+
+
 class WriteOnlyText(forms.Textarea):
     """Text area that is empty in every response, even if the form has errors."""
 
     def __init__(self) -> None:
         attributes = {"rows": 3, "autocomplete": "off", "spellcheck": "false", "data-secret": ""}
-        super().__init__(attributes)
+        super().__init__(attributes | KEPT)
 
     def format_value(self, value: Any) -> str:
         return ""
@@ -80,7 +84,7 @@ class RegistryForm(SecretForm):
     username = forms.CharField(label="Username", max_length=255)
     value = forms.CharField(
         label="Password", strip=False, help_text="The password cannot be shown again.",
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password", **KEPT}),
     )  # fmt: skip
     field_order = ("owner", "name", "registry", "username", "value")
 
@@ -90,7 +94,7 @@ class S3KeyForm(SecretForm):
     username = forms.CharField(label="Access key ID", max_length=128)
     value = forms.CharField(
         label="Secret access key", strip=False, help_text="The key cannot be shown again.",
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password", **KEPT}),
     )  # fmt: skip
     field_order = ("owner", "name", "username", "value")
 
@@ -345,8 +349,7 @@ def _replacement(owner: str, secret: Secret | RecordedSecret) -> str:
 
 def _replacement_question(secret: Secret) -> str:
     day = f"{secret.updated_at:%-d %b %Y}"
-    question = f"{secret.name} exists (set by {secret.updated_by} on {day}). Replace it?"
-    return f"{question} Enter the value again to confirm."
+    return f"{secret.name} exists (set by {secret.updated_by} on {day}). Replace it?"
 
 
 def _set_secret(actor: Actor, choice: str, name: str, content: SecretContent, expected_version: int) -> bool:

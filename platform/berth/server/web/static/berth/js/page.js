@@ -248,12 +248,17 @@
     forms.forEach(sections);
   });
 
-  let unfolded = [];
+  let unfolded = [], typed = []; // typed: secrets of the form that was sent, which the server does not send back
   document.addEventListener("htmx:beforeSwap", (event) => {
+    typed = [...event.detail.requestConfig.elt.querySelectorAll("[data-keep-typed]")].map(({ id, value }) => [id, value]);
     unfolded = [...event.target.querySelectorAll("details[open][id]")].map((details) => details.id);
   });
   document.addEventListener("htmx:afterSwap", (event) => {
     for (const id of unfolded) document.getElementById(id)?.setAttribute("open", "");
+    for (const [id, value] of typed.splice(0)) {
+      const field = document.getElementById(id);
+      if (field?.value === "") field.value = value;
+    }
     const dialog = event.target.closest?.("#dialog");
     if (dialog && !dialog.open) dialog.showModal();
     if (dialog) dialog.scrollTop = 0; // a new form begins at its top, but the button was at the bottom
