@@ -45,6 +45,14 @@ class NewSubscription(Body):
     platform_wide: bool = False
 
 
+class SubscriptionChanges(Body):
+    """Values to change. Missing values stay the same, and so does the scope."""
+
+    to: Text | None = None
+    events: Annotated[list[EventName], Field(min_length=1, max_length=11)] | None = None
+    pending_minutes: int | None = None
+
+
 class SubscriptionResponse(ResponseModel):
     id: int
     scope: str = Field(description="Subscribed scope, as text.")
@@ -116,6 +124,16 @@ class SubscriptionDetail(ApiView):
     @operation("Get a subscription", response=SubscriptionResponse)
     def get(self, request: Request, subscription_id: int) -> Response:
         return Response(serialize_subscription(find_subscription(self.actor, subscription_id)))
+
+    @operation("Edit a subscription", body=SubscriptionChanges, response=SubscriptionResponse)
+    def patch(self, request: Request, subscription_id: int) -> Response:
+        row = find_subscription(self.actor, subscription_id)
+        changes = parse_body(request, SubscriptionChanges)
+        row = subscriptions.edit_subscription(
+            actor=self.actor, subscription=row, to=changes.to, events=changes.events,
+            pending_minutes=changes.pending_minutes,
+        )  # fmt: skip
+        return Response(serialize_subscription(row))
 
     @operation("Delete a subscription", status=204)
     def delete(self, request: Request, subscription_id: int) -> Response:

@@ -62,6 +62,20 @@ class SubscriptionForm(Form):
     )
 
 
+class EditSubscriptionForm(SubscriptionForm):
+    """Form for an existing subscription, whose scope cannot change. A stored webhook address is not shown."""
+
+    def __init__(self, *args: Any, row: Subscription, **kwargs: Any) -> None:
+        super().__init__(*args, auto_id="subscription_%s", **kwargs)
+        del self.fields["scope"]
+        allowed = service.allowed_events(row.user or row.project or row.department)
+        events = cast("forms.MultipleChoiceField", self.fields["events"])
+        events.choices = [(event, title) for event, title in TITLES.items() if event in allowed]
+        if row.channel != Channel.MAIL:
+            self.fields["to"].required = False
+            self.fields["to"].help_text = f"Leave empty to keep {service.display_address(row.to)}"
+
+
 SubscriptionRow = tuple[Subscription, str, str, list[str]]  # channel, masked address, short event titles
 DeliveryRow = tuple[Delivery, str, str, str]  # channel, masked address, event title
 SUBSCRIPTIONS: tuple[Column[SubscriptionRow], ...] = (
@@ -196,6 +210,29 @@ def add(request: Request) -> HttpResponse:
         label="Create subscription",
         back=reverse("notifications"),
     )
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def edit(request: Request, subscription_id: int) -> HttpResponse:
+    row = _find_subscription(request, subscription_id)
+    initial = {
+        "events": row.events, "pending_minutes": row.pending_minutes,
+        "to": row.to if row.channel == Channel.MAIL else "",
+    }  # fmt: skip
+    form = EditSubscriptionForm(request.POST or None, row=row, initial=initial)
+    if request.method == "POST" and form.is_valid():
+        values = form.cleaned_data
+        with form_errors(form):
+            service.edit_subscription(
+                actor=request.actor, subscription=row, to=values["to"] or None, events=values["events"],
+                pending_minutes=values["pending_minutes"],
+            )  # fmt: skip
+            return done(request, f"Subscription to {row.scope_name} changed.", to=reverse("notifications"))
+    return form_page(
+        request, form, title=f"Edit subscription to {row.scope_name}", label="Save subscription",
+        text="Deliveries in progress still go to the previous address.", back=reverse("notifications"),
+    )  # fmt: skip
 
 
 @signed_in

@@ -60,6 +60,7 @@ urlpatterns = [
     path("access", access.index, name="access"),
     path("notifications", notifications.index, name="notifications"),
     path("notifications/new", notifications.add, name="notification-new"),
+    path("notifications/<int:subscription_id>/edit", notifications.edit, name="notification-edit"),
     path("notifications/<int:subscription_id>/test", notifications.send_test, name="notification-test"),
     path("notifications/deliveries/<int:delivery_id>/resend", notifications.resend, name="delivery-resend"),
     path("notifications/<int:subscription_id>/delete", notifications.delete, name="notification-delete"),

@@ -98,3 +98,38 @@ def test_former_member_cannot_resend_a_project_delivery(cast: Cast, dave: Caller
     assert answer.status_code == 403
     assert "a project that you can no longer see" in answer.json()["detail"]
     assert Delivery.objects.get().state == "failed"
+
+
+def test_edit_changes_only_the_given_values_and_is_audited(cast: Cast, carol: Caller) -> None:
+    row = subscribe(actor=cast.carol, scope=cast.vision, to="team@example.org", events=["failed"])
+    path = f"subscriptions/{row.pk}"
+    answer = carol("PATCH", path, {"events": ["pending", "failed"], "pending_minutes": 5})
+    assert answer.status_code == 200
+    assert (answer.json()["to"], answer.json()["project"]) == ("team@example.org", "vision")
+    assert (answer.json()["events"], answer.json()["pending_minutes"]) == (["failed", "pending"], 5)
+    assert answer.json() == carol.get(path).json()
+    (entry,) = Audit.objects.filter(action="edit")
+    assert entry.before == {"events": ["failed"], "pending_minutes": 60}
+    assert entry.after == {"events": ["failed", "pending"], "pending_minutes": 5}
+    assert carol("PATCH", path, {}).status_code == 200, "without changes"
+    assert Audit.objects.filter(action="edit").count() == 1
+    hook = "https://hooks.slack.com/services/T000/B000/secretsecret"
+    answer = carol("PATCH", path, {"to": hook})
+    assert (answer.json()["channel"], answer.json()["to"]) == ("chat", "https://hooks.slack.com/…cret")
+
+
+def test_edit_with_invalid_values_or_a_used_address_is_rejected(cast: Cast, carol: Caller) -> None:
+    subscribe(actor=cast.carol, scope=cast.vision, to="used@example.org", events=["failed"])
+    row = subscribe(actor=cast.carol, scope=cast.vision, to="team@example.org", events=["failed"])
+    path = f"subscriptions/{row.pk}"
+    assert carol("PATCH", path, {"to": "used@example.org"}).status_code == 409
+    for body in (
+        {"events": ["pool"]},
+        {"events": []},
+        {"pending_minutes": 0},
+        {"to": "nowhere"},
+        {"project": "ads"},
+    ):
+        assert carol("PATCH", path, body).status_code == 422, body
+    row.refresh_from_db()
+    assert (row.to, row.events) == ("team@example.org", ["failed"])

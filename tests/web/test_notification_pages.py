@@ -118,3 +118,27 @@ def test_delivery_of_a_deleted_subscription_is_not_sent_again(cast: Cast, sign_i
     )  # fmt: skip
     for pk in (delivery.pk, delivery.pk + 1):
         assert sign_in("alice").post(f"/notifications/deliveries/{pk}/resend").status_code == 404
+
+
+def test_subscription_is_edited_in_a_form_that_hides_a_stored_webhook_address(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    hook = "https://hooks.slack.com/services/T000/B000/secretsecret"
+    row = subscribe(actor=cast.carol, scope=cast.vision, to=hook, events=["failed"])
+    carol, path = sign_in("carol"), f"/notifications/{row.pk}/edit"
+    assert f'href="{path}"' in carol.get("/notifications").content.decode()
+    form = carol.get(path, headers=HTMX).content.decode()
+    assert "secretsecret" not in form and "Leave empty to keep https://hooks.slack.com/…cret" in form
+    assert "Node pool failing" not in form, "not an event of a project"
+    values = {"events": ["failed", "budget"], "pending_minutes": "15", "to": ""}
+    assert carol.post(path, values, headers=HTMX).status_code == 204
+    row.refresh_from_db()
+    assert (row.to, row.events, row.pending_minutes) == (hook, ["failed", "budget"], 15)
+    assert carol.post(path, values | {"to": "new@example.org"}, headers=HTMX).status_code == 204
+    assert 'value="new@example.org"' in carol.get(path).content.decode()
+    assert carol.post(path, values, headers=HTMX).status_code == 422, "an email address is required"
+    for name in ("dave", "erin", "grace", "frank"):
+        assert sign_in(name).get(path).status_code == 404
+        assert sign_in(name).post(path, values | {"to": "x@example.org"}).status_code == 404
+    row.refresh_from_db()
+    assert row.to == "new@example.org"

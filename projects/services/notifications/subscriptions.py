@@ -1,4 +1,4 @@
-"""Create, test and delete notification subscriptions, and send their failed deliveries again."""
+"""Create, edit, test and delete notification subscriptions, and send their failed deliveries again."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -57,10 +57,48 @@ def subscribe(
                 actor, "subscribe", subscription, {"events": ordered_events, "to": display_address(to)}
             )
     except IntegrityError:
-        raise Conflict(
-            "This address is already subscribed in this scope. Delete that subscription first."
-        ) from None
+        raise _duplicate() from None
     return subscription
+
+
+def edit_subscription(
+    *,
+    actor: Actor,
+    subscription: Subscription,
+    to: str | None = None,
+    events: Iterable[str] | None = None,
+    pending_minutes: int | None = None,
+) -> Subscription:
+    """Change the address, events or pending threshold of a subscription, and return it.
+
+    The scope stays the same. Deliveries in progress keep their address. Raises Invalid, or Conflict if the
+    address is already subscribed in the scope.
+    """
+    require_may_change(actor, subscription)
+    with transaction.atomic():
+        row = Subscription.objects.select_for_update(of=("self",)).get(pk=subscription.pk)
+        before, address = _shown_values(row), row.to
+        row.to = row.to if to is None else to
+        row.pending_minutes = row.pending_minutes if pending_minutes is None else pending_minutes
+        scope = row.user or row.project or row.department
+        channel, row.events = _validate_subscription(
+            scope, row.to, list(row.events if events is None else events), row.pending_minutes
+        )
+        row.channel = channel
+        after = _shown_values(row)
+        changed = [key for key in after if before[key] != after[key] or (key == "to" and row.to != address)]
+        if not changed:
+            return row
+        try:
+            with transaction.atomic():
+                row.save(update_fields=["to", "channel", "events", "pending_minutes"])
+        except IntegrityError:
+            raise _duplicate() from None
+        audit.write_entry(
+            actor, "edit", row, project=row.project, department=row.department,
+            before={key: before[key] for key in changed}, after={key: after[key] for key in changed},
+        )  # fmt: skip
+    return row
 
 
 def unsubscribe(*, actor: Actor, subscription: Subscription) -> None:
@@ -136,6 +174,12 @@ def may_change(actor: Actor, subscription: Subscription) -> bool:
     return may(actor, Action.ADMINISTER) if scope is None else may(actor, Action.GRANT, scope)
 
 
+def allowed_events(scope: SubscriptionScope) -> tuple[str, ...]:
+    if scope is None:
+        return EVENTS
+    return WORKLOAD_EVENTS if isinstance(scope, User) else SCOPE_EVENTS
+
+
 def display_address(to: str) -> str:
     """Return the address for display. Most of a webhook URL's path is hidden, because it is secret."""
     if detect_channel(to) == Channel.MAIL:
@@ -181,7 +225,7 @@ def _validate_subscription(
         reason := find_rejection_without_lookup(webhook_url(to), settings.BERTH_NOTIFY_NETWORKS)
     ):
         problems.append(Problem("to", f"is not allowed: {reason}", display_address(to), ALLOWED_HOOKS))
-    allowed = EVENTS if scope is None else WORKLOAD_EVENTS if isinstance(scope, User) else SCOPE_EVENTS
+    allowed = allowed_events(scope)
     for event in events:
         if event not in allowed:
             problems.append(
@@ -195,6 +239,15 @@ def _validate_subscription(
     if problems or channel is None:
         raise Invalid(problems)
     return channel, [event for event in EVENTS if event in events]
+
+
+def _duplicate() -> Conflict:
+    return Conflict("This address is already subscribed in this scope. Delete that subscription first.")
+
+
+def _shown_values(row: Subscription) -> dict[str, object]:
+    """Return the values for the audit log. Two secret addresses of one host may look the same."""
+    return {"to": display_address(row.to), "events": row.events, "pending_minutes": row.pending_minutes}
 
 
 def _scope_columns(scope: SubscriptionScope) -> dict[str, User | Tenant | None]:

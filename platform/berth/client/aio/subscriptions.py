@@ -26,6 +26,19 @@ class AsyncSubscriptions(AsyncResource):
         body |= {key: name for key, name in (("project", project), ("department", department)) if name}
         return await self._post(Subscription, "subscriptions", body)
 
+    async def edit(
+        self,
+        subscription: int,
+        *,
+        to: str | None = None,
+        events: Sequence[str] | None = None,
+        pending_minutes: int | None = None,
+    ) -> Subscription:
+        """Change the given values of a subscription. Its scope stays the same."""
+        values = {"to": to, "events": events and [*events], "pending_minutes": pending_minutes}
+        body = {key: value for key, value in values.items() if value is not None}
+        return await self._send(Subscription, "PATCH", f"subscriptions/{subscription}", body=body)
+
     async def delete(self, subscription: int) -> None:
         await self._delete(f"subscriptions/{subscription}")
 

@@ -86,6 +86,38 @@ def create(
     show_one(created, output, lambda _: show_list([created], _subscription_columns(), output, ""))
 
 
+@app.command("edit")
+def edit(
+    *,
+    subscription: Annotated[
+        int, typer.Argument(metavar="ID", help="Subscription ID; see `berth subscription list`.")
+    ],
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="ADDRESS", help="Email address, https://... or slack:https://..."),
+    ] = None,
+    on: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Comma-separated events that replace the current ones.")
+    ] = None,
+    minutes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Time in minutes that a workload must be pending before a notification is sent."
+        ),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Change the address, events or pending threshold of a subscription.
+
+    \b
+    berth subscription edit 3 --on failed,pending --minutes 30
+    """
+    events = None if on is None else [event.strip() for event in on.split(",") if event.strip()]
+    with open_client() as client:
+        changed = client.subscriptions.edit(subscription, to=to, events=events, pending_minutes=minutes)
+    show_one(changed, output, lambda _: show_list([changed], _subscription_columns(), output, ""))
+
+
 @app.command("delete")
 def delete(
     subscription: Annotated[
