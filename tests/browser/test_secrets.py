@@ -17,10 +17,10 @@ def test_typed_secret_survives_the_question_before_it_replaces_another(opened: O
         form.get_by_label("Owner").select_option("project/vision")
         form.get_by_label("Name").fill("hf-token")
         form.get_by_label("Value").fill("hf_new value\nof two lines")
-        with page.expect_response("**/secrets/new/value") as asked:
+        with page.expect_response("**/secrets/new/value") as question:
             form.get_by_role("button", name="Add secret").click()
         expect(form).to_contain_text("Replace it?")
-        assert "hf_new" not in asked.value.text(), "the server never sends a secret back"
+        assert "hf_new" not in question.value.text(), "the server never sends a secret back"
         expect(form.get_by_label("Value")).to_have_value("hf_new value\nof two lines")
         form.get_by_role("button", name="Replace secret").click()
         expect(page.get_by_text("Secret hf-token replaced.")).to_be_visible()
