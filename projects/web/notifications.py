@@ -66,7 +66,7 @@ class EditSubscriptionForm(SubscriptionForm):
     """Form for an existing subscription, whose scope cannot change. A stored webhook address is not shown."""
 
     def __init__(self, *args: Any, row: Subscription, **kwargs: Any) -> None:
-        super().__init__(*args, auto_id="subscription_%s", **kwargs)
+        super().__init__(*args, **kwargs)
         del self.fields["scope"]
         allowed = service.allowed_events(row.user or row.project or row.department)
         events = cast("forms.MultipleChoiceField", self.fields["events"])
@@ -220,7 +220,7 @@ def edit(request: Request, subscription_id: int) -> HttpResponse:
         "events": row.events, "pending_minutes": row.pending_minutes,
         "to": row.to if row.channel == Channel.MAIL else "",
     }  # fmt: skip
-    form = EditSubscriptionForm(request.POST or None, row=row, initial=initial)
+    form = EditSubscriptionForm(request.POST or None, row=row, initial=initial, auto_id="subscription_%s")
     if request.method == "POST" and form.is_valid():
         values = form.cleaned_data
         with form_errors(form):
