@@ -123,13 +123,10 @@ def test_edit_with_invalid_values_or_a_used_address_is_rejected(cast: Cast, caro
     row = subscribe(actor=cast.carol, scope=cast.vision, to="team@example.org", events=["failed"])
     path = f"subscriptions/{row.pk}"
     assert carol("PATCH", path, {"to": "used@example.org"}).status_code == 409
-    for body in (
-        {"events": ["pool"]},
-        {"events": []},
-        {"pending_minutes": 0},
-        {"to": "nowhere"},
-        {"project": "ads"},
-    ):
+    invalid: list[dict[str, Any]] = [
+        {"events": ["pool"]}, {"events": []}, {"pending_minutes": 0}, {"to": "nowhere"}, {"project": "ads"},
+    ]  # fmt: skip
+    for body in invalid:
         assert carol("PATCH", path, body).status_code == 422, body
     row.refresh_from_db()
     assert (row.to, row.events) == ("team@example.org", ["failed"])
