@@ -4,6 +4,7 @@ from django.http import Http404, HttpResponse
 from django.views.decorators.http import require_GET, require_POST
 
 from berth.core.errors import Conflict
+from berth.core.words import to_words
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice
 from berth.server.web.pages import Request, page, signed_in
@@ -25,6 +26,13 @@ from scheduler.web.decision_steps import step_rows
 
 SORTS = {"at": "pk"}
 CYCLES_PER_PAGE = 50
+TRIGGER_TITLES = {
+    "": "A change",
+    "wake": "A change",
+    "tick": "Regular interval",
+    "start": "Start of the scheduler",
+    "reconnected": "Reconnection to the database",
+}
 KEYS = ("kind", "pool", "project", "workload", "since", "until")
 
 
@@ -60,6 +68,7 @@ def detail(request: Request, cycle_id: int) -> HttpResponse:
     context = {
         "cycle": cycle,
         "decisions": step_rows(request.actor, cycle.decisions),
+        "trigger": _describe_trigger(cycle.row.trigger),
         "is_admin": is_platform_admin(request.actor),
     }
     return page(request, "scheduler/decisions/detail.html", context)
@@ -75,6 +84,7 @@ def replay_cycle(request: Request, cycle_id: int) -> HttpResponse:
     context: dict[str, object] = {
         "cycle": cycle,
         "decisions": step_rows(request.actor, cycle.decisions),
+        "trigger": _describe_trigger(cycle.row.trigger),
         "is_admin": True,
     }
     try:
@@ -82,6 +92,11 @@ def replay_cycle(request: Request, cycle_id: int) -> HttpResponse:
     except Conflict as error:
         context["problem"] = error.detail
     return page(request, "scheduler/decisions/detail.html", context, inner="scheduler/decisions/replay.html")
+
+
+def _describe_trigger(trigger: str) -> str:
+    """Return what started a cycle, such as "Workload changed"."""
+    return TRIGGER_TITLES.get(trigger) or f"{to_words(trigger)} changed"
 
 
 def _find_cycle(request: Request, cycle_id: int) -> DecidedCycle:

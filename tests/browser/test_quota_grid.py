@@ -115,7 +115,7 @@ def test_quota_deletion_is_drafted_applied_and_reverted(opened: Open, scene: Sce
         expect(vision.locator("ins")).to_have_text("deleted")
         page.get_by_role("button", name="Preview impact").click()
         expect(page.get_by_role("region", name="In pool train")).to_contain_text(
-            "Deleted: the quota for vision"
+            "Quota to be deleted, including limit, weight and rank: vision"
         )
         page.get_by_role("button", name="Apply").click()
         expect(page.get_by_text("1 quota deleted.")).to_be_visible()

@@ -170,10 +170,11 @@ def test_tasks_of_an_array_share_a_row_unless_another_decision_is_between_them(
     text = page(sign_in("erin"), "/decisions")
     body = text.partition("<tbody>")[2].partition("</tbody>")[0]
     assert body.count("<tr>") == 4  # two tasks, the other workload and four tasks
-    assert "4 tasks of the array" in body
+    assert "4 array tasks" in body
     assert f'href="/arrays/{array.pk}">sweep</a>' in body
     assert (
-        'href="/decisions/700">Cycle 700</a> to <a class="plain-link" href="/decisions/703">703</a>' in body
+        'href="/decisions/700">Cycle 700</a>\N{EN DASH}<a class="plain-link" href="/decisions/703">703</a>'
+        in body
     )
     assert all(f">{handle.partition('/')[2]}</a>" in body for handle in tasks)
 
@@ -187,7 +188,7 @@ def test_decision_page_explains_the_decision_in_sentences(
         "and stopped 2 pods of vision/train."
     )
     assert decided in text
-    assert "<strong>Why:</strong> Uses the quota of ads." in text
+    assert "<strong>Reason:</strong> Uses the quota of ads." in text
     first, second = re.findall(r"<tbody>(.*?)</tbody>", text, re.DOTALL)[0].split("</tr>")[:2]
     assert "worker 0, 1" in first and "Stop" in first, "one row for the pods of a workload on one node"
     assert "worker 0<" in second and "Reserve" in second
@@ -198,7 +199,7 @@ def test_decision_page_explains_the_decision_in_sentences(
     )
     text = page(sign_in("alice"), f"/decisions/{reclaim.cycle}")
     assert "Berth stopped 1 pod of vision/train." in text
-    assert f"<strong>Why:</strong> {reclaim.rule}" in text, "the rule of the eviction is the reason"
+    assert f"<strong>Reason:</strong> {reclaim.rule}" in text, "the rule of the eviction is the reason"
 
 
 def test_steps_of_a_decision_link_to_workloads_nodes_and_evictions(

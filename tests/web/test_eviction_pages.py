@@ -36,7 +36,7 @@ def test_moved_workload_is_not_counted_as_evicted(cast: Cast, sign_in: SignIn) -
     create_eviction(cast, "stopped")
     create_eviction(cast, "moved", kind="consolidate")
     page = sign_in("alice").get("/evictions").content.decode()
-    assert "1 eviction, 1 workload moved" in page
+    assert "<span>1 eviction</span> · <span>1 workload moved</span>" in page
 
 
 def test_eviction_page_shows_the_rule_as_a_sentence_and_bars_for_each_queue(
@@ -82,13 +82,10 @@ def test_eviction_page_shows_what_happened_to_the_victim(cast: Cast, sign_in: Si
 
     expected_start = timezone.now() + timedelta(hours=2)
     victim.update(phase="pending", explanation={"expected_start": expected_start.isoformat()})
-    assert (
-        "expected to run again around" in shown()
-        and f'<time datetime="{expected_start.isoformat()}"' in shown()
-    )
+    assert "expected start:" in shown() and f'<time datetime="{expected_start.isoformat()}"' in shown()
     victim.update(explanation={"queue_position": 3})
-    assert "position 3 in the" in shown()
+    assert "Queue position 3</a>" in shown()
     victim.update(explanation=None)
-    assert "start unknown" in shown()
+    assert "expected start unknown" in shown()
     victim.update(phase="running", started_at=timezone.now())
-    assert "again since" in shown()
+    assert "restarted" in shown()

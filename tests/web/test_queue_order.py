@@ -28,7 +28,7 @@ def test_row_explains_why_it_is_ahead_of_a_workload_with_a_higher_priority(
         make.workload(
             project, f"w{position}", priority=priority, reason="ProjectLimit", explanation=explanation
         )
-    words = "before priority 50: within quota, unlike vision"
+    words = "ahead of priority 50: within quota, unlike vision"
     client = sign_in("alice")
     page = client.get(ADDRESS).content.decode()
     rows = {name: page[page.index(f">{name}</a>") :].split("</tr>")[0] for name in ("w1", "w2", "w3")}

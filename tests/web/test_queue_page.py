@@ -54,7 +54,7 @@ def test_counts_include_only_visible_workloads(cast: Cast, sign_in: SignIn) -> N
     page = sign_in("dave").get(ADDRESS)
     assert page.context["reasons"] == [("ProjectLimit", 1)]
     assert "2 workloads in the queue" in page.content.decode()
-    assert "You can see 1 of the 2." in page.content.decode()
+    assert "You can see 1 of the 2 workloads." in page.content.decode()
 
 
 @pytest.mark.heavy

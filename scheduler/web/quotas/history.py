@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import BerthError
+from berth.core.words import format_count
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, may
@@ -47,7 +48,11 @@ class ListedChange:
     @property
     def description(self) -> str:
         shown = [f"{quota.name} in {quota.place}: {_format_values(quota)}" for quota in self.quotas]
-        return "; ".join([*shown, f"{self.hidden} more not visible to you"] if self.hidden else shown)
+        return "; ".join(
+            [*shown, f"{format_count(self.hidden, 'more quota')} not visible to you"]
+            if self.hidden
+            else shown
+        )
 
 
 def _format_values(quota: ChangedQuota) -> str:

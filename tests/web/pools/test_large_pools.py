@@ -65,5 +65,5 @@ def test_query_count_does_not_grow_with_nodes(cast: Cast, alice: Client) -> None
 def test_numbers_of_nodes_have_thousands_separators(cast: Cast, alice: Client) -> None:
     NodePool.objects.filter(pk=cast.pool.pk).update(nodes_min=1000, nodes_max=4000, nodes_desired=1500)
     page = alice.get(f"/node-pools/{cast.pool.name}").content.decode()
-    assert "Elastic, 1,000 to 4,000 nodes; 1,500 desired" in page
+    assert "Elastic, 1,000 to 4,000 nodes, 1,500 desired" in page
     assert ">4,000<" in alice.get("/node-pools").content.decode()

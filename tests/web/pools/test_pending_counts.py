@@ -70,8 +70,8 @@ def test_queue_page_counts_the_pending_workloads_outside_the_queue(
     assert (length.workloads, length.held_tasks, length.unschedulable) == (2, 20, 1)
     text = sign_in("alice").get("/queue").content.decode()
     assert "2 workloads in the queue" in text
-    assert "20 more array tasks wait for earlier tasks." in text
-    link = re.search(r'<a href="(/workloads[^"]*)">1 pending workload</a> can never start as specified', text)
+    assert "20 more array tasks are waiting for earlier tasks." in text
+    link = re.search(r'<a href="(/workloads[^"]*)">1 pending workload can never start as specified</a>', text)
     assert link
     page = sign_in("alice").get(link[1].replace("&amp;", "&"))
     assert [row.name for row in page.context["slice"].rows] == ["never"]

@@ -55,7 +55,7 @@ def test_quotas_and_fair_shares_state_the_gpus_of_starting_nodes(
     client, pool = sign_in("alice"), cast.pool.name
     for path in (f"/quotas?pool={pool}", f"/fair-share?pool={pool}"):
         text = text_of(client, path)
-        assert "8 ready and 4 starting GPUs: 2 allocated , 3 reserved ; fair share divides 12" in text, path
+        assert "2 of 8 GPUs allocated · 3 reserved · 4 starting · 12 divided by fair share" in text, path
 
 
 def test_pages_show_allocated_and_reserved_gpus_separately(sign_in: SignIn, cast: Cast, held: None) -> None:
@@ -64,13 +64,13 @@ def test_pages_show_allocated_and_reserved_gpus_separately(sign_in: SignIn, cast
     assert "vision 3 reserved 2 allocated 1 over quota (5 of 4)" in overview
     assert "3 reserved GPUs free 3 and 3 reserved" in overview
     quotas = text_of(client, f"/quotas?pool={pool}")
-    assert "2 of 8 GPUs allocated , 3 reserved" in quotas
+    assert "2 of 8 GPUs allocated · 3 reserved" in quotas
     assert "2 + 3 reserved 1 over quota" in quotas
     table = client.get(f"/quotas?pool={pool}").content.decode().split("<table")[1]
     heads, row = table.split("</thead>")[0], table[table.index(">vision</a>") :].split("</tr>")[0]
     assert heads.count("<th ") == 1 + row.count("<td")
     fair_share = text_of(client, f"/fair-share?pool={pool}")
-    assert "2 of 8 GPUs allocated , 3 reserved" in fair_share
+    assert "2 of 8 GPUs allocated · 3 reserved" in fair_share
     page = client.get(f"/fair-share?pool={pool}").content.decode()
     cells = page[page.index(">vision</a>") :].split("</tr>")[0]
     values = dict(re.findall(r'data-label="(Allocated|Reserved|Over quota)">\s*([\d.]+)', cells))

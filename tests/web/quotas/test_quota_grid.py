@@ -74,7 +74,7 @@ def test_grid_shows_departments_and_projects_in_all_pools(
     text = page.content.decode()
     assert 'role="grid"' in text and 'aria-rowcount="8"' in text
     assert "<span data-shown>6</span> of 6 rows" in text
-    assert "Rank" in text and "Weight: default everywhere" in text, "only spot has a rank"
+    assert "Rank" in text and "Hidden default columns: Weight" in text, "only spot has a rank"
     every = sign_in("alice").get("/quotas?values=gpu&values=weight").content.decode()
     assert "Hide default columns" in every
     assert "Department quotas: 4 of 8 GPUs" in re.sub(r"<[^>]+>", "", text), (
@@ -161,7 +161,7 @@ def test_draft_sets_and_deletes_quotas_and_can_be_reverted(
     bob = sign_in("bob")
     cells = [(cast.vision, "local", "gpu", NO_QUOTA), (cast.vision, "spot", "gpu", "3")]
     preview = bob.post(GRID_URL, {**draft_form(cells), "do": "preview"}).content.decode()
-    assert "Deleted: the quota for vision" in preview
+    assert "Quota to be deleted, including limit, weight and rank:</span> vision" in preview
     assert gpu_quotas()["vision", "local"] == 2000, "a preview changes nothing"
     applied = bob.post(GRID_URL, {**draft_form(cells), "do": "apply"}).json()
     assert applied["applied"] == "1 quota saved, 1 quota deleted."

@@ -132,7 +132,7 @@ def test_group_quota_change_is_listed_in_the_quota_history(
     cast: Cast, h100: QuotaGroup, sign_in: Any
 ) -> None:
     text = sign_in("alice").get("/quotas/changes").content.decode()
-    assert "<strong>vision</strong> in quota group h100 created" in text
+    assert "<strong>vision</strong> <span>in quota group h100</span> <span>created</span>" in text
 
 
 @pytest.mark.heavy

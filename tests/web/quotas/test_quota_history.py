@@ -55,7 +55,7 @@ def test_new_quota_is_listed_as_created(cast: Cast, sign_in: SignIn) -> None:
     Quota.objects.filter(project=cast.vision).delete()
     quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 1})
     page = sign_in("bob").get("/quotas/changes")
-    assert "created:" in page.content.decode()
+    assert "<span>created</span>:" in page.content.decode()
     (listed,) = page.context["changes"]
     assert listed.description.startswith("vision in pool local: created: GPUs 1")
 
