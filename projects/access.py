@@ -209,7 +209,8 @@ def require(actor: Actor, action: Action, obj: Any = None) -> None:
     """Raise NotFound if the object is not visible, or Forbidden if the action is denied."""
     if obj is not None and not can_see(actor, obj):
         raise NotFound(
-            f"There is no {_verbose_name(obj)} with that name or ID. Correct it, or ask an admin for a role."
+            f"There is no {_verbose_name(obj)} with that name or ID. Check the spelling, or ask an admin for "
+            "a role."
         )
     if not may(actor, action, obj):
         missing = REQUIRED_SCOPES[action]

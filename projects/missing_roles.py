@@ -19,14 +19,14 @@ def explain_missing_role(action: str, obj: Any) -> str:
         )
         if role is not Role.DEPARTMENT_ADMIN:
             return (
-                f"You need the role {role_title(role)} in the project {owner}, which "
-                f"{_names_of_administrators(owner)} can grant."
+                f"You need the {role_title(role)} role in the project {owner}. Ask "
+                f"{_names_of_administrators(owner)} to grant it."
             )
         owner = owner.department
     if isinstance(owner, Department):
         return (
-            f"You need the role {role_title(Role.DEPARTMENT_ADMIN)} in the department {owner}, which its "
-            "administrators can grant."
+            f"You need the {role_title(Role.DEPARTMENT_ADMIN)} role in the department {owner}. Ask one of "
+            "its admins to grant it."
         )
     return explain_missing_platform_role()
 
@@ -34,7 +34,7 @@ def explain_missing_role(action: str, obj: Any) -> str:
 def explain_missing_platform_role() -> str:
     """Return a sentence that names the required platform role, and the users who can grant it."""
     role = role_title(Role.PLATFORM_ADMIN)
-    return f"You need the role {role}, which {names_of_platform_admins() or f'another {role}'} can grant."
+    return f"You need the {role} role. Ask {names_of_platform_admins() or f'another {role}'} to grant it."
 
 
 def names_of_platform_admins() -> str:
@@ -69,7 +69,7 @@ def _owner(obj: Any) -> Any:
 def _names_of_administrators(project: Project) -> str:
     """Return the names of the users who can grant roles in the project."""
     admins = User.objects.filter(memberships__project=project, memberships__role=Role.PROJECT_ADMIN)
-    return _join_usernames(admins) or f"an administrator of the department {project.department}"
+    return _join_usernames(admins) or f"an admin of the department {project.department}"
 
 
 def _join_usernames(users: QuerySet[User]) -> str:

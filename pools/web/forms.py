@@ -168,7 +168,7 @@ class PoolForm(Form):
     patterns = environment_fields.LinesField(
         label="Allowed images",
         example="ghcr.io/org/*",
-        help_text="Patterns, one per line. Leave empty for all images.",
+        help_text="Patterns, one per line. Leave empty to allow all images.",
     )
     idle_rule = IdleRuleField(
         help_text="Rule for workloads with idle GPUs, for example "

@@ -78,7 +78,7 @@ def show(request: Request, name: str) -> HttpResponse:
     """
     node = selectors.find_node(name, _visible_nodes(request, Node.objects.all()))
     if node is None:
-        raise Http404(f"There is no node named {name}.")
+        raise Http404(f"There is no node named {name}. Check the name.")
     is_admin = _is_allowed(request, "administer")
     context = {
         "node": node,

@@ -190,8 +190,8 @@ class ArrayStops(ApiView):
         stops = preview_stops(array)
         if stops is None:
             raise Conflict(
-                f"The array has {array.task_count:,} tasks. This preview covers arrays of up to "
-                f"{PREVIEW_TASKS_MAX} tasks. The rule still applies to this array."
+                f"This preview covers arrays of at most {PREVIEW_TASKS_MAX} tasks, but the array has "
+                f"{array.task_count:,}. Its stop rule still applies."
             )
         items = [TaskStopResponse(**asdict(stop), message=stop.sentence) for stop in stops]
         return Response(TaskStopsResponse(stops=items))

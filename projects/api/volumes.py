@@ -118,7 +118,9 @@ def _pending_changes(pod_id: UUID, volume: Volume) -> str:
         return ""
     pod = f"the pod {row.pod.role}-{row.pod.index} of {row.pod.workload.name}"
     if row.attempts:
-        raise Unavailable(f"The changes that {pod} made to the volume cannot be stored now. {row.message}")
+        raise Unavailable(
+            f"The changes that {pod} made to the volume cannot be stored right now. {row.message}"
+        )
     size = row.progress.get("size", 0) / MB
     changes = f"the changes that {pod} made to the volume {row.volume}"
     return f"waiting until {changes} are stored, {size:,.0f} MB so far"
@@ -137,7 +139,7 @@ def _limit_store_calls(volume: Volume) -> Iterator[None]:
     """
     with _lock:
         if _calls[volume.cache] >= CALLS_MAX:
-            raise Unavailable("Too many nodes are listing this volume at the same time. Try again.")
+            raise Unavailable("Too many nodes are listing this volume at the same time. Try again later.")
         _calls[volume.cache] += 1
     try:
         if not connection.in_atomic_block:

@@ -26,6 +26,8 @@ def _open_store(address: str, endpoint: str) -> ChunkStore:
     try:
         from projects.code.s3 import S3Store
     except ImportError:
-        message = "The server stores code in S3, but boto3 is not installed there. Contact an admin."
-        raise StoreFailure(f"{message} (`pip install 'berth-platform[aws]'`)") from None
+        raise StoreFailure(
+            "The server stores code in S3, but boto3 is not installed there. Contact an admin, who can run "
+            "`pip install 'berth-platform[aws]'`."
+        ) from None
     return S3Store(parts.netloc, parts.path, endpoint=endpoint)

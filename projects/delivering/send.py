@@ -30,7 +30,9 @@ def send(delivery: Delivery, now: datetime) -> None:
 
 def _send_mail(delivery: Delivery) -> None:
     if not settings.BERTH_SENDS_MAIL:
-        raise DeliveryError("no mail server is configured (BERTH_EMAIL_URL)", permanent=True)
+        raise DeliveryError(
+            "no mail server is configured. Ask an admin to set BERTH_EMAIL_URL", permanent=True
+        )
     content = delivery.content
     send_mail(letters.subject(content), letters.text(content), settings.DEFAULT_FROM_EMAIL, [delivery.to])
 

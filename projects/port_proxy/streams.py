@@ -70,7 +70,7 @@ class _SocketStream(httpcore.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        raise httpcore.ConnectError("connections to pods use no TLS")
+        raise httpcore.ConnectError("connections to pods do not use TLS")
 
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable":

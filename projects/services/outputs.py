@@ -55,8 +55,8 @@ def _check_size(files: Sequence[PodFile]) -> None:
     if size > limit:
         largest = max(files, key=lambda file: file.size)
         raise OutputsRejected(
-            f"The outputs take {size / MIB:,.1f} MiB, but the maximum is {limit / MIB:,.1f} MiB. The largest "
-            f"file is {largest.path} with {largest.size / MIB:,.1f} MiB."
+            f"The outputs take {size / MIB:,.1f} MiB, but the maximum is {limit / MIB:,.1f} MiB. Declare "
+            f"fewer paths. The largest file is {largest.path} ({largest.size / MIB:,.1f} MiB)."
         )
 
 

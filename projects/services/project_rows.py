@@ -22,7 +22,7 @@ def check_version(row: Schedule | Template | None, expected: int | None, noun: s
     current = row.version if row else 0
     if expected is not None and expected != current:
         raise PreconditionFailed(
-            f"This {noun} was changed since you read it. Read the {noun} again and retry."
+            f"This {noun} has changed since you read it. Reload and try again."
             if row
             else f"This {noun} does not exist.",
             version=current,

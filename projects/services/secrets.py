@@ -116,7 +116,7 @@ def require_submitter_of_personal_secrets(
     if actor.user is not None and actor.user.pk == submitter_id:
         return
     if any(spec.uses_personal_secrets for spec in specs if spec is not None):
-        raise Forbidden("This document uses personal secrets. Only its submitter may change it.")
+        raise Forbidden("This document uses personal secrets, so only its submitter may change it.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,8 +92,8 @@ def _require_admin_for_volumes(actor: Actor, name: str) -> None:
         name in volume.projects for volumes in stored for volume in read_volumes(volumes)
     ):
         raise Forbidden(
-            f"A pool's volume is open to a project named {name}. Only platform admins may create a project "
-            "with this name."
+            f"A pool's volume is open to any project named {name}, so only platform admins may create this "
+            "project. Choose another name, or ask a platform admin."
         )
 
 

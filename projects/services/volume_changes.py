@@ -128,7 +128,7 @@ class Transfer:
         if self._files and len(sizes) > FILES_MAX:
             raise OutputsRejected(
                 f"With the changes, the volume would hold {len(sizes):,} objects, but the maximum is "
-                f"{FILES_MAX:,}."
+                f"{FILES_MAX:,}. Ask an admin to delete objects."
             )
 
     def _store_file(self, file: PodFile, is_time_up: Callable[[], bool]) -> bool:
@@ -143,7 +143,9 @@ class Transfer:
                 return self._store_parts(file, part_bytes, is_time_up)
             except UploadGone:
                 self._discard_parts(file, part_bytes)
-        raise Unavailable("The object store keeps deleting uploads before they are complete.")
+        raise Unavailable(
+            "The object store keeps deleting unfinished uploads. Ask an admin to check the bucket's rules."
+        )
 
     def _store_parts(self, file: PodFile, part_bytes: int, is_time_up: Callable[[], bool]) -> bool:
         upload = self.progress.upload

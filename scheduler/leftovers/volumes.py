@@ -156,7 +156,7 @@ class VolumesCollector(LeftoversCollector):
         volume = next((each for each in volumes if each.cache == outputs.source), None)
         try:
             if volume is None:
-                raise Conflict("Its pool no longer has this volume.")
+                raise Conflict("The pod's pool no longer has this volume.")
             _, writer = _open_bucket(outputs, volume)
             writer.abort(progress["upload"]["path"], progress["upload"]["id"])
         except (Conflict, Unavailable) as error:
@@ -176,7 +176,8 @@ def _find_volume(outputs: PodOutputs) -> Volume:
     volume = usable_volumes(pool.volumes, project).get(outputs.volume)
     if volume is None or volume.cache != outputs.source or not volume.is_writable:
         raise OutputsRejected(
-            f"Pool {pool.name} no longer allows project {project} to write to the volume {outputs.volume}."
+            f"Pool {pool.name} no longer allows project {project} to write to the volume {outputs.volume}. "
+            "Ask an admin to allow it again."
         )
     return volume
 

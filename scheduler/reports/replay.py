@@ -13,7 +13,7 @@ from scheduler.loop.snapshots import load_snapshot, plan_document
 from scheduler.models import Cycle
 
 MAX_DIFFERENCES = 200
-NO_SNAPSHOT = "The snapshot of this cycle is not stored. Snapshots are deleted after the retention period."
+NO_SNAPSHOT = "The snapshot of this cycle is not stored. Choose a more recent cycle."
 Document = dict[str, Any]
 
 
@@ -51,7 +51,9 @@ def replay(cycle: Cycle) -> ReplayResult:
     try:
         stored = load_snapshot(cycle)
     except UnreadableSnapshot as error:
-        raise Conflict(f"This engine version cannot read the snapshot of the cycle: {error}") from None
+        raise Conflict(
+            f"This engine version cannot read the cycle's snapshot: {error}. Choose a more recent cycle."
+        ) from None
     if stored is None:
         raise Conflict(NO_SNAPSHOT)
     replayed_plan = plan_document(decide_pools(stored.snapshot))

@@ -77,7 +77,7 @@ def test_platform_admin_role_of_the_last_admin_cannot_be_revoked(cast: Cast, ali
     rejected = alice("DELETE", f"members/{role.pk}")
     assert rejected.status_code == 409
     assert rejected.json()["detail"] == (
-        "alice is the last active platform admin. Make another user platform admin first."
+        "alice is the last active platform admin. Make another user a platform admin first."
     )
     Membership.objects.create(user=cast.frank.user, role="platform_admin")
     assert alice("DELETE", f"members/{role.pk}").status_code == 204

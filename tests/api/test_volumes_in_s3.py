@@ -333,7 +333,7 @@ def test_pod_waits_until_volume_changes_by_earlier_pods_of_its_project_are_store
     rejected = agent.get(place)
     assert rejected.status_code == 503
     assert rejected.json()["detail"] == (
-        f"The changes that the pod {name} of earlier made to the volume cannot be stored now. The "
+        f"The changes that the pod {name} of earlier made to the volume cannot be stored right now. The "
         "credentials do not allow this."
     )
     PodOutputs.objects.update(state="stored")

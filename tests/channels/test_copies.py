@@ -91,7 +91,7 @@ def test_files_and_directories_are_copied_both_ways(
     assert audited[0] == ("open_copy", {"pod": "worker-0", "run": 1, "direction": "to pod"})
     assert "data.csv" not in str(audited)
 
-    with site.client(site.cast.erin) as client, pytest.raises(Forbidden, match="You need the role"):
+    with site.client(site.cast.erin) as client, pytest.raises(Forbidden, match="You need the"):
         client.workloads.copy_to(site.workload_id, local / "data.csv")
 
 

@@ -57,7 +57,7 @@ def test_error_for_users_who_may_not_control_the_workload_names_the_missing_role
 
     run("carol")
     run("alice")
-    with pytest.raises(Forbidden, match="You need the role project admin in the project vision"):
+    with pytest.raises(Forbidden, match="You need the project admin role in the project vision"):
         run("erin")
     with pytest.raises(Forbidden, match="lacks the write scope"):
         run("dave", "read")

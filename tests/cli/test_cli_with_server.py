@@ -206,8 +206,8 @@ def test_preview_without_a_token_or_permission_exits_with_255(
     rejected = berth(*words, **as_dave)
     assert rejected.returncode == 255
     assert rejected.stderr == (
-        "berth: Your role does not allow you to set this quota. You need the role department admin in the "
-        "department research, which its administrators can grant.\n"
+        "berth: Your role does not allow you to set this quota. You need the department admin role in the "
+        "department research. Ask one of its admins to grant it.\n"
     )
 
 

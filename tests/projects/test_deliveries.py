@@ -110,7 +110,10 @@ def test_email_delivery_fails_without_a_mail_server(cast: Cast, settings: Any) -
     settings.BERTH_SENDS_MAIL = False
     start(submit_with_notification(cast, "dave@example.org"))
     row = deliver()
-    assert (row.state, row.last_error) == ("failed", "no mail server is configured (BERTH_EMAIL_URL)")
+    assert (row.state, row.last_error) == (
+        "failed",
+        "no mail server is configured. Ask an admin to set BERTH_EMAIL_URL",
+    )
 
 
 def test_test_message_is_sent_to_the_subscription_address(

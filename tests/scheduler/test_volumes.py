@@ -52,7 +52,7 @@ def test_department_admin_cannot_recreate_a_deleted_project_to_which_a_volume_is
     retired = create_project(actor=stage.cast.alice, department=research, name="retired")
     define(stage, stage.cast.pool, [{**VOLUMES[1], "projects": ["vision", "retired"]}])
     delete_project(actor=stage.cast.alice, project=retired)
-    with pytest.raises(Forbidden, match="A pool's volume is open to a project named retired"):
+    with pytest.raises(Forbidden, match="A pool's volume is open to any project named retired"):
         create_project(actor=stage.cast.bob, department=research, name="retired")
     create_project(actor=stage.cast.bob, department=research, name="fresh")
     create_project(actor=stage.cast.alice, department=research, name="retired")

@@ -157,7 +157,7 @@ def test_store_that_deletes_every_upload_is_tried_again_later(
         raise UploadGone
 
     monkeypatch.setattr(BucketWriter, "put_part", reject)
-    with pytest.raises(Unavailable, match="deleting uploads before they are complete"):
+    with pytest.raises(Unavailable, match="keeps deleting unfinished uploads"):
         pod.transfer().run(never)
 
 

@@ -135,7 +135,7 @@ def test_admin_site_rejection_names_the_missing_role_and_the_users_who_can_grant
     text = answer.content.decode()
     assert answer.status_code == 403
     assert "The admin site is for platform admins." in text
-    assert "You need the role platform admin, which alice can grant." in text
+    assert "You need the platform admin role. Ask alice to grant it." in text
     assert 'type="password"' not in text, "no second sign-in"
     assert '<a class="button" href="/">Go to the overview</a>' in text
     assert 'aria-label="Main"' in text, "the page has the navigation of the application"
@@ -156,7 +156,7 @@ def test_admin_site_rejects_staff_without_a_role(cast: Cast, sign_in: SignIn, pa
     answer = sign_in("dave").get(path)
     text = answer.content.decode()
     assert answer.status_code == 403
-    assert "The admin site is for platform admins. You need the role platform admin" in text
+    assert "The admin site is for platform admins. You need the platform admin role" in text
     assert 'aria-label="Main"' in text
 
 
@@ -167,8 +167,8 @@ def test_permission_errors_show_the_label_of_the_platform_role(cast: Cast) -> No
     with pytest.raises(Forbidden) as rejected:
         require(cast.dave, Action.ADMINISTER)
     assert rejected.value.detail == (
-        "Your role does not allow you to administer the platform. You need the role platform admin, which "
-        "alice or root can grant."
+        "Your role does not allow you to administer the platform. You need the platform admin role. Ask "
+        "alice or root to grant it."
     )
 
 

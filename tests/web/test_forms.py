@@ -175,7 +175,7 @@ def test_viewer_sees_the_missing_role_instead_of_a_submission_form(sign_in: Sign
     answer = sign_in("erin").get("/submit")
     text = answer.content.decode()
     assert answer.status_code == 403
-    assert "you need the role member in a project" in text
+    assert "you need the member role in a project" in text
     assert "<textarea" not in text and "my-project" not in text
 
 
@@ -184,7 +184,7 @@ def test_rejected_submission_by_a_viewer_preserves_the_text(sign_in: SignIn) -> 
     answer = sign_in("erin").post("/submit", {"document": DOCUMENT, "step": "submit"})
     text = answer.content.decode()
     assert "does not allow you to submit" in text
-    assert "You need the role member in the project vision, which carol can grant." in text
+    assert "You need the member role in the project vision. Ask carol to grant it." in text
     assert answer.context["text"] == DOCUMENT
 
 

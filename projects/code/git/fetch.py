@@ -136,7 +136,10 @@ class _Fetch:
             "--git-dir", repository, "rev-parse", "--verify", "--quiet", f"{LOCAL_REF}^{{commit}}"
         )
         if status:
-            raise GitRejection(f"{self.spec.ref} is not a commit in {self.spec.url}.")
+            raise GitRejection(
+                f"{self.spec.ref} is not a commit in {self.spec.url}. Set `ref` to a branch, a tag or the "
+                "full hash of a commit."
+            )
         return output.strip()
 
     def find_tree(self, commit: str) -> str:
@@ -151,7 +154,9 @@ class _Fetch:
         tree = output.strip()
         if not status and COMMIT.fullmatch(tree) and self._is_tree(tree):
             return tree
-        raise GitRejection(f"Commit {commit[:10]} in {self.spec.url} has no directory {directory}.")
+        raise GitRejection(
+            f"Commit {commit[:10]} in {self.spec.url} has no directory {directory}. Correct `directory`."
+        )
 
     def _is_tree(self, object_id: str) -> bool:
         _, output, _ = self.git.run("--git-dir", str(self.git.repository), "cat-file", "-t", object_id)

@@ -67,7 +67,7 @@ def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
                 "`directory` to a subdirectory."
             )
     if not entries:
-        raise GitRejection("The commit contains no files in this directory.")
+        raise GitRejection("The commit contains no files in this directory. Set `directory` to another one.")
     return Listing(tuple(entries), submodules)
 
 

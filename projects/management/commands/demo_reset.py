@@ -26,7 +26,7 @@ class Command(BaseCommand):
             and input(f"This deletes everything in the database {name!r}. Type its name to continue: ")
             != name
         ):
-            raise CommandError("Nothing was deleted.")
+            raise CommandError("Nothing was deleted, because the name does not match.")
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("DROP SCHEMA public CASCADE")
             cursor.execute("CREATE SCHEMA public")

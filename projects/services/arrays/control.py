@@ -277,7 +277,8 @@ def _require_ended(tasks: Sequence[tuple[int | None, str]]) -> None:
     if live:
         shown = ", ".join(f"{index} ({phase})" for index, phase in live[:SHOWN])
         more = f" and {len(live) - SHOWN} more" if len(live) > SHOWN else ""
-        raise Conflict(f"Tasks {shown}{more} have not ended. Cancel them first, or exclude them.")
+        tasks_have = f"Task {shown} has" if len(live) == 1 else f"Tasks {shown}{more} have"
+        raise Conflict(f"{tasks_have} not ended. Cancel or exclude unfinished tasks.")
 
 
 def _reactivate(array: WorkloadArray) -> None:
@@ -293,9 +294,11 @@ def _reactivate(array: WorkloadArray) -> None:
         live = Workload.objects.filter(project=array.project, name=array.name)
         if live.exclude(phase__in=lifecycle.ENDED).exists():
             raise Conflict(
-                f"{array.project.name} has a live workload named {array.name}. Wait until it ends."
+                f"{array.project.name} has a live workload named {array.name}. Cancel it, or wait until it "
+                "ends."
             )
     except IntegrityError:
         raise Conflict(
-            f"{array.project.name} already has an active array named {array.name}. Wait until it ends."
+            f"{array.project.name} already has an active array named {array.name}. Cancel it, or wait until "
+            "it ends."
         ) from None

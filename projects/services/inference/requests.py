@@ -146,7 +146,7 @@ def cancel(*, actor: Actor, request: ScaleRequest, now: datetime | None = None) 
         if row.direction != "scale_out":
             raise Conflict("A scale-in cannot be cancelled. To restore the removed engines, scale out.")
         if row.is_final:
-            raise Conflict(f"This request has already ended ({row.status}).")
+            raise Conflict(f"This request has already ended ({row.status}) and cannot be cancelled.")
         if row.status == "ROLLING_BACK":
             raise Conflict("This request has failed and is already being rolled back.")
         _roll_back(row, f"Cancelled by {actor.name}.", at)

@@ -82,7 +82,7 @@ def check_not_last_admin(user: User) -> None:
     admins = User.objects.filter(is_admin, is_active=True).order_by("pk").values_list("pk", flat=True)
     list(admins.select_for_update())
     if list(admins) == [user.pk]:
-        raise Conflict(f"{user} is the last active platform admin. Make another user platform admin first.")
+        raise Conflict(f"{user} is the last active platform admin. Make another user a platform admin first.")
 
 
 def create_user(*, actor: Actor, username: str, email: str = "", password: str | None = None) -> User:

@@ -148,7 +148,10 @@ def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
         owner, pool = _load_owner(entry), _load_pool_or_group(entry)
         if owner is None or pool is None:
             missing = entry["pool"] if pool is None else entry["name"]
-            raise Conflict(f"Change {change.pk} cannot be reverted: {missing} has been deleted.")
+            raise Conflict(
+                f"Change {change.pk} cannot be reverted, because {missing} has been deleted. Edit the quotas "
+                "instead."
+            )
         before = entry["before"]
         changes.append(Change(owner, pool, _quota_columns(before), f"changes[{number}]"))
         versions.append(f"{entry['quota_id']}.{entry['version']}" if entry["version"] else NO_VERSION)

@@ -63,7 +63,7 @@ def find_use(request: bytes) -> ChannelUse:
     except (ValueError, AttributeError, RecursionError):
         raise Malformed("The request is not a JSON object.") from None
     if len(keys) != 1:
-        raise Malformed(f"The request needs exactly one of the keys {', '.join(USES)}.")
+        raise Malformed(f"The request must contain exactly one of the keys {', '.join(USES)}.")
     if keys == {"connect"}:
         return ChannelUse("forward", {"port": str(values["connect"])[:PORT_TEXT_MAX]})
     return USES[keys.pop()]

@@ -97,7 +97,7 @@ def edit(
         view.refresh_project(workload.project)
         locked = lock_workload(workload)
         if version is not None and version != locked.version:
-            raise PreconditionFailed("The workload has changed since you read it. Read it again.")
+            raise PreconditionFailed("This workload has changed since you read it. Reload and try again.")
         if rejection := _edit_obstacle(locked):
             raise Conflict(rejection)
         before = _parse_stored(locked)

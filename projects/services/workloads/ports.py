@@ -66,7 +66,7 @@ def issue_link(*, actor: Actor, workload: Workload, port: str, at: datetime) -> 
     """Return a new link and its secret, which is not stored. Raises NotFound, Forbidden or Conflict."""
     require(actor, Action.OPERATE, workload)
     if actor.user is None:
-        raise Forbidden("Ports can only be opened by a user, not by a service token.")
+        raise Forbidden("Only users can open ports. Sign in as a user.")
     if port not in (names := [declared["name"] for declared in declared_ports(workload)]):
         allowed = f"Use one of: {', '.join(names)}." if names else "The workload declares no ports."
         raise NotFound(f"{workload.name} has no port named {format_value(port[:80])}. {allowed}")

@@ -125,7 +125,7 @@ class ScheduleForm(Form):
     overlap = forms.ChoiceField(
         label="Overlap",
         choices=OVERLAPS,
-        help_text="Treatment of a run that is due before the previous run has ended.",
+        help_text="How to handle a run that is due before the previous run has ended.",
     )
     source = forms.ChoiceField(label="Workload from", choices=SOURCES, required=False)
     template = forms.ChoiceField(

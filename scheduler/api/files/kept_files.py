@@ -96,4 +96,4 @@ def _converted_errors() -> Iterator[None]:
     except FilesGone as error:
         raise NotFound(f"The files cannot be read: {error}.") from error
     except (RuntimeFailure, LookupError, OSError) as error:
-        raise Unavailable(f"The files cannot be read now: {error}. Try again later.") from error
+        raise Unavailable(f"The files cannot be read right now: {error}. Try again later.") from error

@@ -44,7 +44,7 @@ class PodLog:
             complete = self._has_ended()
             chunk, undecided = self._reader.read(offset, min(limit, MAX_CHUNK_BYTES))
         except (RuntimeFailure, OSError) as error:
-            raise Unavailable(f"The log cannot be read right now: {error}") from None
+            raise Unavailable(f"The log cannot be read right now: {error}. Try again later.") from None
         if undecided and not complete:
             end = chunk.next_offset - undecided
             chunk = replace(chunk, data=chunk.data[: end - chunk.offset], next_offset=end)
@@ -60,7 +60,7 @@ class PodLog:
             if undecided and not self._has_ended():
                 chunk = replace(chunk, data=chunk.data[:-undecided] + MASK * undecided)
         except (RuntimeFailure, OSError) as error:
-            raise Unavailable(f"The log cannot be read right now: {error}") from None
+            raise Unavailable(f"The log cannot be read right now: {error}. Try again later.") from None
         return chunk
 
     def _read_raw(self, offset: int, limit: int) -> LogChunk:
@@ -130,7 +130,8 @@ def find_latest_log(actor: Actor, workload: Workload, *, name: str | None, run: 
         role, _, index = name.rpartition("-")
         if not (role and index.isascii() and index.isdigit() and len(index) <= 9):
             raise NotFound(
-                f"There is no pod named {format_value(name)}. Pods are named ROLE-INDEX, as in worker-0."
+                f"There is no pod named {format_value(name)}. Pods are named ROLE-INDEX, for example "
+                "worker-0."
             )
         pods = pods.filter(role=role, index=int(index))
     pod = pods.order_by("-run", "rank", "-created_at", "pk").first()

@@ -49,8 +49,7 @@ def index(request: Request) -> HttpResponse:
     if request.method == "GET":
         if not may_submit_anywhere(request.actor):
             raise Forbidden(
-                "To submit workloads, you need the role member in a project. The admins of the project can "
-                "grant this role."
+                "To submit workloads, you need the member role in a project. Ask a project admin to grant it."
             )
         if (missing := missing_step(request.actor)) is not None:
             return page(request, "scheduler/submit/not_ready.html", {"missing": missing})

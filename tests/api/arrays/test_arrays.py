@@ -207,7 +207,7 @@ def test_cancel_and_retry_return_the_changed_tasks(dave: Caller) -> None:
     assert (result["changed"], counts(result["array"])) == (4, {"cancelled": 4, "held": 4, "pending": 2})
     answer = dave.post(f"{path}/retry", {"indexes": [1]})
     assert (answer.status_code, answer.json()["detail"]) == (
-        409, "Tasks 1 (pending) have not ended. Cancel them first, or exclude them.",
+        409, "Task 1 (pending) has not ended. Cancel or exclude unfinished tasks.",
     )  # fmt: skip
     assert dave.post(f"{path}/retry", {"indexes": ["7-8"]}).json()["changed"] == 2
     assert dave.post(f"{path}/retry").json()["changed"] == 0, "no task has failed"

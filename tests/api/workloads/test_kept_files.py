@@ -107,7 +107,10 @@ def test_error_names_the_missing_file_pod_or_node(dave: Caller, pod: Pod, runtim
     )
     runtime.next("list_files", RuntimeFailure("the node is not responding"))
     answer = files(dave, pod)
-    assert (answer.status_code, "The files cannot be read now" in answer.json()["detail"]) == (503, True)
+    assert (answer.status_code, "The files cannot be read right now" in answer.json()["detail"]) == (
+        503,
+        True,
+    )
     runtime.forget(str(pod.pk))
     assert "no longer exist" in files(dave, pod).json()["detail"]
 

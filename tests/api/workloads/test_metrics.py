@@ -124,4 +124,4 @@ def test_worst_array_tasks_are_cancelled_and_the_effect_of_the_stop_rule_is_prev
         assert dave.post(path, wrong).status_code == 422
     WorkloadArray.objects.filter(pk=array).update(task_count=501)
     answer = dave.get(f"arrays/{array}/stops")
-    assert answer.status_code == 409 and "arrays of up to 500 tasks" in answer.json()["detail"]
+    assert answer.status_code == 409 and "arrays of at most 500 tasks" in answer.json()["detail"]

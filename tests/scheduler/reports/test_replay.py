@@ -116,7 +116,7 @@ def test_snapshot_of_a_different_engine_version_is_rejected() -> None:
     with pytest.raises(UnreadableSnapshot):
         decode_snapshot({**snapshot, "moons": 1})
     cycle = Cycle(pk=1, snapshot=zlib.compress(json.dumps({"snapshot": {"moons": 1}}).encode()))
-    with pytest.raises(Conflict, match="cannot read the snapshot"):
+    with pytest.raises(Conflict, match="cannot read the cycle's snapshot"):
         replay(cycle)
 
 

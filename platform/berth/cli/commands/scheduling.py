@@ -144,7 +144,7 @@ def replay(
 def _write_scenario(file: str, scenario: object) -> None:
     if scenario is None:
         raise BadInput(
-            "the input of this cycle is no longer stored. Choose a newer cycle from `berth cycles`."
+            "the input of this cycle is not stored. Choose a more recent cycle from `berth cycles`."
         )
     try:
         Path(file).write_text(json.dumps(scenario, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -30,7 +30,7 @@ def find_program(request: dict[str, object], env: Mapping[str, str], mark: str) 
     """
     kinds = [kind for kind in KINDS if kind in request]
     if len(kinds) != 1:
-        raise ValueError(f"the request needs exactly one of the keys command, {', '.join(KINDS)}")
+        raise ValueError(f"the request must contain exactly one of the keys command, {', '.join(KINDS)}")
     if kinds == [CONNECT]:
         port = resolve_port(request[CONNECT], env)
         return lambda: _forward_port(port, env)
