@@ -60,3 +60,9 @@ def test_documentation_builds_without_warnings_and_loads_nothing_from_other_host
     loaded = re.findall(r'<(?:link rel="(?:stylesheet|icon)"|script|img)[^>]* (?:href|src)="([^"]+)"', page)
     assert "../berth/css/fonts.css" in loaded
     assert not [url for url in loaded if url.startswith(("http", "//"))]
+    steps = (tmp_path / "admins" / "index.html").read_text()
+    assert '<ol start="2">' in steps, "steps are numbered on after a code block"
+    home = (tmp_path / "index.html").read_text()
+    cards = home.partition('<div class="start">')[2].partition("</div>")[0]
+    assert cards.count("<strong>") == 6 and 'href="researchers/"' in cards
+    assert "Made with" not in home
