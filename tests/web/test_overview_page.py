@@ -23,9 +23,9 @@ from tests.web.conftest import SignIn, streamed, submit_array
 
 def figure(client: Client, title: str) -> tuple[str, str]:
     text = client.get("/").content.decode()
-    match = re.search(
-        rf'<a class="figure" href="([^"]*)"><div class="label">{title}</div>(.*?)</a>', text, re.DOTALL
-    )
+    scope = r"(?: <span[^>]*>[^<]*</span>)?"
+    label = rf'<div class="label">{title}{scope}</div>'
+    match = re.search(rf'<a class="figure" href="([^"]*)">{label}(.*?)</a>', text, re.DOTALL)
     assert match, title
     return match[1].replace("&amp;", "&"), re.sub(r"<[^>]+>", " ", match[2])
 
@@ -342,3 +342,10 @@ def test_overview_names_the_pool_in_which_a_project_is_over_quota(
     held = Workload.objects.get(pk=running.pk).gpu_milli_now // 1000
     words = " ".join(re.sub(r"<[^>]+>", " ", amount).split())
     assert f"{held} allocated {held - 1} over in {cast.pool.name} ({held} of 1)" in words
+
+
+def test_figures_of_members_say_which_projects_they_count(cast: Cast, sign_in: SignIn) -> None:
+    figures = sign_in("dave").get("/").content.decode()
+    assert 'GPUs allocated <span class="faint">all projects</span>' in figures
+    assert 'Running <span class="faint">my projects</span>' in figures
+    assert "my projects" not in sign_in("alice").get("/").content.decode()
