@@ -20,6 +20,7 @@ from pools.runtimes.capabilities import KUBERNETES
 from pools.services.machines import MAX_MACHINES
 from pools.services.offered import offered_choices
 from pools.web import environment_fields, provider_fields
+from pools.web.duration_field import DurationField
 from pools.web.idle_rule_field import IdleRuleField
 from pools.web.memory_field import MemoryField
 from pools.web.pool_sections import pool_sections, provider_choices
@@ -125,14 +126,11 @@ class PoolForm(Form):
         initial=NodePool.Placement.AUTO,
         help_text="Auto uses fragmentation for mixed requests and binpack otherwise.",
     )
-    autoscale_cooldown = forms.IntegerField(label="Scaling cooldown (s)", min_value=0, initial=30)
-    autoscale_idle_timeout = forms.IntegerField(label="Idle timeout (s)", min_value=0, initial=60)
-    drain_timeout = forms.IntegerField(label="Drain timeout (s)", min_value=0, initial=600)
-    boot_timeout = forms.IntegerField(
-        label="Boot timeout (s)",
-        min_value=0,
-        initial=900,
-        help_text="Maximum time in seconds for a node to become ready.",
+    autoscale_cooldown = DurationField(label="Scaling cooldown", initial=30)
+    autoscale_idle_timeout = DurationField(label="Idle timeout", initial=60)
+    drain_timeout = DurationField(label="Drain timeout", initial=600)
+    boot_timeout = DurationField(
+        label="Boot timeout", initial=900, help_text="Maximum time for a node to become ready."
     )
     boot_failure_limit = forms.IntegerField(
         label="Boot failure limit",
@@ -151,7 +149,7 @@ class PoolForm(Form):
         help_text="Moves workloads off removed nodes, except non-preemptible ones and those within their "
         "minimum runtime.",
     )
-    node_consolidation_after = forms.IntegerField(label="Consolidation delay (s)", min_value=0, initial=300)
+    node_consolidation_after = DurationField(label="Consolidation delay", initial=300)
     disruption_budgets = JsonField(
         label="Disruption budgets",
         required=False,
@@ -183,8 +181,8 @@ class PoolForm(Form):
         'read-only volume can be "s3://bucket/prefix", with "secret" (an S3 key of the pool), "region", '
         '"endpoint" and "max_gib".',
     )
-    reclaim_min_runtime = forms.IntegerField(label="Reclaim minimum runtime (s)", min_value=0, initial=0)
-    preempt_min_runtime = forms.IntegerField(label="Preemption minimum runtime (s)", min_value=0, initial=0)
+    reclaim_min_runtime = DurationField(label="Reclaim minimum runtime", initial=0)
+    preempt_min_runtime = DurationField(label="Preemption minimum runtime", initial=0)
     workspace_limit_mib = forms.IntegerField(
         label="Workspace limit (MiB)",
         min_value=1,

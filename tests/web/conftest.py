@@ -72,3 +72,21 @@ def running(cast: Cast) -> Workload:
     for device in range(2):
         make.place(workload, node, [device])
     return workload
+
+
+@pytest.fixture
+def running_workload(cast: Cast) -> Workload:
+    node = make.node(cast.pool)
+    running = make.workload(cast.vision, "train", phase="running", started_at=make.ago(minutes=9), run=1)
+    make.place(running, node, [0])
+    waiting = make.workload(
+        cast.ads, "rank", explanation={"blockers": [{"reason": "Backoff", "message": "hm"}]}
+    )
+    make.quota(cast.vision, cast.pool, 2)
+    make.queue_status(cast.vision, cast.pool, share=2, allocated=1, requested=2)
+    make.event(running, "running", "All pods run.")
+    make.scaling(cast.pool, "ready", "answers", at=make.ago(minutes=1), node=node)
+    make.cycle(plan={"bundles": []})
+    numbers = {"victim": [{"queue": "vision", "quota": {"gpu": 2000}, "share": {"gpu": 2500}, "usage": 0.5}]}
+    make.eviction(running, waiting, cast.pool, numbers=numbers)
+    return running

@@ -28,7 +28,6 @@ from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.simulator import load
 from tests import factories as make
 from tests.cast import Cast
-from tests.present import present
 from tests.web.conftest import streamed
 
 # Inline scripts, except data blocks, and event handler attributes.
@@ -39,24 +38,6 @@ HISTORY = ("projects.event", "projects.audit", "scheduler.eviction", "scheduler.
 
 
 admin.autodiscover()
-
-
-@pytest.fixture
-def running_workload(cast: Cast) -> Workload:
-    node = make.node(cast.pool)
-    running = make.workload(cast.vision, "train", phase="running", started_at=make.ago(minutes=9), run=1)
-    make.place(running, node, [0])
-    waiting = make.workload(
-        cast.ads, "rank", explanation={"blockers": [{"reason": "Backoff", "message": "hm"}]}
-    )
-    make.quota(cast.vision, cast.pool, 2)
-    make.queue_status(cast.vision, cast.pool, share=2, allocated=1, requested=2)
-    make.event(running, "running", "All pods run.")
-    make.scaling(cast.pool, "ready", "answers", at=make.ago(minutes=1), node=node)
-    make.cycle(plan={"bundles": []})
-    numbers = {"victim": [{"queue": "vision", "quota": {"gpu": 2000}, "share": {"gpu": 2500}, "usage": 0.5}]}
-    make.eviction(running, waiting, cast.pool, numbers=numbers)
-    return running
 
 
 def test_every_change_list_and_its_first_row_can_be_opened(
@@ -214,56 +195,6 @@ def test_cycle_page_lists_the_steps_of_its_plan(admin_client: Client) -> None:
     text = admin_client.get(reverse("admin:scheduler_cycle_change", args=[row.pk])).content.decode()
     for cell in ("ads/ranking", "Reclaim", "Stop", "vision/younger", "worker 3", "n-2"):
         assert f">{cell}</td>" in text
-
-
-def test_pages_of_evictions_and_cycles_link_to_the_objects_that_they_name(
-    admin_client: Client, cast: Cast, running_workload: Workload
-) -> None:
-    workload, node = running_workload, make.node(cast.pool, name="n-2")
-    eviction = Eviction.objects.get()
-    text = admin_client.get(reverse("admin:scheduler_eviction_change", args=[eviction.pk])).content.decode()
-    for model, key in (
-        ("projects_workload", workload.pk), ("projects_workload", eviction.preemptor_id),
-        ("projects_project", cast.vision.pk), ("projects_department", cast.vision.department_id),
-        ("pools_nodepool", cast.pool.pk),
-    ):  # fmt: skip
-        assert f'<a href="{reverse(f"admin:{model}_change", args=[key])}">' in text, model
-    assert f'href="/evictions/{eviction.pk}"' in text, "the page in the application"
-    Workload.objects.filter(pk=present(eviction.preemptor_id)).delete()
-    text = admin_client.get(reverse("admin:scheduler_eviction_change", args=[eviction.pk])).content.decode()
-    assert str(eviction.preemptor_id) not in text and "rank" in text, "a deleted workload has no link"
-
-    step = {"do": "stop", "workload": "vision/train", "role": "worker", "index": 0, "node": "n-2"}
-    bundle = {"kind": "reclaim", "pool": "local", "workload": "ads/gone", "steps": [step]}
-    cycle = make.cycle(plan={"bundles": [bundle]})
-    text = admin_client.get(reverse("admin:scheduler_cycle_change", args=[cycle.pk])).content.decode()
-    for model, key, name in (
-        ("projects_workload", workload.pk, "vision/train"), ("pools_node", node.pk, "n-2"),
-        ("pools_nodepool", cast.pool.pk, "local"),
-    ):  # fmt: skip
-        assert f'<a href="{reverse(f"admin:{model}_change", args=[key])}">{name}</a>' in text
-    assert ">ads/gone</td>" in text
-    assert f'href="/decisions/{cycle.pk}"' in text
-
-
-def test_admin_pages_write_gpus_ids_and_units_like_the_application(admin_client: Client, cast: Cast) -> None:
-    node = make.node(cast.pool)
-    pages = [
-        reverse("admin:pools_nodepool_change", args=[cast.pool.pk]),
-        reverse("admin:pools_node_change", args=[node.pk]),
-    ]
-    text = "".join(admin_client.get(page).content.decode() for page in pages)
-    labels = {re.sub(r"<.*|[:*]", "", label).strip() for label in re.findall(r"<label[^>]*>([^<]+)", text)}
-    assert {"GPUs per node", "GPU memory (MiB)", "Instance ID", "Price per GPU-hour", "State since"} <= labels
-    wrong = re.compile(r"\b(Gpus?|gpus?|Cpu|cpu|Id|id|Mib|mib|Url)\b| at$")
-    assert not [label for label in labels if wrong.search(label)]
-    for model, title in (
-        ("projects_membership", "Roles"), ("projects_apitoken", "API tokens"),
-        ("scheduler_usage", "Decayed usage"),
-        ("pools_scalingevent", "Pool scaling"), ("scheduler_queuestatus", "Fair shares"),
-    ):  # fmt: skip
-        text = admin_client.get(reverse(f"admin:{model}_changelist")).content.decode()
-        assert f">{title}</" in text[text.index('id="header-inner"') :], model
 
 
 @pytest.mark.parametrize("label", HISTORY)

@@ -5,6 +5,7 @@ from django.test import Client
 
 from pools.models import NodePool
 from pools.providers.settings import MODELS
+from pools.web.duration_field import DurationField, format_exactly
 from pools.web.pool_sections import EXPLANATIONS, NAMES
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -85,3 +86,35 @@ def test_collapsed_section_with_an_invalid_field_is_expanded(cast: Cast, alice: 
     answer = alice.post("/node-pools/new", {**EC2_POOL, "drain_timeout": "-1"}, headers=HTMX)
     folded = {part.section.title: not part.is_open for part in answer.context["form"].shown_sections()}
     assert (folded["Scaling"], folded["Limits"]) == (False, True)
+
+
+def test_durations_are_entered_and_shown_with_units(cast: Cast, sign_in: SignIn) -> None:
+    alice, at = sign_in("alice"), f"/node-pools/{cast.pool.name}/settings"
+    NodePool.objects.filter(pk=cast.pool.pk).update(
+        autoscale_cooldown=90, drain_timeout=5400, boot_timeout=900, reclaim_min_runtime=0
+    )
+    page = alice.get(at)
+    form = page.context["form"]
+    shown = {
+        name: form[name].value()
+        for name in ("autoscale_cooldown", "drain_timeout", "boot_timeout", "reclaim_min_runtime")
+    }
+    assert shown == {
+        "autoscale_cooldown": "90 s", "drain_timeout": "1 h 30 min", "boot_timeout": "15 min",
+        "reclaim_min_runtime": "0 s",
+    }  # fmt: skip
+    assert "(s)<" not in page.content.decode(), "labels need no unit"
+    values = {name: "" if (value := form[name].value()) is None else value for name in form.fields}
+    values |= {"memory_from_request": "on", "drain_timeout": "2h", "boot_timeout": "10 minutes"}
+    answer = alice.post(at, values | {"autoscale_cooldown": "45"}, headers=HTMX)
+    assert answer.status_code == 204, answer.content.decode()
+    pool = NodePool.objects.get(pk=cast.pool.pk)
+    assert (pool.autoscale_cooldown, pool.drain_timeout, pool.boot_timeout) == (45, 7200, 600)
+    answer = alice.post(at, values | {"drain_timeout": "soon", "version": pool.version}, headers=HTMX)
+    assert answer.status_code == 422
+    assert "Enter a duration, for example 90 s, 10 min or 1 h 30 min." in answer.content.decode()
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 59, 60, 61, 90, 599, 601, 3600, 3661, 86_400, 90_061, 864_000])
+def test_formatted_duration_has_the_same_number_of_seconds(seconds: int) -> None:
+    assert DurationField(label="", initial=0).clean(format_exactly(seconds)) == seconds
