@@ -23,7 +23,7 @@ class Cycle(models.Model):
     pending = models.PositiveIntegerField(default=0)
     bundles = models.PositiveIntegerField(default=0)
     applied = models.PositiveIntegerField(default=0)
-    stale = models.PositiveIntegerField(default=0, help_text="Number of outdated bundles dropped.")
+    stale = models.PositiveIntegerField(default=0, help_text="Number of outdated bundles that were dropped.")
     evictions = models.PositiveIntegerField(default=0)
     trials = models.PositiveIntegerField(default=0)
     engine = models.CharField(max_length=64, blank=True, help_text="Version of the engine.")
@@ -146,7 +146,8 @@ class Eviction(models.Model):
     preemptor_project_name = models.CharField(max_length=63, blank=True)
     rule = models.TextField(help_text="Rule that allowed the eviction, with the values that it compared.")
     numbers = models.JSONField(
-        default=dict, help_text="Quota, share, allocation and usage of both parties; rejected alternatives."
+        default=dict,
+        help_text="Quota, share, allocation and usage of both queues, and the rejected alternatives.",
     )
     pods = models.JSONField(default=list)
     entire_workload = models.BooleanField(default=True)

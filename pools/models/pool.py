@@ -82,7 +82,7 @@ class NodePool(ChecksTogether, FastRows):
     )
     node_consolidation_after = models.PositiveIntegerField(
         default=300,
-        help_text="Time in seconds without changes to the node or the pool's size, after which the node may "
+        help_text="Time in seconds without changes to a node or the pool's size, after which the node may "
         "be removed.",
     )
     disruption_budgets = models.JSONField(

@@ -124,7 +124,11 @@ def _apply(change: _NodeChange, *, actor: Any, node: Node, reason: str = "", **c
         before = node.state
         if not compare_and_set(node, "state", expected=change.expected, to=change.to, since=now, **columns):
             node.refresh_from_db()
-            raise Conflict(f"Cannot {change.action} node {node.name}, because the node is {node.state}.")
+            allowed = " or ".join(change.expected)
+            raise Conflict(
+                f"Cannot {change.action} node {node.name}, because it is {node.state}. The node must be "
+                f"{allowed}."
+            )
         text = f"{change.action} by {actor.name}" + (f": {reason}" if reason else "")
         history.write(node.pool, change.kind, text, at=now, node=node)
         changed.send(

@@ -20,7 +20,7 @@ class CodeChunk(models.Model):
     size = models.PositiveIntegerField(help_text="In bytes.")
     key = models.UUIDField(default=uuid.uuid4, unique=True, help_text="Name in the store.")
     used_at = models.DateTimeField(
-        db_default=Now(), help_text="Time of the last upload that uses the chunk, rounded to the hour."
+        db_default=Now(), help_text="Time of the last upload that used the chunk, rounded to the hour."
     )
 
     class Meta:

@@ -83,7 +83,7 @@ class QuotaExpiry(models.Model):
     due_at = models.DateTimeField()
     done_at = models.DateTimeField(null=True)
     outcome = models.TextField(
-        blank=True, help_text="Quotas not reverted because they have been edited since."
+        blank=True, help_text="Quotas that were not reverted, because they have been edited since the change."
     )
 
     class Meta:

@@ -177,7 +177,7 @@ class InferenceEngine(models.Model):
     url = models.CharField(max_length=500, blank=True)
     router_url = models.CharField(max_length=500, blank=True)
     is_routed = models.BooleanField(
-        default=False, help_text="The router has confirmed that the engine is registered."
+        default=False, help_text="Whether the router has confirmed that the engine is registered."
     )
     isolated_at = models.DateTimeField(
         null=True, blank=True, help_text="Time at which the router stopped sending new requests."

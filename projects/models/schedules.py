@@ -33,8 +33,10 @@ class Schedule(models.Model):
     cron = models.CharField(max_length=120)
     time_zone = models.CharField(max_length=64, default="UTC")
     overlap = models.CharField(max_length=10, choices=Overlap.choices, default=Overlap.SKIP)
-    text = models.TextField(blank=True, help_text="Workload document in YAML. Empty if a template is named.")
-    template = models.CharField(max_length=63, blank=True, help_text="Name of a template of the project.")
+    text = models.TextField(
+        blank=True, help_text="Workload document in YAML. Empty if the schedule uses a template."
+    )
+    template = models.CharField(max_length=63, blank=True, help_text="Name of a template in the project.")
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+",
         help_text="User who last changed the schedule. The schedule submits with this user's permissions.",

@@ -95,7 +95,7 @@ class Call(models.Model):
     )
     is_broadcast = models.BooleanField(default=False)
     is_late = models.BooleanField(
-        default=False, help_text="Whether the call is for a worker that joined after its broadcast was sent."
+        default=False, help_text="Whether the call is for a worker that joined after the broadcast was sent."
     )
     node = models.PositiveIntegerField(null=True, blank=True)
     state = models.CharField(max_length=10, choices=State.choices, default=State.PENDING)

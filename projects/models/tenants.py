@@ -55,7 +55,7 @@ class Project(FastRows):
     idle_rule = models.JSONField(
         default=dict,
         blank=True,
-        help_text="Rule for idle GPUs that replaces the rule of the pool. Empty if the pool's rule applies.",
+        help_text="Rule for idle GPUs that replaces the pool's rule. Empty if the pool's rule applies.",
     )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 

@@ -73,7 +73,7 @@ class Workload(FastRows):
     labels = models.JSONField(default=dict)
     code = models.ForeignKey(
         CodeTree, null=True, blank=True, on_delete=models.SET_NULL, related_name="workloads", db_index=False,
-        help_text="Files that each pod starts with. Empty after they have expired.",
+        help_text="Files that each pod receives when it starts. Empty after the files have expired.",
     )  # fmt: skip
     code_fetch = models.ForeignKey(
         CodeFetch, null=True, blank=True, on_delete=models.SET_NULL, related_name="workloads", db_index=False
@@ -91,7 +91,9 @@ class Workload(FastRows):
     array_index = models.PositiveIntegerField(
         null=True, blank=True, help_text="Index of the task in its array."
     )
-    attempt = models.PositiveIntegerField(default=1, help_text="Number of times the task was submitted.")
+    attempt = models.PositiveIntegerField(
+        default=1, help_text="Number of times that the task has been submitted."
+    )
     superseded = models.BooleanField(default=False, help_text="Whether the task has a later attempt.")
     held = models.BooleanField(
         default=False,
@@ -143,7 +145,7 @@ class Workload(FastRows):
     )  # fmt: skip
     avoided_nodes = ArrayField(
         models.CharField(max_length=64), default=list, blank=True,
-        help_text="Nodes where the workload failed and where retry rules do not restart it.",
+        help_text="Nodes on which the workload failed. Retry rules do not restart it there.",
     )  # fmt: skip
     exit_code = models.IntegerField(null=True, blank=True)
     pool = models.ForeignKey(
@@ -169,7 +171,7 @@ class Workload(FastRows):
     )
     version = models.PositiveBigIntegerField(default=1, editable=False)
     edits = models.PositiveIntegerField(
-        default=0, editable=False, help_text="Number of times the document was edited."
+        default=0, editable=False, help_text="Number of times that the document has been edited."
     )
     changed_in = models.BigIntegerField(
         default=0,

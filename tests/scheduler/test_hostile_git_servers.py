@@ -55,7 +55,7 @@ def test_two_mebibyte_file_name_fails_the_workload_with_a_short_message(
     scene.fetch()
     workload.refresh_from_db()
     assert workload.phase == "failed"
-    assert workload.message == "The commit has a path with more than 1,024 characters."
+    assert workload.message == "The commit has a path with more than 1,024 characters. Shorten it."
 
 
 @pytest.mark.heavy

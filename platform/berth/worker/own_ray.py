@@ -109,7 +109,7 @@ class OwnRay:
         Raises RayUnavailable after `seconds`, or as soon as `should_continue` returns False.
         """
         if find_spec("ray") is None:
-            raise RayUnavailable("Ray is not installed on this pod's node")
+            raise RayUnavailable("Ray is not installed on this pod's node. Ask an admin to install it")
         # socket paths are limited in length, so use a short path
         self._directory = Path(tempfile.mkdtemp(prefix="own-ray-", dir="/tmp"))
         (self._directory / "secret").write_text(

@@ -115,7 +115,9 @@ async def _scan_host_key(endpoint: Endpoint, stack: AsyncExitStack) -> asyncssh.
 async def _open(endpoint: Endpoint, stack: AsyncExitStack) -> asyncssh.SSHClientConnection:
     private_key = import_private_key(endpoint.private_key)
     if not endpoint.host_key:
-        raise SshError(SshErrorKind.HOST_KEY, f"the host key of {endpoint.name} is not pinned")
+        raise SshError(
+            SshErrorKind.HOST_KEY, f"the host key of {endpoint.name} is not pinned. Pin the key first"
+        )
     pinned = _import_host_key(endpoint)
     tunnel = None if endpoint.bastion is None else await _open(endpoint.bastion, stack)
     client = _Client()

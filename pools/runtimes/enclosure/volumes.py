@@ -25,7 +25,8 @@ def require_no_volumes(spec: PodSpec) -> None:
     """Raise UnusableVolume if the pod has volumes, because they cannot be mounted without an enclosure."""
     if spec.volumes:
         raise UnusableVolume(
-            f"the volume {spec.volumes[0].name} cannot be mounted, because this node does not isolate pods"
+            f"the volume {spec.volumes[0].name} cannot be mounted, because this node does not isolate pods. "
+            "Use another pool"
         )
 
 

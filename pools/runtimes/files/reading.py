@@ -137,7 +137,9 @@ class _Walk:
             names = sorted(entry.name for entry in islice(entries, FILES_MAX + 1))
         self._seen += len(names)
         if self._seen > FILES_MAX:
-            raise FilesGone(f"the paths contain more than {FILES_MAX:,} files and directories")
+            raise FilesGone(
+                f"the paths contain more than {FILES_MAX:,} files and directories. Declare fewer paths"
+            )
         return names
 
     def _count_path(self, path: str) -> None:

@@ -156,7 +156,9 @@ class ImagePull:
             architecture, config = image["Architecture"], image["Config"]
             record = _config_record(str(self._reference), config)
         except (ValueError, KeyError, IndexError, TypeError):
-            raise CannotPull(f"image {self._reference} has an invalid configuration") from None
+            raise CannotPull(
+                f"image {self._reference} has an invalid configuration. Build it again"
+            ) from None
         if architecture not in ("", self._machine):
             error = pull_error("wrong_architecture", self._reference, self._machine)
             raise CannotPull(f"image {self._reference}: {error.text}")

@@ -59,7 +59,9 @@ def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
         file_size = int(size_text)
         size += file_size
         if mode == LINK and file_size > PATH_MAX:
-            raise GitRejection(f"The file {path[:SHOWN]!a} is a symbolic link with an invalid target.")
+            raise GitRejection(
+                f"The file {path[:SHOWN]!a} is a symbolic link with an invalid target. Correct the link."
+            )
         entries.append(Entry(object_id, mode, CodeFile(path, file_size, executable=mode == EXECUTABLE)))
         if size > policy.size:
             raise GitRejection(
@@ -82,7 +84,9 @@ def _tree_records(git: GitProgram, tree: str) -> Iterator[bytes]:
             *records, rest = (rest + part).split(b"\0")
             yield from records
             if len(rest) > RECORD_MAX:
-                raise GitRejection(f"The commit has a path with more than {PATH_MAX:,} characters.")
+                raise GitRejection(
+                    f"The commit has a path with more than {PATH_MAX:,} characters. Shorten it."
+                )
         if process.wait() or rest:
             raise GitRejection("The commit is damaged: its files cannot be listed.")
     finally:

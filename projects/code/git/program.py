@@ -102,7 +102,10 @@ class GitProgram:
         if self.is_interrupted():
             raise Interrupted
         if time.monotonic() >= self.deadline:
-            raise GitFailure("The code was not fetched within the time limit set by BERTH_GIT_SECONDS.")
+            raise GitFailure(
+                "The code was not fetched within the time limit set by BERTH_GIT_SECONDS. Ask an admin to "
+                "raise it."
+            )
 
     def _wait(self, process: "subprocess.Popen[bytes]") -> None:
         try:

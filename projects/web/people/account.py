@@ -43,7 +43,7 @@ class PasswordForm(Form):
     def clean_repeated(self) -> str:
         repeated: str = self.cleaned_data["repeated"]
         if repeated != self.cleaned_data.get("new_password", repeated):
-            raise forms.ValidationError("The new passwords do not match.")
+            raise forms.ValidationError("The new passwords do not match. Enter the same password twice.")
         return repeated
 
 

@@ -88,7 +88,11 @@ class VolumeFetch(Transfer):
                 self._cache.trim()
                 self._cache.release()
                 return
-        raise Failure(FAILED, f"objects changed or disappeared during each of {LISTINGS_MAX} attempts")
+        raise Failure(
+            FAILED,
+            f"objects changed or disappeared during each of {LISTINGS_MAX} attempts. Submit again when "
+            "they no longer change",
+        )
 
     def _wait_for_cache(self, seconds: float) -> None:
         size = self._cache.stored_bytes() / _MB
@@ -135,7 +139,8 @@ class VolumeFetch(Transfer):
             raise Failure(
                 FAILED,
                 f"the volume needs {needed / _MB:,.0f} MB more on the node, but only "
-                f"{max(free, 0) / _MB:,.0f} MB of the node's disk are available for volumes",
+                f"{max(free, 0) / _MB:,.0f} MB of the node's disk are available for volumes. Use another "
+                "pool",
             )
 
         def sign(entries: list[Object]) -> list[str]:
