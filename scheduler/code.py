@@ -15,6 +15,7 @@ from django.db import DatabaseError, connection
 from berth.core.clock import Clock
 from berth.core.errors import BerthError
 from berth.core.spec.git import GitSpec
+from berth.db import prepared
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import HeldLease, LeadershipLost, fenced_transaction
 from pools.models import NodePool
@@ -32,6 +33,7 @@ from scheduler.reports.leased_thread import LeasedThread
 log = logging.getLogger(__name__)
 
 INTERVAL = 1.0  # seconds between searches for requests
+WAITING = "SELECT EXISTS (SELECT FROM projects_codefetch WHERE state = %(state)s)"
 PER_PROJECT = 2  # maximum number of concurrent fetches of one project
 
 
@@ -60,6 +62,11 @@ class CodeFetcher(LeasedThread):
         self._threads = ThreadPoolExecutor(max(1, concurrency), thread_name_prefix="code")
         self._running: dict[UUID, _Running] = {}
         self._has_swept = False
+
+    def has_work(self) -> bool:
+        if self._running or not self._has_swept:
+            return True
+        return bool(prepared.fetch_all(WAITING, {"state": CodeFetch.State.WAITING})[0][0])
 
     def work(self, held: HeldLease) -> None:
         assert_no_transaction()

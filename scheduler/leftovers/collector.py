@@ -2,11 +2,11 @@
 
 import logging
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db.models import Q, QuerySet
 
-from berth.db import lease
+from berth.db import lease, prepared
 from berth.db.lease import HeldLease, LeadershipLost, fenced_transaction
 from projects.models import OutputState, PodOutputs
 from projects.models.workloads import LIVE_POD_STATES
@@ -16,11 +16,17 @@ log = logging.getLogger(__name__)
 
 PAUSE, PAUSE_MAX = timedelta(seconds=15), timedelta(minutes=5)
 GIVE_UP = timedelta(hours=6)  # maximum time after the pod has ended
+WAITING = "SELECT EXISTS (SELECT FROM projects_podoutputs WHERE state = %(state)s AND {condition})"
 LEASE_SECONDS = 60.0  # longer than one read from a node and one write to the store
 
 
 class LeftoversCollector(LeasedThread):
     """Thread that copies files of ended pods from their nodes, and resumes after interruptions."""
+
+    waiting: ClassVar[str]  # query that returns whether files are waiting to be copied
+
+    def has_work(self) -> bool:
+        return bool(prepared.fetch_all(self.waiting, {"state": OutputState.WAITING})[0][0])
 
     @property
     def _ttl(self) -> float:

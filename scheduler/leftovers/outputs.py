@@ -9,7 +9,7 @@ from pools.runtimes.files.base import FilesGone
 from projects.code.base import StoreFailure
 from projects.models import OutputState, PodOutputs
 from projects.services.outputs import OutputsRejected, store_files
-from scheduler.leftovers.collector import LeftoversCollector
+from scheduler.leftovers.collector import WAITING, LeftoversCollector
 
 PODS_PER_ROUND = 20
 
@@ -19,6 +19,7 @@ class OutputsCollector(LeftoversCollector):
 
     lease_name: ClassVar[str] = "outputs"
     subject: ClassVar[str] = "the collection of outputs"
+    waiting: ClassVar[str] = WAITING.format(condition="volume = ''")
 
     def work(self, held: HeldLease) -> None:
         rows = self._due_outputs(self._clock.now()).filter(volume="")

@@ -18,7 +18,7 @@ from pools.runtimes.files.reading import SKIPPED_MAX
 from projects.models import OutputState, PodOutputs
 from projects.services import events
 from projects.services.outputs import OutputsRejected
-from scheduler.leftovers.collector import LeftoversCollector, sentence
+from scheduler.leftovers.collector import WAITING, LeftoversCollector, sentence
 
 if TYPE_CHECKING:
     from pools.buckets.bucket import Bucket
@@ -41,6 +41,7 @@ class VolumesCollector(LeftoversCollector):
 
     lease_name: ClassVar[str] = "volume_changes"
     subject: ClassVar[str] = "the storing of changes to volumes"
+    waiting: ClassVar[str] = WAITING.format(condition="volume <> ''")
 
     def work(self, held: HeldLease) -> None:
         waiting = self._due_outputs(self._clock.now()).exclude(volume="")

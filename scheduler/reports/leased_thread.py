@@ -41,6 +41,10 @@ class LeasedThread:
         self._stop_requested = threading.Event()
         self._thread: threading.Thread | None = None
 
+    def has_work(self) -> bool:
+        """Return whether there may be work to do. This query saves the lease's write while there is none."""
+        return True
+
     def work(self, held: HeldLease) -> None:
         """Do the job once. Writes are fenced by the lease."""
         raise NotImplementedError
@@ -60,6 +64,8 @@ class LeasedThread:
         if not self._is_leader():
             self._release_lease()
             return False
+        if not self.has_work():
+            return True
         self._held = lease.acquire(self.lease_name, self._holder, LEASE_INTERVALS * self._seconds)
         if self._held is None:
             return False

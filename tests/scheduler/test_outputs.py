@@ -153,8 +153,8 @@ def test_outputs_that_are_too_large_are_rejected_with_their_size(producer: Produ
     outputs = producer.collect()
     assert outputs.state == "failed"
     assert outputs.message == (
-        "The outputs take 8.0 MiB, but the maximum is 1.0 MiB. "
-        "The largest file is results/big.bin with 8.0 MiB."
+        "The outputs take 8.0 MiB, but the maximum is 1.0 MiB. Declare fewer paths. "
+        "The largest file is results/big.bin (8.0 MiB)."
     )
     assert not CodeChunk.objects.exists()
 

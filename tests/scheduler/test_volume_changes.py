@@ -288,7 +288,10 @@ def test_changes_of_a_project_that_may_no_longer_write_are_rejected(
     writer.define(**changes)
     row = writer.collect()
     assert row.state == "failed"
-    assert row.message == "Pool local no longer allows project vision to write to the volume results."
+    assert row.message == (
+        "Pool local no longer allows project vision to write to the volume results. "
+        "Ask an admin to allow it again."
+    )
     assert writer.objects() == {"results/old": b"old"}
 
 
