@@ -13,7 +13,7 @@ REASONS = (
     "StaleGang", "StartRejected", "StartTimeout", "StopRule", "Submitted", "Unschedulable",
     "WaitingForEarlierTasks",
 )  # fmt: skip
-RESERVED = "Reserved"  # shown instead of the reason that a workload with a reservation was pending for
+RESERVED = "Reserved"  # replaces the pending reason of a workload that has a reservation
 EVENT_KINDS = (
     "cancelled", "cluster", "code_fetched", "completed", "consolidated", "deleted", "edited",
     "engine_failed", "failed", "files_deleted", "idle_warning", "idle_warning_withdrawn", "pending",

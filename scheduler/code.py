@@ -151,4 +151,4 @@ class CodeFetcher(LeasedThread):
 
 
 def _no_runtime(pool: NodePool) -> Runtime:
-    raise LookupError("fetching code needs no runtime")
+    raise LookupError("code is fetched without a runtime")

@@ -86,7 +86,7 @@ class LocalEnvironments:
         """Return the installation's progress, or None if it is not running and left no exit code."""
         self._reap()
         home = self._boot_directory(name)
-        # Check this before reading the exit code, because the script may end between both steps.
+        # Check this before reading the exit code, because the script may end between the two steps.
         is_running = self._is_running(home)
         code = _read_text(home / "exit").strip()
         progress = parse_progress(_read_text(home / "phases").splitlines(), secrets.values())

@@ -81,7 +81,7 @@ class Api:
         tls = self._tls = _tls_context(connection)
         with _errors_as_invalid("clusters.proxy-url", "http://HOST:PORT or https://HOST:PORT"):
             self._calls = Calls(base_url, tls, connection.proxy, headers)
-            # for streams
+            # used only for streams
             self._http = httpx.Client(
                 base_url=base_url, headers=headers, trust_env=False, verify=tls,
                 proxy=connection.proxy or None, limits=httpx.Limits(max_connections=CONNECTIONS_MAX),

@@ -178,9 +178,7 @@ def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None
     others = token.uses.exclude(machine=former).count()
     if others >= token.max_machines:
         admitted = format_count(token.max_machines, "machine")
-        raise Unauthenticated(
-            f"This join token admits {admitted}, and {others} have already joined. Issue a new token."
-        )
+        raise Unauthenticated(f"This join token admits {admitted} and has been used up. Issue a new token.")
 
 
 def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Machine | None:

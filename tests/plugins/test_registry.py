@@ -142,5 +142,5 @@ def test_factory_that_does_not_return_a_plugin_is_rejected() -> None:
     bad = available_plugins()["torch"].__class__("torch", lambda: Plugin("other"), {"properties": {}})
     with pytest.raises(PluginError, match="the factory of plugin torch returned Plugin"):
         bad.build({})
-    with pytest.raises(PluginError, match="fsdp and deepspeed are mutually exclusive"):
+    with pytest.raises(PluginError, match="deepspeed and fsdp are mutually exclusive"):
         available_plugins()["accelerate"].build({"fsdp": True, "deepspeed": True})

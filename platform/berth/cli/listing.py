@@ -23,11 +23,16 @@ class ListOptions:
     project: ProjectOption = None
     department: DepartmentOption = None
     pool: PoolOption = None
-    phase: Annotated[list[str] | None, typer.Option(help="Phase; repeatable.")] = None
-    kind: Annotated[str | None, typer.Option(help="Kind: training, elastic, interactive or service.")] = None
-    reason: Annotated[str | None, typer.Option(help="Reason, for example WouldExceedFairShare.")] = None
+    phase: Annotated[list[str] | None, typer.Option(help="Phase to filter by; repeatable.")] = None
+    kind: Annotated[
+        str | None, typer.Option(help="Kind to filter by: training, elastic, interactive or service.")
+    ] = None
+    reason: Annotated[
+        str | None, typer.Option(help="Reason to filter by, for example WouldExceedFairShare.")
+    ] = None
     label: Annotated[
-        list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label; repeatable.")
+        list[str] | None,
+        typer.Option("--label", "-l", metavar="KEY=VALUE", help="Label to filter by; repeatable."),
     ] = None
     by: Annotated[str | None, typer.Option(help="User who submitted the workload.")] = None
     search: Annotated[str | None, typer.Option(help="Text to search for in the workload name.")] = None

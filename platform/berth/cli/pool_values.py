@@ -131,7 +131,9 @@ class PoolValues:
     ] = None
     image_policy: Annotated[
         Text,
-        typer.Option(metavar="MODE", help="Workloads with container images: allow, require or forbid."),
+        typer.Option(
+            metavar="MODE", help="Policy for container images in workloads: allow, require or forbid."
+        ),
     ] = None
     image_pattern: Annotated[
         list[str] | None,

@@ -100,7 +100,7 @@ class PlainLoader(SafeLoader):
         if len(pairs) < len(node.value):
             line = node.start_mark.line + 1
             raise InvalidYaml(
-                f"The mapping that starts on line {line} has a duplicate key. Remove one.", line
+                f"The mapping that starts on line {line} has a duplicate key. Remove the duplicate.", line
             )
         return pairs
 

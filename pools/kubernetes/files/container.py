@@ -19,7 +19,7 @@ COPY_SECONDS = 120
 ROOT, POD, WORKSPACE = "/berth", "pod", "workspace"
 MARK = f"{ROOT}/{POD}/.berth-files-copied"
 MISSING, EMPTY = 90, 91  # exit codes of the script that packs files
-# Half seconds after which the container gives up if no process of the command is left and Berth is down.
+# Number of half-seconds after which the container gives up if the command has ended and Berth is down.
 GIVE_UP = 7200
 
 # Processes of the command have another control group. Process 1 holds the pod's namespaces.

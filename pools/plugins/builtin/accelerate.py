@@ -35,7 +35,7 @@ def accelerate(
     """
     fsdp_settings, deepspeed_settings = _settings(fsdp, fsdp_config), _settings(deepspeed, deepspeed_config)
     if fsdp_settings is not None and deepspeed_settings is not None:
-        raise ValueError("fsdp and deepspeed are mutually exclusive. Use only one of them")
+        raise ValueError("deepspeed and fsdp are mutually exclusive. Use only one of them")
 
     def transform(image: Image, cluster: Cluster) -> Image:
         return image.with_pip("accelerate", *(("deepspeed",) if deepspeed_settings is not None else ()))

@@ -134,7 +134,7 @@ def _base_options(view: View, level: Level, program: str, blocks_nesting: bool) 
     return [*argv, "--proc", "/proc", "--dev", "/dev"]
 
 
-@lru_cache(maxsize=8)  # used for the command and for the own mounts of each pod
+@lru_cache(maxsize=8)  # used for the command and for each pod's own mounts
 def _mounts(view: View) -> tuple[tuple[str, str, str], ...]:
     """Return the bubblewrap option, target and source of each mount, parents first."""
     mounts = [(_readable_option(mount, view), mount.target, mount.source) for mount in view.readable]

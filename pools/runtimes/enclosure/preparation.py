@@ -25,7 +25,7 @@ class Preparation:
 
     def __init__(self, root: Path) -> None:
         self._path = str(root / FILE)
-        self._digest = ""  # of the record on disk
+        self._digest = ""  # digest of the record on disk
 
     def fields(self, view: View, shared: View, level: Level, *, program: str, blocks_nesting: bool) -> Record:
         """Return the pod spec fields that let a shim complete a prepared enclosure, or none if it cannot.

@@ -54,7 +54,7 @@ class OpenAIEngines:
         raise _unsupported(engine, "resume")
 
     def flush(self, engine: str) -> None:
-        raise _unsupported(engine, "flush its cache")
+        raise _unsupported(engine, "clear its cache")
 
     def running_requests(self, engine: str) -> int | None:
         """Read the number of requests from the engine's metrics. Return None if the metric is missing."""

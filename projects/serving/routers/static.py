@@ -146,7 +146,7 @@ class StaticRouter:
         try:
             return self._choose_server(engine, listed) == listed[engine].server
         except ServingError:
-            return True  # the listed address was checked before, and no newer one is known
+            return True  # the listed address has been checked, and no newer one is known
 
     def _resolve_listed(self, engine: str, listed: Mapping[str, ListedEngine]) -> ListedEngine:
         """Return the inference engine with its host name resolved, because older releases wrote

@@ -66,7 +66,7 @@ class TasksForm(Form):
             parts = parse_indexes(text)
         except ValueError as error:
             raise forms.ValidationError(
-                f'"{error}" is not an index or a range. Enter {RANGES_ALLOWED}.'
+                f'The part "{error}" is not an index or a range. Enter {RANGES_ALLOWED}.'
             ) from None
         if sum(map(len, to_ranges(parts))) > TASKS_MAX:
             raise forms.ValidationError(f"The indexes select too many tasks. Select at most {TASKS_MAX}.")

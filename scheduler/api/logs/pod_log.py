@@ -40,7 +40,7 @@ class PodLog:
     def read_chunk(self, offset: int, limit: int = MAX_CHUNK_BYTES) -> LogChunk:
         """Return a chunk, without trailing bytes that may be the beginning of a secret."""
         try:
-            # Check this before reading, because the pod may write more output and end between both steps.
+            # Check this before reading, because the pod may write more output and end between the two steps.
             complete = self._has_ended()
             chunk, undecided = self._reader.read(offset, min(limit, MAX_CHUNK_BYTES))
         except (RuntimeFailure, OSError) as error:

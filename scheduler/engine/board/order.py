@@ -12,7 +12,7 @@ from scheduler.engine.board.eligible import first_pending
 from scheduler.engine.board.gang import Gang, PendingGroup
 from scheduler.engine.board.ledger import QueueAccount, QueueKey
 
-# Priority, submission time and name, with the number at the end of the name apart from the rest.
+# Priority, submission time and name. A number at the end of the name is a separate element.
 GangKey: TypeAlias = tuple[int, int, str, int, str]
 
 

@@ -81,7 +81,10 @@ class QuotaHold:
             if nodes is None or nodes.name != self.gang.name:
                 return None
             return Release(nodes.until, NOTHING)
-        cache, key = self.gang.account.cache, ("release", self.gang.requested)  # until the allocation changes
+        cache, key = (
+            self.gang.account.cache,
+            ("release", self.gang.requested),
+        )  # cleared when the allocation changes
         if key not in cache:
             cache[key] = _next_release(self.board, self.gang)
         result: Release | None = cache[key]

@@ -28,8 +28,8 @@ from scheduler.reports.utilization.over_time import Point
 from scheduler.web.utilization.charts import LAST_RUN, SPANS, Chart, utilization_over_time
 
 LAST_KNOWN = timedelta(days=1)  # older measurements are not shown
-# Column and smallest scale of a chart, as in `charts.LEAST`. A chart whose peak is below a part of its scale
-# looks empty.
+# Column and smallest scale of a chart, as in `charts.LEAST`. A chart whose peak is below FLAT_PART of its
+# scale looks empty.
 LEAST_SCALES: Mapping[str, tuple[str, int]] = {"cpu": ("cpu_milli", 100), "memory": ("memory_mib", 100)}
 FLAT_PART = 0.05
 FIRST_MEASUREMENT = timedelta(seconds=30)

@@ -37,7 +37,7 @@ class Obstacle:
 class PendingDetail:
     """Pending reasons from the last cycle that evaluated the workload, and the states of its queues."""
 
-    decisive: Obstacle | None  # the reason to solve first
+    decisive: Obstacle | None  # the reason to address first
     others: list[Obstacle]
     explanation: Explanation
     pool: str

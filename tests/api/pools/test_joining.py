@@ -84,8 +84,7 @@ def test_join_token_admits_one_machine(alice: Caller, metal_pool: NodePool) -> N
     again = anonymous.post("node-pools/metal/join", {**MACHINE, "token": token, "name": "box-2"})
     assert again.status_code == 401
     assert (
-        again.json()["detail"]
-        == "This join token admits 1 machine, and 1 have already joined. Issue a new token."
+        again.json()["detail"] == "This join token admits 1 machine and has been used up. Issue a new token."
     )
     assert Machine.objects.count() == 1
 

@@ -42,7 +42,7 @@ def test_token_admits_its_maximum_number_of_machines_and_rejects_further_ones(
 ) -> None:
     assert [join(token, number).status_code for number in (1, 2, 3)] == [200, 200, 401]
     rejection = join(token, 3).json()["detail"]
-    assert rejection == "This join token admits 2 machines, and 2 have already joined. Issue a new token."
+    assert rejection == "This join token admits 2 machines and has been used up. Issue a new token."
     [listed] = alice.get(TOKENS).json()["items"]
     assert (listed["state"], listed["max_machines"], listed["machines_joined"]) == ("used", 2, 2)
     another = alice.post(TOKENS, {}).json()

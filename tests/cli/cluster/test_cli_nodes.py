@@ -47,5 +47,5 @@ def test_pool_upgrade_selects_nodes_with_outdated_agents(terminal: Terminal) -> 
     rejected = terminal.run("node", "upgrade", server=StubServer())
     assert (rejected.exit_code, rejected.stderr) == (
         2,
-        "berth: specify either a node or, with --pool, a pool.\n",
+        "berth: specify either a node or --pool.\n",
     )

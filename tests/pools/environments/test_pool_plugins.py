@@ -105,7 +105,7 @@ def test_edit_preserves_omitted_parts_of_an_environment(cast: Cast) -> None:
         ({"plugins": [{"plugin": "torch"}]}, "plugins[0]: has no name"),
         ({"plugins": [{"name": "torch", "params": {}}]}, "plugins[0].params: unknown key; allowed: name, p"),
         ({"plugins": [{"name": "accelerate", "parameters": {"fsdp": True, "deepspeed": True}}]},
-         "plugins[0].parameters: the plugin accelerate cannot be created: ValueError: fsdp and deepspeed"),
+         "plugins[0].parameters: the plugin accelerate cannot be created: ValueError: deepspeed and fsdp"),
         ({"environment": {"pip": ["--index-url=http://evil"]}}, "environment.pip[0]: is not allowed"),
         ({"environment": {"pip": ["a\nb"]}}, "environment.pip[0]: is not allowed"),
         ({"environment": {"pip": "numpy"}}, "environment.pip: is not a list; received 'numpy'"),

@@ -16,7 +16,9 @@ CHUNK = 1 << 20
 
 def logs(
     workload: WorkloadArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the workload ends.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow the log until the workload ends.")
+    ] = False,
     tail: Annotated[
         int | None,
         typer.Option("--tail", "-n", min=0, help="Number of lines to print from the end of the log."),

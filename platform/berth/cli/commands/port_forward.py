@@ -75,7 +75,9 @@ def _check_address(address: str, expose: bool) -> None:
     try:
         is_loopback = ipaddress.ip_address(address).is_loopback
     except ValueError:
-        raise invalid_value("--address", "is not an IP address", address, "for example 127.0.0.1") from None
+        raise invalid_value(
+            "--address", "is not an IP address", address, "an address such as 127.0.0.1"
+        ) from None
     if not is_loopback and not expose:
         raise invalid_value(
             "--address", "accepts connections from other machines. Add --expose if you want this", address,

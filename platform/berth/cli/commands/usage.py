@@ -143,7 +143,9 @@ def set_budget(
     department: DepartmentFlag = False,
     warn_at: Annotated[
         str | None,
-        typer.Option(metavar="PERCENTS", help="Percentages at which to notify, for example 50,80,100."),
+        typer.Option(
+            metavar="PERCENTS", help="Percentages of the budget at which to notify, for example 50,80,100."
+        ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -82,7 +82,7 @@ if HTTPS := env.bool("BERTH_HTTPS", default=False):
 # Each port of an interactive workload has its own host: https://*.apps.example.org.
 BERTH_APPS_ORIGIN = env.str("BERTH_APPS_ORIGIN", default="")
 
-# Name of the installation on the sign-in page, and whom its users ask for help.
+# Name of the installation on the sign-in page, and the contact to whom its users turn for help.
 BERTH_NAME = env.str("BERTH_NAME", default="")
 BERTH_CONTACT = env.str("BERTH_CONTACT", default="")
 

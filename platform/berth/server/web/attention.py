@@ -23,13 +23,13 @@ from scheduler.reports.queues.starved import Shortfall
 from scheduler.reports.usage.budgets import FULL_PERCENT, budget_statuses
 
 OWN_MAX, OF_EACH_MAX = 100, 3
-UNSCHEDULABLE_MAX = 2  # maximum number of own workloads that are listed individually
+UNSCHEDULABLE_MAX = 2  # maximum number of the user's workloads that are listed individually
 DELIVERIES_MAX = 1000  # latest deliveries that are read
 ERROR_LINES = 40  # lines at the end of a log that are searched for an error
 RECENTLY = timedelta(days=1)
 IDLE_MAX = 1000  # largest running workloads of other users that are checked for idle GPUs
 SHORTFALLS_MAX = 5
-SHORTFALL_MIN = timedelta(minutes=5)  # workloads of a queue below its fair share are pending for this long
+SHORTFALL_MIN = timedelta(minutes=5)  # minimum pending time of workloads in a queue below its fair share
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def _failed_arrays(tasks: QuerySet[Workload]) -> Iterator[Item]:
         newest.setdefault((rows[pk].project_id, rows[pk].name), pk)
     shown = list(newest.values())[:OF_EACH_MAX]
     failures = failures_by_array(shown)
-    for pk in (pk for pk in shown if pk in failures):  # the tasks of others were retried meanwhile
+    for pk in (pk for pk in shown if pk in failures):  # tasks of other arrays have been retried since
         text, path = f"{failure_sentence(failures[pk], rows[pk].task_count)}.", reverse("array", args=[pk])
         yield Item("Failed", "bad", rows[pk].name, path, text, latest[pk], is_sentence=True)
 
@@ -286,7 +286,7 @@ def _too_large_for_share(actor: Actor, shortfall: Shortfall, smallest: int) -> I
         project__name=shortfall.project, pools__contains=[shortfall.pool], gpu_milli_min=smallest
     )
     workload = rows.select_related("array", "project").order_by("since", "pk").first()
-    if workload is None:  # it started meanwhile
+    if workload is None:  # the workload has started since
         return
     name, path, per_task = workload.name, _workload_path(workload), ""
     if workload.array is not None:

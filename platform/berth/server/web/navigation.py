@@ -58,7 +58,7 @@ GROUPS: Groups = (
 )
 
 ACCOUNT = NavigationEntry("Account", "/account", "access")  # linked below the groups
-# Pages that other pages link to. They are found by the search.
+# Pages that other pages link to. The search also finds them.
 UNLISTED: Groups = (
     ("Quotas", (NavigationEntry("Quota changes", "/quotas/changes", "quotas"),)),
     ("Help", (NavigationEntry("Documentation", "/docs/", "template"),)),

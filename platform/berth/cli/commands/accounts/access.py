@@ -234,7 +234,7 @@ def _member_columns() -> list[Column]:
 
 token_app = typer.Typer(no_args_is_help=True, help="Manage access tokens for programs.")
 TokenUserOption = Annotated[
-    str | None, typer.Option("--user", help="User whose tokens are meant; for platform admins.")
+    str | None, typer.Option("--user", help="User whose tokens to manage. Platform admins only.")
 ]
 
 
@@ -277,7 +277,7 @@ def list_tokens(
     show_all: Annotated[bool, typer.Option("--all", "-a", help="Include revoked tokens.")] = False,
     user: TokenUserOption = None,
     everyone: Annotated[
-        bool, typer.Option("--everyone", help="Tokens of all users; for platform admins.")
+        bool, typer.Option("--everyone", help="List the tokens of all users. Platform admins only.")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -79,7 +79,7 @@ def set_secret(
     ] = None,
     registry: Annotated[
         str | None,
-        typer.Option(metavar="HOST", help="Container registry that the value is the password for."),
+        typer.Option(metavar="HOST", help="Container registry for which the value is the password."),
     ] = None,
     username: Annotated[
         str | None, typer.Option("--username", "-u", metavar="NAME", help="User name for --registry.")

@@ -132,7 +132,7 @@ def upgrade(
     berth node upgrade --pool train
     """
     if (name is None) == (pool is None):
-        raise BadInput("specify either a node or, with --pool, a pool")
+        raise BadInput("specify either a node or --pool")
     with open_client() as client:
         if name is not None:
             upgraded = [client.nodes.upgrade(name)]

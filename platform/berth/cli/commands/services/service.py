@@ -159,7 +159,7 @@ def cancel(
     *,
     name: Name,
     request: Annotated[
-        str | None, typer.Argument(metavar="[REQUEST]", help="ID of one scale-out request.")
+        str | None, typer.Argument(metavar="[REQUEST]", help="ID of a single scale-out request to cancel.")
     ] = None,
     status: Annotated[
         str | None, typer.Option(help="Cancel only scale-out requests with this status.")

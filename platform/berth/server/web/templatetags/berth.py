@@ -148,7 +148,7 @@ def navigation(context: Context) -> dict[str, Any]:
     request = context["request"]
     groups = navigation_groups(may_submit=may_submit(context))
     chapter = help_chapter(request.path)
-    path = context.get("menu_path", request.path)  # of the highlighted menu entry
+    path = context.get("menu_path", request.path)  # path of the highlighted menu entry
     return {"groups": groups, "path": path, "request": request, "chapter": chapter}
 
 
