@@ -107,7 +107,7 @@ def test_second_upload_sends_only_changed_files(form: Page, tmp_path: Path) -> N
     expect(form.get_by_role("status").filter(has_text="Sent 9 bytes.")).to_be_visible()
     choose(form, root)
     send(form)
-    expect(form.get_by_role("status").filter(has_text="has all files already")).to_be_visible()
+    expect(form.get_by_role("status").filter(has_text="already has all files")).to_be_visible()
 
 
 def test_interrupted_upload_resumes(opened: Open, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_repository_is_entered_in_the_submission_form(opened: Open, viewport: An
         repository.fill(URL)
         page.get_by_label("Branch, tag or commit").fill("v2")
         page.get_by_label("Branch, tag or commit").press("Tab")
-        expect(page.locator("#w-code")).to_contain_text(f"From {URL}")
+        expect(page.locator("#w-code")).to_contain_text(f"Git repository: {URL}")
         assert f"url: {URL}\n    ref: v2\n" in page.locator("#document").input_value()
         assert not page.evaluate(OVERFLOW)
         assert accessibility_faults(page) == []

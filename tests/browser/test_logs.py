@@ -108,7 +108,7 @@ def test_log_search_covers_the_whole_log_and_shows_matches_in_context(
         assert "line 2001 " not in log_text(page), "the log opens at its end"
         page.get_by_label("Search the log").fill("loss is")
         page.keyboard.press("Enter")
-        expect(page.locator("#log-count")).to_contain_text("2 lines of worker-1, run 1, contain loss is")
+        expect(page.locator("#log-count")).to_contain_text("2 matching lines in worker-1, run 1: loss is")
         expect(page.locator("#log-place")).to_have_text("1 of 2")
         expect(page.locator("#log .hit")).to_contain_text(MARKUP)
         page.get_by_role("button", name="Next match").click()
@@ -117,7 +117,7 @@ def test_log_search_covers_the_whole_log_and_shows_matches_in_context(
         expect(page.locator("#log .l mark")).to_have_text(["Loss is"])
         page.get_by_label("Search the log").press("Enter")
         expect(page.locator("#log-place")).to_have_text("1 of 2")
-        page.get_by_text("All matching lines").click()
+        page.get_by_text("Show all matching lines").click()
         hits = page.locator(".log-hits li")
         expect(hits.first).to_contain_text(MARKUP)
         expect(hits.nth(1)).to_contain_text("line 1999 ")

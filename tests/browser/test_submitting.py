@@ -85,7 +85,7 @@ def test_form_and_document_stay_in_sync(opened: Open) -> None:
         page.get_by_role("button", name="Remove Role role-2").click()
         expect(page.locator("#document")).to_have_value(expected)
         page.locator("#document").fill(expected + "pools: [\n")
-        expect(page.get_by_text("The document is not valid YAML (see line")).to_be_visible()
+        expect(page.get_by_text("The document is not valid YAML (line")).to_be_visible()
         with page.expect_response(lambda response: response.request.method == "POST"):
             page.get_by_label("Name", exact=True).fill("renamed")
         page.wait_for_function("() => !document.querySelector('.htmx-request')")

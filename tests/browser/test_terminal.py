@@ -97,7 +97,7 @@ def test_several_terminals_work_by_keyboard_and_end_with_the_session(
         run(page, "", "pasted-2")
         page.locator(".terminal-pane:visible .xterm-rows").get_by_text("pasted-2").dblclick()
         page.get_by_role("button", name="Copy selection").click()
-        expect(page.get_by_text("Copied the selection.")).to_be_visible()
+        expect(page.get_by_text("Selection copied.")).to_be_visible()
         assert "pasted-2" in page.evaluate("navigator.clipboard.readText()")
         page.get_by_role("button", name="Close terminal").click()
         expect(page.get_by_role("tab")).to_have_text(["2: worker-0"])

@@ -135,7 +135,7 @@ def run_array(page: Page, checkout: Path) -> str:
     expect(page.get_by_label("Name", exact=True)).to_have_value("sweep")
     page.locator("#code-directory").set_input_files(str(checkout))
     page.get_by_role("button", name="Send 3 files").click()
-    expect(page.get_by_text("The project has all files already.")).to_be_visible(timeout=SLOW)
+    expect(page.get_by_text("The project already has all files.")).to_be_visible(timeout=SLOW)
     expect(page.locator("#w-code")).to_contain_text("3 files")
     page.get_by_role("button", name="Submit workload", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("sweep")

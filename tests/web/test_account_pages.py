@@ -59,10 +59,10 @@ def test_account_page_ends_other_browser_sessions(cast: Cast, sign_in: SignIn) -
 
 def test_sign_in_page_names_the_installation_and_its_contact(settings: Settings) -> None:
     text = Client().get("/login").content.decode()
-    assert "testserver" in text and "Ask a platform admin" in text
+    assert "testserver" in text and "ask a platform admin" in text
     settings.BERTH_NAME, settings.BERTH_CONTACT = "ML platform (staging)", "ml-platform@example.org"
     text = Client().get("/login").content.decode()
-    assert "ML platform (staging)" in text and "Ask ml-platform@example.org." in text
+    assert "ML platform (staging)" in text and "ask ml-platform@example.org." in text
 
 
 @pytest.mark.heavy

@@ -24,7 +24,7 @@ from tests.web.conftest import SignIn, streamed, submit_array
 def figure(client: Client, title: str) -> tuple[str, str]:
     text = client.get("/").content.decode()
     scope = r"(?: <span[^>]*>[^<]*</span>)?"
-    label = rf'<div class="label">{title}{scope}</div>'
+    label = rf'<div class="label">{re.escape(title)}{scope}</div>'
     match = re.search(rf'<a class="figure" href="([^"]*)">{label}(.*?)</a>', text, re.DOTALL)
     assert match, title
     return match[1].replace("&amp;", "&"), re.sub(r"<[^>]+>", " ", match[2])
@@ -40,15 +40,15 @@ def test_every_number_links_to_the_rows_that_it_counts(
     )
     client = sign_in("dave")
     for title, names in (
-        ("GPUs allocated", ["baseline"]), ("Running", ["baseline"]), ("Median wait, 24 h", ["baseline"]),
+        ("GPUs allocated", ["baseline"]), ("Running", ["baseline"]), ("Median wait (24 h)", ["baseline"]),
         ("Pending", ["never-started", "long-ago"]),
     ):  # fmt: skip
         address, _ = figure(client, title)
         rows = client.get(address).context["slice"].rows
         assert sorted(row.name for row in rows) == sorted(names), title
-    for title in ("GPUs free", "Evictions, 24 h"):
+    for title in ("GPUs free", "Evictions (24 h)"):
         assert client.get(figure(client, title)[0]).status_code == 200
-    assert parse_qs(urlsplit(figure(client, "Median wait, 24 h")[0]).query)["sort"] == ["-wait"]
+    assert parse_qs(urlsplit(figure(client, "Median wait (24 h)")[0]).query)["sort"] == ["-wait"]
 
 
 @pytest.mark.heavy
@@ -56,7 +56,7 @@ def test_moved_workloads_do_not_count_as_evictions(cast: Cast, sign_in: SignIn, 
     for kind, count in (("reclaim", 2), ("consolidate", 1)):
         for _ in range(count):
             make.eviction(running, running, cast.pool, kind=kind)
-    assert figure(sign_in("dave"), "Evictions, 24 h")[1].split() == ["2", "and", "1", "moved"]
+    assert figure(sign_in("dave"), "Evictions (24 h)")[1].split() == ["2", "and", "1", "moved"]
 
 
 def test_devices_link_to_visible_workloads_only(cast: Cast, sign_in: SignIn, running: Workload) -> None:
@@ -229,7 +229,7 @@ def test_own_workloads_show_each_array_as_one_row(cast: Cast, sign_in: SignIn) -
     assert (first.position, first.expected_start.minute) == (7, 0)
     text = re.sub(r"<[^>]+>", " ", answer.content.decode())
     assert re.search(r"running\s+vision · 4 tasks\s+Running\s+1 running, 3 pending\s+1\s", text)
-    assert re.search(r"ended\s+vision · 4 tasks\s+Failed\s+\S+ \S+ UTC\s*, 4 failed", text)
+    assert re.search(r"ended\s+vision · 4 tasks\s+Failed\s+\S+ \S+ UTC\s*,\s+4 failed", text)
     assert sign_in("carol").get("/").context["mine"] == []
 
 
@@ -286,7 +286,7 @@ def test_counts_by_pending_reason_add_up_to_the_number_of_pending_workloads(
     arrays.submit(actor=cast.dave, document=document)
     Workload.objects.filter(array__isnull=False, held=False).update(phase="running")
     client = sign_in("dave")
-    assert figure(client, "Pending")[1].split() == ["1", "and", "part", "of", "1", "array"]
+    assert figure(client, "Pending")[1].split() == ["1", "plus", "parts", "of", "1", "array"]
     reasons = client.get("/").context["reasons"]
     assert [(reason.is_held, reason.count) for reason in reasons] == [(False, 1), (True, 1)]
     assert "Waiting for earlier tasks" in client.get("/").content.decode()
@@ -341,7 +341,7 @@ def test_overview_names_the_pool_in_which_a_project_is_over_quota(
     amount = next(part for part in text.split('<div class="queue">') if ">vision</a>" in part)
     held = Workload.objects.get(pk=running.pk).gpu_milli_now // 1000
     words = " ".join(re.sub(r"<[^>]+>", " ", amount).split())
-    assert f"{held} allocated {held - 1} over in {cast.pool.name} ({held} of 1)" in words
+    assert f"{held} allocated {held - 1} over quota in {cast.pool.name} ({held} of 1)" in words
 
 
 def test_figures_of_members_say_which_projects_they_count(cast: Cast, sign_in: SignIn) -> None:

@@ -218,7 +218,7 @@ def test_largest_projects_are_listed_and_the_export_has_all_projects(
     alice = sign_in("alice")
     answer = alice.get("/usage?span=24h")
     assert [line.name for line in answer.context["lines"]] == ["vision"]
-    assert "1 of 2 projects. The CSV file contains all." in answer.content.decode()
+    assert "1 of 2 projects are shown. The CSV file contains all of them." in answer.content.decode()
     file = b"".join(alice.get("/usage?span=24h&format=csv")).decode()
     assert "vision" in file and "ads" in file
 

@@ -97,7 +97,7 @@ def test_missing_measurements_are_shown_as_not_measured(cast: Cast, sign_in: Sig
     assert text.count("not measured") >= 4
     make.used(pod, None, gpu_memory=None)
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization")
-    assert '<dd>1</dd><dd class="note">of 2 cores' in text
+    assert '<dd>1</dd><dd class="note"><span>of 2 cores' in text
     assert text.count('<span class="unmeasured">not measured') == 2, "for GPUs and for their memory"
     assert "0%" not in text
 
@@ -134,7 +134,7 @@ def test_idle_gpus_are_highlighted_on_page_and_list(cast: Cast, sign_in: SignIn,
     make.used(make.place(other, pod.node, [0]), 80)
     make.used(pod, 0, busy_at=make.ago(hours=2))
     client = sign_in("dave")
-    assert "They became idle" in page(client, f"/workloads/{pod.workload_id}")
+    assert "They are still allocated" in page(client, f"/workloads/{pod.workload_id}")
     assert "idle</strong> since" not in page(client, f"/workloads/{other.pk}")
     listed = page(client, "/workloads")
     assert listed.count("GPUs idle") == 1 and "GPU utilization 80%" in listed
@@ -222,7 +222,7 @@ def test_charts_of_an_idle_pod_without_requests_stay_near_zero(cast: Cast, sign_
     assert "CPU: up to 0.00 cores used" in text
     heights = re.search(r'<path class="used" d="([^"]+)"', text)
     assert heights and min(int(y) for y in re.findall(r"[ML ]\d+ (\d+)", heights[1])) >= HEIGHT * 0.95
-    assert "allocated</span>" not in text.partition("<details")[0]
+    assert "</i>allocated</span>" not in text.partition("<details")[0]
 
 
 def filled_ranges(text: str, kind: str) -> list[int]:

@@ -57,7 +57,7 @@ def test_pages_agree_on_the_number_of_pending_workloads(sign_in: SignIn, cast: C
     messages = [finding.finding for finding in diagnose_pool(cast.pool, timezone.now())]
     assert any(message.startswith("3 workloads are pending: ") for message in messages)
     Workload.objects.filter(array_index=0).update(phase="running")
-    assert figure(client, "Running")[0] == "1" and figure(client, "Pending") == ("2", "and part of 1 array")
+    assert figure(client, "Running")[0] == "1" and figure(client, "Pending") == ("2", "plus parts of 1 array")
     reasons = client.get("/").context["reasons"]
     assert sum(reason.count for reason in reasons) == 3, "the pending ones and the array with pending tasks"
 

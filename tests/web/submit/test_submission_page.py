@@ -300,7 +300,7 @@ def test_verdict_of_an_array_covers_all_tasks(cast: Cast, dave: Client) -> None:
     make.quota(cast.vision, cast.pool, 8)
     page = text_of(dave, ARRAY.replace("tasks: 2", "tasks: 30"))
     assert "2 of 30 tasks would start immediately, 28 would be queued" in page
-    assert "vision, 30 tasks, 30 GPUs in total (1 per task)" in page
+    assert "vision · 30 tasks · 30 GPUs in total (1 per task)" in page
     assert "1 GPU requested, 0 free, 1 missing." in page, "the reason of the queued tasks"
     assert "All 2 tasks would start immediately" in text_of(dave, ARRAY)
     one_at_a_time = text_of(dave, ARRAY.replace("tasks: 2", "tasks: 4, max_running: 1"))

@@ -39,7 +39,7 @@ def test_workload_page_shows_the_commit_and_links_to_the_files(workload: Workloa
     dave = sign_in("dave")
     overview = dave.get(f"/workloads/{workload.pk}").content.decode()
     assert COMMIT[:10] in overview
-    assert "on topic/&lt;b&gt;, modified" in overview
+    assert "on topic/&lt;b&gt;</span> <span>(modified)" in overview
     page = dave.get(f"/workloads/{workload.pk}/spec").content.decode()
     assert COMMIT in page
     assert "differs from the commit" in page
@@ -99,14 +99,14 @@ def test_pages_show_the_repository_before_and_after_the_fetch(
     assert "Not fetched" not in page
     assert "differs from the commit" not in page
     CodeFetch.objects.update(state="failed", error="The server denied access.")
-    assert "Not fetched: The server denied access." in dave.get(f"{address}/spec").content.decode()
+    assert "The server denied access." in dave.get(f"{address}/spec").content.decode()
 
 
 @pytest.mark.heavy
 def test_form_shows_and_removes_the_repository(git_workload: Workload, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     answer = dave.get(f"/submit?like={git_workload.pk}")
-    assert "Files that you send replace it." in answer.content.decode()
+    assert "Files that you send replace this repository." in answer.content.decode()
     assert answer.context["code_source"] == "git"
     text = answer.context["text"]
     form = {"document": text, "agreed": text, "step": "submit"}

@@ -79,13 +79,13 @@ def test_matching_log_lines_are_escaped_and_shown_with_context(
     pod = start_pod(cast, runtime, b"one\ntwo <b>\n" + UNSAFE_TEXT + b"four\n")
     client = sign_in("dave")
     text = client.get(path(pod, "/search", text="ALERT", ignore_case="on")).content.decode()
-    assert "1 line of worker-0, run 2, contains" in text
+    assert "1 matching line in worker-0, run 2:" in text
     assert "&lt;script&gt;<mark>alert</mark>(&#x27;x&#x27;)&lt;/script&gt; red " in text
     assert "<script>" not in text
     assert not {"\x1b", "\x08", "\u202e"} & set(text)
     assert "two &lt;b&gt;" in text
     assert f'data-log-at="{len("one.two <b>.")}"' in text
-    assert "0 lines of worker-0" in client.get(path(pod, "/search", text="ALERT")).content.decode()
+    assert "0 matching lines in worker-0" in client.get(path(pod, "/search", text="ALERT")).content.decode()
     assert client.get(path(pod, "/search", text="")).content.strip() == b""
     assert sign_in("grace").get(path(pod, "/search", text="a")).status_code == 404
 

@@ -41,7 +41,7 @@ def test_array_page_ranks_tasks_and_names_the_best_task(cast: Cast, sign_in: Sig
         make.metric(task, "accuracy", 0.1 * ((task.array_index or 0) + 1), 0.05)
         make.metric(task, "loss", 1.0 + (task.array_index or 0))
     best = client.get(path, {"metric": "loss"}).content.decode()
-    assert ">sweep-0</a>, loss 1 at step 0" in best
+    assert ">sweep-0</a> <span>(loss 1 at step 0)" in best
     best = client.get(path, {"metric": "accuracy", "goal": "max"}).content.decode()
-    assert ">sweep-2</a>, accuracy 0.3 at step 0" in best
+    assert ">sweep-2</a> <span>(accuracy 0.3 at step 0)" in best
     assert best.index(">sweep-2</a></th>") < best.index(">sweep-1</a></th>")

@@ -176,7 +176,7 @@
   async function open() {
     const pod = element("pod")?.value;
     if (!pod || terminals.length >= MOST) {
-      status.textContent = pod ? `This page has ${MOST} terminals, which is the maximum. Close some first.` : "";
+      status.textContent = pod ? `This page already has ${MOST} terminals, the maximum. Close a terminal first.` : "";
       return;
     }
     await document.fonts.load('13px "JetBrains Mono"').catch(() => undefined); // the size of a cell depends on it
@@ -187,7 +187,7 @@
     terminal.view.open(terminal.pane);
     // xterm.js creates the cells in the global document in spite of `documentOverride`.
     terminal.view._core._renderService._renderer.value._rowFactory._document = window.strictDocument;
-    terminal.view.textarea.setAttribute("aria-label", `Terminal ${opened} in ${pod}. Ctrl+Shift+L leaves it.`);
+    terminal.view.textarea.setAttribute("aria-label", `Terminal ${opened} in ${pod}. Press Ctrl+Shift+L to leave.`);
     terminal.show();
     terminal.connect();
   }
@@ -209,7 +209,7 @@
     active.view.focus();
     if (navigator.clipboard) navigator.clipboard.writeText(text).catch(() => document.execCommand("copy"));
     else document.execCommand("copy"); // pages without TLS have no clipboard object
-    status.textContent = "Copied the selection.";
+    status.textContent = "Selection copied.";
   }
 
   /** Return the colours of the page's theme. */

@@ -34,8 +34,8 @@
 
   function describe({ name, files, links, ignored, size }) {
     const parts = [`${plural(files.length, "file")}, ${formatSize(size)}${name ? ` in ${name}` : ""}.`];
-    if (ignored) parts.push(`Left out by ignore files: ${ignored === 1 ? "1 file or directory" : `${ignored.toLocaleString("en")} files or directories`}.`);
-    if (links.length) parts.push(`Left out, because browsers cannot read symbolic links: ${links.slice(0, 5).join(", ")}${links.length > 5 ? " …" : ""}.`);
+    if (ignored) parts.push(`Excluded by ignore files: ${ignored === 1 ? "1 file or directory" : `${ignored.toLocaleString("en")} files or directories`}.`);
+    if (links.length) parts.push(`Excluded because browsers cannot read symbolic links: ${links.slice(0, 5).join(", ")}${links.length > 5 ? " …" : ""}.`);
     element("summary").textContent = parts.join(" ");
     element("list").replaceChildren(...files.slice(0, LISTED).map(({ path, file }) => {
       const item = document.createElement("li");
@@ -101,7 +101,7 @@
         showProgress("Uploading files", done, total);
       });
       mine.sentTo = target;
-      outcome = { status: sent ? `Sent ${formatSize(sent)}. The document names the files.` : "The project has all files already. The document names them." };
+      outcome = { status: sent ? `Sent ${formatSize(sent)}. The document now refers to the files.` : "The project already has all files. The document now refers to them." };
     } catch (error) {
       const kept = "The project keeps the parts that were sent: sending again continues there.";
       outcome = signal.aborted ? { status: `Stopped. ${kept}` } : { error: `${messageOf(error)} ${kept}` };

@@ -163,7 +163,7 @@
       throw new CodeError(`${files.length.toLocaleString("en")} files are too many. At most ${limits.files_max.toLocaleString("en")} can be sent. ${hint}.`);
     }
     const long = files.find(({ path }) => bytesIn(path) > PATH_MAX || path.split("/").some((name) => bytesIn(name) > NAME_MAX));
-    if (long) throw new CodeError(`The path ${long.path} is longer than ${PATH_MAX} bytes, or has a name of more than ${NAME_MAX}. Rename it.`);
+    if (long) throw new CodeError(`The path ${long.path} is longer than ${PATH_MAX} bytes, or contains a name longer than ${NAME_MAX} bytes. Rename it.`);
     if (size > limits.size_max) {
       const largest = files.toSorted((one, other) => other.file.size - one.file.size).slice(0, 5);
       const names = largest.map(({ path, file }) => `${path} (${formatSize(file.size)})`).join(", ");
