@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from pools.web import machines, nodes, pools, ssh_hosts
+from pools.web import machines, node_batches, nodes, pools, ssh_hosts
 
 urlpatterns = [
     path("node-pools/new", pools.create, name="pool-new"),
@@ -16,6 +16,11 @@ urlpatterns = [
     path("node-pools/<slug:name>/hosts/<slug:host>/accept", ssh_hosts.accept, name="pool-ssh-host-accept"),
     re_path(
         r"^node-pools/(?P<name>[a-z0-9_-]+)/(?P<step>pause|resume|retry)$", pools.pause, name="pool-step"
+    ),
+    re_path(
+        r"^node-pools/(?P<name>[a-z0-9_-]+)/nodes/(?P<step>cordon|uncordon|drain)$",
+        node_batches.act,
+        name="pool-nodes-step",
     ),
     re_path(r"^nodes/(?P<name>[A-Za-z0-9._-]+)$", nodes.show, name="node"),
     re_path(

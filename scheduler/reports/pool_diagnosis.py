@@ -22,6 +22,7 @@ from scheduler.reports.pool_findings import (
     Fix,
     PoolFacts,
     Severity,
+    all_names,
     count_gpus,
     format_age,
     is_or_are,
@@ -116,8 +117,8 @@ def _boot_findings(facts: PoolFacts) -> Iterator[Finding]:
             f"timeout is {format_age(timedelta(seconds=pool.boot_timeout))}."
             + (f" {slow[0].name}: {to_sentence(reason)}" if reason else ""),
             f"See `berth node describe {slow[0].name}` for the current phase.",
-            Fix.NODE,
-            slow[0].name,
+            Fix.NODES,
+            all_names(slow),
         )
 
 
@@ -133,6 +134,8 @@ def _queue_findings(facts: PoolFacts) -> Iterator[Finding]:
             f"for up to {format_age(oldest)}."
             + (f" {queued[0].name}: {to_sentence(reason)}" if reason else ""),
             "They start when the provider starts them. The boot timeout does not count yet.",
+            Fix.NODES,
+            all_names(queued),
         )
 
 
@@ -211,6 +214,8 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
             f"{name_nodes(lost_nodes)} {is_or_are(lost_nodes)} lost: the provider no longer lists the "
             "instance.",
             "Workloads on lost nodes are requeued. No action is needed unless nodes are lost repeatedly.",
+            Fix.NODES,
+            all_names(lost_nodes),
         )
     interrupted = [node for node in facts.hosting if node.interruption_at is not None]
     if interrupted:
@@ -219,6 +224,8 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
             Severity.WARNING,
             "spot interruptions",
             f"The provider will end {name_nodes(interrupted)} from {first:%Y-%m-%d %H:%M:%S} UTC.",
+            fix=Fix.NODES,
+            nodes=all_names(interrupted),
         )
     overdue = list(overdue_drains(facts.now).filter(pool=facts.pool))
     if overdue:
@@ -232,6 +239,8 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
             f"{format_age(timedelta(seconds=facts.pool.drain_timeout))}"
             f"{': ' + ', '.join(map(str, work[:MAX_NAMED])) if work else ''}.",
             "The pods are stopped now. If they stay, check the node's agent.",
+            Fix.NODES,
+            all_names(overdue),
         )
     if cordoned := facts.in_states(NodeState.CORDONED):
         yield Finding(
@@ -239,9 +248,11 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
             "cordoned nodes",
             f"{name_nodes(cordoned)} {is_or_are(cordoned)} cordoned: {count_gpus(cordoned)} accept no "
             "new pods.",
-            f"Run `berth node uncordon {cordoned[0].name}` when it may be used again.",
+            f"Run `berth node uncordon {cordoned[0].name}` when it may be used again."
+            if len(cordoned) == 1
+            else f"Run `berth node uncordon --pool {facts.pool}` when they may be used again.",
             Fix.UNCORDON,
-            cordoned[0].name,
+            all_names(cordoned),
         )
     silent = Machine.objects.filter(
         pool=facts.pool, departed_at=None, removed_at=None, last_seen_at__lt=facts.now - MACHINE_SILENCE
@@ -283,6 +294,8 @@ def _isolation_findings(facts: PoolFacts) -> Iterator[Finding]:
                 f"{len(affected)} of {format_count(len(reported), 'node')} {problem}"
                 + (f". {first.name} reports: {to_sentence(reason)}" if reason else "."),
                 "Run `berth doctor` on the node for all checks.",
+                Fix.NODES,
+                all_names(node for node, _ in affected),
             )
 
 

@@ -1,6 +1,6 @@
 """Problems that a pool's diagnosis can report."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -25,8 +25,8 @@ class Fix(StrEnum):
     RESUME = "resume"  # resume the paused pool
     MAXIMUM = "maximum"  # the maximum number of nodes, in the settings
     SETTINGS = "settings"
-    UNCORDON = "uncordon"  # uncordon the node
-    NODE = "node"  # page of the node
+    UNCORDON = "uncordon"  # uncordon the nodes
+    NODES = "nodes"  # page of the node, or the pool's nodes with the problem
     MACHINES = "machines"
     HOSTS = "hosts"
     QUEUE = "queue"
@@ -37,8 +37,8 @@ class Fix(StrEnum):
 class Finding:
     """Problem with a pool.
 
-    `finding` is a sentence with numbers. `remedy` is the recommended action, or empty. `node` names the node
-    that `fix` applies to.
+    `finding` is a sentence with numbers. `remedy` is the recommended action, or empty. `nodes` are the names
+    of all nodes that have the problem, and `fix` applies to them.
     """
 
     severity: Severity
@@ -46,7 +46,7 @@ class Finding:
     finding: str
     remedy: str = ""
     fix: Fix | None = None
-    node: str = ""
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,10 @@ def name_nodes(rows: Sequence[Node]) -> str:
     names = [node.name for node in rows[:MAX_NAMED]]
     more = len(rows) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")
+
+
+def all_names(rows: Iterable[Node]) -> tuple[str, ...]:
+    return tuple(node.name for node in rows)
 
 
 def is_or_are(rows: Sequence[Node]) -> str:

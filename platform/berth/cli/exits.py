@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from enum import IntEnum
 
+from berth.cli.text import print_message
 from berth.core.problems import Problem, format_value
 from berth.core.version import server_python_error
 
@@ -71,6 +72,19 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
     if isinstance(error, ModuleNotFoundError):
         return _missing_extra(error)
     return None
+
+
+def print_rejection(handle: str, error: Exception) -> ExitCode | None:
+    """If the error is a rejection, print it and return its exit code. Otherwise, return None."""
+    from berth.client.errors import Conflict, Forbidden, Invalid, NotFound
+
+    is_rejection = isinstance(error, Conflict | Forbidden | Invalid | NotFound)
+    explanation = explain_error(error) if is_rejection else None
+    if explanation is None:
+        return None
+    for line in explanation[1]:
+        print_message(f"{handle}: {line}")
+    return explanation[0]
 
 
 def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | None:

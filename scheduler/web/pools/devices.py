@@ -113,13 +113,17 @@ def build_node_maps(actor: Actor, nodes: Iterable[Node]) -> list[NodeMap]:
     return list(maps.values())
 
 
-def measured_node_map(actor: Actor, node: Node, now: datetime, max_age: timedelta) -> NodeMap:
-    """Return the device map of a node, with the latest measurements of each device."""
-    node_map = build_node_maps(actor, [node])[0]
-    measured = {device.index: device for device in devices_by_node([node], now, max_age).get(node.pk, ())}
-    for device in node_map.devices:
-        device.measured = measured.get(device.index)
-    return node_map
+def measured_node_maps(
+    actor: Actor, nodes: Iterable[Node], now: datetime, max_age: timedelta
+) -> list[NodeMap]:
+    """Return the device maps of the nodes, with the latest measurements of each device."""
+    maps = build_node_maps(actor, nodes)
+    measured = devices_by_node([node_map.node for node_map in maps], now, max_age)
+    for node_map in maps:
+        by_index = {device.index: device for device in measured.get(node_map.node.pk, ())}
+        for device in node_map.devices:
+            device.measured = by_index.get(device.index)
+    return maps
 
 
 def _unallocated_devices(node: Node) -> list[DeviceMap]:

@@ -1,73 +1,113 @@
-"""Nodes on a pool's page, paginated for large pools."""
+"""Nodes on a pool's page, as tiles or, for large pools, as a table, and the contents of a node's page."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, F, QuerySet, Sum
+from django.db.models import Count, F, Sum
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from berth.core.words import format_pod_names, format_ranges
+from berth.core.words import format_pod_names, format_ranges, to_words
 from berth.server.web.charts.hues import OTHER_PROJECTS_HUE, project_hue
-from berth.server.web.lists.paging import Slice, load_slice
+from berth.server.web.lists.tables import Listing
 from berth.server.web.pages import Request, signed_in
 from pools.models import Node, NodePool
-from pools.models.node import ALIVE
+from pools.models.node import ALIVE, HOSTING, PENDING, NodeState
 from pools.web.nodes import NODE_ACTIONS
 from projects.access import visible_nodes, visible_projects
 from projects.actor import Actor
+from projects.idle_gpus import MAX_MEASUREMENT_AGE
 from projects.models import Pod
 from scheduler.models import Allocation
-from scheduler.web.pools.devices import NodeMap, build_node_maps, measured_node_map
+from scheduler.reports.pool_findings import Finding
+from scheduler.web.pools.devices import NodeMap, measured_node_maps
 from scheduler.web.pools.node_heatmap import NodeHeatmap, build_heatmap
+from scheduler.web.pools.node_table import NodeRow, list_node_rows
 from scheduler.web.utilization.pages import LAST_KNOWN
 
-MAX_UNPAGED_NODES, PAGE_SIZE = 24, 12  # maximum number of nodes without pagination, and nodes per page
+MAX_TILES = 30  # a pool with more nodes shows a table instead of tiles
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFilter:
+    """Tab that limits the table to nodes in one state, or with one problem."""
+
+    title: str
+    count: int
+    query: str
+    is_current: bool
 
 
 @dataclass(frozen=True, slots=True)
 class PoolNodes:
-    """Nodes shown on a pool's page.
+    """Nodes shown on a pool's page: tiles, or a table if there are too many.
 
-    `maps` pairs each node with its available actions. `heatmap` is set only if there are too many
-    nodes for one page.
+    `maps` pairs the tile of each node with its available actions. `listing`, `heatmap` and `filters` belong
+    to the table. `finding` is the problem that the shown nodes have, if the user selected one.
     """
 
-    maps: Sequence[tuple[NodeMap, tuple[str, ...]]]
-    slice: Slice[Node]
-    states: Sequence[tuple[str, int]]  # (state, node count) pairs
-    state: str
-    find: str
-    heatmap: NodeHeatmap | None
     total: int
+    maps: Sequence[tuple[NodeMap, tuple[str, ...]]]
+    filters: Sequence[NodeFilter] = ()
+    listing: Listing[NodeRow] | None = None
+    heatmap: NodeHeatmap | None = None
+    finding: Finding | None = None
 
 
-def list_pool_nodes(request: Request, pool: NodePool) -> PoolNodes:
-    alive = Node.objects.filter(pool=pool, state__in=ALIVE)
+def list_pool_nodes(
+    request: Request, pool: NodePool, findings: Iterable[Finding], *, is_admin: bool
+) -> PoolNodes:
+    alive = Node.objects.filter(pool=pool, state__in=ALIVE).order_by("ordinal", "pk")
     counts = dict(alive.order_by().values_list("state").annotate(n=Count("pk")))
     total = sum(counts.values())
-    large = total > MAX_UNPAGED_NODES
-    state, find = (request.GET.get(name, "") if large else "" for name in ("state", "find"))
-    find = find.replace("\0", "")[:64]
-    rows = _filter_nodes(alive, state if state in counts else "", find)
-    shown = load_slice(
-        rows.select_related("pool"), {"number": "ordinal"}, sort="number", default="number",
-        cursor=request.GET.get("nodes", "") if large else "", size=PAGE_SIZE if large else MAX_UNPAGED_NODES,
-    )  # fmt: skip
-    maps = build_node_maps(request.actor, shown.rows)
+    selected = request.GET.get("finding", "")
+    finding = next((each for each in findings if each.nodes and each.name == selected), None)
+    shown = alive.filter(name__in=finding.nodes) if finding else alive
+    if total <= MAX_TILES:
+        maps = measured_node_maps(
+            request.actor, shown.select_related("pool"), timezone.now(), MAX_MEASUREMENT_AGE
+        )
+        tiles = [(node_map, NODE_ACTIONS.get(node_map.node.state, ())) for node_map in maps]
+        return PoolNodes(total, tiles, finding=finding)
+    state = request.GET.get("state", "") if finding is None else ""
+    if state in counts:
+        shown = shown.filter(state=state)
     return PoolNodes(
-        maps=[(node_map, NODE_ACTIONS.get(node_map.node.state, ())) for node_map in maps],
-        slice=shown,
-        states=[(state_, counts[state_]) for state_ in map(str, ALIVE) if state_ in counts],
-        state=state,
-        find=find,
-        heatmap=build_heatmap(pool) if large else None,
-        total=total,
+        total,
+        maps=(),
+        filters=_node_filters(request, counts, finding),
+        listing=list_node_rows(request, pool, shown, is_admin=is_admin),
+        heatmap=build_heatmap(pool),
+        finding=finding,
     )
+
+
+def _node_filters(request: Request, counts: Mapping[str, int], finding: Finding | None) -> list[NodeFilter]:
+    """Return a tab for all nodes, for each state of a node, and for the selected problem."""
+    query = request.GET.copy()
+    for name in ("finding", "state", "nodes-cursor"):
+        query.pop(name, None)
+    state = request.GET.get("state", "")
+    current = state if state in counts else ""
+    filters = []
+    for each in ("", *map(str, (*HOSTING, *PENDING, NodeState.LOST))):
+        count = counts.get(each, 0) if each else sum(counts.values())
+        if count:
+            query["state"] = each
+            is_current = finding is None and current == each
+            filters.append(
+                NodeFilter(to_words(each) if each else "All", count, query.urlencode(), is_current)
+            )
+    if finding:
+        query.pop("state")
+        query["finding"] = finding.name
+        title = finding.name[:1].upper() + finding.name[1:]
+        filters.append(NodeFilter(title, len(finding.nodes), query.urlencode(), is_current=True))
+    return filters
 
 
 def allocated_by_project(actor: Actor, pool: NodePool) -> list[tuple[str, str, int]]:
@@ -134,13 +174,8 @@ def contents(request: Request, name: str) -> HttpResponse:
     visible = allocations.filter(pod__workload__project__in=visible_projects(request.actor))
     rows = visible.select_related("pod__workload__project").order_by("pod__workload__name", "pod__rank", "pk")
     context = {
-        "node_map": measured_node_map(request.actor, node, timezone.now(), LAST_KNOWN),
+        "node_map": measured_node_maps(request.actor, [node], timezone.now(), LAST_KNOWN)[0],
         "groups": group_pods(rows),
         "hidden": allocations.count() - len(rows),
     }
     return render(request, "scheduler/pools/node_contents.html", context)
-
-
-def _filter_nodes(alive: QuerySet[Node], state: str, find: str) -> QuerySet[Node]:
-    rows = alive.filter(state=state) if state else alive
-    return rows.filter(name__icontains=find) if find else rows

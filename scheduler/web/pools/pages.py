@@ -29,8 +29,9 @@ from scheduler.reports.pool_findings import Finding, Severity
 from scheduler.web.pools.capacity import Capacity, pool_capacity
 from scheduler.web.pools.capacity_chart import SPANS, build_capacity_chart
 from scheduler.web.pools.csv_exports import history_listing, requested_pool_csv
+from scheduler.web.pools.node_table import BULK_STEPS
 from scheduler.web.pools.nodes import allocated_by_project, list_pool_nodes
-from scheduler.web.pools.remedies import remedy_button
+from scheduler.web.pools.remedies import remedy_buttons
 
 TONES = {
     ScalingKind.READY: "good",
@@ -155,7 +156,9 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
     if file := requested_csv(request, history) or requested_pool_csv(request, pool, now):
         return file
     findings = diagnose_pool(pool, now) if is_admin else []
-    nodes = list_pool_nodes(request, pool)
+    nodes = list_pool_nodes(request, pool, findings, is_admin=is_admin)
+    if nodes.listing and (file := requested_csv(request, nodes.listing)):
+        return file
     costs = pool_costs(pool, now)
     pieces = measure_fragmentation(pool) if pool.gpus_per_node else None
     context = {
@@ -173,10 +176,11 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "price": "" if costs.price_per_gpu_hour is None else f"{costs.price_per_gpu_hour.normalize():f}",
         "spent": [("Last 24 hours", costs.day), ("Last 30 days", costs.month)],
         "nodes": nodes,
+        "bulk_steps": BULK_STEPS,
         "blocked": blocked_reasons(pool, now),
         "finding_counts": count_findings(findings),
         "findings": [
-            (finding, FINDING_TONES[finding.severity], remedy_button(finding, pool)) for finding in findings
+            (finding, FINDING_TONES[finding.severity], remedy_buttons(finding, pool)) for finding in findings
         ],
         "legend": allocated_by_project(request.actor, pool),
         "may_change": may(request.actor, Action.EDIT, pool),

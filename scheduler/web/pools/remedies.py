@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from django.urls import reverse
 
+from berth.core.words import format_count
 from pools.models import NodePool
 from scheduler.reports.pool_findings import Finding, Fix
 
@@ -18,7 +20,7 @@ class Remedy:
     in_dialog: bool
 
 
-Build = Callable[[str, str], Remedy]  # arguments: pool name and node name
+Build = Callable[[str], Remedy]  # argument: pool name
 
 
 def _dialog_remedy(label: str, route: str, *arguments: str) -> Remedy:
@@ -31,18 +33,32 @@ def _page_remedy(label: str, route: str, *arguments: str, pool: str = "") -> Rem
 
 
 REMEDIES: Mapping[Fix, Build] = {
-    Fix.RETRY: lambda pool, _: _dialog_remedy("Retry provisioning", "pool-step", pool, "retry"),
-    Fix.RESUME: lambda pool, _: _dialog_remedy("Resume pool", "pool-step", pool, "resume"),
-    Fix.MAXIMUM: lambda pool, _: _dialog_remedy("Raise maximum", "pool-settings", pool),
-    Fix.SETTINGS: lambda pool, _: _dialog_remedy("Edit settings", "pool-settings", pool),
-    Fix.UNCORDON: lambda _, node: _dialog_remedy(f"Uncordon {node}", "node-step", node, "uncordon"),
-    Fix.NODE: lambda _, node: _page_remedy(f"Show {node}", "node", node),
-    Fix.MACHINES: lambda pool, _: _page_remedy("Show machines", "pool-machines", pool),
-    Fix.HOSTS: lambda pool, _: _page_remedy("Show hosts", "pool-ssh-hosts", pool),
-    Fix.QUEUE: lambda pool, _: _page_remedy("Show queue", "queue", pool=pool),
-    Fix.QUOTAS: lambda pool, _: _page_remedy("Edit quotas", "quotas", pool=pool),
+    Fix.RETRY: lambda pool: _dialog_remedy("Retry provisioning", "pool-step", pool, "retry"),
+    Fix.RESUME: lambda pool: _dialog_remedy("Resume pool", "pool-step", pool, "resume"),
+    Fix.MAXIMUM: lambda pool: _dialog_remedy("Raise maximum", "pool-settings", pool),
+    Fix.SETTINGS: lambda pool: _dialog_remedy("Edit settings", "pool-settings", pool),
+    Fix.MACHINES: lambda pool: _page_remedy("Show machines", "pool-machines", pool),
+    Fix.HOSTS: lambda pool: _page_remedy("Show hosts", "pool-ssh-hosts", pool),
+    Fix.QUEUE: lambda pool: _page_remedy("Show queue", "queue", pool=pool),
+    Fix.QUOTAS: lambda pool: _page_remedy("Edit quotas", "quotas", pool=pool),
 }
 
 
-def remedy_button(finding: Finding, pool: NodePool) -> Remedy | None:
-    return REMEDIES[finding.fix](pool.name, finding.node) if finding.fix is not None else None
+def remedy_buttons(finding: Finding, pool: NodePool) -> list[Remedy]:
+    """Return the buttons of a finding, the most useful first."""
+    if finding.fix is None:
+        return []
+    if finding.fix not in (Fix.UNCORDON, Fix.NODES):
+        return [REMEDIES[finding.fix](pool.name)]
+    if len(finding.nodes) == 1:
+        (node,) = finding.nodes
+        if finding.fix is Fix.UNCORDON:
+            return [_dialog_remedy(f"Uncordon {node}", "node-step", node, "uncordon")]
+        return [_page_remedy(f"Show {node}", "node", node)]
+    count = format_count(len(finding.nodes), "node")
+    query = urlencode({"finding": finding.name})
+    show = Remedy(f"Show {count}", f"{reverse('node-pool', args=[pool.name])}?{query}#nodes", in_dialog=False)
+    if finding.fix is Fix.NODES:
+        return [show]
+    path = reverse("pool-nodes-step", args=[pool.name, "uncordon"]) + "?state=cordoned"
+    return [Remedy(f"Uncordon {count}", path, in_dialog=True), show]

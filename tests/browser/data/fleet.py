@@ -1,8 +1,11 @@
 """Browser test data: a pool of thousands of nodes, most of them busy."""
 
-from pools.models import Node, NodePool
+from django.utils import timezone
+
+from pools.models import Node, NodePool, ScalingEvent
+from pools.models.scaling import ScalingKind
 from projects.models import Pod, Project
-from scheduler.models import Allocation
+from scheduler.models import Allocation, PodUtilization
 from tests import factories as make
 
 GPUS = 8
@@ -27,6 +30,7 @@ def create_fleet(project: Project, size: int = 4000) -> NodePool:
             pool=pool, name=f"fleet-{n}", ordinal=n, state=STATES.get(n % 100, "ready"), since=since,
             instance_id=f"i-fleet-{n}", gpus=GPUS, cpu_milli=64_000, memory_mib=512_000, created_at=since,
             drain_started_at=drained_at if n % 100 == 7 else None, ready_at=since,
+            drain_reason="new driver" if n % 100 == 7 else ""
         )
         for n in range(size)
     )  # fmt: skip
@@ -42,6 +46,21 @@ def create_fleet(project: Project, size: int = 4000) -> NodePool:
             cpu_milli=4000, memory_mib=8000, bound_at=make.ago(hours=2),
         )
         for pod in pods
+    )  # fmt: skip
+    PodUtilization.objects.bulk_create(
+        PodUtilization(
+            pod=pod, at=timezone.now(), cpu_seconds=600, cpu_milli=2500, memory_mib=6000,
+            devices=[[990 - 37 * (pod.index % 17), 52_000]] * _allocated_gpus(pod.node.ordinal),
+        )
+        for pod in pods
+    )  # fmt: skip
+    ScalingEvent.objects.bulk_create(
+        ScalingEvent(
+            pool=pool, node=node, kind=ScalingKind.CORDON, at=make.ago(hours=1),
+            reason="cordon by ada: row of racks without cooling",
+        )
+        for node in nodes
+        if node.state == "cordoned"
     )  # fmt: skip
     return pool
 

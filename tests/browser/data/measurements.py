@@ -21,7 +21,10 @@ def create_measurements() -> None:
     for number, pod in enumerate(pods.order_by("created_at")):
         _measure(pod, number, now)
     for node in Node.objects.filter(pool__name="train", state="ready"):
-        devices = [[(870 - 40 * n) % 1000, 61_000 - 900 * n] for n in range(node.gpus)]
+        allocated = {n for allocation in node.allocations.all() for n in allocation.devices}
+        devices = [
+            [(870 - 40 * n) % 1000, 61_000 - 900 * n] if n in allocated else [0, 4] for n in range(node.gpus)
+        ]
         NodeUtilization.objects.create(node=node, at=now, devices=devices)
 
 

@@ -1,17 +1,22 @@
 """Tests for the page of a pool with many nodes."""
 
+import csv
+import io
 import re
 
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from pools.models import Node, NodePool
-from scheduler.web.pools.nodes import MAX_UNPAGED_NODES, PAGE_SIZE
+from scheduler.models import NodeUtilization
+from scheduler.web.pools.node_table import PAGE_SIZE
+from scheduler.web.pools.nodes import MAX_TILES
 from tests.browser.data.fleet import create_fleet
 from tests.cast import Cast
-from tests.web.conftest import SignIn
+from tests.web.conftest import SignIn, streamed
 
 
 @pytest.fixture
@@ -20,41 +25,118 @@ def alice(sign_in: SignIn) -> Client:
 
 
 def node_names(text: str) -> list[str]:
-    return re.findall(r"<header><h3><a [^>]*>([^<]*)<", text)
+    return re.findall(r'<th scope="row"><a class="plain-link" href="/nodes/[^"]*">([^<]*)<', text)
 
 
-def test_heatmap_shows_all_nodes_and_the_node_list_is_paginated(cast: Cast, alice: Client) -> None:
+def page(client: Client, query: str = "") -> str:
+    return client.get(f"/node-pools/fleet{query}").content.decode()
+
+
+def test_heatmap_shows_all_nodes_and_the_table_is_paginated(cast: Cast, alice: Client) -> None:
     create_fleet(cast.vision, 200)
-    text = alice.get("/node-pools/fleet").content.decode()
+    text = page(alice)
     label = "200 nodes: 117 full, 15 more than half allocated, 19 up to half allocated, 43 free"
     assert f'aria-label="{label}, 2 cordoned, 2 draining, 2 pending"' in text
     assert node_names(text) == [f"fleet-{n}" for n in range(PAGE_SIZE)]
     second = alice.get(next_page(text)).content.decode()
     assert node_names(second) == [f"fleet-{n}" for n in range(PAGE_SIZE, 2 * PAGE_SIZE)]
-    assert ">Previous<" in second
+    assert ">Previous<" in second and "51 to 100 of 200 rows" in second
 
 
 def next_page(text: str) -> str:
     link = text.split(">Next<", 1)[0].rsplit('href="', 1)[1]
-    return "/node-pools/fleet" + link.split("#", 1)[0].replace("&amp;", "&")
+    return "/node-pools/fleet" + link.split('"', 1)[0].replace("&amp;", "&")
+
+
+def test_line_of_a_node_shows_its_allocation_utilization_and_problem(cast: Cast, alice: Client) -> None:
+    create_fleet(cast.vision, 60)
+    lines = [re.sub(r"<[^>]*>|\s+", " ", line) for line in page(alice).split("<tr>")]
+    cells = {line.split()[0]: " ".join(line.split()[1:]) for line in lines if "fleet-" in line}
+    assert cells["fleet-1"] == "Ready 8 of 8 95% 60 of 64 492.2 GiB 1 3 h"
+    assert cells["fleet-24"] == "Ready 3 of 8 77% 60 of 64 492.2 GiB 1 3 h"
+    assert cells["fleet-7"].endswith("1 3 h New driver")
+    assert cells["fleet-11"] == "Booting 0 of 8 3 h Slow boot"
+    assert cells["fleet-13"].endswith("Row of racks without cooling (ada)")
+    assert cells["fleet-31"] == "Ready 0 of 8 64 of 64 500 GiB 0 3 h"
 
 
 @pytest.mark.heavy
-def test_nodes_are_filtered_by_name_and_state(cast: Cast, alice: Client) -> None:
+def test_table_is_filtered_by_name_problem_and_state(cast: Cast, alice: Client) -> None:
     create_fleet(cast.vision, 200)
-    by_name = alice.get("/node-pools/fleet?find=LEET-11").content.decode()
-    assert node_names(by_name) == ["fleet-11", *(f"fleet-{n}" for n in range(110, 120))]
-    draining = alice.get("/node-pools/fleet?state=draining").content.decode()
-    assert node_names(draining) == ["fleet-7", "fleet-107"]
-    assert "No nodes match" in alice.get("/node-pools/fleet?find=missing").content.decode()
-    for odd in ("?state=odd", "?nodes=odd", "?find=%00"):
+    assert node_names(page(alice, "?nodes-search=LEET-11")) == [
+        "fleet-11",
+        *(f"fleet-{n}" for n in range(110, 120)),
+    ]
+    assert node_names(page(alice, "?nodes-search=cooling")) == ["fleet-13", "fleet-113"]
+    assert node_names(page(alice, "?state=draining")) == ["fleet-7", "fleet-107"]
+    assert "No nodes match" in page(alice, "?nodes-search=missing")
+    for odd in ("?state=odd", "?nodes-cursor=odd", "?nodes-search=%00", "?nodes-sort=odd", "?finding=odd"):
         assert alice.get(f"/node-pools/fleet{odd}").status_code == 200
+
+
+@pytest.mark.heavy
+def test_table_is_sorted_by_every_column_and_exported(cast: Cast, alice: Client) -> None:
+    create_fleet(cast.vision, 60)
+    text = page(alice, "?nodes-sort=-utilization&state=ready")
+    percentages = [int(number) for number in re.findall(r'label="Utilization">(\d+)%', text)]
+    assert len(percentages) > 40 and percentages == sorted(percentages, reverse=True)
+    assert node_names(page(alice, "?nodes-sort=-problem"))[0] == "fleet-11"
+    assert node_names(page(alice, "?nodes-sort=gpus"))[0] in ("fleet-11", "fleet-31")
+    for key in ("name", "state", "cpu", "-memory", "pods", "age"):
+        assert len(node_names(page(alice, f"?nodes-sort={key}"))) == PAGE_SIZE
+    answer = alice.get("/node-pools/fleet?nodes-format=csv&state=cordoned")
+    rows = list(csv.DictReader(io.StringIO(streamed(answer).decode())))
+    assert [(row["Node"], row["Allocated (GPUs)"], row["Utilization (%)"]) for row in rows] == [
+        ("fleet-13", "8.0", "54.6")
+    ]
+
+
+def test_tenant_sees_no_problems_of_the_provider_and_cannot_select_nodes(
+    cast: Cast, alice: Client, sign_in: SignIn
+) -> None:
+    create_fleet(cast.vision, 60)
+    Node.objects.filter(name="fleet-11").update(not_ready_reason="quota 4711 exceeded")
+    assert "quota 4711 exceeded" in page(alice).lower()
+    tenant = page(sign_in("grace"))
+    assert len(node_names(tenant)) == PAGE_SIZE
+    assert "4711" not in tenant and 'form="bulk"' not in tenant and "Slow boots" not in tenant
+    assert "fleet-train" not in tenant
+    filtered = page(sign_in("grace"), "?finding=cordoned+nodes")
+    assert len(node_names(filtered)) == PAGE_SIZE, "only platform admins filter by findings"
+
+
+def test_diagnosis_of_many_nodes_links_to_the_nodes_and_one_action(cast: Cast, alice: Client) -> None:
+    create_fleet(cast.vision, 200)
+    text = page(alice)
+    diagnosis = text.partition("Diagnosis")[2].partition("</table>")[0]
+    for label in ("Show 2 nodes", "Uncordon 2 nodes"):
+        assert f">{label}</a>" in diagnosis
+    assert 'href="/node-pools/fleet/nodes/uncordon?state=cordoned"' in diagnosis
+    assert "berth node uncordon --pool fleet" in diagnosis
+    shown = page(alice, "?finding=slow+boots")
+    assert node_names(shown) == ["fleet-11", "fleet-111"]
+    assert re.search(r'aria-current="true">Slow boots <span class="faint">2<', shown)
+
+
+def test_small_pool_shows_tiles_with_measurements_and_filters_them_by_a_finding(
+    cast: Cast, alice: Client
+) -> None:
+    pool = create_fleet(cast.vision, 30)
+    node = pool.nodes.get(ordinal=1)
+    NodeUtilization.objects.create(node=node, at=timezone.now(), devices=[[870, 1024]] * 8)
+    Node.objects.filter(ordinal__in=(3, 4)).update(state="cordoned")
+    text = page(alice)
+    assert text.count('<article class="node-card"') == 30
+    assert text.count("87% used, 1 GiB") == 8
+    filtered = page(alice, "?finding=cordoned+nodes")
+    assert "3 of 30 nodes: cordoned nodes." in filtered
+    assert filtered.count('<article class="node-card"') == 3
 
 
 def test_query_count_does_not_grow_with_nodes(cast: Cast, alice: Client) -> None:
     counts = []
-    create_fleet(cast.vision, 2 * MAX_UNPAGED_NODES)
-    for removed in (0, MAX_UNPAGED_NODES // 2):
+    create_fleet(cast.vision, 4 * MAX_TILES)
+    for removed in (0, MAX_TILES):
         Node.objects.filter(ordinal__lt=removed).update(pool=cast.pool)
         with CaptureQueriesContext(connection) as queries:
             assert alice.get("/node-pools/fleet").status_code == 200

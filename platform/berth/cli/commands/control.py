@@ -8,7 +8,7 @@ import typer
 from berth.cli.arguments import open_client, workload_names
 from berth.cli.arrays import Target, find_target
 from berth.cli.commands.metrics import Goal
-from berth.cli.exits import BadInput, ExitCode, explain_error
+from berth.cli.exits import BadInput, ExitCode, print_rejection
 from berth.cli.output import Output, OutputOption, show_data
 from berth.cli.text import print_message
 from berth.core.words import format_count
@@ -238,7 +238,7 @@ def _apply_to_targets(
             try:
                 changed.append(act(client, target))
             except Exception as error:
-                if len(selected) == 1 or not (code := _print_rejection(_owner(target).handle, error)):
+                if len(selected) == 1 or not (code := print_rejection(_owner(target).handle, error)):
                     raise
                 exit_codes.append(code)
                 continue
@@ -265,16 +265,3 @@ def _describe_change(target: Target, change: "Change | Submission", result: str)
     if isinstance(change, Submission):
         return f"{_owner(target).handle} {result} as {change.handle}"
     return f"{change.handle} is {change.phase}"
-
-
-def _print_rejection(handle: str, error: Exception) -> ExitCode | None:
-    """If the error is a rejection, print it and return its exit code. Otherwise, return None."""
-    from berth.client.errors import Conflict, Forbidden, Invalid, NotFound
-
-    is_rejection = isinstance(error, Conflict | Forbidden | Invalid | NotFound)
-    explanation = explain_error(error) if is_rejection else None
-    if explanation is None:
-        return None
-    for line in explanation[1]:
-        print_message(f"{handle}: {line}")
-    return explanation[0]

@@ -1,7 +1,7 @@
 """Command `berth node`, which lists, cordons, drains, upgrades and terminates nodes."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,17 +9,26 @@ import typer
 from berth.cli.arguments import PoolOption, node_names, open_client
 from berth.cli.columns import phase_style
 from berth.cli.commands.infrastructure.machines import describe_inventory
-from berth.cli.exits import BadInput
+from berth.cli.exits import BadInput, ExitCode, print_rejection
 from berth.cli.following import print_listing
-from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
+from berth.cli.output import Column, Output, OutputOption, WatchOption, show_data, show_list, show_one
 from berth.cli.text import format_age, format_time, now, number, safe
+from berth.core.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client
     from berth.client.models.pools import Node
 
+NODES_SHOWN = 10  # names in the prompt of `berth node uncordon --pool`
 node_app = typer.Typer(no_args_is_help=True, help="Manage nodes.")
 Name = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=node_names)]
+Names = Annotated[
+    list[str], typer.Argument(metavar="NODE...", help="Names of the nodes.", autocompletion=node_names)
+]
+OptionalNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NODE]...", help="Names of the nodes.", autocompletion=node_names),
+]
 Reason = Annotated[str, typer.Option(help="Reason to record in the history.")]
 
 
@@ -95,23 +104,57 @@ def _format_foreign_usage(foreign: Any) -> str:
 
 
 @node_app.command("cordon")
-def cordon(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
-    """Cordon a node: running pods continue, but no new pods are placed on it.
+def cordon(nodes: Names, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
+    """Cordon nodes: running pods continue, but no new pods are placed on them.
+
+    A node that is already cordoned stays unchanged, and a rejected node does not stop the others.
 
     \b
     berth node cordon train-3 --reason "fan is loud"
+    berth node cordon train-3 train-7 train-12
     """
-    _run_action(output, lambda client: client.nodes.cordon(name, reason))
+    with open_client() as client:
+        _run_actions(client, nodes, output, "cordoned", lambda name: client.nodes.cordon(name, reason))
 
 
 @node_app.command("uncordon")
-def uncordon(name: Name, output: OutputOption = Output.TABLE) -> None:
-    """Uncordon a node. This also stops a drain.
+def uncordon(
+    nodes: OptionalNames = None,
+    pool: PoolOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Uncordon nodes, or all cordoned nodes of a pool. This also stops drains of the named nodes.
+
+    With --pool, the command asks for confirmation.
 
     \b
     berth node uncordon train-3
+    berth node uncordon train-3 train-7 train-12
+    berth node uncordon --pool train --yes
     """
-    _run_action(output, lambda client: client.nodes.uncordon(name))
+    if bool(nodes) == (pool is not None):
+        raise BadInput("specify nodes, or a pool with --pool")
+    with open_client() as client:
+        if pool is not None:
+            nodes = [node.name for node in client.nodes.list(pool=pool, state="cordoned")]
+            if nodes and not yes:
+                _confirm_uncordon(pool, nodes)
+        if not nodes and not output.is_data:
+            print(f"No nodes of {safe(pool)} are cordoned.", file=sys.stderr)
+            return
+        _run_actions(client, nodes or [], output, "ready", client.nodes.uncordon, is_list=pool is not None)
+
+
+def _confirm_uncordon(pool: str, nodes: Sequence[str]) -> None:
+    if not is_interactive():
+        raise BadInput(
+            "node uncordon --pool asks for confirmation. Run the command in a terminal, or add --yes."
+        )
+    shown = ", ".join(map(safe, nodes[:NODES_SHOWN]))
+    more = f" and {len(nodes) - NODES_SHOWN} more" if len(nodes) > NODES_SHOWN else ""
+    count = format_count(len(nodes), "node")
+    typer.confirm(f"Uncordon {count} of {safe(pool)} ({shown}{more})?", abort=True, err=True)
 
 
 @node_app.command("upgrade")
@@ -148,13 +191,17 @@ def _is_outdated(node: Any) -> bool:
 
 
 @node_app.command("drain")
-def drain(name: Name, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
-    """Drain a node. Its pods have until the drain timeout to finish. The node is then replaced.
+def drain(nodes: Names, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
+    """Drain nodes. Their pods have until the drain timeout to finish. The nodes are then replaced.
+
+    A node that is already draining stays unchanged, and a rejected node does not stop the others.
 
     \b
     berth node drain train-3 --reason "new driver"
+    berth node drain train-3 train-7 train-12
     """
-    _run_action(output, lambda client: client.nodes.drain(name, reason))
+    with open_client() as client:
+        _run_actions(client, nodes, output, "draining", lambda name: client.nodes.drain(name, reason))
 
 
 @node_app.command("terminate")
@@ -191,6 +238,53 @@ def _run_action(output: Output, act: "Callable[[Client], Node]") -> None:
     with open_client() as client:
         changed = act(client)
     show_one(changed, output, lambda node: print(f"{safe(node.name)} is {safe(node.state)}"))
+
+
+def _run_actions(
+    client: "Client",
+    names: Sequence[str],
+    output: Output,
+    result: str,
+    act: "Callable[[str], Node]",
+    *,
+    is_list: bool = False,
+) -> None:
+    """Act on each node. A node that is in the state `result` already counts as changed.
+
+    A rejected node does not stop the others. Data output is a list if there are several names, or `is_list`.
+    """
+    names = list(dict.fromkeys(names))
+    exit_codes, changed = list[ExitCode](), list[Any]()
+    for name in names:
+        adverb = ""
+        try:
+            node = act(name)
+        except Exception as error:
+            if (current := _node_in_state(client, name, result, error)) is not None:
+                node, adverb = current, "already "
+            elif len(names) == 1 or (code := print_rejection(name, error)) is None:
+                raise
+            else:
+                exit_codes.append(code)
+                continue
+        changed.append(node)
+        if not output.is_data:
+            print(f"{safe(node.name)} is {adverb}{safe(node.state)}")
+    if output.is_data:
+        plain = [node.plain() for node in changed]
+        show_data(plain if is_list or len(names) > 1 else plain[0], output)
+    if exit_codes:
+        raise typer.Exit(exit_codes[0])
+
+
+def _node_in_state(client: "Client", name: str, state: str, error: Exception) -> "Node | None":
+    """Return the node if the error is a conflict because the node is in this state already."""
+    from berth.client.errors import Conflict
+
+    if not isinstance(error, Conflict):
+        return None
+    node = client.nodes.get(name)
+    return node if node.state == state else None
 
 
 def _node_columns() -> list[Column]:

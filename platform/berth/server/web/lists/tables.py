@@ -26,7 +26,8 @@ class Column(Generic[R]):
 
     `order` is the non-null database column that sorts long lists. An `in_file` column appears only in the CSV
     file, and an `is_secondary` column is hidden in narrow windows. `page_title` is the header on the page if
-    it differs from `title`, for example above a bar.
+    it differs from `title`, for example above a bar. `rank` sorts rows in memory if their order differs from
+    that of `value`, and a search ignores columns with `is_searched` unset.
     """
 
     key: str
@@ -38,6 +39,8 @@ class Column(Generic[R]):
     in_file: bool = False
     is_secondary: bool = False
     page_title: str = ""
+    rank: Callable[[R], Any] | None = None
+    is_searched: bool = True
 
     @property
     def head(self) -> str:
@@ -49,7 +52,8 @@ class Listing(Generic[R]):
     """One page of a list.
 
     `sorts` are the sortable keys, `next` and `previous` are cursors, and `all_rows` contains all rows for the
-    CSV file.
+    CSV file. `start` is the index of the first row of the page, and `total` the number of all rows, if they
+    are in memory.
     """
 
     name: str
@@ -63,6 +67,15 @@ class Listing(Generic[R]):
     previous: str | None
     all_rows: Iterable[R]
     has_rows: bool  # whether the list would have rows if there were no search
+    start: int = 0
+    total: int | None = None
+
+    @property
+    def extent(self) -> str:
+        """Describe the rows of the page, such as "51 to 100 of 4,000 rows"."""
+        if self.total is None:
+            return f"{len(self.rows)} rows"
+        return f"{self.start + 1:,} to {self.start + len(self.rows):,} of {self.total:,} rows"
 
     def parameter(self, key: str) -> str:
         return parameter_name(self.name, key)
@@ -90,7 +103,8 @@ def list_rows(
     sort = state["sort"] if state["sort"].removeprefix("-") in columns_by_key else default
     matches = [row for row in all_rows if _contains_text(row, columns, state["search"])]
     if sort:
-        value = columns_by_key[sort.removeprefix("-")].value
+        column = columns_by_key[sort.removeprefix("-")]
+        value = column.rank or column.value
         matches.sort(key=lambda row: _sort_key(value(row)))
     if sort.startswith("-"):
         matches.reverse()
@@ -107,6 +121,8 @@ def list_rows(
         previous=str(max(0, start - size)) if start else None,
         all_rows=matches,
         has_rows=bool(all_rows),
+        start=start,
+        total=len(matches),
     )
 
 
@@ -172,7 +188,8 @@ def parameter_name(name: str, key: str) -> str:
 def _contains_text(row: R, columns: Sequence[Column[R]], search: str) -> bool:
     if not search:
         return True
-    render = " ".join(format_cell(column.value(row)) for column in columns).lower()
+    searched = (column for column in columns if column.is_searched)
+    render = " ".join(format_cell(column.value(row)) for column in searched).lower()
     return all(word in render for word in search.lower().split())
 
 

@@ -212,9 +212,15 @@ def sortable_header(
 
 
 @register.inclusion_tag("web/parts/heads.html", takes_context=True)
-def heads(context: Context, listing: Listing[Any], target: str = "#rows", last: str = "") -> dict[str, Any]:
-    """Render the column headers of a list. `last` is the header of the button column."""
+def heads(
+    context: Context, listing: Listing[Any], target: str = "#rows", last: str = "", *, picks: bool = False
+) -> dict[str, Any]:
+    """Render the column headers of a list.
+
+    `last` is the header of the button column. If `picks` is set, the first column selects rows.
+    """
     return {
+        "picks": picks,
         "cells": [
             _head(context, listing, column, target) for column in listing.columns if not column.in_file
         ],
@@ -296,7 +302,7 @@ def table_pager(context: Context, listing: Listing[Any], target: str = "#rows") 
             query = context["request"].GET.copy()
             query[listing.parameter("cursor")] = cursor
             links.append((title, query.urlencode()))
-    return {"links": links, "count": len(listing.rows), "target": target}
+    return {"links": links, "extent": listing.extent, "target": target}
 
 
 @register.inclusion_tag("web/parts/sort.html", takes_context=True)

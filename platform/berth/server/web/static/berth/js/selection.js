@@ -1,4 +1,4 @@
-// The bar of actions on the selected rows of the workload list.
+// The bar of actions on the selected rows of a list, such as workloads or nodes.
 (() => {
   "use strict";
   // Selected workloads stay selected when the list is fetched again.
@@ -27,12 +27,14 @@
       offered += suitable;
     }
     const clone = document.querySelector("[data-clone-selected]"), none = document.querySelector("[data-no-step]");
-    if (!clone) return;
-    clone.hidden = chosen.length !== 1 || !("clone" in chosen[0].dataset);
-    if (!clone.hidden) clone.href = clone.dataset.cloneSelected + chosen[0].value;
-    none.hidden = Boolean(offered) || !clone.hidden;
-    const mayAct = chosen.some((box) => !("denied" in box.dataset));
-    none.textContent = mayAct ? "No action applies to the selected workloads." : "Your role does not allow you to change the selected workloads.";
+    if (clone) {
+      clone.hidden = chosen.length !== 1 || !("clone" in chosen[0].dataset);
+      if (!clone.hidden) clone.href = clone.dataset.cloneSelected + chosen[0].value;
+    }
+    if (!none) return;
+    none.hidden = Boolean(offered) || (clone && !clone.hidden);
+    const mayAct = chosen.some((box) => !("denied" in box.dataset)), rows = none.dataset.noStep;
+    none.textContent = mayAct ? `No action applies to the selected ${rows}.` : `Your role does not allow you to change the selected ${rows}.`;
   }
 
   function clear() {

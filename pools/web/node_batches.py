@@ -1,0 +1,120 @@
+"""Cordon, uncordon or drain several nodes of a pool after a confirmation that counts them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from berth.core.words import format_count
+from berth.server.web.pages import Request, done, page, signed_in
+from pools import selectors
+from pools.models import Node, NodePool
+from pools.models.node import NodeState
+from pools.services.node_batches import NodeBatch, change_nodes
+from pools.web.forms import ReasonForm
+from pools.web.nodes import NODE_ACTIONS
+
+MAX_NODES = 500
+MAX_LISTED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStep:
+    warning: str
+    result_text: str
+    state: str  # state of nodes that need no change
+    has_reason: bool = True
+    names: str = ""  # heading of the list of affected workloads
+
+
+STEPS: Mapping[str, BatchStep] = {
+    "cordon": BatchStep(
+        "Running pods continue. No new pods are placed on these nodes.", "cordoned", NodeState.CORDONED
+    ),
+    "uncordon": BatchStep(
+        "New pods can be placed on these nodes again. Drains stop.",
+        "uncordoned",
+        NodeState.READY,
+        has_reason=False,
+    ),
+    "drain": BatchStep(
+        "Running pods may finish within the pool's drain timeout. Then the nodes are replaced.",
+        "draining",
+        NodeState.DRAINING,
+        names="Workloads to finish or move",
+    ),
+}
+
+
+@signed_in
+@require_http_methods(["GET", "POST"])
+def act(request: Request, name: str, step: str) -> HttpResponse:
+    """Ask for confirmation (GET), or change the confirmed nodes (POST).
+
+    The nodes are those named by `node`, or all nodes in the given `state`. Nodes to which the action does not
+    apply stay unchanged. The confirmation names them with their state.
+    """
+    pool = get_object_or_404(NodePool, name=name)
+    request.require("edit", pool)
+    action, back = STEPS[step], reverse("node-pool", args=[pool.name])
+    form = ReasonForm(request.POST or None, auto_id="nodes_%s") if action.has_reason else None
+    if request.method == "POST" and (form is None or form.is_valid()):
+        details = {"reason": form.cleaned_data["reason"]} if form else {}
+        confirmed = _nodes_by_name(pool, request.POST.get("nodes", "").split())
+        batch = change_nodes(actor=request.actor, nodes=confirmed, action=step, **details)
+        return done(request, _describe_result(batch, action), to=back, warns=bool(batch.rejected))
+    selected = _selected_nodes(request, pool)
+    chosen = [node for node in selected if step in NODE_ACTIONS.get(node.state, ())]
+    unchanged = [node for node in selected if node not in chosen]
+    count = format_count(len(chosen), "node")
+    context = {
+        "title": f"{step.capitalize()} {count}?" if chosen else f"No nodes to {step}",
+        "warning": action.warning if chosen else "Select nodes to which the action applies.",
+        "label": f"{step.capitalize()} {count}",
+        "post_to": request.path,
+        "back": back,
+        "form": form,
+        "chosen": chosen,
+        "listed": chosen[:MAX_LISTED],
+        "more": max(0, len(chosen) - MAX_LISTED),
+        "node_names": " ".join(node.name for node in chosen),
+        "unchanged": unchanged[:MAX_LISTED],
+        "unchanged_more": max(0, len(unchanged) - MAX_LISTED),
+        **(_affected_workloads(chosen, action) if action.names else {}),
+    }
+    status = 422 if form and form.errors else 200
+    return page(request, "pools/node_batch.html", context, inner="pools/node_batch_form.html", status=status)
+
+
+def _selected_nodes(request: Request, pool: NodePool) -> list[Node]:
+    query = request.POST if request.method == "POST" else request.GET
+    if state := query.get("state", ""):
+        return list(_live_nodes(pool).filter(state=state)[:MAX_NODES])
+    return _nodes_by_name(pool, query.getlist("node") or query.get("nodes", "").split())
+
+
+def _nodes_by_name(pool: NodePool, names: Sequence[str]) -> list[Node]:
+    return list(_live_nodes(pool).filter(name__in=names[:MAX_NODES]))
+
+
+def _live_nodes(pool: NodePool) -> Any:
+    return selectors.nodes().filter(pool=pool).order_by("ordinal", "pk")
+
+
+def _affected_workloads(nodes: Sequence[Node], action: BatchStep) -> dict[str, Any]:
+    by_node = selectors.workloads_on_nodes([node.pk for node in nodes])
+    work = sorted({str(workload.handle) for entries in by_node.values() for workload in entries})
+    return {"names": action.names, "work": work[:MAX_LISTED], "more_work": max(0, len(work) - MAX_LISTED)}
+
+
+def _describe_result(batch: NodeBatch, action: BatchStep) -> str:
+    verb = "is" if len(batch.changed) == 1 else "are"
+    parts = [f"{format_count(len(batch.changed), 'node')} {verb} {action.result_text}."]
+    if batch.unchanged:
+        verb = "was" if len(batch.unchanged) == 1 else "were"
+        parts.append(f"{format_count(len(batch.unchanged), 'node')} {verb} {action.state} before.")
+    return " ".join([*parts, *(reason for _, reason in batch.rejected[:3])])
