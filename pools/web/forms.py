@@ -336,7 +336,7 @@ class JoinTokenForm(Form):
         label="Comment",
         max_length=100,
         required=False,
-        help_text="For example, the rack of the machines.",
+        help_text="Purpose of the token, for example a rack of machines.",
     )
     machines = forms.IntegerField(label="Machines", min_value=1, max_value=MAX_MACHINES)
     lasts = forms.ChoiceField(

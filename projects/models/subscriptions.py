@@ -35,7 +35,8 @@ class Subscription(FastRows):
     department = models.ForeignKey(Department, null=True, on_delete=models.CASCADE, related_name="+")
     events = ArrayField(models.CharField(max_length=20))
     pending_minutes = models.PositiveIntegerField(
-        default=60, help_text="Time in minutes that a workload must be pending before a notification is sent."
+        default=60,
+        help_text="Time in minutes for which a workload must be pending before a notification is sent.",
     )
     to = models.TextField()
     channel = models.CharField(max_length=7, choices=[(channel, channel) for channel in Channel])

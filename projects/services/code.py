@@ -30,7 +30,7 @@ from projects.models import CodeChunk, CodeFetch, CodeTree, Project, Workload
 MIB = 2**20
 LARGEST_SHOWN = 5
 TOUCH_AFTER = timedelta(hours=1)  # minimum interval between updates of `used_at`
-IGNORE_HINT = "list what pods do not need in .berthignore"
+IGNORE_HINT = "list files that pods do not need in .berthignore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,8 +347,9 @@ def _check_space(project: Project, added: int) -> None:
     limit, used = code_limits().project_size, stored_size(project)
     if used + added > limit:
         raise Conflict(
-            f"Project {project.name} stores {_in_mib(used)} of code, and its limit is {_in_mib(limit)}. "
-            f"Delete ended workloads, whose code is then removed within a day, or {IGNORE_HINT}."
+            f"This code does not fit: project {project.name} already stores {_in_mib(used)} of code, and its "
+            f"limit is {_in_mib(limit)}. Delete ended workloads, whose code is removed within a day, or "
+            f"{IGNORE_HINT}."
         )
 
 

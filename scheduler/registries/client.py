@@ -116,7 +116,7 @@ class _Lookup:
             content = json.loads(response.body)
             return str(content.get("token") or content["access_token"])
         except (ValueError, KeyError, AttributeError, RecursionError):
-            raise self._lookup_error("responded to a token request without a token") from None
+            raise self._lookup_error("responded to a token request, but returned no token") from None
 
     def _raise_for_status(self, status: int) -> None:
         if status in DENIED:

@@ -161,7 +161,10 @@ def test_declared_size_must_match_the_chunks(dave: Caller) -> None:
 def test_code_storage_per_project_is_limited(dave: Caller, settings: Any) -> None:
     settings.BERTH_CODE_PROJECT_MIB = 0
     answer = dave("PUT", CHUNKS, frames(b"one"))
-    assert (answer.status_code, "Project vision stores 0.0 MiB" in answer.json()["detail"]) == (409, True)
+    assert (answer.status_code, "project vision already stores 0.0 MiB" in answer.json()["detail"]) == (
+        409,
+        True,
+    )
 
 
 @pytest.mark.heavy

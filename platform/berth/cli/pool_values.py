@@ -148,7 +148,7 @@ class PoolValues:
         list[str] | None,
         typer.Option(
             metavar="NAME=SOURCE[,OPTION..]",
-            help="Node directory that workloads may mount, for example "
+            help="Volume that workloads may mount: a node directory, for example "
             "scratch=/mnt/scratch,read_write,projects=vision+speech,nodes=disk=nvme, or objects in S3, for "
             "example datasets=s3://bucket/prefix,secret=s3-reader,region=eu-west-1,max_gib=50. Repeatable. "
             "Replaces all volumes of the pool. '' removes all volumes.",

@@ -46,8 +46,8 @@ class ProjectForm(ChangeForm):
     """Form for a project. Only platform admins can change its idle rule."""
 
     idle_rule = IdleRuleField(
-        help_text="Replaces the rules of the pools, for example below=5%,after=1h,action=suspend,grace=30m. "
-        "To exempt the project, enter action=none. Leave empty to use the rules of the pools."
+        help_text="Replaces the pools' rules, for example below=5%,after=1h,action=suspend,grace=30m. "
+        "To exempt the project, enter action=none. Leave empty to use the pools' rules."
     )
 
 

@@ -248,7 +248,8 @@ def create(
     expires: Annotated[
         str | None,
         typer.Option(
-            help="Lifetime, for example 7d, or never. Defaults to the rest of the current token's lifetime."
+            help="Lifetime, for example 7d, or never. Defaults to the remaining lifetime of the current "
+            "token."
         ),
     ] = None,
     output: OutputOption = Output.TABLE,

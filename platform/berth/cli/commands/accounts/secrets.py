@@ -29,10 +29,14 @@ SecretProjectOption = Annotated[
 ]  # fmt: skip
 SecretPoolOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Node pool, instead of a project.", autocompletion=pool_names),
+    typer.Option(
+        metavar="NAME",
+        help="Node pool that owns the secret, instead of a project.",
+        autocompletion=pool_names,
+    ),
 ]
 PersonalOption = Annotated[
-    bool, typer.Option("--personal", help="Your own secrets, instead of a project's or a pool's.")
+    bool, typer.Option("--personal", help="Use your own secrets instead of a project's or a pool's.")
 ]
 
 

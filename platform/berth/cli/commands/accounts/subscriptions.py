@@ -62,7 +62,7 @@ def create(
     minutes: Annotated[
         int,
         typer.Option(
-            min=1, help="Time in minutes that a workload must be pending before a notification is sent."
+            min=1, help="Time in minutes for which a workload must be pending before a notification is sent."
         ),
     ] = 60,
     output: OutputOption = Output.TABLE,
@@ -102,7 +102,7 @@ def edit(
     minutes: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Time in minutes that a workload must be pending before a notification is sent."
+            min=1, help="Time in minutes for which a workload must be pending before a notification is sent."
         ),
     ] = None,
     output: OutputOption = Output.TABLE,

@@ -198,9 +198,9 @@ def history(
     *,
     name: Name,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows to show.")] = 50,
-    autoscaler: Annotated[bool, typer.Option("--autoscaler", help="List autoscaler actions only.")] = False,
+    autoscaler: Annotated[bool, typer.Option("--autoscaler", help="List only autoscaler actions.")] = False,
     failed_engines: Annotated[
-        bool, typer.Option("--failed-engines", help="List failed engines only, with the reasons.")
+        bool, typer.Option("--failed-engines", help="List only failed engines, with the reasons.")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
