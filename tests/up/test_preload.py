@@ -10,12 +10,13 @@ from tests.up.test_supervisor import ENV
 
 # Loads Berth as `berth up` does, and prints what a fork could not use.
 LOADED = """
-import json, threading
-from berth.server.up.preload import load
+import json, sys, threading
+from berth.server.up.preload import UNUSED, load
 load()
 from django.db import connections
 print(json.dumps({
     "threads": threading.active_count(),
+    "unused": [name for name in (*UNUSED, "authlib") if name in sys.modules],
     "connections": sum(each.connection is not None for each in connections.all(initialized_only=True)),
 }))
 """
@@ -102,9 +103,9 @@ def run_program(*arguments: str) -> dict[str, Any]:
     return dict(json.loads(completed.stdout.splitlines()[-1]))
 
 
-def test_preloading_process_has_no_threads_or_database_connections(tmp_path: Path) -> None:
+def test_preloading_process_has_no_threads_connections_or_unused_packages(tmp_path: Path) -> None:
     loaded = f"import os; os.environ['BERTH_HOME'] = {str(tmp_path)!r}\n{LOADED}"
-    assert run_program(loaded) == {"threads": 1, "connections": 0}
+    assert run_program(loaded) == {"threads": 1, "unused": [], "connections": 0}
 
 
 def test_forked_process_is_reparented_to_the_supervisor_and_outlives_the_preloading_process(

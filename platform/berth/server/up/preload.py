@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from berth.server.up.forks import MESSAGE_MAX, READY
 from berth.tied import end_with_parent
@@ -33,6 +34,8 @@ MODULES = (
     "projects.management.commands.run_services",
     "scheduler.management.commands.run_scheduler",
 )
+# Packages that frameworks import if they are installed, but that the server does not use.
+UNUSED = ("greenlet", "markdown", "requests", "rich", "watchfiles")
 Program = Callable[[], None]
 
 
@@ -48,8 +51,13 @@ def main() -> None:
 
 def load() -> None:
     """Import all programs, and prevent the garbage collector from modifying the loaded objects."""
+    loaded: dict[str, Any] = sys.modules
+    unused = [name for name in UNUSED if name not in loaded]
+    loaded |= dict.fromkeys(unused)  # importing them raises ImportError
     for module in MODULES:
         importlib.import_module(module)
+    for name in unused:
+        del loaded[name]
     gc.disable()
     gc.collect()
     gc.freeze()

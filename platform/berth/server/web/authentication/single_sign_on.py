@@ -1,11 +1,12 @@
-"""Sign-in through OpenID Connect (code flow with PKCE, implemented by Authlib)."""
+"""Sign-in through OpenID Connect (code flow with PKCE, implemented by Authlib).
+
+The libraries are imported at the first sign-in, because they take 6 MiB and few installations need them.
+"""
 
 from functools import lru_cache
 from typing import Any
 
 import structlog
-from authlib.integrations.base_client.errors import OAuthError
-from authlib.integrations.django_client import OAuth
 from django.conf import settings
 from django.contrib.auth import login
 from django.http import HttpRequest, HttpResponse
@@ -14,8 +15,6 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
-from joserfc.errors import JoseError
-from requests import RequestException
 
 from berth.core.errors import BerthError, NotFound, RateLimited
 from berth.server.api.rate_limits import client_address, spend
@@ -33,6 +32,9 @@ TIMEOUT_SECONDS = 10
 @require_GET
 def begin(request: HttpRequest) -> HttpResponse:
     """Redirect to the provider, and remember the page that the user requested."""
+    from authlib.integrations.base_client.errors import OAuthError
+    from requests import RequestException
+
     next_url = request.GET.get("next", "")
     is_safe = url_has_allowed_host_and_scheme(
         next_url, {request.get_host()}, require_https=request.is_secure()
@@ -53,6 +55,10 @@ def begin(request: HttpRequest) -> HttpResponse:
 @require_GET
 def end(request: HttpRequest) -> HttpResponse:
     """Handle the redirect from the provider: exchange the code for an ID token, and validate the token."""
+    from authlib.integrations.base_client.errors import OAuthError
+    from joserfc.errors import JoseError
+    from requests import RequestException
+
     next_url = request.session.pop(NEXT, settings.LOGIN_REDIRECT_URL)
     try:
         token = provider().authorize_access_token(request)
@@ -102,6 +108,8 @@ def _register(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
 
     Its metadata is fetched once. Its keys are fetched again if a token was signed with a new key.
     """
+    from authlib.integrations.django_client import OAuth
+
     return OAuth().register(
         "berth",
         client_id=client_id,
