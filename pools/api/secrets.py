@@ -33,27 +33,27 @@ OF_POOLS = {"ssh_key", *S3_KEY}  # keys that projects do not use
 class SecretBody(Body):
     """Value for pods, credentials for a container image registry, or a key that Berth itself uses."""
 
-    value: Annotated[
-        str | None, Field(repr=False, description="Text for pods. The value cannot be read again.")
-    ] = None
+    value: Annotated[str | None, Field(repr=False, description="Text for pods. Cannot be read again.")] = None
     registry: Annotated[
         Text | None,
         Field(description="Host with an optional port and path, such as registry.example.org:5000."),
     ] = None
     username: Text | None = None
-    password: Annotated[str | None, Field(repr=False, description="It cannot be read again.")] = None
+    password: Annotated[
+        str | None, Field(repr=False, description="Password for the registry. Cannot be read again.")
+    ] = None
     ssh_key: Annotated[
         str | None,
         Field(
             repr=False,
-            description="Private key in the format of OpenSSH for the login to SSH hosts. Only for pools. It "
-            "cannot be read again.",
+            description="OpenSSH private key for signing in to SSH hosts. Only for pools. Cannot "
+            "be read again.",
         ),
     ] = None
     access_key_id: Annotated[
         Text | None, Field(description="ID of the access key for volumes in S3. Only for pools.")
     ] = None
-    secret_access_key: Annotated[str | None, Field(repr=False, description="It cannot be read again.")] = None
+    secret_access_key: Annotated[str | None, Field(repr=False, description="Cannot be read again.")] = None
 
 
 class SecretResponse(ResponseModel):
@@ -64,7 +64,7 @@ class SecretResponse(ResponseModel):
     )
     registry: str | None
     username: str | None = Field(description="User name of a registry, or ID of an S3 access key.")
-    version: int = Field(description="Number of contents that the secret has had since it was created.")
+    version: int = Field(description="Version of the content, incremented with each change.")
     created_at: datetime
     created_by: str
     updated_at: datetime

@@ -103,7 +103,7 @@ def _decide_for_queued_work(
         "" if pressure.binding == "gpu" else f" by {RESOURCE_LABELS.get(pressure.binding, pressure.binding)}"
     )
     queued = f"{_format_slots(pressure.queued)} queued{resource}"
-    reason = f"{queued}: {_format_nodes(additional)} on top of {pressure.nodes} ready"
+    reason = f"{queued}: {_format_nodes(additional)} in addition to {pressure.nodes} ready"
     return ScaleDecision(desired, Rule.QUEUED, reason)
 
 

@@ -25,7 +25,9 @@ def s3_problems(path: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
     if not isinstance(source, str) or not source.startswith(S3):
         for key in used:
             allowed = "this key only with a source s3://BUCKET/PREFIX"
-            yield Problem(f"{path}.{key}", "is not possible here", format_value(entry[key]), allowed)
+            yield Problem(
+                f"{path}.{key}", "is not supported for this source", format_value(entry[key]), allowed
+            )
         return
     checks = {
         "endpoint": (endpoint_problem, "a URL without a path, such as https://s3.example.org:9000"),
@@ -42,7 +44,7 @@ def s3_problems(path: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
 def s3_source_problem(source: str, *, is_kubernetes: bool) -> str:
     bucket, _, prefix = source.removeprefix(S3).partition("/")
     if is_kubernetes:
-        return "is not possible on Kubernetes, whose nodes run no program of Berth that could fetch it"
+        return "is not supported on Kubernetes, whose nodes do not run a Berth agent that could fetch it"
     if not BUCKET.fullmatch(bucket):
         return "names no bucket"
     names = prefix.removesuffix("/").split("/") if prefix else []

@@ -176,7 +176,7 @@ def _source_problem(source: object, *, is_kubernetes: bool) -> str:
     if source.startswith(NFS):
         server, slash, rest = source.removeprefix(NFS).partition("/")
         if not is_kubernetes:
-            return "is possible only on Kubernetes; mount it on the nodes and name the directory"
+            return "is supported only on Kubernetes; mount it on the nodes and specify the directory"
         if not NAME.fullmatch(server.replace(".", "-").lower()):
             return "names no server"
         path = slash + rest

@@ -23,8 +23,8 @@ BYTES_MAX = 256 * 1024
 PATH = "kubeconfig"
 # Keys that make a client read a file or run a program.
 FORBIDDEN_USER_KEYS = {
-    "exec": "a token of a service account",
-    "auth-provider": "a token of a service account",
+    "exec": "a service account token",
+    "auth-provider": "a service account token",
     "tokenFile": "token",
     "client-certificate": "client-certificate-data",
     "client-key": "client-key-data",
@@ -108,7 +108,7 @@ def _find_entry(
     selected = entries.get(str(name))
     if not isinstance(selected, dict):
         names = suggest(str(name), sorted(entries)) if entries else f"a {kind}"
-        raise Invalid([Problem(path, f"names no {kind} of the kubeconfig", format_value(name), names)])
+        raise Invalid([Problem(path, f"does not name a {kind} in the kubeconfig", format_value(name), names)])
     return selected
 
 

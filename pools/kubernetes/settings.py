@@ -13,8 +13,8 @@ Kubeconfig = Annotated[
     Field(
         max_length=BYTES_MAX,
         repr=False,
-        description="Credentials for the cluster of a Kubernetes pool: a kubeconfig that refers to no files "
-        "and programs. Stored encrypted and never shown.",
+        description="Credentials for the cluster of a Kubernetes pool: a kubeconfig that does not refer to "
+        "files or programs. Stored encrypted and never shown.",
     ),
 ]
 THROUGH_API_SERVER = "api_server"
@@ -96,14 +96,14 @@ class KubernetesSettings(_SettingsModel):
     gpu_memory_label: Name = Field(default="nvidia.com/gpu.memory", title="Node label of the GPU memory")
     workspaces: Workspaces | None = Field(
         default=None,
-        description="Storage that all nodes mount. Without it, a workspace is lost with each pod.",
+        description="Storage that all nodes mount. Without it, a pod's workspace is lost when the pod ends.",
         examples=["nfs: {server: files.example.org, path: /berth}"],
     )
     ports: Literal["direct", "api_server"] = Field(
         default="direct",
         title="Connections to ports",
-        description="How Berth connects to ports of interactive workloads: `direct` to the addresses of "
-        "pods, or through the `api_server` if it cannot reach them.",
+        description="How Berth connects to ports of interactive workloads: `direct` to the pods' addresses, "
+        "or through the `api_server` if it cannot reach the pods directly.",
     )
 
 

@@ -23,8 +23,8 @@ from pools.services.failed_boots import record_failed_boot
 from pools.services.nodes import interrupt_node
 
 Inventory = Mapping[str, Any]
-JOIN_REJECTED = "This is not a join token of this pool."
-UNKNOWN_MACHINE = "Unknown machine secret."
+JOIN_REJECTED = "This is not a join token of this pool. Issue a new token."
+UNKNOWN_MACHINE = "This machine secret is unknown or revoked. Join the machine again."
 
 
 @dataclass(frozen=True, slots=True)

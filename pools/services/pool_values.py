@@ -207,7 +207,7 @@ def _image_policy_problems(pool: NodePool) -> Iterator[Problem]:
         runtime_capabilities(pool.runtime).requires_images,
     )
     if mode == FORBID and requires_images:
-        message = "is impossible: the pool's runtime only runs workloads with a container image"
+        message = "is not allowed: the pool's runtime only runs workloads with a container image"
         yield Problem("image_policy.mode", message, format_value(FORBID), f"{ALLOW} or {REQUIRE}")
     if not pool.plugins and not pool.environment:
         return

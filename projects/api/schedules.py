@@ -66,7 +66,7 @@ class ScheduleResponse(ResponseModel):
     time_zone: str
     overlap: OverlapName
     template: str | None = Field(description="Null if the schedule has a document of its own.")
-    owner: str | None = Field(description="User with whose rights the runs are submitted.")
+    owner: str | None = Field(description="User whose permissions the runs use.")
     next_at: datetime | None = Field(description="Next due time; null while paused.")
     paused_at: datetime | None
     pause_message: str
@@ -85,11 +85,11 @@ class ScheduleRunResponse(ResponseModel):
     due_at: datetime
     outcome: Literal["submitted", "queued", "skipped", "rejected"]
     message: str
-    started_by: str | None = Field(description="User who started the run by hand; null for due times.")
+    started_by: str | None = Field(description="User who started the run manually; null for scheduled runs.")
     workload: str | None = Field(description="Name of the workload or array; null if it was deleted.")
     workload_id: UUID | None
     array_id: UUID | None
-    phase: str | None = Field(description="Its phase or, for an array, its state now.")
+    phase: str | None = Field(description="Current phase or, for an array, current state.")
 
 
 class SchedulesQuery(ListQuery):

@@ -45,7 +45,7 @@ from projects.services.secrets import (
 
 
 class UsesQuery(ListQuery):
-    outdated: bool | None = Field(None, description="Whether the run goes on with an older version.")
+    outdated: bool | None = Field(None, description="Whether the run is still using an older version.")
 
 
 class SecretUseResponse(ResponseModel):

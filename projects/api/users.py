@@ -62,7 +62,7 @@ class NewUser(Body):
 class Users(ApiView):
     change_scope = "admin"
 
-    @operation("List users that you administer", query=UsersQuery, page=UserResponse)
+    @operation("List the users that you administer", query=UsersQuery, page=UserResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, UsersQuery)
         if not has_admin_role(self.actor):

@@ -90,8 +90,8 @@ def _write(project: Project, contents: dict[str, bytes], now: datetime) -> None:
 def _no_space(project: Project) -> OutputsRejected:
     return OutputsRejected(
         f"The outputs do not fit into the storage of project {project.name}, which has "
-        f"{settings.BERTH_CODE_PROJECT_MIB:,} MiB for code and outputs. Delete ended workloads, then "
-        "their outputs are deleted within a day."
+        f"{settings.BERTH_CODE_PROJECT_MIB:,} MiB for code and outputs. Delete ended workloads, "
+        "whose outputs are then deleted within a day."
     )
 
 

@@ -36,9 +36,10 @@ OVERDUE_TICKS = 4
 TICK_GRACE = timedelta(seconds=30)
 MACHINE_SILENCE = timedelta(seconds=60)
 HOST_REMEDIES = {
-    "host_key": "If the fingerprint is that of the host, pin the key with `berth pool host accept {pool} "
+    "host_key": "If the fingerprint matches the host's, pin the key with `berth pool host accept {pool} "
     "HOST`. Berth does not log in to the host before that.",
-    "conflict": "Remove the host from the settings of pool {pool}, or the machine from its other place.",
+    "conflict": "Remove the host from the settings of pool {pool}, or remove the machine from the "
+    "pool to which it already belongs.",
     "login": "Check the user and the key. The public key must be in the host's authorized_keys.",
 }
 
@@ -64,8 +65,8 @@ def _provider_findings(facts: PoolFacts) -> Iterator[Finding]:
             Severity.ERROR,
             "provider",
             f"The provider {pool.provider} reports: {to_sentence(pool.last_error)}",
-            f"Fix the cause, or the pool's settings with `berth pool edit {pool}`. The pool tries again by "
-            "itself.",
+            f"Fix the cause, or the pool's settings with `berth pool edit {pool}`. The pool retries "
+            "automatically.",
             Fix.SETTINGS,
         )
     last = pool.ticked_at or pool.created_at
@@ -74,8 +75,8 @@ def _provider_findings(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             RECONCILER,
-            f"The pool was last compared with its provider {format_age(facts.now - last)} ago; this is due "
-            f"every {format_count(pool.reconcile_tick, 'second')}.",
+            f"The pool was last compared with its provider {format_age(facts.now - last)} ago; this "
+            f"should happen every {format_count(pool.reconcile_tick, 'second')}.",
             "Use `berth health` to check that the scheduler is running.",
         )
 
@@ -133,7 +134,7 @@ def _queue_findings(facts: PoolFacts) -> Iterator[Finding]:
             f"{name_nodes(queued)} {is_or_are(queued)} in the queue of the provider {facts.pool.provider}, "
             f"for up to {format_age(oldest)}."
             + (f" {queued[0].name}: {to_sentence(reason)}" if reason else ""),
-            "They start when the provider starts them. The boot timeout does not count yet.",
+            "They boot once the provider starts them. The boot timeout does not apply until then.",
             Fix.NODES,
             all_names(queued),
         )
@@ -238,7 +239,7 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
             f"{name_nodes(overdue)} {is_or_are(overdue)} still draining after the timeout of "
             f"{format_age(timedelta(seconds=facts.pool.drain_timeout))}"
             f"{': ' + ', '.join(map(str, work[:MAX_NAMED])) if work else ''}.",
-            "The pods are stopped now. If they stay, check the node's agent.",
+            "The pods are now being stopped. If they keep running, check the node's agent.",
             Fix.NODES,
             all_names(overdue),
         )
@@ -262,8 +263,9 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "silent machines",
-            f"{format_count(count, 'machine')} did not report for over {format_age(MACHINE_SILENCE)}. The "
-            f"last report of {oldest.name} is {format_age(facts.now - oldest.last_seen_at)} old.",
+            f"{format_count(count, 'machine')} {'has' if count == 1 else 'have'} not reported for over "
+            f"{format_age(MACHINE_SILENCE)}. The last report of {oldest.name} was "
+            f"{format_age(facts.now - oldest.last_seen_at)} ago.",
             "Check the network and that the agent runs on the machine.",
             Fix.MACHINES if facts.pool.provider == NodePool.Provider.STATIC else None,
         )

@@ -18,7 +18,7 @@ RESERVED, QUEUED, NEW = "Reserved", "In queue order", "New"
 NOT_READY, RESTARTING = "Cannot start yet", "Waiting to restart"
 NOTES = {
     RESERVED: "nodes are chosen, start before the queue",
-    NOT_READY: "last in the queue until the reason ends",
+    NOT_READY: "last in the queue until the reason no longer applies",
     RESTARTING: "last in the queue until their restart delay ends",
     NEW: "not evaluated yet",
 }

@@ -158,7 +158,7 @@ def test_access_key_of_a_project_secret_is_rejected(cast: Cast, alice: Caller) -
         ({"max_gib": "many"}, "max_gib", "is not a size"),
         ({"secret": "No Secret"}, "secret", "is not a valid name"),
         ({"secret": "missing"}, "secret", "is not a secret of this pool with an S3 access key"),
-        ({"source": "/mnt/data"}, "endpoint", "is not possible here"),
+        ({"source": "/mnt/data"}, "endpoint", "is not supported for this source"),
         ({"maxgib": 1}, "maxgib", "unknown key"),
     ],
 )
@@ -188,7 +188,7 @@ def test_kubernetes_pools_reject_s3_volumes(store: ObjectStore) -> None:
     with pytest.raises(Invalid) as rejected:
         normalize_volumes([volume(store)], is_kubernetes=True)
     assert str(rejected.value.problems[0]).startswith(
-        "volumes[0].source: is not possible on Kubernetes, whose nodes run no program of Berth"
+        "volumes[0].source: is not supported on Kubernetes, whose nodes do not run a Berth agent"
     )
 
 

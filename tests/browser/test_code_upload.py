@@ -128,7 +128,9 @@ def test_interrupted_upload_resumes(opened: Open, tmp_path: Path) -> None:
         choose(page, tmp_path / "line")
         page.get_by_role("button", name="Send 1 file").click()
         expect(
-            page.get_by_role("alert").filter(has_text="Your role was revoked. The project keeps")
+            page.get_by_role("alert").filter(
+                has_text="Your role was revoked. The parts that were sent are kept"
+            )
         ).to_be_visible()
         assert CodeChunk.objects.count() == 2
         page.get_by_role("button", name="Resume sending").click()
@@ -224,12 +226,12 @@ def test_files_that_cannot_be_sent_are_rejected_before_anything_is_sent(form: Pa
         file.truncate(2 * 2**30)
     error = form.locator("#code-error")
     form.locator("#code-directory").set_input_files(str(tmp_path / "large"))
-    expect(error).to_contain_text("2048.0 MiB are too large. At most 256.0 MiB can be sent.")
+    expect(error).to_contain_text("The files take 2048.0 MiB, but at most 256.0 MiB can be sent.")
     expect(error).to_contain_text("Largest files: huge.bin (2048.0 MiB).")
     expect(form.get_by_role("button", name="Send ")).to_be_hidden()
     write(tmp_path / "home", {".ssh/id": "key"})
     form.locator("#code-directory").set_input_files(str(tmp_path / "home"))
-    expect(error).to_contain_text("This seems to be a home directory.")
+    expect(error).to_contain_text("This appears to be a home directory.")
     write(tmp_path / "empty", {".gitignore": "*\n"})
     form.locator("#code-directory").set_input_files(str(tmp_path / "empty"))
     expect(error).to_contain_text("There are no files to send.")

@@ -150,7 +150,7 @@ def test_user_resolves_a_conflict_between_deleting_and_changing_a_quota(opened: 
         ada.get_by_role("button", name="Apply").click()
         expect(ada.get_by_text("1 quota saved.")).to_be_visible()
         alert = bert.get_by_role("alert")
-        expect(alert).to_contain_text("ada changed the quota, you deleted it")
+        expect(alert).to_contain_text("ada changed the quota, and you deleted it")
         bert.get_by_role("button", name="Use theirs").click()
         expect(cell(bert, "vision")).to_have_text("8")
         expect(cell(bert, "vision", field="rank")).to_have_text("4")
@@ -162,7 +162,7 @@ def test_user_resolves_a_conflict_between_deleting_and_changing_a_quota(opened: 
         ada.keyboard.press("Delete")
         ada.get_by_role("button", name="Apply").click()
         expect(ada.get_by_text("1 quota deleted.")).to_be_visible()
-        expect(alert).to_contain_text("ada deleted the quota, yours is 5")
+        expect(alert).to_contain_text("ada deleted the quota; yours is 5")
         expect(cell(bert, "vision")).to_have_text("0")  # value if the user creates the quota again
         bert.get_by_role("button", name="Keep mine").click()
         bert.get_by_role("button", name="Apply").click()
@@ -237,7 +237,7 @@ def test_conflicting_quota_edits_are_resolved_cell_by_cell(opened: Open, scene: 
         expect(ada.get_by_text("1 quota saved.")).to_be_visible()
 
         alert = bert.get_by_role("alert")
-        expect(alert).to_contain_text("Quota (GPUs) of vision in pool train: ada set 6, yours is 7")
+        expect(alert).to_contain_text("Quota (GPUs) of vision in pool train: ada set 6; yours is 7")
         expect(cell(bert, "vision", field="rank")).to_have_text(
             "4"
         )  # this admin has not edited the cell, so the live update applies immediately
@@ -267,7 +267,7 @@ def test_conflicting_draft_is_rejected_by_the_server_without_live_updates(opened
         ada.get_by_role("button", name="Apply").click()
         expect(ada.get_by_text("1 quota saved.")).to_be_visible()
         bert.get_by_role("button", name="Apply").click()
-        expect(bert.get_by_role("alert")).to_contain_text("ada set 6, yours is 7")
+        expect(bert.get_by_role("alert")).to_contain_text("ada set 6; yours is 7")
         assert (
             Quota.objects.get(project=scene.projects["vision"], pool=scene.pools["train"]).gpu_milli == 6000
         )

@@ -66,7 +66,7 @@ def test_terminal_runs_commands_resizes_and_survives_a_flood_of_output(
         page.locator(".xterm-helper-textarea").focus()
         page.keyboard.press("Control+c")
         run(page, "echo sum-$((50 + 2))", "sum-52")
-        run(page, "exit 3", "The shell ended with exit code 3.")
+        run(page, "exit 3", "The shell exited with code 3.")
         page.get_by_role("button", name="Restart shell").click()
         run(page, "echo sum-$((60 + 2))", "sum-62")
         assert faults == []

@@ -123,7 +123,7 @@ def test_interrupted_copy_leaves_nothing_under_the_final_name(site: Site, tmp_pa
             site.runtime.stop(str(site.pod.pk), 0)
 
         # The message depends on whether the end of the pod or that of its processes is noticed first.
-        with pytest.raises((Unreachable, CopyFailed), match=r"pod has ended|ended in the pod"):
+        with pytest.raises((Unreachable, CopyFailed), match=r"pod has ended|exited with code"):
             client.workloads.copy_to(site.workload_id, tmp_path / "large", progress=end_pod)
 
 

@@ -253,7 +253,7 @@ def test_copy_ends_when_its_relay_ends(container: Container) -> None:
     (call,) = container.calls
     relay = Path(f"/proc/{call._process.pid}/task/{call._process.pid}/children").read_text().split()
     os.kill(int(relay[0]), signal.SIGKILL)
-    assert "Berth's program ended with" in _read_status(channel)["error"]
+    assert "Berth's program exited with" in _read_status(channel)["error"]
 
 
 def _read_status(channel: socket.socket) -> dict[str, Any]:
@@ -269,7 +269,7 @@ def test_pod_whose_python_cannot_run_the_copy_program_is_rejected(container: Con
     for script, reason in (
         ("print('hello' * 9)", "could not run Berth's program"),
         ("import sys; sys.exit('broken')", "cannot be copied to or from this pod: broken."),
-        ("raise SystemExit(3)", "Berth's program ended with 3."),
+        ("raise SystemExit(3)", "Berth's program exited with code 3."),
         (f"import os; os.write(1, {encode_frame(OUTPUT)!r})", "unexpected frame of kind 1"),
         (f"import os; os.write(1, {encode_credit(1)!r})", "unexpected frame of kind 6"),
         (f"import os; os.write(1, {encode_frame(STATUS, infinite)!r})", "could not run Berth's program"),

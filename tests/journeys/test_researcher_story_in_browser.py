@@ -75,7 +75,7 @@ def open_shell(page: Page) -> None:
     page.keyboard.type("ls\n")
     expect(page.locator(".xterm-rows")).to_contain_text("sweep.yaml", timeout=SLOW)
     page.keyboard.type("exit\n")
-    expect(page.locator("#terminal-status")).to_have_text("The shell ended with exit code 0.")
+    expect(page.locator("#terminal-status")).to_have_text("The shell exited with code 0.")
 
 
 def watch_metric(page: Page) -> None:

@@ -158,7 +158,7 @@ def test_overlapping_mounts_are_rejected(volumes: Stage) -> None:
         ({"source": "mnt"}, "volumes[0].source: is not an absolute path in normal form; received 'mnt'"),
         ({"source": "/mnt/../etc"}, "volumes[0].source: leaves its directory"),
         ({"source": "/etc"}, "volumes[0].source: is a directory of the system"),
-        ({"source": "nfs://server/data"}, "volumes[0].source: is possible only on Kubernetes"),
+        ({"source": "nfs://server/data"}, "volumes[0].source: is supported only on Kubernetes"),
         ({"source": None}, "volumes[0].source: is missing"),
         ({"acces": "read_only"}, "volumes[0].acces: unknown key; received 'acces'. Did you mean `access`?"),
         ({"access": "read_writ"}, "volumes[0].access: is unknown; received 'read_writ'. Did you mean"),

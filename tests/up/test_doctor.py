@@ -67,7 +67,7 @@ def test_doctor_suggests_a_remedy_for_each_limitation() -> None:
     assert code == 0, "Berth runs, with limitations"
     status, finding, remedy = state(checks["Isolation"])
     assert (status, finding) == (
-        "limited", "Level none. bubblewrap is not installed. Pods of one project run at a time.",
+        "limited", "Level none. bubblewrap is not installed. Only the pods of one project can run at a time.",
     )  # fmt: skip
     assert "apt-get install bubblewrap" in remedy
     assert checks["Limits"]["finding"].startswith("Not enforced: memory, cpu, processes.")

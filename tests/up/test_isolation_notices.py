@@ -27,7 +27,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_demo_without_isolation_support_disables_isolation_with_a_notice(tmp_path: Path) -> None:
     notice = choose_isolation(tmp_path, demo=True)
     assert "Warning: the demo runs its pods without isolation. bubblewrap is not installed." in notice
-    assert "the demo ignores the limits of documents" in notice
+    assert "the demo ignores resource limits in documents" in notice
     assert (os.environ["BERTH_ISOLATION"], os.environ["BERTH_LIMITS"]) == ("off", "off")
 
 

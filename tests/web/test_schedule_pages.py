@@ -198,7 +198,9 @@ def test_edit_by_an_admin_changes_the_owner(cast: Cast, sign_in: SignIn) -> None
     schedule = create(cast)
     set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
     carol = sign_in("carol")
-    assert "You become the owner: runs use your rights." in text(carol.get(f"{PAGE}/edit", headers=HTMX))
+    assert "You become the owner, and runs use your permissions." in text(
+        carol.get(f"{PAGE}/edit", headers=HTMX)
+    )
     values = {**FORM, "document": "", "template": "train", "version": str(schedule.version)}
     assert carol.post(f"{PAGE}/edit", values, headers=HTMX).status_code == 204
     schedule.refresh_from_db()

@@ -37,9 +37,7 @@ class ListOptions:
     by: Annotated[str | None, typer.Option(help="User who submitted the workload.")] = None
     search: Annotated[str | None, typer.Option(help="Text to search for in the workload name.")] = None
     array: Annotated[str | None, typer.Option(help="List the tasks of this array.", metavar="ARRAY")] = None
-    tasks: Annotated[
-        bool, typer.Option("--tasks", "-t", help="List the tasks of arrays instead of the arrays.")
-    ] = False
+    tasks: Annotated[bool, typer.Option("--tasks", "-t", help="List array tasks instead of arrays.")] = False
     sort: Annotated[
         str,
         typer.Option(

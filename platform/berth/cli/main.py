@@ -128,7 +128,7 @@ class RootGroup(TyperGroup):
             if not NEGATIVE_NUMBER.fullmatch(option):
                 error.message = end_sentence(_reword_typer_message(error.message))
                 raise
-            print_message(f"{option} is negative, and only positive numbers are allowed here.")
+            print_message(f"{option} is negative. Use a positive number.")
             raise typer.Exit(ExitCode.USAGE) from None
         except Exception as error:
             explanation = explain_error(error)

@@ -93,8 +93,8 @@ class PoolValues:
         list[str] | None,
         typer.Option(
             metavar="NAME[:KEY=VALUE]",
-            help="Plugin, for example torch or mps:thread_percentage=50. Repeatable. Plugins apply in the "
-            "given order. Use @FILE to read a value, such as a token, from a file.",
+            help="Plugin, for example torch or mps:thread_percentage=50. Repeatable. Plugins are applied in "
+            "the given order. Use @FILE to read a value, such as a token, from a file.",
         ),
     ] = None
     python: Annotated[

@@ -133,7 +133,7 @@ class Worker:
             except ServerUnreachable:
                 continue
             except Rejected as error:
-                log.warning("the session no longer knows this worker: %s", error)
+                log.warning("the session no longer recognizes this worker: %s", error)
                 self._at_once = True
                 self._stop.set()
                 return

@@ -118,7 +118,7 @@ class StartScript:
             self.answer = answer
             if self._count_failed_checks() < FAILED_CHECKS_MAX:
                 return
-            print("%s: its processes are gone, so it is started again" % answer["node"], file=sys.stderr)
+            print("%s: its processes have exited, so it is restarted" % answer["node"], file=sys.stderr)
             self.answer = {}
         self.failed_checks = 0
         is_same_node = all(self.answer.get(name) == answer.get(name) for name in ("instance", "node"))

@@ -18,7 +18,9 @@ log = logging.getLogger(__name__)
 
 GUARD_SECONDS = 15.0  # time for the guard to start, or to kill the channel's processes
 END_OF_INPUT = b"\x04"  # byte that a terminal sends at the end of the input
-NO_SHELL = "its image has no `sh` or no `mkfifo`, which Berth needs to end commands with their connection"
+NO_SHELL = (
+    "its image has no `sh` or no `mkfifo`, which Berth needs to stop commands when their connection closes"
+)
 
 
 class Command:
@@ -161,7 +163,7 @@ class _Guard:
         try:
             return await self.wait_for(scripts.DONE)
         except TimeoutError:
-            log.warning("processes of a channel of %s have not ended in %.0f s", self._pod, GUARD_SECONDS)
+            log.warning("processes of a channel of %s did not end within %.0f s", self._pod, GUARD_SECONDS)
             return True
 
     async def wait_for(self, word: bytes) -> bool:

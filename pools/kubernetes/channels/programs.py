@@ -171,7 +171,9 @@ class Program:
             raise ChannelRejected(NO_PYTHON.format(reason=MISSING))
         if printed.startswith("its image has"):
             raise ChannelRejected(NO_PYTHON.format(reason=printed))
-        raise ChannelRejected(error or printed or f"Berth's program ended with {status.get('exit_code')}")
+        raise ChannelRejected(
+            error or printed or f"Berth's program exited with code {status.get('exit_code')}"
+        )
 
 
 def _parse_status(payload: bytes) -> dict[str, object]:

@@ -185,4 +185,6 @@ def _check(session: Session, errors: str) -> None:
     if code == MISSING:
         raise Failed(f"{errors}. Pods with code need `sh`, `sleep`, `dd` and `tar` in their image")
     if code != 0:
-        raise Failed(errors or str(status.get("error") or f"the script that unpacks it ended with {code}"))
+        raise Failed(
+            errors or str(status.get("error") or f"the script that unpacks it exited with code {code}")
+        )

@@ -260,7 +260,7 @@ def _check(session: Session, errors: str, *, is_complete: bool) -> None:
         raise _Failed(f"the pod's image has no `tar`. {NEEDS}")
     if code == EMPTY or is_complete:
         return
-    text = " ".join(errors.split())[-TEXT_MAX:] or str(status.get("error") or f"tar ended with {code}")
+    text = " ".join(errors.split())[-TEXT_MAX:] or str(status.get("error") or f"tar exited with code {code}")
     raise _Interrupted(text)
 
 

@@ -67,7 +67,7 @@ def _clock_findings(offset: timedelta) -> Iterable[Finding]:
         direction = "ahead of" if offset > timedelta(0) else "behind"
         yield warning(
             f"The API server's clock is {abs(offset).total_seconds():.0f} s {direction} Berth's. Berth "
-            "allows for the difference, but pods show times of both clocks.",
+            "compensates for the difference, but pods show times from both clocks.",
             "Synchronize the clocks, for example with NTP.",
         )
 
@@ -89,7 +89,7 @@ def _preview_node(
     total, used = node.allocatable, inventory.usage(node)
     obstacle = node.obstacle
     if not obstacle and node.uid in claimed_by:
-        obstacle = f"the pool {claimed_by[node.uid]} uses the node"
+        obstacle = f"the node is used by pool {claimed_by[node.uid]}"
     if not obstacle and not fits(node, shape):
         obstacle = "the node is smaller than a node of the pool: it has " + _missing_amounts(node, shape)
     return PreviewedNode(

@@ -40,7 +40,7 @@ class Permission:
 PERMISSIONS = (
     Permission("list", "nodes", "find nodes"),
     Permission("watch", "nodes", "follow nodes"),
-    Permission("list", "namespaces", "find namespaces that are not Berth's", is_required=False),
+    Permission("list", "namespaces", "find namespaces that do not belong to Berth", is_required=False),
     Permission("get", "namespaces", "check a project's namespace"),
     Permission("create", "namespaces", "create a project's namespace"),
     Permission("list", "pods", "find pods"),

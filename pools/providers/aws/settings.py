@@ -32,16 +32,16 @@ class AwsSettings(BaseModel):
         description="Subnets of the nodes. Several zones offer more capacity.", examples=["subnet-0a1b2c3d"]
     )
     image: Image | None = Field(
-        None, description="Machine image. Name an image or an image parameter.", examples=["ami-0a1b2c3d"]
+        None, description="Machine image. Specify an image or an image parameter.", examples=["ami-0a1b2c3d"]
     )
     image_parameter: Parameter | None = Field(
         None,
-        description="SSM parameter that names the machine image. Each launch reads it.",
+        description="SSM parameter that names the machine image. It is read at each launch.",
         examples=["/berth/node-image"],
     )
     instance_profile: Profile | None = Field(None, description="IAM instance profile of the nodes.")
     security_groups: Annotated[tuple[Group, ...], Field(max_length=5, strict=False)] = Field(
-        (), description="Default: the default group of the VPC.", examples=["sg-0a1b2c3d"]
+        (), description="Defaults to the VPC's default security group.", examples=["sg-0a1b2c3d"]
     )
     purchase: Literal["on_demand", "spot", "spot_then_on_demand"] = Field(
         "on_demand", description="Spot instances are cheaper, but AWS may reclaim them."
@@ -58,7 +58,7 @@ class AwsSettings(BaseModel):
         description="US dollars per instance-hour. Defaults to the on-demand price.",
     )
     volume_gib: Annotated[int, Field(ge=8, le=16384)] | None = Field(
-        None, title="Root volume (GiB)", description="Default: the size in the machine image."
+        None, title="Root volume (GiB)", description="Defaults to the size in the machine image."
     )
     root_device: Annotated[str, StringConstraints(pattern=r"^/dev/[a-z0-9]+$")] = "/dev/xvda"
 

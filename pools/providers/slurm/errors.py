@@ -45,7 +45,7 @@ def failure(program: str, result: CommandResult, place: str) -> ProviderError:
         return ProviderError(Kind.SETTINGS, message)
     if NO_CONFIGURATION in result.stderr.lower():
         message = (
-            f"{program} finds neither a slurm.conf nor a controller of Slurm on {place}. "
+            f"{program} cannot find a slurm.conf or a Slurm controller on {place}. "
             "Install the cluster's slurm.conf there"
         )
         return ProviderError(Kind.SETTINGS, message)

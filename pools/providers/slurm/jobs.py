@@ -162,7 +162,7 @@ def _state(job: PilotJob, notice_lead: int) -> tuple[InstanceState, str]:
         limit, lead = format_duration(job.time_limit), format_duration(notice_lead)
         message = (
             f"the time limit of Slurm job {job.job_id} is {limit}, which leaves no time for work: the end is "
-            f"announced {lead} before. Set time_limit, or lower notice_lead"
+            f"announced {lead} in advance. Set time_limit, or lower notice_lead"
         )
         return InstanceState.STOPPED, message
     if job.state in QUEUED_STATES and job.restarts:
@@ -173,9 +173,9 @@ def _state(job: PilotJob, notice_lead: int) -> tuple[InstanceState, str]:
     if job.state in QUEUED_STATES:
         return InstanceState.QUEUED, f"Slurm job {job.job_id} is queued: {describe_reason(job.reason)}"
     if job.state in STARTING_STATES:
-        return InstanceState.BOOTING, f"Slurm prepares {job.machine} for job {job.job_id}"
+        return InstanceState.BOOTING, f"Slurm is preparing {job.machine} for job {job.job_id}"
     if job.state in RUNNING_STATES:
-        return InstanceState.READY, f"Slurm job {job.job_id} runs on {job.machine}"
+        return InstanceState.READY, f"Slurm job {job.job_id} is running on {job.machine}"
     if job.state in UNUSABLE_STATES:
         return InstanceState.STOPPED, f"Slurm job {job.job_id} is {job.state.lower().replace('_', ' ')}"
     if job.state in ENDING_STATES:

@@ -70,7 +70,7 @@ def _partition_findings(settings: SlurmSettings, partition: Partition) -> Iterat
     elif effective <= settings.notice_seconds:
         yield error(
             f"The allocation of {format_duration(effective)} leaves no time for work: its end is announced "
-            f"{settings.notice_lead} before.",
+            f"{settings.notice_lead} in advance.",
             "Raise provider_settings.time_limit, or lower notice_lead.",
         )
 

@@ -11,7 +11,7 @@ HOPELESS_REASONS = frozenset({
 WORDS = {
     "AccountNotAllowed": "the partition does not allow the account",
     "BadConstraints": "no machine has what the job requests",
-    "BeginTime": "its earliest start time has not come",
+    "BeginTime": "its earliest start time has not been reached",
     "Dependency": "another job of the same order has not ended",
     "InvalidAccount": "the account is not valid",
     "InvalidQOS": "the QOS is not valid",

@@ -243,8 +243,8 @@ def check_time_limit(settings: SlurmSettings, boot_timeout: int) -> None:
     if settings.limit_seconds is None or settings.limit_seconds > shortest:
         return
     message = (
-        f"leaves no time for work after a boot of up to {format_duration(boot_timeout)} (boot_timeout) and "
-        f"before the notice, {settings.notice_lead} before the end (notice_lead)"
+        f"leaves no time for work between a boot of up to {format_duration(boot_timeout)} (boot_timeout) "
+        f"and the notice {settings.notice_lead} before the end (notice_lead)"
     )
     allowed = f"more than {format_duration(shortest)}"
     raise Invalid([Problem("provider_settings.time_limit", message, settings.time_limit or "", allowed)])

@@ -189,7 +189,7 @@ class SshSettings(_SettingsModel):
     home: Home = Field(
         DEFAULT_HOME,
         title="Agent directory",
-        description=f"Its name is {HOME_NAME}; it is deleted with the agent.",
+        description=f"Must be named {HOME_NAME}; it is deleted with the agent.",
     )
     env: Env = Field(
         default_factory=dict,

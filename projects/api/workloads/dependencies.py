@@ -29,7 +29,7 @@ class DependencyResponse(ResponseModel):
     outcome: Literal["met", "waiting", "never_met", "hidden"]
     id: UUID | None = Field(description="Null if it is hidden or was not submitted.")
     is_array: bool
-    phase: str | None = Field(description="Its phase or, for an array, its state now.")
+    phase: str | None = Field(description="Current phase or, for an array, current state.")
     queue_position: int | None
 
 

@@ -51,9 +51,7 @@ def convert_error(stderr: str, host: str, secret: str) -> GitRejection | GitFail
         case "key":
             return GitRejection(f"The secret {secret} is not a private SSH key without a passphrase.")
         case "redirect":
-            return GitRejection(
-                f"{host} redirects this address elsewhere. Use the address that it redirects to."
-            )
+            return GitRejection(f"{host} redirects this address. Use the address that it redirects to.")
         case "repository":
             access = f"denies access to it with the secret {secret}" if secret else "denies access to it"
             return GitRejection(f"{host} has no such repository, or {access}. It reported: {text}")

@@ -17,7 +17,7 @@ from projects.access import Action, require, visible_pools
 from projects.selectors import find_quota_group
 from projects.services.quotas import groups
 
-POOLS_HELP = "Pools of one GPU model. A pool belongs to at most one group."
+POOLS_HELP = "Pools with the same GPU model. A pool belongs to at most one group."
 
 
 class GroupForm(Form):
@@ -53,7 +53,7 @@ def add(request: Request) -> HttpResponse:
             )
             message = f"Quota group {group.name} created. Set its quotas next."
             return done(request, message, to=_group_url(group.name), leave=True)
-    text = "A quota of a group counts in all of its pools together."
+    text = "A group's quota counts across all of its pools."
     return form_page(
         request,
         form,
@@ -100,7 +100,7 @@ def render_edit_form(request: Request, group: QuotaGroup, form: PoolsForm, **mor
         title=f"Pools of quota group {group.name}",
         label="Save pools",
         back=_group_url(group.name),
-        text="The next scheduling cycle counts in the new pools, also for running workloads.",
+        text="The new pools count from the next scheduling cycle on, also for running workloads.",
         post_to=reverse("quota-group-edit", args=[group.name]),
         preview_to=reverse("quota-group-preview", args=[group.name]),
         **more,
@@ -118,7 +118,7 @@ def delete(request: Request, name: str) -> HttpResponse:
     return confirm_page(
         request,
         title=f"Delete quota group {name}?",
-        warning="Only a group without quotas can be deleted. Its pools remain, without quotas of the group.",
+        warning="Only a group without quotas can be deleted. Its pools are kept.",
         label="Delete quota group",
         back=_group_url(name),
         danger=True,

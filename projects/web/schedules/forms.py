@@ -258,9 +258,10 @@ def edit(request: Request, project: str, name: str) -> HttpResponse:
                 expected_version=form.cleaned_data["version"],
             )  # fmt: skip
             return done(request, f"Schedule {name} changed.", to=back)
+    takes_over = schedule.owner_id != request.user.pk
     return form_page(
         request, form, title=f"Edit {name}", label="Save schedule", back=back,
-        text="" if schedule.owner_id == request.user.pk else "You become the owner: runs use your rights.",
+        text="You become the owner, and runs use your permissions." if takes_over else "",
         crumbs=[("Schedules", reverse("schedules")), (name, back)], **BESIDE_FORM,
     )  # fmt: skip
 

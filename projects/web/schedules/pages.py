@@ -110,7 +110,7 @@ STEPS = {
     ),
     "run": Step(
         "Run {} now?",
-        "The run is submitted with your rights. The next due time does not change.",
+        "The run is submitted with your permissions. The next due time does not change.",
         "Run now",
         "A run of {} was submitted.",
         schedules.run_now,

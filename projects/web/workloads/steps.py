@@ -9,8 +9,8 @@ from projects.services.arrays import TaskCounts
 BULK_STEPS = ("suspend", "resume", "retry", "resubmit", "cancel", "delete")
 ENDED, SUSPENDED, STOPPING = "Already ended", "Already suspended", "Already stopping"
 NOT_SUSPENDED, LIVE = "Not suspended", "Not yet ended"
-NOT_AN_ARRAY, NO_FAILURES = "Not an array, resubmit it instead", "No failed tasks"
-TASK, ARRAY = "Task of an array, retry it instead", "Array, retry or clone it instead"
+NOT_AN_ARRAY, NO_FAILURES = "Not an array; resubmit it instead", "No failed tasks"
+TASK, ARRAY = "An array task; retry it instead", "An array; retry or clone it instead"
 NOT_ALLOWED = "Not allowed by your role"
 
 

@@ -30,7 +30,9 @@ MAX_RUN = 2**31 - 1
 class LogsQuery(Query):
     pod: Annotated[Word, Field(description="ROLE-INDEX; defaults to the pod of rank 0.")] | None = None
     run: Annotated[int, Field(ge=1, le=MAX_RUN, description="Defaults to the latest run.")] | None = None
-    tail: Annotated[int, Field(ge=0, le=100_000, description="Number of last lines to return.")] | None = None
+    tail: (
+        Annotated[int, Field(ge=0, le=100_000, description="Number of lines to return from the end.")] | None
+    ) = None
     offset: Annotated[int, Field(ge=0, le=2**53, description="Byte offset to start from.")] = 0
     limit: Annotated[int, Field(ge=1, le=MAX_CHUNK_BYTES, description="Maximum number of bytes.")] = (
         MAX_CHUNK_BYTES

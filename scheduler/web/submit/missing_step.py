@@ -32,6 +32,6 @@ def missing_step(actor: Actor) -> MissingStep | None:
         return None
     text = "Every workload belongs to a project of a department."
     if may(actor, Action.ADMINISTER) or administered_departments(actor).exists():
-        text, path = f"{text} Create the first project on the page Quotas.", reverse("quotas")
+        text, path = f"{text} Create the first project on the Quotas page.", reverse("quotas")
         return MissingStep("No projects yet", text, "quotas", path, "Go to quotas")
     return MissingStep("No projects yet", f"{text} Ask an admin of your department to create one.", "quotas")

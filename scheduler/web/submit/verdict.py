@@ -79,7 +79,7 @@ def _workload_verdict(prediction: Prediction) -> Verdict:
     if prediction.nodes_to_boot:
         return _scale_up_verdict(prediction, reasons)
     if prediction.decisions:
-        return Verdict("Would be reserved resources", "info", decisive, others)
+        return Verdict("Would have resources reserved", "info", decisive, others)
     return Verdict(QUEUED, "warn", decisive, others)
 
 

@@ -48,8 +48,8 @@ def test_machine_list_shows_the_prefix_of_the_join_token(terminal: Terminal) -> 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"state": "draining"}, "box-1 departs once metal-0 is drained\n"),
-        ({"state": "departed", "node": None}, "box-1 has departed\n"),
+        ({"state": "draining"}, "box-1 will leave the pool once metal-0 is drained\n"),
+        ({"state": "departed", "node": None}, "box-1 has left the pool\n"),
     ],
 )
 def test_remove_command_prints_whether_the_machine_is_already_removed(

@@ -19,8 +19,8 @@ def test_creation_without_options_suggests_how_to_set_gpus_and_node_limits(termi
     created = terminal.run("pool", "create", "train", server=StubServer(httpx.Response(201, json=BARE)))
     assert created.stdout == (
         "train: active, 1 node desired, 1, fixed\n"
-        "Its nodes have no GPUs. Set them: berth pool edit train --gpus-per-node 8\n"
-        "It always has 1 node. Let the demand decide: berth pool edit train --nodes 0:4\n"
+        "Its nodes have no GPUs. To change that, run: berth pool edit train --gpus-per-node 8\n"
+        "It always has 1 node. To scale it with demand, run: berth pool edit train --nodes 0:4\n"
     )
     listed = terminal.run("pool", "list", server=StubServer(page([BARE]))).stdout.splitlines()
     columns = dict(zip(listed[0].split(), listed[1].split(), strict=False))

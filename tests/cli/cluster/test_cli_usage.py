@@ -99,4 +99,4 @@ def test_negative_number_is_not_mistaken_for_an_option(terminal: Terminal, words
     rejected = terminal.run(*words.split(), server=StubServer())
     assert rejected.exit_code == 2
     number = words.rsplit(maxsplit=1)[-1]
-    assert rejected.stderr == f"berth: {number} is negative, and only positive numbers are allowed here.\n"
+    assert rejected.stderr == f"berth: {number} is negative. Use a positive number.\n"

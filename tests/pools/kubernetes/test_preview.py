@@ -52,7 +52,7 @@ def test_preview_shows_devices_foreign_pods_and_reasons_for_excluded_nodes(stage
     assert shown.findings == ()
     assert {node.name: node.obstacle for node in shown.nodes} == {
         "busy": "",
-        "claimed": "the pool other uses the node",
+        "claimed": "the node is used by pool other",
         "cordoned": "the node is cordoned in Kubernetes",
         "free": "",
         "small": "the node is smaller than a node of the pool: it has 1 of 2 GPUs, 2 of 4 cores",

@@ -16,7 +16,7 @@ def test_missing_configuration_is_explained_without_function_names() -> None:
     error = failure("sinfo", CommandResult(1, "", NO_CONFIGURATION), "login.example.org")
     assert error.kind is ProviderErrorKind.SETTINGS
     assert str(error) == (
-        "sinfo finds neither a slurm.conf nor a controller of Slurm on login.example.org. "
+        "sinfo cannot find a slurm.conf or a Slurm controller on login.example.org. "
         "Install the cluster's slurm.conf there"
     )
 

@@ -74,8 +74,8 @@ def test_slurm_times_are_parsed(text: str, seconds: int | None) -> None:
 @pytest.mark.parametrize(
     ("fields", "state", "message"),
     [
-        ({}, "ready", "Slurm job 5 runs on n1"),
-        ({"State": "CONFIGURING"}, "booting", "Slurm prepares n1 for job 5"),
+        ({}, "ready", "Slurm job 5 is running on n1"),
+        ({"State": "CONFIGURING"}, "booting", "Slurm is preparing n1 for job 5"),
         ({"State": "PENDING", "Reason": "Priority"}, "queued",
          "Slurm job 5 is queued: jobs with a higher priority come first (Priority)"),
         ({"State": "PENDING", "Reason": "QOSMaxJobsPerUserLimit"}, "queued",
@@ -105,7 +105,7 @@ def test_slurm_times_are_parsed(text: str, seconds: int | None) -> None:
         ({"State": "FAILED", "exit_code": str(9 << 8)}, "gone", "Slurm job 5 failed on n1: it exited with 9"),
         ({"TimeLimit": "5:00", "TimeLeft": "5:00"}, "stopped",
          ("the time limit of Slurm job 5 is 5m, which leaves no time for work: the end is announced 10m "
-         "before. Set time_limit, or lower notice_lead")),
+         "in advance. Set time_limit, or lower notice_lead")),
     ],
 )  # fmt: skip
 def test_job_state_is_described_in_plain_text(fields: dict[str, str], state: str, message: str) -> None:

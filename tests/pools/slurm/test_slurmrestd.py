@@ -208,7 +208,7 @@ def test_error_for_unknown_versions_lists_the_supported_versions(rest: FakeSlurm
     rest.version = "v0.0.99"
     error = failure(provider_of(rest))
     assert error.kind is Kind.SETTINGS
-    assert "offers these versions of its API: v0.0.99. Berth understands v0.0.37, v0.0.38, v0.0.40" in (
+    assert "offers these versions of its API: v0.0.99. Berth supports v0.0.37, v0.0.38, v0.0.40" in (
         error.message
     )
 

@@ -144,7 +144,7 @@ def test_unresponsive_machine_is_named_with_the_age_of_its_last_report(cast: Cas
         pool=pool, name="box-1", address="10.0.0.1", cpu_milli=1000, memory_mib=1024, joined_at=now,
         last_seen_at=now - timedelta(minutes=5),
     )  # fmt: skip
-    assert "box-1 is 5 minutes old" in findings(pool)["silent machines"].finding
+    assert "box-1 was 5 minutes ago" in findings(pool)["silent machines"].finding
 
 
 @pytest.mark.heavy

@@ -102,7 +102,7 @@ def test_bulk_dialog_explains_why_some_rows_stay_unchanged(cast: Cast, sign_in: 
         "vision/old-3, vision/old-4, 3 more" in words("cancel")
     )
     assert "Nothing to resume 8 workloads and 1 array stay unchanged:" in words("resume")
-    assert "Not an array, resubmit it instead" in words("retry") and "No failed tasks" in words("retry")
+    assert "Not an array; resubmit it instead" in words("retry") and "No failed tasks" in words("retry")
     assert "1 workload stays unchanged: Not yet ended: vision/running" in words("delete")
 
 

@@ -12,7 +12,7 @@ from berth.cli.text import safe
 STATUS_WIDTH, NAME_WIDTH = 9, 15
 PoolArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[POOL]", help="Node pool to examine. Defaults to this machine."),
+    typer.Argument(metavar="[POOL]", help="Node pool to check. By default, this machine is checked."),
 ]
 
 

@@ -102,7 +102,7 @@ def restore(
     if not restored.same_key:
         print_message(
             "the secret key differs from the backup's key: users must sign in again, and "
-            "secrets must be set again, unless BERTH_SECRET_KEY_FALLBACKS has the old key"
+            "secrets must be set again, unless BERTH_SECRET_KEY_FALLBACKS contains the old key"
         )
 
 

@@ -111,4 +111,4 @@ def _connect(target: Target, files: SshFiles, arguments: list[str]) -> None:
     try:
         os.execvp("ssh", ["ssh", *options, host, *arguments])
     except FileNotFoundError:
-        raise BadInput("This machine has no `ssh`. Install the OpenSSH client.") from None
+        raise BadInput("`ssh` is not installed on this machine. Install the OpenSSH client.") from None

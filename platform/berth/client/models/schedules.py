@@ -16,7 +16,7 @@ class Schedule(ScheduleMixin, Model):
     template: str | None = None
     """None if the schedule has a document of its own."""
     owner: str | None = None
-    """User with whose rights the runs are submitted."""
+    """User whose permissions the runs use."""
     next_at: datetime | None = None
     """Next due time; None while paused."""
     paused_at: datetime | None = None
@@ -39,10 +39,10 @@ class ScheduleRun(Model):
     outcome: str = ""
     message: str = ""
     started_by: str | None = None
-    """User who started the run by hand; None for due times."""
+    """User who started the run manually; None for scheduled runs."""
     workload: str | None = None
     """Name of the workload or array; None if it was deleted."""
     workload_id: str | None = None
     array_id: str | None = None
     phase: str | None = None
-    """Its phase or, for an array, its state now."""
+    """Current phase or, for an array, current state."""

@@ -260,7 +260,7 @@ class Secret(Model):
     username: str | None = None
     """User name of a registry, or ID of an S3 access key."""
     version: int = 0
-    """Number of contents that the secret has had since it was created."""
+    """Version of the content, incremented with each change."""
     created_at: datetime
     created_by: str = ""
     updated_at: datetime

@@ -165,7 +165,7 @@ class Dependency(Model):
     """None if it is hidden or was not submitted."""
     is_array: bool = False
     phase: str | None = None
-    """Its phase or, for an array, its state now."""
+    """Current phase or, for an array, current state."""
     queue_position: int | None = None
 
 

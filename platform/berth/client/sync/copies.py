@@ -91,4 +91,4 @@ def failure_message(channel: Channel, errors: ErrorLines) -> str:
     """Return the reason why the program in the pod failed."""
     errors.feed(channel.failure.encode("utf-8", "replace"))
     errors.end()
-    return errors.last or f"The copy was ended in the pod (exit code {channel.exit_code})."
+    return errors.last or f"The copy process in the pod exited with code {channel.exit_code}."

@@ -75,7 +75,7 @@ def check_after(
                 "names of other workloads",
             )  # fmt: skip
         if first.setdefault(reference, number) != number:
-            allowed = f"one entry for each workload; after[{first[reference]}] has the same"
+            allowed = f"one entry per workload; after[{first[reference]}] names the same one"
             yield Problem(f"{path}.workload", "is listed twice", format_value(reference), allowed)
         if dependency.tasks is not None and not is_array:
             yield Problem(

@@ -33,9 +33,8 @@ def check_array(spec: WorkloadSpec) -> Iterator[Problem]:
         yield Problem(f"array.{sources[0]}", "too many tasks", f"{array.size}", f"at most {TASKS_MAX}")
         return
     if len(longest := task_name(spec.name, array.index_max)) > NAME_MAX:
-        allowed = (
-            f"at most {NAME_MAX - len(longest) + len(spec.name)} characters, so that {longest} is a name"
-        )
+        characters = NAME_MAX - len(longest) + len(spec.name)
+        allowed = f"at most {characters} characters, so that {longest} is a valid name"
         yield Problem("name", "is too long for the tasks of the array", format_value(spec.name), allowed)
     if spec.kind not in KINDS:
         yield Problem("array", f"cannot be combined with kind {spec.kind}", "", f"kind {' or '.join(KINDS)}")

@@ -70,7 +70,7 @@ def path_problem(path: str) -> str:
     if "" in parts or "." in parts:
         return "is not a normalized path"
     if len(path.encode()) > PATH_MAX or any(len(part.encode()) > NAME_MAX for part in parts):
-        return f"is longer than {PATH_MAX} bytes, or has a name of more than {NAME_MAX}"
+        return f"is longer than {PATH_MAX} bytes, or contains a name of more than {NAME_MAX} bytes"
     return ""
 
 

@@ -10,7 +10,7 @@ from berth.core.signals import SIGNALS, full_name
 
 UNSUITABLE = {
     "SIGKILL": "cannot be handled by a program",
-    "SIGTERM": "is sent after the lead in any case",
+    "SIGTERM": "is always sent after the lead",
     "SIGPIPE": "is sent by the kernel if a pipe breaks",
 }
 ALLOWED = "the name of a signal that a program can handle, such as USR1"

@@ -11,7 +11,9 @@ from berth.core.spec.code import NAME_MAX, PATH_MAX, nesting_problem, path_probl
 from berth.core.spec.texts import Text
 
 OUTPUTS_MAX = 32
-ALLOWED = f"a path such as results or logs/loss.csv, of at most {PATH_MAX} bytes with names of {NAME_MAX}"
+ALLOWED = (
+    f"a path such as results or logs/loss.csv, of at most {PATH_MAX} bytes and {NAME_MAX} bytes per name"
+)
 
 
 def _validate_path(path: str) -> str:

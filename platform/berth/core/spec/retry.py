@@ -138,7 +138,7 @@ def _check_memory(path: str, rule: RetryRule, roles: Sequence[RoleSpec]) -> Iter
     for role in roles:
         memory = role_memory(role)
         if not memory and not role.idle:
-            message = f"cannot grow the memory of role {role.name}, which requests none"
+            message = f"cannot increase the memory of role {role.name}, which requests none"
             allowed = "memory_mib or limit.memory_mib in every role"
             yield Problem(f"{path}.memory_factor", message, f"{rule.memory_factor}", allowed)
         elif memory > rule.memory_max_mib:

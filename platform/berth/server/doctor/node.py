@@ -51,7 +51,7 @@ def _check_isolation(isolation: Isolation) -> Check:
     if isolation.level is Level.NONE and isolation.policy is Policy.REQUIRE:
         return Check("Isolation", Status.MISSING, f"{finding} BERTH_ISOLATION is require.", remedy)
     if isolation.level is Level.NONE and isolation.policy is Policy.AUTO:
-        finding += " Pods of one project run at a time."
+        finding += " Only the pods of one project can run at a time."
     return Check("Isolation", Status.LIMITED, finding, remedy)
 
 
@@ -71,7 +71,7 @@ def _check_limits(isolation: Isolation) -> Check:
 def _system_calls(isolation: Isolation) -> Check:
     if isolation.seccomp:
         return Check("System calls", Status.OK, "Filtered by seccomp.")
-    reason = isolation.seccomp_obstacle or "Pods are not enclosed."
+    reason = isolation.seccomp_obstacle or "Pods are not isolated."
     return Check("System calls", Status.LIMITED, f"Not filtered. {reason}")
 
 

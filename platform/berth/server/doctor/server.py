@@ -54,7 +54,7 @@ def _check_directory(path: Path) -> Check:
     if mode & OTHERS:
         finding = f"{path} is accessible to other users (mode {mode:o})."
         return Check(name, Status.LIMITED, finding, f"chmod 700 {path}")
-    return Check(name, Status.OK, f"{path}, only for its owner.")
+    return Check(name, Status.OK, f"{path}, accessible only to its owner.")
 
 
 def _check_disk(path: Path) -> Check:

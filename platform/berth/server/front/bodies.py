@@ -72,7 +72,7 @@ class BoundedBodies:
         Raises _Rejection if the body is not allowed.
         """
         if not any(sender) or not await self.may_send_large(sender):
-            message = f"A body of more than {BODY_MAX} bytes needs a valid token or browser session."
+            message = f"A body of more than {BODY_MAX} bytes requires a valid token or browser session."
             raise _Rejection(Unauthenticated(message))
         if self._large[sender] >= LARGE_BODIES_MAX:
             raise _Rejection(

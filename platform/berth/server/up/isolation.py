@@ -9,8 +9,8 @@ from pools.runtimes.local import LocalRuntime
 from pools.runtimes.shim.cgroups import CPU, MEMORY
 
 OFF = f"""\
-  Warning: pods are not isolated, because {VARIABLE} is off. A pod can read and change everything that Berth
-  stores, and the pods of all other projects.
+  Warning: pods are not isolated, because {VARIABLE} is off. Every pod can read and change all of
+  Berth's data and the pods of all other projects.
 """
 
 
@@ -40,7 +40,7 @@ def _ignore_limits(isolation: Isolation) -> str:
     if {MEMORY, CPU} <= set(isolation.limits):
         return ""
     os.environ[LIMITS_VARIABLE] = "off"
-    return f"  Note: the demo ignores the limits of documents. {isolation.limits_obstacle}\n"
+    return f"  Note: the demo ignores resource limits in documents. {isolation.limits_obstacle}\n"
 
 
 def _isolation_notice(isolation: Isolation) -> str:

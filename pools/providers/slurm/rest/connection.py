@@ -77,7 +77,8 @@ class Connection:
         if 300 <= response.status < 400:
             message = (
                 f"responds with a redirect (status {response.status}). Berth does not follow redirects, "
-                "because it would send the token along. Set provider_settings.rest_url to the final address"
+                "because that would send the token to another address. Set "
+                "provider_settings.rest_url to the final address"
             )
             raise self._error(Kind.SETTINGS, message)
         return response

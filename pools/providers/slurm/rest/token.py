@@ -11,7 +11,7 @@ from pydantic import Field
 
 EXPIRES_SOON = timedelta(days=7)
 LENGTH_MAX = 16 * 1024
-ALLOWED = "a token as printed by `scontrol token`: three parts of base64url, joined by dots"
+ALLOWED = "a token as printed by `scontrol token`: three base64url parts separated by dots"
 SlurmToken = Annotated[
     str | None,
     Field(

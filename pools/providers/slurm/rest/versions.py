@@ -50,9 +50,9 @@ def choose(server: Server, paths: Mapping[str, Any]) -> Api:
     if version is None:
         listed = ", ".join(sorted(offered["slurm"], key=_version_numbers)) or "none for jobs"
         message = (
-            f"{server.place} offers these versions of its API: {listed}. Berth understands "
-            f"{', '.join(reversed(UNDERSTOOD))}. Start slurmrestd with one of them (option -s or -d), or let "
-            "the pool use Slurm's programs"
+            f"{server.place} offers these versions of its API: {listed}. Berth supports "
+            f"{', '.join(reversed(UNDERSTOOD))}. Start slurmrestd with a supported version (option -s or "
+            "-d), or let the pool use Slurm's programs"
         )
         raise ProviderError(ProviderErrorKind.SETTINGS, message)
     return Api(version, version in offered["slurmdb"])

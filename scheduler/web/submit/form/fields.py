@@ -52,7 +52,7 @@ HOST_KEY_HINT = "Type and public key of the server, unless an admin has stored t
 AUTOSCALER_HINT = "With a minimum or maximum, the autoscaler changes the number of engines"
 ARRAY_HINT = "Number of tasks, or indexes such as 0-29. For parameters, edit the YAML"
 DURATION_HINT = "90s, 30m, 2h or 7d"
-MAX_RUNTIME_HINT = f"{DURATION_HINT}. With it, others get an expected start"
+MAX_RUNTIME_HINT = f"{DURATION_HINT}. Used to estimate the expected start of other workloads"
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,7 +265,8 @@ def create(
         token = client.tokens.create(name, scope or ["read", "write"], until)
     if token.token is None:
         print_message(
-            f"{name} was created, but the connection broke before the secret arrived. Revoke the token."
+            f"{name} was created, but the connection was lost before the secret arrived. Revoke the "
+            "token and create another one."
         )
         raise typer.Exit(ExitCode.REJECTED)
     if expires == "never" and token.expires_at:

@@ -205,7 +205,7 @@ def password(
 def _read_passwords_from_stdin() -> tuple[str, str]:
     lines = [sys.stdin.readline().rstrip("\n") for _ in range(2)]
     if not all(lines):
-        raise BadInput("--password-stdin needs two lines: the current and the new password")
+        raise BadInput("--password-stdin requires two lines: the current and the new password")
     return lines[0], lines[1]
 
 

@@ -127,7 +127,10 @@ def issue(
     with open_client() as client:
         token = client.node_pools.issue_join_token(pool, machines=machines, seconds=lifetime, comment=comment)
     if token.token is None:
-        print_message(f"token {token.id} was issued, but the connection broke first. Revoke the token.")
+        print_message(
+            f"token {token.id} was issued, but the connection was lost before it arrived. Revoke it "
+            "and issue another one."
+        )
         raise typer.Exit(ExitCode.REJECTED)
     show_one(token, output, lambda _: print(token.token))
 
@@ -185,9 +188,9 @@ def revoke(
 
 def _print_removal(machine: Any) -> None:
     if machine.state == "departed":
-        print(f"{safe(machine.name)} has departed")
+        print(f"{safe(machine.name)} has left the pool")
     else:
-        print(f"{safe(machine.name)} departs once {safe(machine.node or 'its node')} is drained")
+        print(f"{safe(machine.name)} will leave the pool once {safe(machine.node or 'its node')} is drained")
 
 
 def describe_inventory(inventory: Any) -> list[tuple[str, str]]:

@@ -206,10 +206,10 @@ def _print_created_pool(pool: Any) -> None:
     name = safe(pool.name)
     print(f"{name}: {format_state(pool)}")
     if not pool.gpus_per_node:
-        print(f"Its nodes have no GPUs. Set them: berth pool edit {name} --gpus-per-node 8")
+        print(f"Its nodes have no GPUs. To change that, run: berth pool edit {name} --gpus-per-node 8")
     if pool.nodes_max is None and pool.provider in SCALABLE:
         nodes = format_count(pool.nodes_min, "node")
-        print(f"It always has {nodes}. Let the demand decide: berth pool edit {name} --nodes 0:4")
+        print(f"It always has {nodes}. To scale it with demand, run: berth pool edit {name} --nodes 0:4")
 
 
 def _print_scaled_pool(pool: Any) -> None:

@@ -50,8 +50,8 @@
   }
 
   function differing({ theirs: { by }, seen, typed }) {
-    if (typed === NONE) return `${by} changed the quota, you deleted it`;
-    return `${by} ${seen === NONE ? "deleted the quota" : `set ${seen}`}, yours is ${typed}`;
+    if (typed === NONE) return `${by} changed the quota, and you deleted it`;
+    return `${by} ${seen === NONE ? "deleted the quota" : `set ${seen}`}; yours is ${typed}`;
   }
 
   /** Return a box of conflicts. `decide(cells, mine)` is called for resolved conflicts. */

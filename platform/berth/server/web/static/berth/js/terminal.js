@@ -136,7 +136,7 @@
       this.state = "ended";
       this.typed = [];
       const { error, exit_code: code } = this.result ?? { error: "The connection was lost." };
-      this.message = error ? `The terminal is closed. ${error}` : `The shell ended with exit code ${code}.`;
+      this.message = error ? `The terminal is closed. ${error}` : `The shell exited with code ${code}.`;
       this.view.write(`\r\n\u001b[7m ${this.message.replace(/[\u0000-\u001f\u007f-\u009f]/g, " ")} \u001b[0m\r\n`);
       announce();
     }

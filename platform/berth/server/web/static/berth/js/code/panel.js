@@ -95,7 +95,7 @@
       checkFiles(mine, await limitsOf(target));
       mine.hashed ??= await HashedFiles.compute(mine.files, signal, (done) => showProgress("Reading files", done, mine.size));
       let sent = 0;
-      element("status").textContent = "Sending what the project does not have yet…";
+      element("status").textContent = "Sending files that the project does not have yet…";
       tree = await sendFiles(target, mine.hashed, signal, (done, total) => {
         sent = done;
         showProgress("Uploading files", done, total);
@@ -103,7 +103,7 @@
       mine.sentTo = target;
       outcome = { status: sent ? `Sent ${formatSize(sent)}. The document now refers to the files.` : "The project already has all files. The document now refers to them." };
     } catch (error) {
-      const kept = "The project keeps the parts that were sent: sending again continues there.";
+      const kept = "The parts that were sent are kept, so sending again resumes from there.";
       outcome = signal.aborted ? { status: `Stopped. ${kept}` } : { error: `${messageOf(error)} ${kept}` };
     }
     running = null;

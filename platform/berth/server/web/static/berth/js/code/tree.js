@@ -141,7 +141,7 @@
     const found = { files: [], links: [], ignored: 0 };
     const top = await directory.list();
     if (OF_HOME_DIRECTORIES.some((name) => top.directories.has(name) || top.files.has(name))) {
-      throw new CodeError("This seems to be a home directory. Select the directory of one project.");
+      throw new CodeError("This appears to be a home directory. Select the directory of one project.");
     }
     await walk(found, directory, "", new Scope("", []), false);
     const own = new IgnoreFile(await top.files.get(".berthignore")?.text() ?? "");
@@ -160,14 +160,14 @@
     const hint = "List files that pods do not need in .berthignore";
     if (!files.length) throw new CodeError("There are no files to send. Select a directory with files.");
     if (files.length > limits.files_max) {
-      throw new CodeError(`${files.length.toLocaleString("en")} files are too many. At most ${limits.files_max.toLocaleString("en")} can be sent. ${hint}.`);
+      throw new CodeError(`${files.length.toLocaleString("en")} files were selected, but at most ${limits.files_max.toLocaleString("en")} can be sent. ${hint}.`);
     }
     const long = files.find(({ path }) => bytesIn(path) > PATH_MAX || path.split("/").some((name) => bytesIn(name) > NAME_MAX));
     if (long) throw new CodeError(`The path ${long.path} is longer than ${PATH_MAX} bytes, or contains a name longer than ${NAME_MAX} bytes. Rename it.`);
     if (size > limits.size_max) {
       const largest = files.toSorted((one, other) => other.file.size - one.file.size).slice(0, 5);
       const names = largest.map(({ path, file }) => `${path} (${formatSize(file.size)})`).join(", ");
-      throw new CodeError(`${formatSize(size)} are too large. At most ${formatSize(limits.size_max)} can be sent. ${hint}. Largest files: ${names}.`);
+      throw new CodeError(`The files take ${formatSize(size)}, but at most ${formatSize(limits.size_max)} can be sent. ${hint}. Largest files: ${names}.`);
     }
   }
 

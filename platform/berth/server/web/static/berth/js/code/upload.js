@@ -47,7 +47,7 @@
       document.dispatchEvent(new CustomEvent("berth:ended"));
       return new CodeError("Your session has ended. Sign in again, then select the directory again.");
     }
-    if (!response.status) return new CodeError("The server cannot be reached.");
+    if (!response.status) return new CodeError("The server cannot be reached. Try again in a moment.");
     let detail = "";
     try {
       detail = JSON.parse(response.responseText).detail;
