@@ -332,7 +332,7 @@ def test_retry_form_offers_the_failed_tasks_or_a_choice_of_tasks(
     assert "2 failed tasks (1, 2)" in form and "Other tasks" in form
     assert ">Retry 2 tasks</span>" in form and ">Retry tasks</span>" in form
     page = text(dave, f"/arrays/{sweep.pk}")
-    assert ">Retry 2 failed tasks</a>" in page
+    assert "><span>Retry 2 failed tasks</span></a>" in page
     assert "Retry" not in text(sign_in("erin"), f"/arrays/{sweep.pk}")
     answer = dave.post(url, {"choice": "other", "indexes": " "}, headers=HTMX)
     assert answer.status_code == 422 and "Enter the indexes of the tasks." in answer.content.decode()
@@ -354,7 +354,7 @@ def test_tasks_of_an_array_without_failures_can_be_run_again(sweep: WorkloadArra
     WorkloadArray.objects.update(state="completed", ended_at=make.ago())
     dave, url = sign_in("dave"), f"/arrays/{sweep.pk}/retry"
     page = text(dave, f"/arrays/{sweep.pk}")
-    assert "Run tasks again</a>" in page and "Retry" not in page
+    assert "Run tasks again</span></a>" in page and "Retry" not in page
     form = dave.get(url, headers=HTMX).content.decode()
     assert "Run tasks of sweep again?" in form and "Other tasks" not in form
     assert dave.post(url, {"indexes": ""}, headers=HTMX).status_code == 422

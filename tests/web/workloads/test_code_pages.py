@@ -95,7 +95,7 @@ def test_pages_show_the_repository_before_and_after_the_fetch(
     CodeFetch.objects.update(**fetched)
     page = dave.get(f"{address}/spec").content.decode()
     assert COMMIT in page
-    assert "robot, version 3" in page
+    assert "robot, <span>version 3</span>" in page
     assert "Not fetched" not in page
     assert "differs from the commit" not in page
     CodeFetch.objects.update(state="failed", error="The server denied access.")

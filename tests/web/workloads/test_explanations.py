@@ -303,7 +303,9 @@ def test_expanded_queue_order_has_a_row_per_queue(cast: Cast, sign_in: SignIn) -
     text = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     assert "<dt>Department <strong>research</strong></dt><dd>within its quota, rank 1</dd>" in text
     assert "<dt>Project <strong>vision</strong></dt><dd>over its quota, rank 0</dd>" in text
-    assert "<dt>Workload <strong>train</strong></dt><dd><span>priority 50</span>, pending" in text
+    assert (
+        "<dt>Workload <strong>train</strong></dt><dd><span>priority 50</span>, <span>pending</span> " in text
+    )
     assert text.count("Waiting for resources") == 1, "the reason stands in one place"
 
 

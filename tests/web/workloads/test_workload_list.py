@@ -74,8 +74,8 @@ def test_list_shows_when_a_running_workload_reaches_its_maximum_runtime(cast: Ca
         name: next(row for row in page.split("<tr")[1:] if f">{name}</a>" in row)
         for name in ("bounded", "unbounded", "degraded", "waits")
     }
-    assert [name for name, row in rows.items() if "Max runtime ends" in row] == ["bounded"]
-    end = rows["bounded"].partition("Max runtime ends")[2].partition('datetime="')[2].partition('"')[0]
+    assert [name for name, row in rows.items() if "Reaches max runtime" in row] == ["bounded"]
+    end = rows["bounded"].partition("Reaches max runtime")[2].partition('datetime="')[2].partition('"')[0]
     assert datetime.fromisoformat(end) == started + timedelta(hours=2)
     assert "1 of 2 pods running." in rows["degraded"]
 
