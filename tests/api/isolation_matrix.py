@@ -112,7 +112,7 @@ MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
      "201 201 403 403 403 422 422 401"),
     ("POST", "subscriptions", SUBSCRIPTION | {"platform_wide": True}, {}, "201 403 403 403 403 403 403 401"),
     ("GET", "subscriptions/{subscription}", None, {}, "200 200 200 404 404 404 404 401"),
-    ("PATCH", "subscriptions/{subscription}", {"events": ["failed"]}, {}, "200 200 200 404 404 404 404 401"),
+    ("PATCH", "subscriptions/{subscription}", {"pending_minutes": 7}, {}, "200 200 200 404 404 404 404 401"),
     ("GET", "subscriptions/{subscription}/deliveries", None, {}, "200 200 200 404 404 404 404 401"),
     ("GET", "subscriptions/{subscription}/deliveries/{delivery}", None, {},
      "200 200 200 404 404 404 404 401"),
