@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from pools.models import Node
 from tests.browser.conftest import Open
@@ -11,6 +11,10 @@ from tests.browser.data.fleet import create_fleet
 from tests.browser.data.scene import Scene
 
 pytestmark = pytest.mark.heavy
+
+
+def select(page: Page, name: str) -> None:
+    page.get_by_role("checkbox", name=f"Select {name}", exact=True).click()
 
 
 def test_diagnosis_uncordons_all_nodes_it_names(opened: Open, scene: Scene) -> None:
@@ -29,6 +33,31 @@ def test_diagnosis_uncordons_all_nodes_it_names(opened: Open, scene: Scene) -> N
         expect(page.get_by_role("row", name="Cordoned nodes")).to_have_count(0)
         assert not faults
     assert not Node.objects.filter(pool__name="fleet", state="cordoned").exists()
+
+
+def test_selected_nodes_are_cordoned_and_the_view_stays_in_the_address(opened: Open, scene: Scene) -> None:
+    create_fleet(scene.projects["vision"], 60)
+    with opened("ada") as (page, faults):
+        page.goto("/node-pools/fleet?nodes-sort=-utilization&state=ready")
+        page.get_by_label("Node or problem").fill("fleet-4")
+        boxes = page.get_by_role("checkbox", name=re.compile("^Select fleet"))
+        expect(boxes).to_have_count(11)
+        expect(page).to_have_url(re.compile("nodes-sort=-utilization&state=ready&nodes-search=fleet-4"))
+        select(page, "fleet-4")
+        select(page, "fleet-44")
+        bar = page.locator("#bulk")
+        expect(bar).to_contain_text("2 selected")
+        expect(bar.get_by_role("button", name="Uncordon")).to_be_hidden()
+        bar.get_by_role("button", name="Cordon selected nodes").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_role("heading", name="Cordon 2 nodes?")).to_be_visible()
+        dialog.get_by_label("Reason").fill("fan is loud")
+        dialog.get_by_role("button", name="Cordon 2 nodes").click()
+        expect(page.get_by_text("2 nodes are cordoned.")).to_be_visible()
+        expect(boxes).to_have_count(9)
+        page.goto("/node-pools/fleet?state=cordoned")
+        expect(page.get_by_role("row", name="Select fleet-44")).to_contain_text("Fan is loud (ada)")
+        assert not faults
 
 
 def test_table_on_a_phone_shows_the_main_facts_of_each_node(opened: Open, scene: Scene) -> None:

@@ -88,7 +88,8 @@
     focused = part !== active && part.contains(active) ? nameOf(active) : "";
     unfolded = [...part.querySelectorAll("details[open][id]")].map((details) => details.id);
     popover = part.querySelector("[popover]:popover-open")?.id;
-    if (!part.querySelector("[data-editing], .htmx-request:not([data-live])")) return;
+    const isTyping = active?.matches("input[type=search]") && part.contains(active) && active.value !== active.defaultValue;
+    if (!isTyping && !part.querySelector("[data-editing], .htmx-request:not([data-live])")) return;
     event.detail.shouldSwap = false;
     setTimeout(() => part.isConnected && fetchAnew(part), POLL / 10);
   });
