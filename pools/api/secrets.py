@@ -63,7 +63,7 @@ class SecretResponse(ResponseModel):
         "for volumes in S3."
     )
     registry: str | None
-    username: str | None = Field(description="User name of a registry, or ID of an S3 access key.")
+    username: str | None = Field(description="Username of a registry, or ID of an S3 access key.")
     version: int = Field(description="Version of the content, incremented with each change.")
     created_at: datetime
     created_by: str

@@ -186,9 +186,7 @@ def _check_secret(name: str, content: SecretContent) -> None:
             problems.append(Problem("registry", "is not a registry", format_value(content.registry), allowed))
         if not _is_username(content.username):
             allowed = f"1 to {USERNAME_MAX} printable characters without a colon"
-            problems.append(
-                Problem("username", "is not a user name", format_value(content.username), allowed)
-            )
+            problems.append(Problem("username", "is not a username", format_value(content.username), allowed))
     if content.kind == SecretKind.S3_KEY:
         path = "secret_access_key"
         if not ACCESS_KEY_ID.fullmatch(content.username):

@@ -131,7 +131,7 @@ class Login(PasswordView):
     permission_classes = [AllowAny]
 
     def check_throttles(self, request: Request) -> None:
-        """Skip the per-user limit, because `password_attempt` counts attempts by user name."""
+        """Skip the per-user limit, because `password_attempt` counts attempts by username."""
 
     @operation("Sign in with a password for a token", body=CredentialsBody, response=LoginResponse)
     @idempotent
@@ -174,7 +174,7 @@ class Password(PasswordView):
 
 
 class Whoami(ApiView):
-    @operation("Get your user name, roles and scopes", response=IdentityResponse)
+    @operation("Get your username, roles and scopes", response=IdentityResponse)
     def get(self, request: Request) -> Response:
         rows = (
             Membership.objects.filter(user=self.actor.user)

@@ -56,7 +56,7 @@ def resolve_user(username: str) -> User:
     """
     user = selectors.find_grantee(username)
     if user is None:
-        raise Invalid([Problem("user", "does not exist", format_value(username), "an exact user name")])
+        raise Invalid([Problem("user", "does not exist", format_value(username), "an exact username")])
     return user
 
 

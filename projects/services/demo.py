@@ -24,7 +24,7 @@ def is_empty() -> bool:
 
 @transaction.atomic
 def seed(machine: Machine) -> Passwords:
-    """Create the demo organization with the machine's GPUs. Return the passwords, keyed by user name."""
+    """Create the demo organization with the machine's GPUs. Return the passwords, keyed by username."""
     actor = Actor.system("demo")
     pool = create_pool(actor=actor, **demo.pool_settings(machine))
     gpus = len(machine.devices) or demo.GPUS

@@ -87,7 +87,7 @@ def set_personal_secret(
     Raises Forbidden for a component, Invalid, SecretExists, or Conflict if the user has too many secrets.
     """
     if actor.user is None:
-        raise Forbidden("Only users have personal secrets.")
+        raise Forbidden("Only users have personal secrets. Sign in as a user.")
     with transaction.atomic():
         secret, before = store_secret(
             UserSecret, {"user": actor.user}, name, content, by=actor.name, at=at,

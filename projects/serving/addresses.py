@@ -68,7 +68,7 @@ def normalize(url: str) -> str:
     if scheme not in PORTS:
         raise InvalidAddress("an address must start with http:// or https://")
     if parts.username is not None or parts.password is not None:
-        raise InvalidAddress("an address must not contain a user name or password")
+        raise InvalidAddress("an address must not contain a username or password")
     if parts.query or parts.fragment or text.endswith(("?", "#")):
         raise InvalidAddress("an address must not contain a query or fragment")
     if port == 0:

@@ -126,7 +126,7 @@ class SecretRow:
 
     @property
     def login(self) -> tuple[str, str]:
-        """Registry and user name. Both are empty for other kinds of secrets."""
+        """Registry and username. Both are empty for other kinds of secrets."""
         return ("", "") if isinstance(self.row, PluginSecret) else (self.row.registry, self.row.username)
 
     @property

@@ -12,7 +12,7 @@ DOCKER_HUB_KEYS = ("https://index.docker.io/v1/", "index.docker.io")
 
 
 def find_login(auth: str, image: ImageReference) -> tuple[str, str] | None:
-    """Return the user name and password of the most specific entry for the image, or None."""
+    """Return the username and password of the most specific entry for the image, or None."""
     auths = json.loads(auth).get("auths", {}) if auth else {}
     parts = image.name.split("/")
     keys = ["/".join(parts[:length]) for length in range(len(parts), 0, -1)]

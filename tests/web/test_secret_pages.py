@@ -187,7 +187,7 @@ def test_members_see_secret_names_and_cannot_change_secrets(cast: Cast, sign_in:
         ("value", {"name": "HF"}, "Is not a valid name"),
         ("value", {"value": f"{TOKEN}{'x' * 70_000}"}, "Is too long"),
         ("registry", {"registry": "https://docker.io"}, "Is not a registry"),
-        ("registry", {"username": "a:b"}, "Is not a user name"),
+        ("registry", {"username": "a:b"}, "Is not a username"),
     ],
 )
 def test_invalid_form_does_not_contain_the_secret_value(

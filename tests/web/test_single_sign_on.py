@@ -223,5 +223,5 @@ def test_user_name_created_concurrently_is_rejected(
     monkeypatch.setattr(User, "save", raise_integrity_error)
     answer = sign_in(Client())
     assert answer.status_code == 403
-    assert "An account with the user name hedy already exists" in answer.content.decode()
+    assert "An account with the username hedy already exists" in answer.content.decode()
     assert not Identity.objects.exists()

@@ -1,8 +1,8 @@
 """Identify users who sign in through the organization's OpenID Connect provider.
 
-A returning user is identified by the provider's subject, never by a user name or email address, because these
+A returning user is identified by the provider's subject, never by a username or email address, because these
 may have been reassigned. On the first sign-in, an account that an admin created without a password is linked
-if its email address is the one that the provider has verified. A user name alone never links an account,
+if its email address is the one that the provider has verified. A username alone never links an account,
 because many providers let users choose their own.
 """
 
@@ -22,7 +22,7 @@ NAME = re.compile(r"[\w.@+-]{1,150}")
 INACTIVE = "This account is deactivated. Ask a platform admin."
 NO_ACCOUNT = "You do not have an account yet. Ask a platform admin to create one."
 NAME_TAKEN = (
-    "An account with the user name {name} already exists. Berth links it to single sign-on only if it has no "
+    "An account with the username {name} already exists. Berth links it to single sign-on only if it has no "
     "password, no other linked identity, and the email address that the provider has verified. "
     "Ask a platform admin to check the account's email address."
 )
@@ -30,7 +30,7 @@ AMBIGUOUS = (
     "More than one account has the email address {mail}. "
     "Ask a platform admin to remove it from all of them but yours."
 )
-NO_USER_NAME = "The identity provider sent no usable user name: {claim} is missing or has invalid characters."
+NO_USER_NAME = "The identity provider sent no usable username: {claim} is missing or has invalid characters."
 
 
 def user_for_claims(claims: Mapping[str, Any], *, issuer: str, name_claim: str, may_create: bool) -> User:
@@ -62,7 +62,7 @@ def _first_sign_in(
             Identity.objects.create(user=user, issuer=issuer, subject=subject)
             audit.write_entry(actor, "identify", user, after={"issuer": issuer})
     except IntegrityError:
-        # The user signed in twice at the same time, or another user has just claimed the user name.
+        # The user signed in twice at the same time, or another user has just claimed the username.
         stored = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
         if stored is None:
             raise Forbidden(NAME_TAKEN.format(name=claims.get(name_claim))) from None

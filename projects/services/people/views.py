@@ -47,5 +47,5 @@ def remove_view(*, actor: Actor, view: SavedView) -> None:
 
 def _require_user(actor: Actor) -> User:
     if actor.user is None:
-        raise Forbidden("Only users have saved views.")
+        raise Forbidden("Only users have saved views. Sign in as a user.")
     return actor.user

@@ -110,7 +110,7 @@ def grant(request: Request) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         person = find_grantee(form.cleaned_data["username"])
         if person is None:
-            form.add_error("username", "No user has this name. Enter the exact user name.")
+            form.add_error("username", "No user has this name. Enter the exact username.")
         else:
             with form_errors(form, {"user": "username"}):
                 _grant_from_form(request.actor, person, form.cleaned_data)

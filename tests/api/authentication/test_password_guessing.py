@@ -64,7 +64,7 @@ def test_password_guesses_from_many_addresses_reduce_the_limit_per_address() -> 
     )
     assert sign_in_by_rest("dave", PASSWORD, "203.0.113.1") == 200, "the owner can sign in"
     assert [sign_in_by_rest("grace", "wrong", "192.0.2.2") for _ in range(5)] == [401] * 5, (
-        "other user names are not throttled"
+        "other usernames are not throttled"
     )
 
 

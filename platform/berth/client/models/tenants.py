@@ -258,7 +258,7 @@ class Secret(Model):
     in S3."""
     registry: str | None = None
     username: str | None = None
-    """User name of a registry, or ID of an S3 access key."""
+    """Username of a registry, or ID of an S3 access key."""
     version: int = 0
     """Version of the content, incremented with each change."""
     created_at: datetime

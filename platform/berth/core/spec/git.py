@@ -64,7 +64,7 @@ class GitAddress:
 
     @property
     def argument(self) -> str:
-        """Repository address for the `git` program, without the user name of an HTTPS address."""
+        """Repository address for the `git` program, without the username of an HTTPS address."""
         if self.is_short:
             return f"{self.user}@{self.host}:{self.path}"
         user = f"{self.user}@" if self.transport is Transport.SSH else ""
@@ -89,7 +89,7 @@ def parse_git_url(text: str) -> GitAddress:
     if ":" in user:
         raise InvalidUrl("contains a password. Store it as a secret, and set `secret` to the secret's name")
     if match["user"] is not None and not re.fullmatch(USER, user, re.ASCII):
-        raise InvalidUrl("contains an invalid user name")
+        raise InvalidUrl("contains an invalid username")
     if match["host"].startswith("[") and not _is_ipv6(match["host"].strip("[]")):
         raise InvalidUrl("contains an invalid IPv6 address")
     port = match["port"] and int(match["port"])
@@ -211,7 +211,7 @@ class GitSpec(Document):
             )  # fmt: skip
         if not is_ssh and self.secret is None and "@" in self.url.partition("://")[2].partition("/")[0]:
             raise PydanticCustomError(
-                "git_user", "has a user name in `url`, but no `secret`",
+                "git_user", "has a username in `url`, but no `secret`",
                 {"allowed": "https://HOST/PATH, or a secret with a token in `secret`", "is_secret": True},
             )  # fmt: skip
         if self.personal and self.secret is None:

@@ -2,9 +2,9 @@
 
 Failed passwords are limited without locking out the owner of an account:
 
-1. An address may fail BERTH_RATE_LOGIN times per minute, regardless of the user names.
+1. An address may fail BERTH_RATE_LOGIN times per minute, regardless of the usernames.
 
-2. Failures for a user name are counted across all addresses for 15 minutes. Beyond ATTACK_FACTOR times that
+2. Failures for a username are counted across all addresses for 15 minutes. Beyond ATTACK_FACTOR times that
 limit, the name is considered under attack.
 
 3. For a name under attack, each address may fail only TRIES_UNDER_ATTACK times in 15 minutes.
@@ -154,7 +154,7 @@ def password_attempt(request: HttpRequest, name: str, failure: type[Exception]) 
 def count_attempt(request: HttpRequest, name: str) -> Attempt:
     """Count an attempt before the password is checked, so that concurrent attempts also count.
 
-    Raises RateLimited if the address has no attempts left, in total or for this user name.
+    Raises RateLimited if the address has no attempts left, in total or for this username.
     """
     if "HTTP_X_FORWARDED_FOR" in request.META and not settings.BERTH_TRUSTED_PROXIES:
         _warn_about_untrusted_proxy()
@@ -183,5 +183,5 @@ def _warn_about_untrusted_proxy() -> None:
 
 
 def _normalize_name(name: str) -> str:
-    """Normalize the user name, so that all variants that sign-in accepts share one count."""
+    """Normalize the username, so that all variants that sign-in accepts share one count."""
     return unicodedata.normalize("NFKC", name.strip()).strip().lower()[:150]

@@ -120,7 +120,7 @@ BERTH_CONNECTIONS_PER_USER = env.int("BERTH_CONNECTIONS_PER_USER", default=200)
 
 # REST
 
-# Per minute: requests per user, failed sign-ins per address and per user name, invalid tokens per address.
+# Per minute: requests per user, failed sign-ins per address and per username, invalid tokens per address.
 BERTH_RATE_LIMITS = {
     "read": env.int("BERTH_RATE_READ", default=6000),
     "write": env.int("BERTH_RATE_WRITE", default=3000),

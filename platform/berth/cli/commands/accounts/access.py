@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 member_app = typer.Typer(no_args_is_help=True, help="Manage user roles in departments and projects.")
 user_app = typer.Typer(no_args_is_help=True, help="Manage user accounts.")
-UserArgument = Annotated[str, typer.Argument(metavar="USER", help="User name.")]
+UserArgument = Annotated[str, typer.Argument(metavar="USER", help="Username.")]
 
 
 class RoleName(StrEnum):
@@ -34,7 +34,7 @@ class RoleName(StrEnum):
 def list_members(
     project: ProjectOption = None,
     department: DepartmentOption = None,
-    user: Annotated[str | None, typer.Option(help="User name.")] = None,
+    user: Annotated[str | None, typer.Option(help="Username.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List the roles that you can see.
@@ -109,7 +109,7 @@ def list_users(
 ) -> None:
     """List users who have a role in the projects and departments that you administer.
 
-    To grant a role to any other user, pass the exact user name to `berth member add`.
+    To grant a role to any other user, pass the exact username to `berth member add`.
 
     \b
     berth user list --search example.org

@@ -86,7 +86,7 @@ def set_secret(
         typer.Option(metavar="HOST", help="Container registry for which the value is the password."),
     ] = None,
     username: Annotated[
-        str | None, typer.Option("--username", "-u", metavar="NAME", help="User name for --registry.")
+        str | None, typer.Option("--username", "-u", metavar="NAME", help="Username for --registry.")
     ] = None,
     ssh_key: Annotated[
         bool,
