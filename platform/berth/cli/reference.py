@@ -1,5 +1,6 @@
 """Generate the command reference from the help text: `python -m berth.cli.reference`."""
 
+import inspect
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -34,19 +35,84 @@ CommandPath = tuple[str, ...]
 def render_reference() -> str:
     from berth.cli.main import app
 
-    root = get_command(app)
+    root: Any = get_command(app)
     parts = [HEAD]
     for topic, body in TOPICS.items():
         title, _, lines = body.replace("\b\n", "").partition(":\n")
         assert title.lower().replace(" ", "-") == topic
-        parts.append(f"## {title}\n\n```\n{lines.rstrip()}\n```\n")
+        parts.append(f"## {title}\n\n```text\n{lines.rstrip()}\n```\n")
     parts.append("## Commands\n")
-    parts += [
-        f"### {' '.join(names)}\n\n```\n{format_help(command, names)}\n```\n"
-        for names, command in walk_commands(root, ("berth",))
-        if names[:2] != ("berth", "workload")
+    for name, command in root.commands.items():
+        if name == "workload":
+            continue
+        subcommands = [*walk_commands(command, ("berth", name))]
+        if hasattr(command, "commands"):
+            parts.append(f"### berth {name}\n\n{_render_text(command.help or '')}")
+            parts += [_render_command(path, each, "####") for path, each in subcommands]
+        else:
+            parts += [_render_command(path, each, "###") for path, each in subcommands]
+    return "\n".join(parts)
+
+
+def _render_command(names: CommandPath, command: Any, heading: str) -> str:
+    context = typer.Context(command, info_name=" ".join(names), terminal_width=WIDTH, max_content_width=WIDTH)
+    usage = " ".join([*names, *command.collect_usage_pieces(context)])
+    records: dict[str, list[tuple[str, str]]] = {"Argument": [], "Option": []}
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None and "--help" not in parameter.opts:
+            records["Argument" if parameter.param_type_name == "argument" else "Option"].append(record)
+    tables = [_render_table(title, rows) for title, rows in records.items() if rows]
+    parts = [
+        f"{heading} {' '.join(names)}\n",
+        _render_text(command.help or ""),
+        f"```text\n{usage}\n```\n",
+        *tables,
     ]
     return "\n".join(parts)
+
+
+def _render_text(text: str) -> str:
+    """Render help text as Markdown. Paragraphs that begin with a backspace are examples."""
+    parts = []
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        if paragraph.startswith("\b"):
+            parts.append(f"```bash\n{paragraph.removeprefix(chr(8)).strip(chr(10))}\n```\n")
+        else:
+            parts.append(f"{_escape(' '.join(paragraph.split()))}\n")
+    return "\n".join(parts)
+
+
+def _render_table(title: str, rows: list[tuple[str, str]]) -> str:
+    lines = [f"| {title} | Description |", "|---|---|"]
+    for name, description in rows:
+        code = ", ".join(f"`{part}`" for part in name.split(", ")).replace("|", "\\|")
+        text = _escape(_describe_default(" ".join(description.split()))).replace("|", "\\|")
+        lines.append(f"| {code} | {text} |")
+    return "\n".join(lines) + "\n"
+
+
+def _describe_default(description: str) -> str:
+    """Replace the part in brackets that Click adds, such as `[env var: NAME]`, with sentences."""
+    text, _, details = description.removesuffix("]").rpartition("  [" if "  [" in description else " [")
+    if not description.endswith("]") or not text:
+        return description
+    sentences = []
+    for detail in details.split("; "):
+        kind, _, value = detail.partition(": ")
+        sentence = {"default": f"Defaults to {value}.", "env var": f"Environment variable: {value}."}
+        if detail != "required":
+            sentences.append(sentence.get(kind, f"({detail})"))
+    return " ".join([text, *sentences])
+
+
+def _escape(text: str) -> str:
+    """Escape characters outside of code that Markdown would interpret."""
+    pieces = text.split("`")
+    return "`".join(
+        piece if index % 2 else piece.replace("<", "&lt;").replace("*", "\\*").replace("[", "\\[")
+        for index, piece in enumerate(pieces)
+    )
 
 
 def walk_commands(command: Any, names: CommandPath) -> Iterator[tuple[CommandPath, Any]]:
@@ -57,13 +123,6 @@ def walk_commands(command: Any, names: CommandPath) -> Iterator[tuple[CommandPat
         return
     for name, subcommand in subcommands.items():
         yield from walk_commands(subcommand, (*names, name))
-
-
-def format_help(command: Any, names: CommandPath) -> str:
-    """Return the help text of a command without the line about --help."""
-    context = typer.Context(command, info_name=" ".join(names), terminal_width=WIDTH, max_content_width=WIDTH)
-    lines: list[str] = command.get_help(context).splitlines()
-    return "\n".join(line.rstrip() for line in lines if "Show this message and exit." not in line).rstrip()
 
 
 if __name__ == "__main__":
