@@ -58,7 +58,7 @@ def test_repeated_and_impossible_changes_are_reported_per_node(pool: NodePool, a
     names = {"nodes": "train-0 train-1 train-3 train-9", "reason": "fan is loud"}
     text = alice.post(path, names, follow=True).content.decode()
     assert "1 node is cordoned. 1 node was cordoned before." in text
-    assert "Cannot cordon node train-3, because the node is booting." in text
+    assert "Cannot cordon node train-3, because it is booting." in text
     assert ScalingEvent.objects.get(pool=pool, kind="cordon").reason == "cordon by alice: fan is loud"
     again = alice.post(path, names, follow=True).content.decode()
     assert "0 nodes are cordoned. 2 nodes were cordoned before." in again
