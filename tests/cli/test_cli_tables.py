@@ -11,9 +11,9 @@ from rich.console import Console
 
 from berth.cli import following, output
 from berth.cli.columns import workload_columns
-from berth.cli.commands import quota
 from berth.cli.commands.infrastructure import nodes, pools
 from berth.cli.output import ColumnSize, FittedColumn, Output, build_table, csv_text, fit_columns
+from berth.cli.quota_table import quota_columns
 from berth.cli.text import format_short_time, now
 from berth.client import Unreachable
 from berth.client.models.pools import Node, NodePool
@@ -44,7 +44,7 @@ ROWS: dict[str, tuple[Any, Any]] = {
     ),
     "pools": (pools._pool_columns(), [NodePool.model_validate(POOL)]),
     "nodes": (nodes._node_columns(), [Node.model_validate(NODE)]),
-    "quotas": (quota.quota_columns(), [Quota.model_validate(QUOTA)]),
+    "quotas": (quota_columns(), [Quota.model_validate(QUOTA)]),
 }
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from berth.cli.arguments import OptionalPoolArgument, open_client
-from berth.cli.commands.quota import columns_with_headings, format_status_gpus, quota_rows
 from berth.cli.exits import BadInput, ExitCode
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_timestamp
+from berth.cli.quota_table import columns_with_headings, format_status_gpus, quota_rows
 from berth.cli.text import format_age, format_short_time, format_time, now, number, print_message, safe
 
 if TYPE_CHECKING:
