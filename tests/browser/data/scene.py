@@ -148,7 +148,7 @@ def _machines(scene: Scene) -> None:
     scene.slots = itertools.chain(
         ((n, d) for n in nodes for d in range(8)), ((n, d) for n in small for d in range(2))
     )
-    queued = "8 GPU slots queued: 1 node on top of 3 ready"
+    queued = "8 GPU slots queued: 1 node in addition to 3 ready"
     make.scaling(train, "autoscale", queued, at=make.ago(seconds=50), before=3, after=4)
     make.scaling(train, "provision", "1 node provided", at=make.ago(seconds=49), after=4)
 
