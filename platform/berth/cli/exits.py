@@ -62,13 +62,13 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
         return codes.get(type(error), ExitCode.REJECTED), error.lines()
     if isinstance(error, errors.Unreachable):
         return ExitCode.UNREACHABLE, [str(error)]
-    if isinstance(error, errors.CopyFailed):
-        return ExitCode.REJECTED, [str(error)]
     spec = sys.modules.get("berth.core.spec")  # a module that is not loaded cannot have raised the error
     if spec is not None and isinstance(error, spec.SpecError):
         return ExitCode.USAGE, [str(problem) for problem in error.problems]
     if isinstance(error, errors.Ambiguous | InvalidSettings | BadInput):
         return ExitCode.USAGE, [str(error)]
+    if isinstance(error, errors.ClientError):
+        return ExitCode.REJECTED, [str(error)]
     if isinstance(error, ModuleNotFoundError):
         return _missing_extra(error)
     return None

@@ -25,7 +25,7 @@ from projects.models import Phase, Workload
 from projects.selectors import find_workload
 from scheduler.reports.utilization import summary
 from scheduler.reports.utilization.over_time import Point
-from scheduler.web.utilization.charts import LAST_RUN, SPANS, Chart, utilization_over_time
+from scheduler.web.utilization.charts import DEFAULT_SPAN, LAST_RUN, SPANS, Chart, utilization_over_time
 
 LAST_KNOWN = timedelta(days=1)  # older measurements are not shown
 # Column and smallest scale of a chart, as in `charts.LEAST`. A chart whose peak is below FLAT_PART of its
@@ -65,7 +65,8 @@ def workload_utilization(workload: Workload, span: str, now: datetime) -> dict[s
     )
     use = summary.sum_utilization(pod.use for pod in pods)
     end, spans = workload.ended_at or now, _spans(workload)
-    if workload.ended_at is not None and span not in spans:
+    is_short = workload.started_at is not None and end - workload.started_at < SPANS[DEFAULT_SPAN][1]
+    if LAST_RUN in spans and span not in spans and (is_short or workload.ended_at is not None):
         span = LAST_RUN
     return {
         "use": use,

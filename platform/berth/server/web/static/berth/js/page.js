@@ -2,31 +2,30 @@
 (() => {
   "use strict";
   const root = document.documentElement;
-  const { clock, exact, exactDay, full, relative, short } = window.berthTimes;
-  const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
-  const span = Object.fromEntries(units.map(([unit]) => [unit, new Intl.NumberFormat("en-US", { style: "unit", unit, unitDisplay: "short" })]));
+  const { clock, exact, exactDay, full, short } = window.berthTimes;
+  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]]; // as in durations from the server
 
   const isDistant = (date) => Math.abs(date - Date.now()) > 7 * 86400000;
 
-  /** Return the distance from now as a signed number of the largest unit that it reaches. */
-  function distance(date) {
-    const seconds = Math.round((date - Date.now()) / 1000);
-    const [unit, size] = units.find(([, size]) => Math.abs(seconds) >= size) || units[3];
-    return [Math.trunc(seconds / size), unit];
+  /** Return the largest unit of a distance, such as 3 min, or with minutes if it is some hours. */
+  function distance(seconds, isExact) {
+    const [unit, size] = units.find(([, size]) => seconds >= size) || units[3];
+    const rest = Math.trunc((seconds % 3600) / 60);
+    return `${Math.trunc(seconds / size)} ${unit}${isExact && unit === "h" && rest ? ` ${rest} min` : ""}`;
   }
 
-  /** Return the distance from now, such as 3 min ago. */
+  /** Return the distance from now, such as 3 min ago. A future distance is more exact: in 1 h 20 min. */
   function ago(date) {
     if (isDistant(date)) return short.format(date);
-    const [count, unit] = distance(date);
-    return count === 0 ? "just now" : relative.format(count, unit);
+    const seconds = Math.round((date - Date.now()) / 1000);
+    if (seconds === 0) return "just now";
+    return seconds > 0 ? `in ${distance(seconds, true)}` : `${distance(-seconds, false)} ago`;
   }
 
   /** Return for how long a state has lasted. */
   function lasting(date) {
     if (isDistant(date)) return `since ${short.format(date)}`;
-    const [count, unit] = distance(date);
-    return `for ${span[unit].format(Math.abs(count))}`;
+    return `for ${distance(Math.abs(Math.round((date - Date.now()) / 1000)), false)}`;
   }
 
   /** Return the time of day, with the date unless it is today. */

@@ -9,6 +9,5 @@
     exactDay: format({ day: "numeric", month: "short", ...time, second: "2-digit" }),
     short: format({ day: "numeric", month: "short", ...time }),
     full: format({ day: "numeric", month: "short", year: "numeric", ...time, second: "2-digit", timeZoneName: "short" }),
-    relative: new Intl.RelativeTimeFormat("en-GB", { numeric: "always", style: "short" }),
   };
 })();
