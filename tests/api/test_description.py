@@ -1,6 +1,7 @@
 """Tests for the OpenAPI description and its documentation page."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +12,21 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import BaseModel
 
 from berth.client import generate, model_generator
+from berth.server.api.endpoint_list import render_endpoints
 from berth.server.api.requests import Body
 from berth.server.api.responses import ResponseModel
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_api_description_is_valid_openapi(openapi_description: dict[str, Any]) -> None:
     assert openapi_description["openapi"] == "3.1.0"
     OpenAPIV31SpecValidator(openapi_description).validate()
+
+
+def test_documentation_lists_every_endpoint(openapi_description: dict[str, Any]) -> None:
+    # If this fails, run: python -m berth.server.api.endpoint_list > docs/endpoints.md
+    assert (ROOT / "docs" / "endpoints.md").read_text() == render_endpoints(openapi_description)
 
 
 def test_every_operation_has_a_summary_and_a_unique_id(openapi_description: dict[str, Any]) -> None:
