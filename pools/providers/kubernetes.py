@@ -1,7 +1,7 @@
-"""Provider of the nodes of a Kubernetes cluster.
+"""Node provider for an existing Kubernetes cluster.
 
-The cluster's nodes already exist. A launch request claims nodes, and a termination releases them. Berth
-neither creates nor changes the cluster's nodes. Claims are stored in the database.
+Launching claims nodes of the cluster, and terminating releases them. Berth never creates or modifies nodes.
+Claims are stored in the database.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -73,7 +73,7 @@ def test_terminal_runs_commands_resizes_and_survives_a_flood_of_output(
 
 
 @pytest.mark.heavy
-def test_several_terminals_work_by_keyboard_and_end_with_the_session(
+def test_multiple_terminals_are_keyboard_accessible_and_close_with_the_session(
     opened: Open, workload: Workload
 ) -> None:
     with opened("dave", permissions=["clipboard-read", "clipboard-write"]) as (page, faults):

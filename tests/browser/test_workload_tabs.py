@@ -110,7 +110,7 @@ def test_age_of_a_new_workload_counts_each_second(opened: Open, scene: Scene) ->
         expect(age).to_have_text("5 s ago")
         for seconds in (6, 7):
             page.clock.run_for(1000)
-            expect(age).to_have_text(f"{seconds} sec ago")
+            expect(age).to_have_text(f"{seconds} s ago")
         assert faults == []
 
 

@@ -105,13 +105,9 @@ def test_ambiguous_workload_name_is_rejected(berth: Berth, cast: Cast) -> None:
     assert Workload.objects.filter(phase="pending").count() == 2
 
 
-def test_code_without_a_project_is_rejected_in_one_line_if_several_projects_are_visible(
-    berth: Berth, cast: Cast, tmp_path: Path
-) -> None:
-    (tmp_path / "train.py").write_text("print(1)")
-    rejected = berth(
-        "submit", "--code", str(tmp_path), "-n", "x", "--", "true", BERTH_TOKEN=token_of(cast.bob)
-    )
+def test_code_without_a_project_is_rejected_in_one_line(berth: Berth, cast: Cast, tmp_path: Path) -> None:
+    bob = {"BERTH_TOKEN": token_of(cast.bob)}
+    rejected = berth("submit", "--code", str(tmp_path), "-n", "x", "--", "true", **bob)
     assert rejected.returncode == 1
     assert rejected.stderr == "berth: Specify the project whose pods use the code.\n"
 

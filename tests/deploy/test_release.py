@@ -150,7 +150,7 @@ def test_client_and_server_must_have_the_same_version() -> None:
     for key, value in (("version", "9.9.9"), ("dependencies", ["berth-platform==9.9.9"])):
         with pytest.raises(ReleaseError, match=r"deploy/server/pyproject\.toml"):
             check_versions(PROJECT, {**SERVER, key: value})
-    with pytest.raises(ReleaseError, match="Set it in"):
+    with pytest.raises(ReleaseError, match="Set the same version in"):
         check_versions({**PROJECT, "version": "9.9.9"}, SERVER)
 
 

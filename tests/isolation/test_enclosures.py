@@ -112,7 +112,7 @@ def test_pod_with_a_gpu_partition_gets_all_device_nodes(machine: Path) -> None:
 
 def test_gpu_without_a_device_node_is_rejected(machine: Path) -> None:
     for name in ("GPU-c", "2"):
-        with pytest.raises(UnknownDevice, match=f"GPU {name} has no device node"):
+        with pytest.raises(UnknownDevice, match=f"no device node for GPU {name}"):
             pod_devices([name], machine)
 
 

@@ -146,7 +146,7 @@ def run_array(page: Page, checkout: Path) -> str:
 def download_best_model(page: Page, place: Path) -> None:
     best = re.compile("sweep-(9|10|11)")  # the tasks with the highest learning rate; metrics follow the tasks
     expect(page.get_by_text("Best task:")).to_contain_text(best, timeout=SLOW)
-    page.get_by_role("link", name="Show its outputs").click()
+    page.get_by_role("link", name="Show outputs").click()
     expect(page.get_by_role("heading", name="Files of worker-0")).to_be_visible(timeout=SLOW)
     with page.expect_download() as download:
         page.get_by_role("link", name="Download results/weight.txt").click()

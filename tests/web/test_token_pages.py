@@ -52,7 +52,7 @@ def test_ended_tokens_are_not_listed(cast: Cast, sign_in: SignIn, ci: ApiToken) 
 
 
 @pytest.mark.parametrize("name", ["bob", "carol", "dave", "erin", "frank"])
-def test_only_platform_admins_see_users_and_the_tokens_of_others(
+def test_only_platform_admins_see_users_and_other_users_tokens(
     cast: Cast, sign_in: SignIn, ci: ApiToken, name: str
 ) -> None:
     client = sign_in(name)

@@ -48,13 +48,13 @@ class ChannelClient:
         return bool(self._input)
 
     def take_input(self) -> bytes:
-        """Return the next bytes of input, if any. The client gets credit for them when `accept` is called."""
+        """Return the next bytes of input, if any. `acknowledge` gives the client credit for them."""
         data = bytes(self._input[:CHUNK])
         del self._input[:CHUNK]
         self.unacknowledged += len(data)
         return data
 
-    def accept(self, count: int) -> None:
+    def acknowledge(self, count: int) -> None:
         """Send credit to the client for input that the pod has accepted. The pod's count is not trusted."""
         count = min(count, self.unacknowledged)
         self.unacknowledged -= count

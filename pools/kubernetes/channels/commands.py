@@ -139,15 +139,15 @@ class Command:
         while data := self._client.take_input():
             await target.send_input(data)
             if echo is None or echo.done():
-                self._client.accept(len(data))
+                self._client.acknowledge(len(data))
 
     async def _acknowledge(self, copier: Session) -> None:
         try:
             async for kind, data in copier.output():
                 if kind == OUTPUT:
-                    self._client.accept(len(data))
+                    self._client.acknowledge(len(data))
         finally:  # the command has closed its input
-            self._client.accept(self._client.unacknowledged)
+            self._client.acknowledge(self._client.unacknowledged)
 
 
 class _Guard:

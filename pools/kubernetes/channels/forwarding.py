@@ -118,7 +118,7 @@ class _Forwarding:
             client.has_event.clear()
             while data := client.take_input():
                 await self._connection.write(data)
-                client.accept(len(data))
+                client.acknowledge(len(data))
         while True:
             self._has_output.clear()
             try:

@@ -150,7 +150,7 @@ class Program:
         """Send the client credit for input that the program has accepted."""
         self._accepted += count
         if self._accepted >= CREDIT_MIN:
-            self._client.accept(self._accepted)
+            self._client.acknowledge(self._accepted)
             self._accepted = 0
 
     async def _acknowledge(self, session: Session, count: int) -> None:

@@ -99,7 +99,7 @@ def _higher_spread(role: Role, spread: int) -> Ladder:
 
 
 def shorter_max_runtime(case: PendingCase) -> Iterator[Ladder]:
-    """Propose a maximum runtime that ends the workload before held nodes or held quota are needed."""
+    """Propose a maximum runtime that ends the workload before the reserved nodes or quota are needed."""
     for blocker in case.rejection.blockers:
         if "behind" in blocker.numbers and blocker.numbers["until"] is not None:
             seconds = as_integer(blocker.numbers["until"]) - case.snapshot.now

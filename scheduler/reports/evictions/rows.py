@@ -1,4 +1,4 @@
-"""Build the audit rows of evictions from the rows of the evicted workloads."""
+"""Build eviction audit rows from the rows of the evicted workloads."""
 
 from collections.abc import Iterable
 from datetime import datetime

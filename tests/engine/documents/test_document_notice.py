@@ -22,7 +22,7 @@ def test_lead_time_precedes_the_grace_period() -> None:
     ("preemption", "path", "words"),
     [
         ({"signal": "KILL", "lead": 9}, "preemption.signal", "cannot be handled"),
-        ({"signal": "TERM", "lead": 9}, "preemption.signal", "in any case"),
+        ({"signal": "TERM", "lead": 9}, "preemption.signal", "always sent"),
         ({"signal": "SIGUSR3", "lead": 9}, "preemption.signal", "Did you mean `SIGUSR2`?"),
         ({"signal": 10, "lead": 9}, "preemption.signal", "the name of a signal"),
         ({"signal": "USR1", "lead": 0}, "preemption.lead", "at least 1"),

@@ -91,7 +91,7 @@ def download(
     pod: PodOption = None,
     run: RunOption = None,
     best: Annotated[
-        str | None, typer.Option(help="Metric that selects the array's best task.", metavar="METRIC")
+        str | None, typer.Option(help="Metric used to select the array's best task.", metavar="METRIC")
     ] = None,
     goal: Annotated[Goal, typer.Option(help="Whether the lowest or the highest value is best.")] = Goal.MIN,
 ) -> None:

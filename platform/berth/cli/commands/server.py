@@ -89,7 +89,7 @@ def restore(
     if force and not yes:
         if not sys.stdin.isatty():
             raise BadInput(
-                "admin restore --force asks for confirmation. Run the command in a terminal, or add --yes."
+                "admin restore --force requires confirmation. Run the command in a terminal, or add --yes."
             )
         typer.confirm("This deletes the current contents of the database. Continue?", abort=True, err=True)
     with _report_backup_errors():

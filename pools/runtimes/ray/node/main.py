@@ -70,7 +70,7 @@ def _run_new_code(ray: RayProcess, path: str) -> None:
 
 
 def _wait_for_end(ray: RayProcess, stopping: threading.Event, upgrading: threading.Event) -> bool:
-    """Wait until this process must exit or load new code. Return False if Ray has ended instead."""
+    """Wait until this process must exit or load new code. Return False if Ray exits first."""
     anchor = os.environ.get("BERTH_ANCHOR", "")
     fd = open_anchor(anchor) if anchor else None
     try:

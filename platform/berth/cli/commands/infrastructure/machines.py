@@ -22,7 +22,9 @@ MachineName = Annotated[str, typer.Argument(metavar="MACHINE", help="Name of the
 @machine_app.command("list")
 def list_machines(
     pool: Pool,
-    show_all: Annotated[bool, typer.Option("--all", "-a", help="Include machines that have left.")] = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", "-a", help="Include machines that have left the pool.")
+    ] = False,
     token: Annotated[
         int | None, typer.Option(help="ID of a join token. Lists only machines that joined with this token.")
     ] = None,

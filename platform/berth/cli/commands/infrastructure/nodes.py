@@ -149,7 +149,7 @@ def uncordon(
 def _confirm_uncordon(pool: str, nodes: Sequence[str]) -> None:
     if not is_interactive():
         raise BadInput(
-            "node uncordon --pool asks for confirmation. Run the command in a terminal, or add --yes."
+            "node uncordon --pool requires confirmation. Run the command in a terminal, or add --yes."
         )
     shown = ", ".join(map(safe, nodes[:NODES_SHOWN]))
     more = f" and {len(nodes) - NODES_SHOWN} more" if len(nodes) > NODES_SHOWN else ""
@@ -225,7 +225,7 @@ def terminate(
 
 def _confirm_termination(name: str, work: list[str]) -> None:
     if not is_interactive():
-        raise BadInput("node terminate asks for confirmation. Run the command in a terminal, or add --yes.")
+        raise BadInput("node terminate requires confirmation. Run the command in a terminal, or add --yes.")
     stops = "; ".join(map(safe, work)) or "no workloads"
     typer.confirm(f"Terminate {safe(name)} now? This stops: {stops}.", abort=True, err=True)
 
