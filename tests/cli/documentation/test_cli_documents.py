@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from django.urls import Resolver404, resolve
 from typer.main import get_command
 
 from berth.cli.main import app
@@ -51,9 +52,20 @@ def test_every_relative_link_in_the_guides_resolves() -> None:
         f"{page.name}: {target}"
         for page in PAGES
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
-        if not target.startswith("http") and not (page.parent / target).exists()
+        if not target.startswith("http") and not link_resolves(page, target)
     ]
     assert not dead
+
+
+def link_resolves(page: Path, target: str) -> bool:
+    """Return whether a link leads to a file or, if it begins with a slash, to a page of Berth."""
+    if not target.startswith("/"):
+        return (page.parent / target).exists()
+    try:
+        resolve(target)
+    except Resolver404:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("page", ["docs/tour.md", "CONTRIBUTING.md"])
