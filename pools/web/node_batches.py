@@ -82,6 +82,8 @@ def act(request: Request, name: str, step: str) -> HttpResponse:
         "listed": chosen[:MAX_LISTED],
         "more": max(0, len(chosen) - MAX_LISTED),
         "node_names": " ".join(node.name for node in chosen),
+        "batch_max": MAX_NODES,
+        "left": max(0, _selected_count(request, pool) - MAX_NODES),
         "unchanged": unchanged[:MAX_LISTED],
         "unchanged_more": max(0, len(unchanged) - MAX_LISTED),
         **(_affected_workloads(chosen, action) if action.names else {}),
@@ -91,10 +93,26 @@ def act(request: Request, name: str, step: str) -> HttpResponse:
 
 
 def _selected_nodes(request: Request, pool: NodePool) -> list[Node]:
-    query = request.POST if request.method == "POST" else request.GET
+    query = _query(request)
     if state := query.get("state", ""):
         return list(_live_nodes(pool).filter(state=state)[:MAX_NODES])
-    return _nodes_by_name(pool, query.getlist("node") or query.get("nodes", "").split())
+    return _nodes_by_name(pool, _selected_names(query))
+
+
+def _selected_count(request: Request, pool: NodePool) -> int:
+    """Return the number of selected nodes, which may exceed the maximum of one request."""
+    query = _query(request)
+    if state := query.get("state", ""):
+        return int(_live_nodes(pool).filter(state=state).count())
+    return len(_selected_names(query))
+
+
+def _query(request: Request) -> Any:
+    return request.POST if request.method == "POST" else request.GET
+
+
+def _selected_names(query: Any) -> list[str]:
+    return query.getlist("node") or query.get("nodes", "").split()
 
 
 def _nodes_by_name(pool: NodePool, names: Sequence[str]) -> list[Node]:

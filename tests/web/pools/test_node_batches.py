@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 
 from pools.models import Node, NodePool, ScalingEvent
+from pools.web import node_batches
 from projects.models import Audit
 from tests import factories as make
 from tests.cast import Cast
@@ -47,6 +48,17 @@ def test_all_cordoned_nodes_are_uncordoned_after_a_confirmation(pool: NodePool, 
     assert states(pool) == {"train-0": "cordoned", "train-1": "ready", "train-2": "ready", "train-3": "ready"}
     assert ScalingEvent.objects.filter(pool=pool, kind="uncordon").count() == 3
     assert Audit.objects.filter(action="uncordon").count() == 3
+
+
+def test_confirmation_says_how_many_nodes_exceed_one_batch(
+    pool: NodePool, alice: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/node-pools/train/nodes/uncordon?state=cordoned"
+    assert "Repeat the action" not in alice.get(path).content.decode()
+    monkeypatch.setattr(node_batches, "MAX_NODES", 2)
+    confirmation = alice.get(path).content.decode()
+    assert "Uncordon 2 nodes?" in confirmation
+    assert "At most 2 nodes are changed at a time. Repeat the action for the other 1." in confirmation
 
 
 def test_repeated_and_impossible_changes_are_reported_per_node(pool: NodePool, alice: Client) -> None:
