@@ -81,10 +81,8 @@ class QuotaHold:
             if nodes is None or nodes.name != self.gang.name:
                 return None
             return Release(nodes.until, NOTHING)
-        cache, key = (
-            self.gang.account.cache,
-            ("release", self.gang.requested),
-        )  # cleared when the allocation changes
+        cache = self.gang.account.cache  # cleared when the allocation changes
+        key = "release", self.gang.requested
         if key not in cache:
             cache[key] = _next_release(self.board, self.gang)
         result: Release | None = cache[key]

@@ -68,10 +68,8 @@ def exceeds_whole_limit(blocker: Blocker) -> bool:
     """Return whether the workload requests more than a limit allows even if nothing else is allocated."""
     if blocker.reason not in (Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT):
         return False
-    requested, bound = blocker.numbers["requested"], blocker.numbers["bound"]
-    assert isinstance(requested, int)
-    assert isinstance(bound, int)
-    return requested > bound
+    requested, bound = blocker.numbers.get("requested"), blocker.numbers.get("bound")
+    return isinstance(requested, int) and isinstance(bound, int) and requested > bound
 
 
 class _Values(dict[str, object]):
