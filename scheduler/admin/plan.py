@@ -14,7 +14,7 @@ PLAN_HEADERS = ("Decision for", "Action", "Pool", "Step", "Workload", "Pods", "N
 
 
 class PlanLinks:
-    """Links to the workloads, nodes and pools of a cycle's plan. Names of deleted objects have no link."""
+    """Links to the workloads, nodes and pools in a cycle's plan. Names of deleted objects have no link."""
 
     def __init__(self, row: Cycle) -> None:
         bundles = (row.plan or {}).get("bundles", [])
@@ -55,7 +55,7 @@ def _link(model: type[Workload | Node | NodePool], key: object, text: str) -> st
 
 
 def _workload_keys(handles: set[str], at: datetime) -> dict[str, object]:
-    """Return the workload that had each handle, written as `project/name`, at that time."""
+    """Return the key of the workload that each `project/name` handle denoted at that time."""
     pairs = [handle.partition("/")[::2] for handle in handles]
     rows = Workload.objects.filter(
         project__name__in={project for project, _ in pairs},

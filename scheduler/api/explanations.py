@@ -1,4 +1,4 @@
-"""REST endpoints that explain a workload's state, and find a change that would start a pending workload."""
+"""REST endpoints that explain a workload's state and find a change that would start a pending workload."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -64,7 +64,7 @@ class ExplanationResponse(ResponseModel):
 
 
 class SingleChangeResponse(ResponseModel):
-    """A single change. Values are in GPUs, CPU cores, MiB or seconds, or are counts."""
+    """A single change. Values are GPUs, CPU cores, MiB, seconds or counts."""
 
     kind: ChangeKind
     subject: str = Field(

@@ -45,7 +45,7 @@ class WakeResponse(ResponseModel):
 
 
 class HealthResponse(ResponseModel):
-    """State of the scheduler. Invariants are checked at the time of the request."""
+    """Scheduler state, with invariants checked during the request."""
 
     leader: LeaderResponse | None
     last_cycle: LastCycleResponse | None

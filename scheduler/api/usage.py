@@ -122,7 +122,7 @@ def _format_cursor(position: int) -> str:
 
 
 def _parse_cursor(cursor: str | None) -> int:
-    """Parse a cursor into the index of the page's first row, which is stable for past periods."""
+    """Parse a cursor into the index of the page's first row. For past periods, the index is stable."""
     if cursor is None:
         return 0
     try:

@@ -19,7 +19,7 @@ class AllocatedResourcesResponse(ResponseModel):
 
 
 class UsedResourcesResponse(ResponseModel):
-    """Measured amounts. Null means that the amount was not measured, which is different from zero."""
+    """Measured amounts. Null means that an amount was not measured, not that it is zero."""
 
     gpu: float | None = Field(description="Allocated GPUs times their measured utilization.")
     cpu: float | None

@@ -1,7 +1,7 @@
 """Connect a user to a command or program in a pod.
 
 Each binary message is one frame with a kind and a payload (`pools.runtimes.shim.channels.frames`). This
-process only checks and forwards frames. The relay in the pod enforces the protocol's limits.
+process only checks and forwards frames; the relay in the pod enforces the protocol's limits.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from scheduler.api.channels.pods import ChannelPod, find_channel_pod
 log = logging.getLogger(__name__)
 
 PROTOCOL_ERROR = 4422
-REJECTED = 4000  # the close code is this plus the HTTP status of the rejection
+REJECTED = 4000  # added to the rejection's HTTP status to form the close code
 READ_BYTES = 64 * 1024
 REQUEST_SECONDS = 30.0  # time for the client to send its request
 POD_LOST = "The pod has ended, or its node is not responding."
@@ -56,10 +56,10 @@ MESSAGES = {
 
 
 class ChannelConsumer(SignedInConsumer):
-    """WebSocket consumer that opens a channel to the pod `?pod=ROLE-INDEX`, by default the pod of rank 0.
+    """WebSocket consumer that opens a channel to the pod `?pod=ROLE-INDEX`, by default the rank-0 pod.
 
-    The first message of the client is the request. If the connection is rejected or ends early, a status
-    message contains the reason.
+    The client's first message is the request. If the connection is rejected or ends early, a status message
+    contains the reason.
     """
 
     async def authenticate(self) -> tuple[Credential, frozenset[str]]:
@@ -219,10 +219,9 @@ def _parse_exit_code(status: bytes) -> int | None:
 
 
 def _is_own_page(headers: Headers) -> bool:
-    """Return whether the connection was opened by a Berth page.
+    """Return whether a Berth page opened the connection.
 
-    Browsers also send the session cookie from pages on other ports of this host, and pods may serve such
-    pages.
+    Browsers also send the session cookie for pages on this host's other ports, which pods may serve.
     """
     origin, host = find_header(headers, b"origin"), find_header(headers, b"host")
     return urlsplit(origin).netloc.lower() == host.lower() or origin in settings.CSRF_TRUSTED_ORIGINS

@@ -1,4 +1,4 @@
-"""Find the pod for a channel, and open the channel."""
+"""Find the pod for a channel and open the channel."""
 
 import socket
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class ChannelPod:
     runtime: Runtime
 
     def open(self) -> socket.socket:
-        """Open a new channel, and return the connection. Raises Conflict or Unavailable."""
+        """Open a new channel and return the connection. Raises Conflict or Unavailable."""
         name = f"{self.pod.role}-{self.pod.index} of {self.pod.workload.name}"
         try:
             return self.runtime.open_channel(str(self.pod.pk))
@@ -31,7 +31,7 @@ class ChannelPod:
 
 
 def find_channel_pod(actor: Actor, workload_id: UUID, name: str | None) -> ChannelPod:
-    """Return a pod of a running workload, by default the pod of rank 0.
+    """Return a pod of a running workload, by default the rank-0 pod.
 
     Raises NotFound, Forbidden, Conflict or Unavailable.
     """

@@ -11,9 +11,10 @@ ReadLog = Callable[[int, int], LogChunk]
 
 @dataclass(slots=True)
 class MaskedReader:
-    """Reader that masks secrets in a log. `load` returns the masker once the pod has written output.
+    """Reader that masks secrets in a log.
 
-    Secrets are recorded before a pod starts, so they are known as soon as there is any output.
+    `load` returns the masker once the pod has written output. Secrets are recorded before a pod starts, so
+    they are known before it writes any output.
     """
 
     read_raw: ReadLog
@@ -21,9 +22,9 @@ class MaskedReader:
     masker: Masker | None = None
 
     def read(self, offset: int, limit: int) -> tuple[LogChunk, int]:
-        """Return a masked chunk, and the number of bytes at its end that may be the beginning of a secret.
+        """Return a masked chunk and how many of its last bytes may be the beginning of a secret.
 
-        The number is positive only at the end of the log. Before a gap, such bytes are masked, because the
+        This number is positive only at the end of the log. Before a gap, such bytes are masked, because the
         bytes in the gap are lost.
         """
         overlap = self.masker.overlap if self.masker is not None and limit else 0
@@ -60,9 +61,7 @@ class MaskedReader:
         return chunk
 
     def _bytes_before(self, offset: int, count: int) -> bytes:
-        """Return up to `count` bytes before the offset, or the bytes since the last gap if these
-        are fewer.
-        """
+        """Return up to `count` bytes before the offset, but none from before the last gap."""
         begin = at = max(offset - count, 0)
         data = b""
         while at < offset:

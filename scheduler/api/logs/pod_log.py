@@ -24,10 +24,10 @@ MAX_TAIL_BYTES = 2**20  # maximum number of bytes read to find the last lines
 
 @dataclass(slots=True)
 class PodLog:
-    """Log of a pod. The log is complete once the pod has ended, even if the runtime still lists the pod.
+    """A pod's log, which is complete once the pod has ended, even if the runtime still lists the pod.
 
-    Values of secrets that the workload received are masked. While the pod runs, the last bytes of its output
-    may be the beginning of such a value.
+    The values of the workload's secrets are masked. While the pod runs, the last bytes of its output may be
+    the beginning of such a value.
     """
 
     pod: Pod
@@ -51,7 +51,7 @@ class PodLog:
         return replace(chunk, complete=complete and chunk.next_offset >= chunk.size)
 
     def read_large_chunk(self, offset: int, limit: int) -> LogChunk:
-        """Return a chunk of any size. Its field `complete` is unreliable, and callers must ignore it.
+        """Return a chunk of any size. Callers must ignore its `complete` field, which is unreliable.
 
         While the pod runs, bytes that may be the beginning of a secret are masked.
         """
@@ -92,7 +92,7 @@ class PodLog:
 
 
 def _missing_pod_message(pods: QuerySet[Pod], name: str | None, run: int | None) -> str:
-    """Return an error message that contains the requested pod and the existing pods."""
+    """Return an error message that names the requested pod and the existing pods."""
     latest = pods.order_by("-run", "rank").values_list("run", "role", "index")[:MAX_LISTED_PODS]
     if not latest or (name is None and run is None):
         return "The workload has not started, so there is no log yet. See `berth why WORKLOAD`."
@@ -119,7 +119,7 @@ def find_pod_log(actor: Actor, workload_id: UUID, pod_id: str) -> PodLog:
 
 
 def find_latest_log(actor: Actor, workload: Workload, *, name: str | None, run: int | None) -> PodLog:
-    """Return the log of a pod's latest attempt, by default of rank 0 in the latest run.
+    """Return the log of a pod's latest attempt, by default the rank-0 pod of the latest run.
 
     `name` has the form ROLE-INDEX. Raises NotFound, or Unavailable if the pool's runtime is missing.
     """

@@ -44,7 +44,7 @@ class Explanation(Model):
 
 
 class SingleChange(Model):
-    """A single change. Values are in GPUs, CPU cores, MiB or seconds, or are counts."""
+    """A single change. Values are GPUs, CPU cores, MiB, seconds or counts."""
 
     kind: str = ""
     subject: str = ""

@@ -110,7 +110,7 @@ class Wake(Model):
 
 
 class Health(HealthMixin, Model):
-    """State of the scheduler. Invariants are checked at the time of the request."""
+    """Scheduler state, with invariants checked during the request."""
 
     leader: Leader | None = None
     last_cycle: LastCycle | None = None

@@ -39,7 +39,7 @@ class AllocatedResources(Model):
 
 
 class UsedResources(Model):
-    """Measured amounts. None means that the amount was not measured, which is different from zero."""
+    """Measured amounts. None means that an amount was not measured, not that it is zero."""
 
     gpu: float | None = None
     """Allocated GPUs times their measured utilization."""
