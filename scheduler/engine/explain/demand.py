@@ -75,7 +75,7 @@ def _unmet_shape(first: Gang, part: BoardRole, replicas: int, workloads: int, *,
 
 
 def _replica_load(gang: Gang, part: BoardRole, count: int) -> Load:
-    """Return the load of replicas, based on requests if the gang may overcommit, or else on limits."""
+    """Return the load of `count` replicas, based on requests if the gang may overcommit, else on limits."""
     request, gpu = part.request, part.amounts[GPU]
     if may_overcommit(gang):
         return Load(gpu * count, request.cpu * count, request.memory_mib * count, count)
@@ -156,7 +156,7 @@ def _amounts_and_bounds(
 
 
 def _count_excluded(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
-    """Count the excluded gangs of each group, from its first pending gang on."""
+    """Count the excluded gangs of each group, starting at its first pending gang."""
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:
         gang = board.gangs.get(name)
@@ -177,9 +177,10 @@ def _max_count(counted: Sequence[int], bound: Sequence[int], requested: Sequence
 
 
 class _NewNodeSimulation:
-    """Simulation of adding nodes. Pending gangs are placed first, then running elastic gangs are scaled up.
+    """Simulation of adding nodes.
 
-    Booting nodes are filled before new nodes. No node is added for a gang that does not fit on one.
+    Pending gangs are placed first, then running elastic gangs are scaled up. Booting nodes are filled before
+    new nodes. No node is added for a gang that would not fit on it.
     """
 
     def __init__(self, board: Board, group_demands: Sequence[GroupDemand], replicas: int) -> None:
@@ -204,7 +205,7 @@ class _NewNodeSimulation:
     def _place_pending(
         self, board: Board, new_board: Board, group_demands: Sequence[GroupDemand]
     ) -> list[UnplacedReplicas]:
-        """Place pending gangs. Return the replicas that were placed on new nodes."""
+        """Place pending gangs and return the replicas placed on new nodes."""
         rejected: set[Hashable] = set()
         full, on_new_nodes = FullRoles(), list[UnplacedReplicas]()
         for group_demand in group_demands:
@@ -220,10 +221,10 @@ class _NewNodeSimulation:
 
 
 def _place_gang(board: Board, new_board: Board, gang: Gang, full: FullRoles) -> list[UnplacedReplicas] | None:
-    """Place the whole gang. Return its replicas that were placed on new nodes.
+    """Place the whole gang and return its replicas on new nodes.
 
-    If that fails, return None and leave both boards unchanged. A CPU-only gang whose limits fit nowhere is
-    placed based on its requests, because it may start that way.
+    If the gang does not fit, return None and leave both boards unchanged. A CPU-only gang whose limits fit
+    nowhere is placed based on its requests, because it may start that way.
     """
     before, new_board_mark = board.mark(), new_board.mark()
     twin = new_board.add(gang.workload, 0, ())

@@ -18,7 +18,7 @@ Obstacle = tuple[str, str]  # (kind of obstacle, description)
 def mismatch_numbers(
     role: Role, nodes: Sequence[Node], new_nodes: Iterable[tuple[Node, int]] = (), project: str = ""
 ) -> Numbers:
-    """Return figures about the nodes that the role cannot use, by obstacle.
+    """Return figures for the nodes that the role cannot use, by obstacle.
 
     `new_nodes` lists nodes that the pool could add. `project` is the role's project if nodes are reserved.
     """

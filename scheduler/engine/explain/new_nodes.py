@@ -47,7 +47,10 @@ def _board_node_shape(board: Board) -> NodeShape | None:
 
 
 def new_node_shape(pool: Pool, nodes: Sequence[Node]) -> NodeShape | None:
-    """Return the pool's node shape, or the shape of its first node. Return None if it has neither."""
+    """Return the pool's node shape or, if it has none, its first node's shape.
+
+    Return None if there is neither.
+    """
     if pool.node_shape is not None or not nodes:
         return pool.node_shape
     return nodes[0].shape

@@ -1,4 +1,4 @@
-"""Explain why gangs are still pending at the end of a cycle, based on the final state of the board.
+"""Explain why gangs are still pending at the end of a cycle, based on the board's final state.
 
 The actions recorded their rejections while the board was still changing. This module recomputes all figures
 from the final board, and omits reasons that no longer keep the gang pending.
@@ -135,7 +135,7 @@ class PendingReasons:
     def _insufficient_preemption(self, gang: Gang, bound: Numbers) -> Reasons:
         """Return why preempting workloads of the same project is not enough to stay within a limit.
 
-        Return an empty mapping if preemption could not be enough even without protected workloads.
+        Return an empty mapping if preemption would not be enough even if no workload were protected.
         """
         view = FreeCapacity.for_gang(self._board, gang).view
         kind, missing = RESOURCES.index(str(bound["resource"])), bound["missing"]

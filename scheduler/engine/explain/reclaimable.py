@@ -1,7 +1,8 @@
 """Compute how much of a resource a preemptor could reclaim or preempt, for explanations.
 
 The amounts are exact for one resource: victims are evicted in the best order, and a victim queue must be
-above its threshold before its last victim is evicted. They do not show whether the preemptor would then fit.
+above its threshold before its last victim is evicted. They do not show whether the preemptor would fit
+afterwards.
 """
 
 from collections import Counter

@@ -149,7 +149,7 @@ def _pending_gangs(
 
 
 def _merge_queues(queues: Iterable[tuple[QueueAccount, Iterator[Entry]]]) -> Iterator[Entry]:
-    """Merge the entries of sibling queues. Only the next entry of each queue is compared."""
+    """Merge the entries of sibling queues, comparing only the next entry of each queue."""
     heap = [_heap_entry(account, entry, rest) for account, rest in queues if (entry := next(rest, None))]
     heapify(heap)
     while heap:
@@ -200,7 +200,7 @@ def collect_rejections(board: Board) -> PoolRejections:
 
 
 def _has_pods(board: Board, name: str) -> bool:
-    """Return whether the workload still has its reservations. Another workload may have taken them over."""
+    """Return whether the workload still has its reservations, which another workload may have taken over."""
     gang = board.gangs.get(name)
     return gang is not None and gang.has_pods
 

@@ -57,7 +57,7 @@ def _preferred_boards(boards: Sequence[Board]) -> dict[str, Board]:
 
 
 def _cached_queue_report(board: Board, account: QueueAccount) -> QueueReport:
-    """Return the queue's report. The report is cached until its values change."""
+    """Return the queue's report, which is cached until its values change."""
     values = account.entitlement, *account.allocated, *account.requested, *account.share
     if account.cached_report is None or account.cached_report[0] != values:
         account.cached_report = values, _queue_report(board, account)

@@ -27,8 +27,8 @@ class UnplacedReplicas(NamedTuple):
 def gangs_to_scale_up(board: Board) -> list[Gang]:
     """Return the elastic gangs that meet their minimum and for which the pool may add nodes.
 
-    Gangs in backoff are excluded. Gangs bound to a topology domain are excluded, because an added node may be
-    in another domain. Gangs with completed replicas are excluded, because they are about to finish.
+    Gangs in backoff are excluded, as are gangs bound to a topology domain, because an added node may be in
+    another domain, and gangs with completed replicas, because they are about to finish.
     """
     return [
         gang

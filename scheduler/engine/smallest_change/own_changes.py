@@ -99,7 +99,9 @@ def _higher_spread(role: Role, spread: int) -> Ladder:
 
 
 def shorter_max_runtime(case: PendingCase) -> Iterator[Ladder]:
-    """Propose a maximum runtime that ends the workload before the reserved nodes or quota are needed."""
+    """Propose a maximum runtime with which the workload ends before nodes or quota held for another are
+    needed.
+    """
     for blocker in case.rejection.blockers:
         if "behind" in blocker.numbers and blocker.numbers["until"] is not None:
             seconds = as_integer(blocker.numbers["until"]) - case.snapshot.now
@@ -109,7 +111,7 @@ def shorter_max_runtime(case: PendingCase) -> Iterator[Ladder]:
 
 
 def higher_priority(case: PendingCase) -> Iterator[Ladder]:
-    """Propose priorities just above the priorities of the project's other workloads.
+    """Propose priorities just above those of the project's other workloads.
 
     A preemptible workload stays below the priorities that are non-preemptible by default.
     """

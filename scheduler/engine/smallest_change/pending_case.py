@@ -105,8 +105,9 @@ class PendingCase:
 
     @cached_property
     def requested(self) -> Mapping[str, int]:
-        """Return the workload's minimum request by resource. Amounts in blockers override those of the
-        document.
+        """Return the workload's minimum request by resource.
+
+        Amounts in blockers override those in the document.
         """
         amounts = dict(zip(RESOURCES, minimum_request(self.workload.tree), strict=True))
         for blocker in self.rejection.blockers:

@@ -74,7 +74,7 @@ def consolidation(case: PendingCase) -> Iterator[Ladder]:
 def new_nodes(case: PendingCase) -> Iterator[Ladder]:
     """Propose adding nodes of the pool's shape.
 
-    `before` is the number of nodes that the maximum of the pool still allows, or None without a maximum.
+    `before` is the number of nodes that the pool's maximum still allows, or None without a maximum.
     """
     shape = new_node_shape(case.pool, case.nodes)
     if not case.capacity_may_help or shape is None:

@@ -29,7 +29,7 @@ def single_rung(change: Change, amount: int = 0) -> Ladder:
 
 
 def ladder_in_order(changes: Iterable[Change]) -> Ladder:
-    """Return changes that are already sorted by amount as a ladder, which lists them with their sizes."""
+    """Return a ladder of changes that are already sorted by amount, each with its size."""
     return [sized_proposal(change, rank) for rank, change in enumerate(changes)]
 
 

@@ -32,14 +32,14 @@ OWNER_STAGES: tuple[Stage, ...] = (
     end_of_own_workload,
     own_changes.higher_priority,
 )
-# Changes by the owner with which a workload that can never start as specified may start later.
+# Changes by the owner after which an otherwise unschedulable workload may start later.
 SCHEDULABLE_STAGES: tuple[Stage, ...] = (
     own_changes.other_pools,
     own_changes.fewer_constraints,
     lower_requests.at_least_half,
 )
 OTHER_STAGES: tuple[Stage, ...] = (
-    # changes that admins of the department or the platform can make
+    # changes that department or platform admins can make
     queue_changes.higher_limits,
     queue_changes.higher_quotas,
     pool_changes.minimum_runtime_end,
