@@ -382,7 +382,7 @@ class Board:
         )
 
     def reasons(self, gang: Gang) -> Mapping[Reason, Numbers]:
-        """Return the reasons why the gang is pending, including the reasons of its group."""
+        """Return the gang's pending reasons, including those of its group."""
         own = self.cycle.rejections.get(gang.name, {})
         return own if gang.group is None else {**gang.group.reasons, **own}
 

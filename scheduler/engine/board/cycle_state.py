@@ -27,8 +27,8 @@ class CycleState:
     # Finds the nodes to hold. Called only when a decision depends on held nodes.
     find_hold: Callable[[], NodeHold | None] | None = None
     overdue: list[PendingGroup] = field(default_factory=list)  # groups that are eligible for a hold
-    hold_searches: int = 0  # number of gangs for which a hold was searched
-    trials: int = 0  # number of trials and of attempts within them
+    hold_searches: int = 0  # number of gangs that nodes to hold were searched for
+    trials: int = 0  # number of trials, and of placement attempts within trials
     accepted_trials: int = 0
     repack_steps: int = 0  # number of steps of exact searches that repack pods
     evicting_trials: int = 0  # accepted trials that evict; after each, all pending gangs are tried again

@@ -23,9 +23,9 @@ _LOWEST, _ELASTIC = "lowest priority", "elastic"
 
 
 def find_pending_groups(board: Board, choice: int | None = None) -> list[PendingGroup]:
-    """Return the pending groups that have a gang that may start.
+    """Return the pending groups with a gang that may start.
 
-    With `choice`, return only groups whose gangs have this pool at that position in their list of pools.
+    With `choice`, return only groups whose gangs list this pool at that position.
     """
     served, evicted, result = board.served, board.cycle.evicted, []
     for group in board.pending_groups.values():
@@ -83,9 +83,8 @@ def exceeded_bound(
 def exceeded_bounds(
     gang: Gang, requested: Sequence[int], arrangement: Arrangement | None = None
 ) -> Iterator[tuple[Reason, Numbers]]:
-    """Yield the limits and then the quotas that the request would exceed.
-
-    In each case, the project comes before its department.
+    """Yield the limits and then the quotas that the request would exceed, the project's before its
+    department's.
     """
     for account in gang.account.path:
         kind = first_exceeded(account.allocated, account.own_limit, requested) if account.has_limit else None
@@ -141,7 +140,7 @@ def _cluster_quota_numbers(quota: ClusterQuota, used: int, requested: int) -> Nu
 def exceeded_non_preemptible_quota(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """Return the quota that a non-preemptible gang would exceed, or None.
 
-    Evictions cannot help in this case.
+    Evictions cannot prevent the excess.
     """
     return next(_exceeded_non_preemptible_quotas(gang, requested), None)
 
@@ -225,8 +224,8 @@ def exceeded_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Number
 def exceeded_share_at_any_level(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """Return a reason if the request would put one of the gang's queues over quota and fair share, else None.
 
-    A department is ignored if it would exceed them only because another of its projects borrows, because
-    borrowed resources can be reclaimed.
+    A department that would exceed them only because another of its projects borrows is ignored, as borrowed
+    resources can be reclaimed.
     """
     kinds = tuple(kind for kind in KINDS if requested[kind] > 0)
     for number, step in enumerate(gang.account.path):

@@ -127,7 +127,7 @@ class PendingGroup:
         self.request_key: Hashable = None
         self.gangs: list[Gang] = []
         self.at = 0  # gangs before this index are no longer pending
-        self.reasons: dict[Reason, Numbers] = {}  # reasons that the gangs are pending in this cycle
+        self.reasons: dict[Reason, Numbers] = {}  # the gangs' pending reasons in this cycle
         # True if a plan refers to `gangs`. The list must then be copied before a change.
         self.shared = False
 
@@ -229,7 +229,7 @@ class Gang:
 
     @property
     def is_running(self) -> bool:
-        """Whether at least one replica has a pod instead of only a reservation."""
+        """Whether at least one replica has a pod rather than just a reservation."""
         return any(pod.state is not PodState.RESERVED for part in self.parts for pod in part.live.values())
 
     def find_part(self, role: str) -> BoardRole:
@@ -368,7 +368,7 @@ def total_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]
 
 
 def least_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]:
-    """Return the arrangement's smallest possible request. A request is smallest on the largest devices."""
+    """Return the arrangement's smallest possible request, which is its request on the largest devices."""
     gpu, cpu, memory = total_request(arrangement)
     for need in arrangement:
         gpu -= (need.part.milli - need.part.least_milli) * need.part.request.devices * need.count

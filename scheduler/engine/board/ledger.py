@@ -262,7 +262,7 @@ class QueueGroup:
 
 
 def _limit_within(limit: tuple[int, ...], entitlement: Entitlement) -> tuple[int, ...]:
-    """Return the limit, lowered to the remaining amounts of cluster quotas where these are lower."""
+    """Return the limit, lowered for each resource to what remains of the cluster quotas, if that is less."""
     lowered = list(limit)
     for quota in entitlement.cluster_quotas:
         if quota.kind in RESOURCES:

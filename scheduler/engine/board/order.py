@@ -34,8 +34,9 @@ Head: TypeAlias = tuple[GangKey, Gang, PendingGroup]
 
 
 class PendingOrder:
-    """Iterator over pending gangs in queue order. The order follows changes of the board during the
-    iteration.
+    """Iterator over pending gangs in queue order.
+
+    The order reflects changes to the board during iteration.
     """
 
     def __init__(self, board: Board, groups: Iterable[PendingGroup]) -> None:

@@ -20,7 +20,7 @@ def known_end(gang: Gang, now: int) -> int | None:
 
 
 def declared_end(gang: Gang, now: int) -> int | None:
-    """Return the latest end time of the gang, or None if it declares no maximum runtime."""
+    """Return the gang's latest possible end time, or None if it declares no maximum runtime."""
     max_runtime = gang.workload.max_runtime
     return None if max_runtime is None else _start_time(gang, now) + max_runtime
 

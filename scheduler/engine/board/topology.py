@@ -10,8 +10,8 @@ from scheduler.engine.board.nodes import Nodes
 class Topology:
     """Topology domains of a pool's nodes, by level. A node without the level's label is in no domain.
 
-    Racks with the same name in two zones are separate domains. Racks with that name but without a zone label
-    form a third domain.
+    Racks of the same name in two zones are separate domains, and racks of that name without a zone label form
+    a third.
     """
 
     def __init__(self, levels: Sequence[str], nodes: Nodes) -> None:
@@ -34,11 +34,11 @@ class Topology:
         return (level,)
 
     def domain_by_node(self, level: str) -> dict[int, frozenset[int]]:
-        """Return the domain of each node that belongs to a domain."""
+        """Return each node's domain, omitting nodes without one."""
         return {i: nodes for nodes in self.domains(level).values() for i in nodes}
 
     def domain_at(self, level: str, i: int) -> frozenset[int]:
-        """Return the domain of a node, or an empty set if the node belongs to no domain."""
+        """Return the node's domain, or an empty set if it belongs to none."""
         return next((nodes for nodes in self.domains(level).values() if i in nodes), frozenset())
 
     @cached_property

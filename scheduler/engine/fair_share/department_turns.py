@@ -40,8 +40,8 @@ def update_turns(board: Board) -> None:
 def _divide_departments(board: Board) -> None:
     """Decide which departments are divided.
 
-    The result depends on the requests of all pending and running workloads, not on usage. Placing or evicting
-    workloads therefore does not change it.
+    The result depends on the requests of all pending and running workloads, not on usage, so placing or
+    evicting workloads does not change it.
     """
     roots, capacity = board.ledger.roots, board.nodes.capacity()
     for root in roots:

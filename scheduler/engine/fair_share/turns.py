@@ -139,9 +139,8 @@ class TurnTaking:
         return max(MIN_DIFFERENCE, min(HYSTERESIS * self._level_factor(own_queue), now / 3, -then / 3))
 
     def _level_factor(self, account: QueueAccount) -> float:
-        """Return a factor that is halved for each parent level whose queues also take turns.
-
-        The projects of a department share its turn in this way.
+        """Return a factor that is halved for each parent level whose queues also take turns, because a
+        department's projects share its turn.
         """
         if account.path[-1].divided[self.kind]:
             return 1.0

@@ -1,7 +1,6 @@
 """Relative usage: decayed usage of queues compared with their weighted shares.
 
-A queue's weighted share is its part, by weight, of the total usage of all siblings. The weighted share of a
-queue with weight 0 is 0.
+A queue's weighted share is its part, by weight, of the siblings' total usage. With weight 0, it is 0.
 """
 
 import math

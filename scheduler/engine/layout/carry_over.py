@@ -24,7 +24,7 @@ _entitlement_settings = attrgetter(*(field.name for field in fields(Entitlement)
 
 
 def prepare_layout(snapshot: Snapshot, previous_layout: Layout | None) -> Layout:
-    """Return the previous layout, updated to the snapshot.
+    """Return the previous layout, updated to match the snapshot.
 
     If nodes, pools or entitlements have changed, or input was inconsistent, return a new layout instead.
     """
