@@ -16,9 +16,9 @@ MAX_ROUNDS = 8  # upper bound; the second round usually changes nothing
 
 
 def decide(snapshot: Snapshot, actions: Sequence[str] | None = None) -> Plan:
-    """Return the plan for a snapshot. `actions` names the actions to run.
+    """Return the plan for a snapshot.
 
-    The actions always run in the engine's order.
+    `actions` names the actions to run, always in the engine's order.
     """
     return decide_with_layout(snapshot, None, actions)[0]
 
@@ -26,7 +26,7 @@ def decide(snapshot: Snapshot, actions: Sequence[str] | None = None) -> Plan:
 def decide_with_layout(
     snapshot: Snapshot, previous_layout: Layout | None, actions: Sequence[str] | None = None
 ) -> tuple[Plan, Layout]:
-    """Return the plan, and the layout: the boards that were built from the snapshot.
+    """Return the plan and the layout, which consists of the boards built from the snapshot.
 
     Pass the layout as `previous_layout` in the next cycle, so that only changed parts are rebuilt.
     """

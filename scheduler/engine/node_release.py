@@ -125,9 +125,8 @@ def _pods_by_node(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
 def _plan_without(
     snapshot: Snapshot, plan: Plan, pool: str, removed: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
 ) -> Plan | None:
-    """Return the plan for the snapshot without these nodes.
-
-    Return None if the plan is worse for any workload that is not in `moving`.
+    """Return the plan for the snapshot without these nodes, or None if the plan is worse for any workload
+    that is not in `moving`.
     """
     edited = _remove_nodes(snapshot, pool, removed, moving)
     new_plan = decide(edited)
@@ -177,9 +176,8 @@ def _remove_pods(workload: Workload, pool: str, removed: AbstractSet[str]) -> Wo
 def _new_placements(
     new_plan: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]
 ) -> Mapping[Key, Place] | None:
-    """Return the new placement of each moving pod.
-
-    Return None unless the plan places exactly these pods, immediately and in this pool.
+    """Return each moving pod's new placement, or None unless the plan places exactly these pods, immediately
+    and in this pool.
     """
     steps = [step for bundle in new_plan.bundles if bundle.workload in moving for step in bundle.steps]
     placed = {

@@ -113,7 +113,7 @@ def _place_gang(board: Board, gang: Gang) -> bool:
 
 
 def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
-    """Try to place the gang on devices with more memory. Return whether it was placed.
+    """Try to place the gang on devices with more memory, and return whether it was placed.
 
     On a larger device, the gang requests a smaller fraction, which may keep it within limits and quotas.
     """

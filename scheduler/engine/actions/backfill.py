@@ -1,8 +1,8 @@
-"""Reserve nodes for the workload that has been pending longest, so that smaller workloads do not overtake it.
+"""Hold nodes for the workload that has been pending longest, so that smaller workloads do not overtake it.
 
 Nodes are held until the workloads on them end. If an end time is unknown, holds last for limited periods,
-with pauses of the same length. Holds are not stored. Each cycle computes them from the workload's age and
-prefers nodes that will be free soonest.
+separated by pauses of the same length. Holds are not stored: each cycle computes them from the workload's age
+and prefers the nodes that will be free soonest.
 """
 
 from collections import defaultdict
@@ -29,7 +29,7 @@ from scheduler.engine.placement.slots import Horizon
 # length in seconds of the first hold without a known end; the length of later holds doubles each time
 FIRST_PERIOD = 1800
 MAX_WAIT = 24 * 3600  # in seconds; workloads that end later are ignored
-MAX_GANGS = 4  # maximum number of gangs per cycle for which nodes to hold are searched
+MAX_GANGS = 4  # maximum number of gangs per cycle that nodes to hold are searched for
 MAX_STEPS = 32  # number of attempts after which the search skips more and more end times
 NOTHING = (0, 0, 0)
 
@@ -82,8 +82,8 @@ def hold_period(waited: int) -> tuple[int, bool]:
     """Return the end of the current hold or pause, and whether it is a hold.
 
     Applies to nodes whose workloads have no known end time. Both `waited` and the end are in seconds since
-    nodes could first be held for the pending workload. A hold and a pause of the same length alternate, and
-    the length doubles each time.
+    nodes could first be held for the pending workload. Holds and pauses of the same length alternate, and the
+    length doubles each time.
     """
     number = (waited // (2 * FIRST_PERIOD) + 1).bit_length() - 1
     length, begin = FIRST_PERIOD << number, 2 * FIRST_PERIOD * ((1 << number) - 1)

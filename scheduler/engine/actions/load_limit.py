@@ -59,7 +59,7 @@ def _removable_replicas(board: Board, i: int, choice: int) -> Iterator[Victim]:
 
 
 def _cpu_load(board: Board, i: int, gang: Gang) -> int:
-    """Return the sum of the CPU limits on a node, without the minimum replicas of overcommitted workloads.
+    """Return the sum of CPU limits on a node, excluding the minimum replicas of overcommitted workloads.
 
     Overcommitted workloads may exceed the load limit, so they must not cost other workloads their extra
     replicas.

@@ -187,7 +187,7 @@ def _request_more(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
 
 
 def _missing_optional_children(section: BoardGroup) -> Iterator[tuple[BoardGroup, "BoardGroup | BoardRole"]]:
-    """Yield (group, child) for each optional child that is not running, although its group runs."""
+    """Yield (group, child) for each optional child that is missing from a running group."""
     if not section.meets_minimum:
         return
     for child in section.children:

@@ -46,7 +46,9 @@ def available_nodes(
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether the gang may use held nodes: they are held for this gang, or it ends in time."""
+    """Return whether the gang may use held nodes, because they are held for it or it ends before they are
+    needed.
+    """
     hold = board.cycle.hold()
     if hold is None or hold.name == gang.name:
         return True

@@ -74,7 +74,9 @@ def _to_int_array(values: Iterable[int]) -> Ints:
 
 @dataclass(slots=True)
 class _Kind:
-    """Fragmentation that one more replica of a request kind would cause on each node, and its best device."""
+    """Fragmentation that one more replica of a request kind would cause on each node, and each node's best
+    device.
+    """
 
     losses: Ints
     device: Ints

@@ -1,4 +1,4 @@
-"""Search for an arrangement of a gang by backtracking.
+"""Place a gang by backtracking search.
 
 The search is depth-first over nodes and devices and considers all topology constraints together. To limit the
 number of steps, equal replicas are placed in node order, and equal nodes and devices are tried once.
@@ -101,9 +101,9 @@ class _Search:
         self.kinds = {i: self._static_key(i) for i in usable}
 
     def place(self, which: int, first: int, inside: Domains) -> bool:
-        """Place all replicas from index `which` on.
+        """Place all replicas from index `which` onwards.
 
-        The replica at index `which` may use only its choices from `first` on.
+        The replica at `which` may use only its choices from `first` onwards.
         """
         if which == len(self.replicas):
             return True
@@ -124,7 +124,7 @@ class _Search:
         return False
 
     def _choices(self, need: ReplicaRequest, first: int, inside: Domains) -> list[_Choice]:
-        """Return the choices, tightest nodes first. Of several equal nodes, only one is included."""
+        """Return the choices, tightest nodes first. Only one of several equal nodes is included."""
         nodes, part, tried, result = self.board.nodes, need.part, set[Hashable](), list[_Choice]()
         for position in range(first, len(self.usable)):
             i = self.usable[position]

@@ -11,7 +11,7 @@ from scheduler.engine.board.gang import BoardRole
 from scheduler.engine.board.nodes import Nodes, Slot
 from scheduler.engine.model import Strategy
 
-RANKING_THRESHOLD = 64  # from this number of replicas on, nodes are ranked only once
+RANKING_THRESHOLD = 64  # for this number of replicas or more, nodes are ranked only once
 
 
 class Horizon(IntEnum):

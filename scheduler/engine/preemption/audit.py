@@ -81,7 +81,7 @@ def _move_records(
 
 
 class _QueueImpacts:
-    """Impacts of the evictions on queues, computed once per queue."""
+    """Impact of the evictions on each queue, computed once per queue."""
 
     def __init__(self, board: Board, before: AllocatedByQueue) -> None:
         self._before, self._paths = before, dict[QueueAccount, tuple[QueueImpact, ...]]()

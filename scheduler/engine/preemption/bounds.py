@@ -26,13 +26,13 @@ class _QueueTotals:
     # amounts of non-preemptible workloads; not included in `total`
     non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])
     largest_victim: list[int] = field(default_factory=lambda: [0, 0, 0])  # amount of the largest victim
-    grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # each victim frees a multiple of it
+    grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # each victim frees a multiple of this
     # Amounts freed in addition to `total`: nodes are charged by limits, queues by requests.
     above_requests: list[int] = field(default_factory=lambda: [0, 0, 0])
 
 
 def shortfall(selection: VictimSelection, arrangement: Arrangement) -> tuple[Reason, Numbers] | None:
-    """Return why evicting all possible victims would not be enough, or None if it might be."""
+    """Return why evicting all possible victims would not be enough, or None if it might be enough."""
     return _find_shortfall(_pool_totals(selection), selection.policy.requested, least_request(arrangement))
 
 
@@ -56,7 +56,7 @@ def _find_shortfall(
 
 
 def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
-    """Return the figures for rejecting a gang that is blocked even though the total resources suffice.
+    """Return the figures for the rejection of a gang that is blocked even though the total resources suffice.
 
     They describe `resource` if the policy reclaims it, else the first resource that the policy reclaims.
     """

@@ -176,7 +176,7 @@ class _ExactSearch:
         return False
 
     def _choices(self, number: int) -> Iterator[tuple[Slot, bool]]:
-        """Yield possible slots for an item, and whether the item's pod would move to each slot.
+        """Yield possible slots for an item, each with whether the item's pod would move there.
 
         The pod's current slot comes first, then slots on the fullest nodes.
         """
@@ -221,7 +221,7 @@ class _ExactSearch:
 
     @staticmethod
     def _free_after_placing(free: _FreeResources, part: BoardRole, slot: Slot) -> _FreeResources:
-        """Return the remaining free resources of the node after the placement."""
+        """Return the node's free resources after the placement."""
         devices = list(free.devices)
         for device in slot.devices:
             devices[device] -= slot.milli

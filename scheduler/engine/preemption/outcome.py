@@ -103,7 +103,7 @@ def _evict_moved_replicas(selection: VictimSelection, outcome: Outcome) -> None:
 
 
 def _place_without_moves(selection: VictimSelection, outcome: Outcome, arrangement: Arrangement) -> bool:
-    """Try to place the preemptor without moving any pods. Return whether it was placed."""
+    """Try to place the preemptor without moving any pods, and return whether it was placed."""
     board, start = selection.board, selection.board.mark()
     _drop_evicted(board, outcome)
     if find_room(board, selection.policy.gang, arrangement, Horizon.LEAVING):

@@ -190,7 +190,7 @@ def _victims_to_clear(
 class _Alternatives:
     """Sets of victims that may cost less than clearing nodes one by one.
 
-    A few larger victims can make room for several replicas. Clearing a node for each replica would miss them.
+    If a node is cleared for each replica, larger victims that make room for several replicas are missed.
     """
 
     def __init__(self, board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -> None:

@@ -115,9 +115,9 @@ def _horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
 
 
 def _place_together(board: Board, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
-    """Place all pods of a gang together, possibly in another domain. Return the moved pods.
+    """Place all pods of a gang together, possibly in another domain.
 
-    Return None if the pods do not fit together, or if other pods of the gang are still placed.
+    Return the moved pods, or None if the pods do not fit together or other pods of the gang are still placed.
     """
     if gang.pod_count:
         return None

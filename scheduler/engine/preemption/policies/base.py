@@ -90,8 +90,8 @@ class PreemptionPolicy:
     def retries_without_new_gangs(self) -> bool:
         """Return whether to retry without the victims that will be protected in the next cycle.
 
-        These victims have a minimum runtime and start in this cycle. Although their start could be withdrawn,
-        other victims are preferable. If the method returns True, these victims are protected from then on.
+        These victims have a minimum runtime and start in this cycle. Although their starts could be
+        withdrawn, other victims are preferable. Once the method returns True, they are protected.
         """
         changed = not self.protects_new_gangs and any(
             map(self._is_protected_next_cycle, self.board.newly_placed_gangs())
@@ -173,9 +173,8 @@ class PreemptionPolicy:
         return account.limit
 
     def threshold(self, victim_queue: QueueAccount, kind: int) -> int | None:
-        """Return the allocation that the victim queue must exceed before its last eviction.
-
-        Return None if the resource has no single threshold.
+        """Return the allocation that the victim queue must exceed before its last eviction, or None if the
+        resource has no single threshold.
         """
         del victim_queue, kind
         return None

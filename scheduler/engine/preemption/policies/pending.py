@@ -33,7 +33,7 @@ def _leaf_projects(account: QueueAccount) -> Iterator[QueueAccount]:
 class Reclaim(PreemptionPolicy):
     """Reclaim resources from other queues.
 
-    Queues are compared at the first level where their paths differ, by the requested resources.
+    Queues are compared by the requested resources, at the first level where their paths differ.
     """
 
     kind = Kind.RECLAIM
@@ -199,7 +199,7 @@ class Reclaim(PreemptionPolicy):
     def worst_queue_stage(self, victims: Sequence[Victim]) -> Key:
         """Return the worst stage of the victims' queues: over share, over quota, or within quota.
 
-        The queue's allocation for a victim excludes the victims that are evicted earlier.
+        Each victim's stage is computed as if the victims before it had already been evicted.
         """
         if len(victims) == 1 or _have_same_queue_and_size(victims):
             return self._equal_victims_stage(victims[0], len(victims))

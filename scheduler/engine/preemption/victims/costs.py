@@ -254,7 +254,7 @@ def _conflicts(victim: Victim, chosen: Sequence[Victim]) -> bool:
 
 
 def _prune(room: "_Room", chosen: list[Victim]) -> list[Victim]:
-    """Remove unneeded victims, starting with the last. Return the remaining victims."""
+    """Remove unneeded victims, starting with the last, and return the rest."""
     spare = sum([victim.amounts[0] for victim in chosen]) - room.missing
     for victim in tuple(reversed(chosen)) if len(chosen) > 1 else ():
         if victim.amounts[0] > spare:

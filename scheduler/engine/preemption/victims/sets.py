@@ -1,7 +1,7 @@
 """Enumerate sets of victims that free enough in total, cheapest first.
 
-Of interchangeable workloads, only the number is varied. Workloads of one queue and size are interchangeable
-if they run on the same nodes, or if other workloads can move.
+Sets that differ only in interchangeable workloads are tried once. Workloads of one queue and size are
+interchangeable if they run on the same nodes, or if other workloads can move.
 """
 
 from collections.abc import Iterator, Sequence
