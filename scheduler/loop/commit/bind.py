@@ -50,7 +50,7 @@ class NewRows:
     evictions: list[Eviction] = field(default_factory=list)
     stopped: dict[str, list[uuid.UUID]] = field(default_factory=dict)  # stopped pods by reason
     reserved: set[uuid.UUID] = field(default_factory=set)  # workloads whose old reservations are replaced
-    newly_reserved: set[uuid.UUID] = field(default_factory=set)  # workloads that this commit has reserved for
+    newly_reserved: set[uuid.UUID] = field(default_factory=set)  # workloads with new reservations
     reservations: list[Reservation] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
     outputs: list[PodOutputs] = field(default_factory=list)

@@ -88,8 +88,8 @@ NO_RESOURCES: NodeResources = (0, 0, 0)
 class LockedRows:
     """Current rows, locked in a fixed order: workloads, pods, nodes, quotas.
 
-    The quotas of the workloads' queues are locked. A quota edit that was committed before this lock is
-    detected. A later edit waits until this commit has finished.
+    The quotas of the workloads' queues are locked: a quota edit committed before this lock is detected, and a
+    later edit waits until this commit has finished.
     """
 
     workloads: Mapping[str, Workload]

@@ -20,8 +20,8 @@ def assign_once(
     find: Callable[[Pod], Assignment],
     context: SchedulerContext,
 ) -> None:
-    """Set `column` of pods that have no value yet. A stored value never changes. A replacement pod is
-    assigned a new value.
+    """Set `column` of pods that have no value yet. A stored value never changes, but a replacement pod is
+    assigned a new one.
 
     `find` returns None if no value is available yet.
     """

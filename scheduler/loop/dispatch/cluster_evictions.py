@@ -1,6 +1,6 @@
 """Record pods that were evicted or deleted by their cluster.
 
-Berth does not decide these evictions. It learns of them from the pods' reports.
+Berth does not decide these evictions, but learns of them from the pods' reports.
 """
 
 import uuid
@@ -21,7 +21,8 @@ KIND = "cluster"
 
 @dataclass(frozen=True, slots=True)
 class ClusterEviction:
-    """Pods of one workload that its cluster has evicted, and the workload's live or just failed other pods.
+    """Pods of one workload that its cluster has evicted, and its other pods that are live or have just
+    failed.
 
     `is_on_record` is true if the evicted pods have an audit record from an earlier tick. `is_in_progress` is
     true if the evicted pods are still live. Their eviction counts if it has ended the workload's run.
@@ -43,8 +44,8 @@ def find_cluster_evictions(
 
     `failed` and `lost_pods` ended at the same time, perhaps because they lost their peers. If peers of failed
     pods were evicted in earlier ticks of the same run, these evictions are also returned. `being_evicted`
-    maps the failed pods' live peers to the reasons for their evictions. Call this before the workloads of the
-    pods are evaluated, because that may stop their other pods.
+    maps the failed pods' live peers to the reasons for their evictions. Call this before the pods' workloads
+    are evaluated, because that may stop their other pods.
     """
     evictions = _find_evictions(evicted, [*failed, *lost_pods]) if evicted else []
     if being_evicted:

@@ -61,7 +61,7 @@ def evict_from_overdue_drains(now: datetime, context: SchedulerContext) -> int:
 
 
 def _evict_workloads(drained: Sequence[tuple[Workload, list[Pod]]], now: datetime) -> None:
-    """Evict locked workloads from the nodes of their pods. The number of statements is constant."""
+    """Evict locked workloads from their pods' nodes, in a constant number of statements."""
     moves = [
         Move(
             workload,

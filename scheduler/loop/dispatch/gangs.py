@@ -282,7 +282,7 @@ def _verdict_move(gang: Gang, step: Verdict, columns: dict[str, Any]) -> Move:
 
 
 def _all_consolidated(pods: Iterable[Pod]) -> bool:
-    """Return whether every pod was stopped by a consolidation, so that the new placement stays reserved."""
+    """Return whether a consolidation stopped every pod. The new placement then stays reserved."""
     return all(pod.state == PodState.STOPPED and pod.stop_reason == "Consolidated" for pod in pods)
 
 

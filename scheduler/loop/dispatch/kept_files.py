@@ -1,4 +1,4 @@
-"""Keep the files of failed pods on their nodes for the time that their documents specify."""
+"""Keep the files of failed pods on their nodes for the time that the workload documents specify."""
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence

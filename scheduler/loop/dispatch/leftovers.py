@@ -1,7 +1,7 @@
 """Clean up after deleted workloads: delete logs directly, and workspaces through the task queue.
 
 A workspace may contain millions of files, too many to delete in the loop. A crash between a deletion and the
-update of its row is harmless: deleting twice is safe, and a lost job is queued again.
+update of its row is harmless: deleting twice is safe, and a lost task is queued again.
 """
 
 import logging
@@ -26,7 +26,7 @@ MAX_ROWS_PER_ROUND = 500  # maximum rows per round; the next round processes fur
 BATCH_SIZE = 20  # number of rows between two pauses in which the loop handles wake-ups
 RETRY_INTERVAL = timedelta(
     minutes=15
-)  # retry interval for lost jobs, longer than the task queue's own retries
+)  # retry interval for lost tasks, longer than the task queue's own retries
 TASK = "scheduler.tasks.clear_workspace"
 
 

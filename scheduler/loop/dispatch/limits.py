@@ -4,9 +4,10 @@ A gang whose pods cannot be started (for example, because a disk is full) fails,
 devices. A workload also fails if it runs longer than `max_runtime` or past its `deadline`. Retry rules apply
 to the start timeout and the maximum runtime.
 
-An idle interactive workload completes. It is idle while its pods write nothing to their logs, which every
-runtime can report, and its ports receive no requests. The idle clock restarts when another scheduler takes
-over. A session is idle once its client stops sending requests, even if its pods write to their logs.
+An interactive workload completes once it has been idle for its idle timeout: its pods write nothing to their
+logs, which every runtime can report, and its ports receive no requests. The idle clock restarts when another
+scheduler takes over. A session is idle once its client stops sending requests, even if its pods write to
+their logs.
 """
 
 import logging

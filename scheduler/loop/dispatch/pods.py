@@ -44,7 +44,7 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 
 START_ERRORS = (MissingSecret, RuntimeFailure, LookupError, OSError, ValueError, StopIteration)
 
-# Without a condition on the workload's phase, because the planner might read the whole index of phases for
+# There is no condition on the workload's phase, because the planner might read the whole index of phases for
 # each pod, including the entries of older row versions.
 STARTING = compiled_once(
     lambda: (
@@ -135,7 +135,7 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
 class _StartResults:
     """Results of starting pods.
 
-    `failures` contains the failure of each pod, or an empty string. `missing_secrets` is keyed by workload,
+    `failures` contains each pod's failure, or an empty string. `missing_secrets` is keyed by workload,
     `rejected` by pod. `failed` contains the pods with each error.
     """
 
@@ -258,7 +258,7 @@ def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
 def _starting_pods(projects: RelatedRows) -> list[Pod]:
     pods = [pod for pod in STARTING() if pod.workload.phase in (Phase.STARTING, Phase.RUNNING)]
     for pod in pods:
-        # Without the allocation's reference to the pod, reference counting frees all of these objects.
+        # Clear the allocation's reference to the pod, so that reference counting frees all of these objects.
         if (allocation := pod._state.fields_cache.get("allocation")) is not None:
             allocation._state.fields_cache.clear()
     share_related([pod.workload for pod in pods], "project", projects)

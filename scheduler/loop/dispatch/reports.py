@@ -118,7 +118,7 @@ def record_reports(
             record_warnings(warnings)
     rejections: list[str] = []
     if affected:
-        # The record of a start may be lost in a database crash. The runtime then reports the pod again.
+        # If the record of a start is lost in a database crash, the runtime reports the pod again.
         only_starts = not to_evaluate and all(change.state == PodState.RUNNING for change in changes)
         try:
             with fenced_transaction(context.held_lease, waits_for_disk=not only_starts):
@@ -210,7 +210,7 @@ def _pods_being_evicted(
 ) -> dict[uuid.UUID, str]:
     """Return the eviction reasons of live pods in workloads where a pod has just failed.
 
-    These evictions are not decided by Berth.
+    Berth did not decide these evictions.
     """
     failed = {change.pod.workload_id for change in changes if change.state == PodState.FAILED}
     evictions: dict[uuid.UUID, str] = {}
