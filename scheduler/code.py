@@ -1,4 +1,4 @@
-"""Thread that fetches the code of workloads from Git servers."""
+"""Thread that fetches workload code from Git servers."""
 
 import logging
 from collections import Counter
@@ -32,9 +32,9 @@ from scheduler.reports.leased_thread import LeasedThread
 
 log = logging.getLogger(__name__)
 
-INTERVAL = 1.0  # seconds between searches for requests
+INTERVAL = 1.0  # seconds between checks for new requests
 WAITING = "SELECT EXISTS (SELECT FROM projects_codefetch WHERE state = %(state)s)"
-PER_PROJECT = 2  # maximum number of concurrent fetches of one project
+PER_PROJECT = 2  # maximum number of concurrent fetches per project
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class _Running:
 class CodeFetcher(LeasedThread):
     """Thread that fetches code with a few workers and stores the results.
 
-    Interrupted fetches are repeated. Their temporary files are deleted when another process takes over.
+    Interrupted fetches are repeated, and their temporary files are deleted when another process takes over.
     """
 
     lease_name: ClassVar[str] = "code"
@@ -86,7 +86,7 @@ class CodeFetcher(LeasedThread):
             self._start(fetch, held, now)
 
     def end(self, timeout: float = 5.0) -> None:
-        """Stop the thread, and interrupt fetches in progress."""
+        """Stop the thread and interrupt fetches in progress."""
         self._stop_requested.set()
         self._threads.shutdown(wait=True, cancel_futures=True)
         super().end(timeout)
@@ -117,7 +117,7 @@ class CodeFetcher(LeasedThread):
         return self._threads.submit(run)
 
     def fetch(self, fetch: CodeFetch, request: FetchRequest) -> FetchedCommit:
-        """Fetch a commit from its Git server, and store its chunks."""
+        """Fetch a commit from its Git server and store its chunks."""
 
         def store(chunks: Mapping[str, bytes]) -> None:
             write_chunks(fetch.project, chunks, self._clock.now())

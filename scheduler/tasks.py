@@ -1,4 +1,4 @@
-"""Jobs in the scheduler's task queue. Each job may be interrupted or run twice."""
+"""Background tasks of the scheduler. Each task may be interrupted or run twice."""
 
 from datetime import timedelta
 
@@ -28,7 +28,7 @@ DAY = timedelta(days=1)
 
 
 def clear_workspace(leftover: int) -> bool:
-    """Delete a workspace and then its row, so that an interrupted job can be retried.
+    """Delete a workspace and then its row, so that an interrupted task can be retried.
 
     Return whether the row existed.
     """

@@ -21,7 +21,7 @@ LEASE_SECONDS = 60.0  # longer than one read from a node and one write to the st
 
 
 class LeftoversCollector(LeasedThread):
-    """Thread that copies files of ended pods from their nodes, and resumes after interruptions."""
+    """Thread that copies files of ended pods from their nodes and resumes after interruptions."""
 
     waiting: ClassVar[str]  # query that returns whether files are waiting to be copied
 
@@ -41,7 +41,7 @@ class LeftoversCollector(LeasedThread):
 
     def _renew(self, held: HeldLease) -> None:
         if self._stop_requested.is_set() or not lease.renew(held, self._ttl):
-            raise LeadershipLost("copying files of pods was interrupted and will be continued")
+            raise LeadershipLost("copying pod files was interrupted and will be resumed")
 
     def _postpone(self, outputs: PodOutputs, held: HeldLease, now: datetime, error: Exception) -> None:
         """Schedule another attempt. Give up if the pod ended more than GIVE_UP ago."""

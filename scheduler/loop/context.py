@@ -42,7 +42,7 @@ class SentCommands:
 class StartMessages:
     """Messages that this process wrote about starting workloads, and the last progress of their pods.
 
-    `failures` contains the reasons that pods could not be started in the last tick, by workload. `pulling`
+    `failures` contains the reasons why pods could not be started in the last tick, by workload. `pulling`
     contains the workloads whose pods were pulling their image in the last tick.
     """
 
@@ -85,5 +85,5 @@ class SchedulerContext:
     sent: SentCommands = field(default_factory=SentCommands)
     images: DigestResolver = field(default_factory=HttpResolver)
     start_messages: StartMessages = field(default_factory=StartMessages)
-    # Whether rows of reservations may exist in this tick. Only its commit inserts some.
+    # Whether reservation rows may exist in this tick. Only its commit inserts any.
     has_reservations: bool = True

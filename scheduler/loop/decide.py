@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LayoutCache:
-    """Layout (the engine's boards) after the last decision. The next decision reuses the layout.
+    """Layout (the engine's boards) after the last decision, reused by the next.
 
     The cache never affects a plan.
     """
@@ -25,9 +25,10 @@ class LayoutCache:
 
 
 def decide_pools(snapshot: Snapshot, cache: LayoutCache | None = None) -> Plan:
-    """Return the plan for all pools. If the engine fails, skip the pools that cause the failure.
+    """Return the plan for all pools.
 
-    The plan's notes list the skipped pools. Raises the engine's error if no single pool causes the failure.
+    If the engine fails, skip the pools that cause the failure and list them in the plan's notes. Raises the
+    engine's error if no single pool causes the failure.
     """
     try:
         return decide(snapshot) if cache is None else _decide_from_cache(snapshot, cache)

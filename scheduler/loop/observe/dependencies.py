@@ -49,9 +49,9 @@ NO_DEPENDENCIES = Dependencies({}, ())
 
 
 def has_applicable_dependencies(row: WorkloadRow, spec: WorkloadSpec) -> bool:
-    """Return whether the workload has dependencies and has not started yet.
+    """Return whether the workload has dependencies that still apply.
 
-    Dependencies no longer apply once the workload has started.
+    They no longer apply once the workload has started.
     """
     return bool(spec.after) and row.run == 0
 

@@ -56,10 +56,10 @@ def missing_features_by_pool(nodes: Iterable[NodeWithReport]) -> Mapping[int, Fe
 
 
 class ServedProjects:
-    """The project of each node that cannot isolate pods. Such a node serves one project at a time.
+    """The project of each node that cannot isolate pods.
 
-    A node serves the project whose workspaces it stores, and workspaces are deleted with their workloads. The
-    nodes of local pools share one machine and therefore serve the same project.
+    Such a node serves one project at a time: the project whose workspaces it stores. Workspaces are deleted
+    with their workloads. The nodes of local pools share one machine and therefore serve the same project.
     """
 
     def __init__(self, nodes: Iterable[NodeWithReport], local_pools: Collection[int]) -> None:
@@ -70,9 +70,8 @@ class ServedProjects:
             self._projects.setdefault(self._machines[node], project)
 
     def project_on(self, node: int) -> int | None:
-        """Return the only project that the node may serve.
-
-        Return None if the node may serve all projects, or has not served any project yet.
+        """Return the only project that the node may serve, or None if the node may serve all projects or has
+        not served any yet.
         """
         return self._projects.get(self._machines[node]) if node in self._machines else None
 

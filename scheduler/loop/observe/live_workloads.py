@@ -1,4 +1,4 @@
-"""The engine's view of all live workloads, updated by rebuilding only a few workloads.
+"""The engine's view of all live workloads, updated by rebuilding only those that may have changed.
 
 Most workloads are settled: the engine's view of them depends only on their rows and pods, the names of their
 projects and nodes, and the pools' image policies. A settled workload is rebuilt only if one of these changes.
@@ -184,7 +184,7 @@ class LiveWorkloads:
         return row.phase not in PHASES_WITH_PODS and run <= row.run
 
     def _remove_pod_from_group(self, pod: uuid.UUID) -> uuid.UUID | None:
-        """Remove a pod from its group. Return its workload."""
+        """Remove a pod from its group, and return the pod's workload."""
         workload = self._owners.pop(pod, None)
         if workload is not None:
             del self._grouped_pods[workload][pod]

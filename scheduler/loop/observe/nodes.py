@@ -74,7 +74,7 @@ class NodeCache:
         """Return engine nodes.
 
         `pools` maps IDs to names, and `closed` contains the pools below their ready threshold. `projects`
-        maps each node that serves only one project to that project. `volumes` maps IDs of pools to volumes.
+        maps each node that serves only one project to that project. `volumes` maps pool IDs to volumes.
         """
         before, self._nodes = self._nodes, {}
         for row in rows:

@@ -1,4 +1,4 @@
-"""Report each pool's load, and its draining nodes that are empty."""
+"""Report each pool's load and its empty draining nodes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

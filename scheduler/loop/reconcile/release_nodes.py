@@ -36,7 +36,7 @@ class _ReleaseOutdated(Exception):
 
 @dataclass(slots=True)
 class NodeReleases:
-    """Release unneeded nodes, and remember when each pool was last searched for such nodes."""
+    """Release of unneeded nodes, with the time when each pool was last searched for them."""
 
     searched: dict[int, tuple[datetime, timedelta]] = field(default_factory=dict)
 
