@@ -1,4 +1,4 @@
-"""Detect the steady state of a simulation, where no further cycle can decide anything.
+"""Detect the steady state of a simulation, in which no further cycle can decide anything.
 
 The state is steady if no event is pending, no decision depends on the clock, and amounts that grow with time
 (decayed usage, lost work) no longer affect decisions. In case of doubt, the state counts as not steady.

@@ -1,4 +1,4 @@
-"""Decay the usage of queues between two cycles of a simulation."""
+"""Decay queue usage between two cycles of a simulation."""
 
 import math
 from dataclasses import dataclass, field

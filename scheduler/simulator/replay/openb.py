@@ -1,4 +1,4 @@
-"""Read the Alibaba GPU trace of 2023 (openb).
+"""Read the 2023 Alibaba GPU trace (openb).
 
 The jobs file has the columns
 `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,...,creation_time,

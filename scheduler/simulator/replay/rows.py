@@ -1,4 +1,4 @@
-"""Parse the values in rows of a trace. Errors contain the line and column."""
+"""Parse the values in trace rows. Errors contain the line and column."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -66,7 +66,7 @@ def from_thousandths(milli: int) -> int | float:
 
 
 def drop_empty(**values: Any) -> Document:
-    """Return the values without empty ones."""
+    """Return the values that are not empty."""
     return {key: value for key, value in values.items() if value not in (None, (), [], {}, "")}
 
 
