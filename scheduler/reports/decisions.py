@@ -29,7 +29,7 @@ KIND_TITLES = {
     "consolidate": "Consolidation",
     "stale_gang": "Stop below minimum",
 }
-# Reason of a decision if neither the plan nor an eviction states one.
+# Reason for a decision if neither the plan nor an eviction states one.
 KIND_REASONS = {
     "start": "All of the pods that it needs to start fit, within the limits of its queues.",
     "grow": "Resources are free for replicas above its minimum.",
@@ -41,7 +41,7 @@ KIND_REASONS = {
     "stale_gang": "Fewer pods than its minimum were running for too long.",
 }
 NODES_SHOWN = 4
-CYCLES_SEARCHED = 5000  # reading the plans of a month would take minutes
+CYCLES_SEARCHED = 5000  # reading a month's plans would take minutes
 
 
 @dataclass(frozen=True, slots=True)

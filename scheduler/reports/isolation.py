@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 def record_isolation(
     runtime_for: Callable[[NodePool], Runtime], held: HeldLease, *, only_missing: bool
 ) -> int:
-    """Query the runtimes for the isolation of their nodes. Return the number of nodes whose record changed.
+    """Query the runtimes for their nodes' isolation. Return the number of nodes whose record changed.
 
     With `only_missing`, query only nodes that have not reported their isolation yet.
     """

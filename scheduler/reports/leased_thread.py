@@ -42,7 +42,7 @@ class LeasedThread:
         self._thread: threading.Thread | None = None
 
     def has_work(self) -> bool:
-        """Return whether there may be work to do. This query saves the lease's write while there is none."""
+        """Return whether there may be work to do. While there is none, the lease is not written."""
         return True
 
     def work(self, held: HeldLease) -> None:

@@ -31,7 +31,7 @@ from scheduler.reports.pool_findings import (
 )
 from scheduler.reports.workload_findings import check_pending, check_quotas, check_starts
 
-RECONCILER = "reconciler"  # name of the finding that a pool was not compared with its provider
+RECONCILER = "reconciler"  # name of the finding for a pool that was not compared with its provider
 OVERDUE_TICKS = 4
 TICK_GRACE = timedelta(seconds=30)
 MACHINE_SILENCE = timedelta(seconds=60)

@@ -1,4 +1,4 @@
-"""Replay a stored cycle, and compare its plan with the stored plan."""
+"""Replay a stored cycle and compare its plan with the stored plan."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class ReplayResult:
 
 
 def replay(cycle: Cycle) -> ReplayResult:
-    """Repeat the decision of a cycle from its snapshot, and compare the two plans.
+    """Repeat a cycle's decision from its snapshot and compare the two plans.
 
     Raises Conflict if the snapshot is missing or unreadable.
     """

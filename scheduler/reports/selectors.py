@@ -37,10 +37,7 @@ def preemptor_filter(actor: Actor, text: str) -> Q:
 
 
 def cycles(actor: Actor) -> QuerySet[Cycle]:
-    """Return all cycles for platform admins, and none for other users.
-
-    A cycle shows the plans of all tenants.
-    """
+    """Return all cycles for platform admins and none for others, because a cycle shows all tenants' plans."""
     return Cycle.objects.order_by("-id") if is_platform_admin(actor) else Cycle.objects.none()
 
 

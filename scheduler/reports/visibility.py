@@ -1,4 +1,4 @@
-"""Redaction of the workloads of other projects.
+"""Redaction of other projects' workloads.
 
 A user who may see a project sees its workloads by name. Each party to an eviction sees the project and size
 of the other party, and the numbers of the queues at which their paths diverge. This information suffices to

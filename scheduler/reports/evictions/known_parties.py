@@ -1,4 +1,4 @@
-"""Validate the workloads and projects in a user's filter of evictions."""
+"""Validate the workloads and projects in a user's eviction filter."""
 
 from uuid import UUID
 

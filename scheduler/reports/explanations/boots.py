@@ -1,4 +1,4 @@
-"""Expect the end of boots from earlier boots of a pool's nodes."""
+"""Estimate when a pool's nodes will have booted, based on earlier boots."""
 
 from datetime import datetime, timedelta
 from statistics import median
@@ -14,9 +14,9 @@ LOCAL_BOOT = timedelta(seconds=2)  # typical boot time of nodes on this machine,
 
 
 def expected_boot(pool: str, now: datetime) -> tuple[datetime | None, str]:
-    """Return when a node that is requested now is expected to be ready, and the basis of the estimate.
+    """Return when a node requested now is expected to be ready, and the basis of the estimate.
 
-    Without an estimate, return None and the reason.
+    If no estimate is possible, return None and the reason.
     """
     times = _boot_times(pool)
     if times:
@@ -28,7 +28,7 @@ def expected_boot(pool: str, now: datetime) -> tuple[datetime | None, str]:
 
 
 def expected_end_of_boots(pool: str, now: datetime) -> tuple[datetime | None, str]:
-    """Return when all pending nodes of the pool are expected to be ready, like `expected_boot`.
+    """Like `expected_boot`, but return when all of the pool's pending nodes are expected to be ready.
 
     If the pool has not requested its nodes yet, they count as requested now. If a node is late, return None.
     """

@@ -98,9 +98,9 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
 
 
 def expected_start(workload: Workload, now: datetime) -> tuple[datetime | None, str]:
-    """Return when a pending workload is expected to start, and the assumptions or why that is unknown.
+    """Return when a pending workload is expected to start, and the assumptions or why the time is unknown.
 
-    The start of a workload that only waits for nodes is the expected end of their boots.
+    A workload that only waits for nodes is expected to start once they have booted.
     """
     stored = workload.explanation or {}
     if start := stored.get("expected_start"):

@@ -1,4 +1,4 @@
-"""Measure the utilization of running pods and of the GPUs of their nodes."""
+"""Measure the utilization of running pods and of their nodes' GPUs."""
 
 import logging
 import uuid

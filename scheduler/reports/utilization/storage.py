@@ -1,4 +1,4 @@
-"""Write measurements and delete old measurements.
+"""Write measurements and delete old ones.
 
 All tables are written in one transaction, so a crash never leaves partly written measurements.
 """

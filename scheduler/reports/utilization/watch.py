@@ -1,6 +1,6 @@
 """Thread that measures utilization periodically.
 
-The thread runs in the leader process, because that process has access to the pods on its machine.
+The thread runs in the leader process, which has access to the pods on its machine.
 """
 
 from typing import ClassVar

@@ -98,7 +98,8 @@ def _accepts_nothing(view: ClusterView, workload: Workload) -> bool:
 
 
 def _search_change(view: ClusterView, workload: Workload, snapshot: Snapshot) -> SmallestChange:
-    """Search for a change with the pools that accept workloads. If the engine fails, the result is undecided.
+    """Search for a change, using only pools that accept workloads. If the engine fails, the result is
+    undecided.
 
     If none of the workload's pools accepts workloads yet, a change can only make the workload schedulable.
     """

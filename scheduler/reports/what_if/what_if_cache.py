@@ -1,6 +1,6 @@
 """Cache of observations and engine layouts that the dry runs of this process share.
 
-The cache does not affect results. It only avoids rereading unchanged rows and rebuilding layouts.
+The cache does not affect results: it only avoids rereading unchanged rows and rebuilding layouts.
 """
 
 from collections.abc import Iterator
