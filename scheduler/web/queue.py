@@ -233,7 +233,7 @@ def _unschedulable_rows(actor: Actor, rows: QuerySet[Workload]) -> list[Any]:
     """Return the latest of these workloads. An array is represented by its first task.
 
     Each row has the number of the array's tasks that can never start, and states whether the user may change
-    the workload. The document of an array cannot be changed.
+    the workload. An array's document cannot be changed.
     """
     tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index").distinct("array_id")
     shown = rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.values("pk"))).select_related("array")

@@ -121,7 +121,7 @@ def _section_title(entry: QueueEntry) -> str:
 
 
 def _explain_priorities(rows: Sequence[Any]) -> None:
-    """For each row ahead of a workload with a higher priority, set this workload and explain the order."""
+    """For each row ahead of a higher-priority workload, store that workload and the reason for the order."""
     for index, row in enumerate(rows):
         other = next((later for later in rows[index + 1 :] if later.priority > row.priority), None)
         if other is not None:

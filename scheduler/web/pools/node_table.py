@@ -1,4 +1,4 @@
-"""Table of the nodes of a large pool, with one line per node."""
+"""Table of a large pool's nodes, with one line per node."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ class _Allocated:
 
 
 class _Utilization:
-    """GPU utilization by node. It is read for the shown nodes only, unless the table is sorted by it."""
+    """GPU utilization by node, read only for the nodes shown unless the table is sorted by utilization."""
 
     def __init__(self, pool: NodePool, now: datetime) -> None:
         self.pool, self.now = pool, now
@@ -61,7 +61,7 @@ class _Utilization:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """Line of the table. `problem` is short, and empty for a node without a problem."""
+    """Line of the table. `problem` is a short phrase, or empty for a node without problems."""
 
     node: Node
     allocated: _Allocated
@@ -94,7 +94,7 @@ class NodeRow:
 
     @property
     def steps(self) -> str:
-        """Actions on several nodes that apply to this node."""
+        """Bulk actions that apply to this node."""
         return " ".join(step for step in NODE_ACTIONS.get(self.node.state, ()) if step in BULK_STEPS)
 
     @property
@@ -129,7 +129,7 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
 def list_node_rows(
     request: Request, pool: NodePool, nodes: Iterable[Node], *, is_admin: bool
 ) -> Listing[NodeRow]:
-    """Return one page of the table of these nodes of a pool, sorted and searched as the query string says."""
+    """Return one page of the node table, sorted and filtered by the query string."""
     utilization = _Utilization(pool, timezone.now())
     allocated, reserved, now = _allocated_by_node(pool), _reserved_by_node(pool), timezone.now()
     cordons = _cordon_reasons(pool)
@@ -182,7 +182,7 @@ def _actor_and_reason(match: re.Match[str]) -> str:
 def _describe_problem(node: Node, pool: NodePool, cordon: str, now: datetime, *, is_admin: bool) -> str:
     """Return the most important problem of a node, or an empty string.
 
-    Messages of providers are shown to platform admins only.
+    Provider messages are shown only to platform admins.
     """
     if node.state == NodeState.LOST:
         return "No longer listed by the provider"

@@ -46,8 +46,8 @@ class NodeFilter:
 class PoolNodes:
     """Nodes shown on a pool's page: tiles, or a table if there are too many.
 
-    `maps` pairs the tile of each node with its available actions. `listing`, `heatmap` and `filters` belong
-    to the table. `finding` is the problem that the shown nodes have, if the user selected one.
+    `maps` pairs each node's tile with the available actions. `listing`, `heatmap` and `filters` belong to the
+    table. `finding` is the problem that the nodes shown have, if the user selected one.
     """
 
     total: int
@@ -87,7 +87,7 @@ def list_pool_nodes(
 
 
 def _node_filters(request: Request, counts: Mapping[str, int], finding: Finding | None) -> list[NodeFilter]:
-    """Return a tab for all nodes, for each state of a node, and for the selected problem."""
+    """Return one tab for all nodes, one for each node state, and one for the selected problem."""
     query = request.GET.copy()
     for name in ("finding", "state", "nodes-cursor"):
         query.pop(name, None)

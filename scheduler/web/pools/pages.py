@@ -77,7 +77,7 @@ class PoolRow:
 
     @property
     def findings(self) -> FindingCounts:
-        """Counts of the diagnosis, which only platform admins may see."""
+        """Number of diagnosed errors and warnings, which only platform admins may see."""
         return count_findings(diagnose_pool(self.pool, timezone.now())) if self.is_admin else FindingCounts()
 
     @property
@@ -201,7 +201,7 @@ def outcome_tone(row: ScalingEvent) -> str:
 
 
 def _level_bars(of: Fragmentation) -> list[tuple[FragmentationLevel, Bar]]:
-    """Return the levels with their bars, without levels that have neither nodes nor room for a pod."""
+    """Return the levels with their bars, omitting levels that have neither nodes nor room for a pod."""
     return [
         (
             level,

@@ -29,8 +29,8 @@ DEFAULT_FIELDS = tuple(name for name, field in FIELDS.items() if field.is_defaul
 class GridQuery:
     """Query parameters of the page. Invalid parameters are ignored.
 
-    `hides_default` is True if no fields were requested. Rare fields whose values are all default are then
-    left out.
+    `hides_default` is True if no fields were requested: rare fields with only default values are then left
+    out.
     """
 
     every: Sequence[PoolOrGroup]

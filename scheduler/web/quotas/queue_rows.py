@@ -73,7 +73,7 @@ class QuotaLine:
 
     @property
     def held(self) -> int:
-        """Allocated and reserved GPUs. Both count towards quota and fair share."""
+        """Allocated and reserved GPUs, which both count towards quota and fair share."""
         return self.allocated + self.reserved
 
     @property

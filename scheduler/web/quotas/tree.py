@@ -47,7 +47,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
     Column("rank", "Rank", lambda row: _rank(row[1]), number=True, is_secondary=True),
     Column("share", "Fair share", lambda row: _to_gpus(row[1].share), "GPUs", number=True),
     Column("allocated", "Allocated", lambda row: row[1].allocated / MILLI, "GPUs", number=True),
-    # The page shows reserved GPUs in the cell of the allocated GPUs.
+    # The page shows reserved and allocated GPUs in the same cell.
     Column("reserved", "Reserved", lambda row: row[1].reserved / MILLI, "GPUs", number=True, in_file=True),
     Column("pending", "Pending", lambda row: row[1].pending / MILLI, "GPUs", page_title="Allocation"),
 )

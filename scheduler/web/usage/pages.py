@@ -245,7 +245,7 @@ def _chart(
 
 
 def _chart_periods(rows: Sequence[UsageRow], question: UsageQuery) -> list[ChartPeriod]:
-    """Return the periods of the chart, latest first."""
+    """Return the chart's periods, latest first."""
     at: dict[datetime, list[UsageRow]] = {start: [] for start in _step_starts(question)}
     for row in rows:
         if row.at is not None:

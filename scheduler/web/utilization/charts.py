@@ -114,7 +114,7 @@ def utilization_over_time(
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """Used and allocated amounts over time and now, and the capacity if it is known, in one resource."""
+    """Used and allocated amounts of one resource, over time and now, and its capacity if known."""
 
     key: str
     title: str

@@ -89,7 +89,10 @@ def workload_utilization(workload: Workload, span: str, now: datetime) -> dict[s
 
 
 def _spans(workload: Workload) -> Mapping[str, str]:
-    """Return the labels of the time ranges by key, for an ended workload only those within its last run."""
+    """Return the time range labels by key.
+
+    For an ended workload, only ranges within its last run are included.
+    """
     labels = {key: label for key, (label, _) in SPANS.items()}
     if workload.started_at is None:
         return labels
@@ -112,7 +115,7 @@ class StripFigure:
 
 
 def is_unmeasured(workload: Workload, now: datetime) -> bool:
-    """Return whether the run starts, or began so recently that its first measurement is still expected."""
+    """Return whether the run is starting or so new that its first measurement is still expected."""
     is_new = workload.phase == Phase.RUNNING and now - workload.since < FIRST_MEASUREMENT
     return is_new or workload.phase == Phase.STARTING
 

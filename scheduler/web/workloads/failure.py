@@ -53,6 +53,6 @@ def _runtime_phrase(pod: Pod) -> str:
 
 
 def _rest_of_message(message: str, ending: str) -> str:
-    """Return the part of the workload's message that does not describe the end of the pod."""
+    """Return the part of the workload's message that does not describe the pod's end."""
     rest = message.removeprefix(ending).lstrip(":;. ") if message.startswith(ending) else message
     return rest[:1].upper() + rest[1:]

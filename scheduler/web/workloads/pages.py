@@ -100,10 +100,10 @@ def detail(request: Request, workload_id: uuid.UUID, tab: str = "overview") -> H
 def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Return a card with the smallest change that would start the workload now.
 
-    The response is empty if there is no such change, or if the workload only waits for the end of its restart
-    delay, which is on the page. If the next cycle starts the workload, the response replaces the pending
-    reasons, which are those of the last cycle. The page loads the card separately, because finding the change
-    may take seconds on a large cluster.
+    The response is empty if there is no such change, or if the workload only waits for its restart delay to
+    end, which the page shows elsewhere. If the next cycle starts the workload, the response replaces the
+    pending reasons, which are those of the last cycle. The page loads the card separately, because finding
+    the change may take seconds on a large cluster.
     """
     workload = find_workload(request.actor, workload_id)
     if workload.phase != Phase.PENDING:

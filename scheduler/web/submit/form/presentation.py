@@ -150,9 +150,9 @@ class ShownForm:
 
     @property
     def labelled_fields(self) -> dict[str, tuple[str, ShownField]]:
-        """Fields with their labels, by the path of their value in the document.
+        """Fields with their labels, by document path.
 
-        The label includes the part's name if there can be several parts of its kind.
+        A label includes the part's name if there can be several parts of that kind.
         """
         labelled = {}
         for part in self.parts:
