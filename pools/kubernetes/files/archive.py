@@ -96,12 +96,12 @@ class Unpacker:
         try:
             info = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
         except tarfile.HeaderError as error:
-            raise BrokenArchive(f"the archive of the files is damaged: {error}") from None
+            raise BrokenArchive(f"the file archive is damaged: {error}") from None
         if info.size < 0:
-            raise BrokenArchive("the archive of the files is damaged: negative size")
+            raise BrokenArchive("the file archive is damaged: negative size")
         if info.type in EXTENSIONS:
             if info.size > EXTENSION_MAX:
-                raise BrokenArchive("the archive of the files is damaged: a path is too long")
+                raise BrokenArchive("the file archive is damaged: a path is too long")
             self._extension = info.type, bytearray()
             self._expect(info.size)
             return
@@ -171,7 +171,7 @@ class Unpacker:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             return os.open(place, flags, 0o700 if is_executable else 0o600)
         except (FileExistsError, NotADirectoryError):
-            raise BrokenArchive(f"the archive of the files contains {path} twice") from None
+            raise BrokenArchive(f"the file archive contains {path} twice") from None
 
     def _skip(self, path: str, reason: str) -> None:
         if len(self.skipped) < SKIPPED_MAX:
@@ -184,11 +184,11 @@ def _pax_path(content: bytes) -> bytes:
     while content:
         length, _, _ = content.partition(b" ")
         if not length.isdigit() or not 0 < int(length) <= len(content):
-            raise BrokenArchive("the archive of the files is damaged: extended header")
+            raise BrokenArchive("the file archive is damaged: invalid extended header")
         key, _, value = content[len(length) + 1 : int(length)].partition(b"=")
         if key == b"path":
             path = value.removesuffix(b"\n")
         elif key == b"size":
-            raise BrokenArchive("the archive of the files has sizes in extended headers")
+            raise BrokenArchive("the file archive has sizes in extended headers")
         content = content[int(length) :]
     return path

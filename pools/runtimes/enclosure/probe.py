@@ -67,7 +67,7 @@ class ProbeResult:
 class ProbeInterrupted(OSError):
     """Raised if the machine has prevented a test, for example by killing its processes.
 
-    The isolation of the machine is then unknown, so pods must not start with a weaker level.
+    The machine's isolation is then unknown, so pods must not start with a weaker level.
     """
 
 
@@ -165,17 +165,17 @@ def run_probe_pod(directory: Path, shim: Shim) -> str:
     except subprocess.TimeoutExpired:
         raise ProbeInterrupted(f"the probe did not finish within {PROBE_SECONDS:g} s") from None
     if completed.returncode < 0:
-        raise ProbeInterrupted(f"the shim of the probe was killed by signal {-completed.returncode}")
+        raise ProbeInterrupted(f"the probe's shim was killed by signal {-completed.returncode}")
     if completed.returncode:
         lines = completed.stderr.decode(errors="replace").strip().splitlines()
-        return f"the shim of the probe failed: {lines[-1] if lines else f'status {completed.returncode}'}"
+        return f"the probe's shim failed: {lines[-1] if lines else f'status {completed.returncode}'}"
     return _read_obstacle(directory)
 
 
 def until_complete(attempt: Callable[[], str], attempts: int = PROBE_ATTEMPTS) -> str:
-    """Return the result of the first attempt that is not interrupted.
+    """Return the result of the first uninterrupted attempt, or the text of an OSError that is not transient.
 
-    Return the text of an OSError that is not transient. Raises ProbeInterrupted.
+    Raises ProbeInterrupted.
     """
     try:
         return attempt()

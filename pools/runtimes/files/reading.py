@@ -147,7 +147,7 @@ class _Walk:
         self._path_bytes += len(os.fsencode(path))
         if self._path_bytes > PATH_BYTES_MAX:
             limit = f"{PATH_BYTES_MAX // 2**20} MiB"
-            raise FilesGone(f"the paths of all files exceed {limit} in total")
+            raise FilesGone(f"the file paths exceed {limit} in total")
 
     def _skip(self, path: str, reason: str) -> None:
         if len(self.skipped) < SKIPPED_MAX:
