@@ -1,4 +1,4 @@
-"""Database models of environments and of plugin secrets."""
+"""Database models of environments and plugin secrets."""
 
 from django.db import models
 from django.db.models import Q

@@ -201,7 +201,7 @@ class NodePool(ChecksTogether, FastRows):
         blank=True,
         default=600,
         help_text="Time in seconds that a workload within its fair share must be pending before nodes or "
-        "quota are reserved for it. Leave empty to disable reservations.",
+        "quota are held for it. If empty, nodes and quota are never held.",
     )
     cpu_load_limit = models.PositiveIntegerField(
         default=1000, help_text="In thousandths of the node's CPU capacity."
