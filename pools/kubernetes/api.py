@@ -121,7 +121,7 @@ class Api:
                 self._close_connections()
 
     def _token_header(self) -> dict[str, str]:
-        """Return the header with the token from a file, which Kubernetes replaces from time to time."""
+        """Return the header with the token from a file that Kubernetes replaces from time to time."""
         file = self._connection.token_file
         return {"Authorization": f"Bearer {file.read_text().strip()}"} if file else {}
 

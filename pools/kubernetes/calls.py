@@ -1,7 +1,7 @@
 """Send single HTTP requests to an API server over persistent connections.
 
-These requests use `httpcore`, the layer below `httpx`. The objects of `httpx` take about 40% of the CPU time
-of a request, and Berth sends one request for each pod that starts.
+These requests use `httpcore`, the layer below `httpx`. The `httpx` objects take about 40% of a request's CPU
+time, and Berth sends one request for each pod that starts.
 """
 
 import gzip

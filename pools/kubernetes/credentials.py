@@ -1,7 +1,6 @@
 """Credentials for a cluster, from a self-contained kubeconfig or the service account of Berth's own pod.
 
-A kubeconfig may not refer to files or programs, because Berth's server would read those files or run those
-programs.
+A kubeconfig may not refer to files or programs, because Berth's server would read or run them.
 """
 
 import base64

@@ -1,6 +1,6 @@
 """Manifests of the namespaces, pods and secrets that Berth creates in a cluster.
 
-A pod shares its sandbox's process namespace. Its command is therefore not process 1, which ignores SIGTERM by
+A pod shares its sandbox's process namespace, so its command is not process 1, which ignores SIGTERM by
 default.
 """
 

@@ -1,4 +1,4 @@
-"""Convert the location of a pod, its pool and namespace, to and from text in the ledger."""
+"""Convert a pod's location (its pool and namespace) to and from text in the ledger."""
 
 from pools.runtimes.ledger import Entry
 

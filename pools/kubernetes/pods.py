@@ -1,7 +1,7 @@
 """API calls for individual pods.
 
-The calls may take long, so a worker's threads run them. None of them reads the database, because a worker's
-threads have no database connection.
+The calls may take long, so they run in a worker's threads. These threads have no database connection, so no
+call reads the database.
 """
 
 import logging

@@ -14,7 +14,7 @@ from pools.kubernetes.nodes import parse_time
 from pools.runtimes.base import PodCause, PodReport, PodState
 
 OUT_OF_MEMORY = "OOMKilled"
-# Reasons that mean that the container's command could not be started.
+# Reasons of a container whose command could not be started.
 START_ERRORS = ("StartError", "ContainerCannotRun", "RunContainerError")
 MISSING_PROGRAM = re.compile(r'exec: "([^"]{1,200})": (?:executable file not found|stat .*: no such file)')
 # A container in state `waiting` with one of these reasons never starts.

@@ -95,9 +95,9 @@ class Collections:
         self._slots = asyncio.Semaphore(TRANSFERS_MAX)
 
     def advance(self, pod_id: str, source: Source) -> bool:
-        """Start copying a pod's files if this has not begun. Return whether the pod must now be deleted.
+        """Start copying a pod's files unless this has already begun.
 
-        A pod must be deleted if its container does not end after the copy.
+        Return whether the pod must now be deleted because its container did not end after the copy.
         """
         with self._lock:
             copy = self._current.get(pod_id)
