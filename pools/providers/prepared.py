@@ -17,7 +17,7 @@ from pools.providers.preview import Preview
 
 
 class PreparedNodes:
-    """Wrapper of a provider. Instances are booting until their environment is installed on this machine.
+    """Provider wrapper whose instances are booting until their environment is installed on this machine.
 
     `recipe(pool, digest)` returns the recipe for a launch request's nodes. `recipes(pool)` returns the
     recipes for the nodes that are being provisioned, by instance ID.

@@ -139,7 +139,7 @@ class StaticProvider:
 
 
 def mark_departed_if_unused(machine: int, at: datetime) -> bool:
-    """Mark a removed machine as departed unless it is in use. This revokes its secret.
+    """Mark a removed machine as departed and revoke its secret, unless it is in use.
 
     Return whether the machine was marked.
     """

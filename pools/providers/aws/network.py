@@ -10,7 +10,7 @@ ANY_PROTOCOL = "-1"
 
 
 def ensure_security_group(clients: Clients, installation: str, pool: str, subnets: tuple[str, ...]) -> str:
-    """Return the ID of the pool's security group. Create the group if it does not exist.
+    """Return the ID of the pool's security group, creating the group if it does not exist.
 
     Idempotent: a repeated call returns the same group, even after a crash at any point.
     """

@@ -30,9 +30,9 @@ def make_preview(
 
 
 def choose_partition(settings: SlurmSettings, partitions: Sequence[Partition]) -> Partition | None:
-    """Return the pool's partition, or the cluster's default partition. Return None if it does not exist.
+    """Return the pool's first partition or, if it lists none, the cluster's default partition.
 
-    If the pool lists several partitions, the first one is returned.
+    The result is None if the partition does not exist.
     """
     name = (settings.partition or "").partition(",")[0]
     chosen = (each for each in partitions if (each.name == name if name else each.is_default))

@@ -1,4 +1,4 @@
-"""Slurm provider that keeps no state. Each node is a pilot job that its name identifies."""
+"""Slurm provider that keeps no state. Each node is a pilot job, identified by its name."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -169,7 +169,7 @@ class SshUpkeep:
 
 
 def _import_tasks() -> Any:
-    """Return the `tasks` module. It is imported late, so that only processes that need asyncssh load it."""
+    """Return the `tasks` module, imported late so that only processes that need asyncssh load it."""
     try:
         from pools.providers.ssh import tasks
     except ModuleNotFoundError as error:
