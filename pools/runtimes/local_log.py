@@ -15,7 +15,7 @@ TAIL_MAX = 4 * 1024 * 1024
 def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
     """Return at most `limit` bytes of the log from `offset`.
 
-    Determine `ended` before the call, because the last bytes may otherwise be missed.
+    Determine `ended` before the call. Otherwise, the last bytes may be missed.
     """
     offset, limit = max(offset, 0), max(limit, 0)
     try:

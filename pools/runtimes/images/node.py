@@ -30,7 +30,7 @@ POLICIES = ("if_not_present", "always", "never")
 
 
 class NodeImages:
-    """Container images on a node. They are stored below `root`. `pods` contains the pods' directories."""
+    """Container images on a node, stored below `root`. `pods` contains the pods' directories."""
 
     def __init__(self, root: Path, pods: Path, shim: Shim) -> None:
         self.store = ImageStore(str(root))

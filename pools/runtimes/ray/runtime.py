@@ -324,7 +324,7 @@ class RayRuntime(RayFiles):
         self._watch.drain()
 
     def instructions(self, node: Any) -> Instructions:
-        """Return the scripts for a node. Empty until its address and the head node's address are known."""
+        """Return the node's scripts, or none until the addresses of the node and its head node are known."""
         nodes = self._nodes_by_instance()
         ray_node = nodes.get(node.instance_id)
         head = self._head(ray_node.pool) if ray_node is not None else None

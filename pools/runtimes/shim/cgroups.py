@@ -100,7 +100,7 @@ class Cgroups:
 
 
 def pod_cgroups(directory: str, order: dict[str, str]) -> Cgroups:
-    """Return the control groups that the order of the pod in this directory requires."""
+    """Return the control groups that the spec of the pod in this directory requires."""
     limits = {name: int(order[f"limit_{name}"]) for name in _CONTROLLERS if f"limit_{name}" in order}
     return Cgroups(f"berth-{os.path.basename(directory)}-{os.getpid()}", limits)
 

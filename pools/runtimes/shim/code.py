@@ -1,6 +1,6 @@
-"""Download the code of a pod and unpack it into the directory where the pod starts.
+"""Download a pod's code and unpack it into the directory where the pod starts.
 
-A child process does the work. The child drops its privileges before it writes the first file, so that the
+The work is done in a child process, which drops its privileges before it writes the first file, so that the
 files belong to the pod's user.
 """
 

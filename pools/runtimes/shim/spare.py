@@ -1,4 +1,4 @@
-"""Spare shim: it prepares the enclosure of a pod before it learns which pod it runs."""
+"""Spare shim, which prepares an enclosure before it learns which pod it will run."""
 
 from __future__ import annotations
 

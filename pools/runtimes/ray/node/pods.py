@@ -1,4 +1,4 @@
-"""Pods on a Ray node. They are started as Ray jobs."""
+"""Pods on a Ray node, started as Ray jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Channels of a running pod. Each channel connects a user to a command that runs in the pod.
+"""Channels of a running pod.
 
-A channel is a stream of frames over one connection. A relay process outside the pod serves each channel.
+Each channel connects a user to a command in the pod. A channel is a stream of frames over one connection, and
+is served by a relay process outside the pod.
 """
