@@ -1,4 +1,4 @@
-"""REST models for the default resource limits of pools."""
+"""REST models for pools' default resource limits."""
 
 from typing import Annotated, Any
 

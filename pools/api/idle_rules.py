@@ -1,4 +1,4 @@
-"""REST models for the idle-GPU rules of pools and projects."""
+"""REST models for idle-GPU rules of pools and projects."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

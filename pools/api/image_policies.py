@@ -1,4 +1,4 @@
-"""REST models for the image policies of pools."""
+"""REST models for pool image policies."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

@@ -124,7 +124,7 @@ class NodeView(ApiView):
     def visible_nodes(self, nodes: QuerySet[Node] | None = None) -> QuerySet[Node]:
         """Return the given nodes, or by default all nodes that have not ended.
 
-        Return no nodes for an account without a role.
+        Accounts without a role see no nodes.
         """
         rows: QuerySet[Node] = annotate_allocated(selectors.nodes() if nodes is None else nodes)
         return rows if self.is_allowed("view_capacity") else rows.none()

@@ -150,7 +150,7 @@ class PoolView(ApiView):
     change_scope = "admin"
 
     def visible_pools(self) -> QuerySet[NodePool]:
-        """Return all pools, or no pools for an account without a role."""
+        """Return all pools, or none for an account without a role."""
         rows = selectors.pools()
         return rows if self.is_allowed("view_capacity") else rows.none()
 
@@ -166,7 +166,7 @@ class PoolView(ApiView):
         return pool
 
     def pool_response(self, name: str) -> Response:
-        """Reload the pool with its node counts, and return the response for it."""
+        """Reload the pool with its node counts, and return its response."""
         pool = self.get_pool(name)
         is_admin = self.is_allowed("administer")
         response_data = to_pool_response(pool, pool_capacity([pool.pk]), is_admin=is_admin)

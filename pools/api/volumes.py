@@ -1,4 +1,4 @@
-"""REST models for the volumes of pools."""
+"""REST models for pool volumes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
