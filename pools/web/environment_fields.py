@@ -1,4 +1,4 @@
-"""Form fields for the plugins and the environment of a pool."""
+"""Form fields for a pool's plugins and environment."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -56,7 +56,7 @@ def act(request: Request, name: str, step: str) -> HttpResponse:
     """Ask for confirmation (GET), or change the confirmed nodes (POST).
 
     The nodes are those named by `node`, or all nodes in the given `state`. Nodes to which the action does not
-    apply stay unchanged. The confirmation names them with their state.
+    apply are unchanged; the confirmation names them with their state.
     """
     pool = get_object_or_404(NodePool, name=name)
     request.require("edit", pool)

@@ -1,4 +1,4 @@
-"""Form fields for the settings of providers, derived from their pydantic models."""
+"""Form fields for provider settings, derived from the settings' pydantic models."""
 
 from collections.abc import Mapping
 from types import NoneType, UnionType

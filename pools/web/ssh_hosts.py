@@ -1,4 +1,4 @@
-"""Page where admins see the SSH hosts of a pool and accept their host keys."""
+"""Page where admins see a pool's SSH hosts and accept their host keys."""
 
 from typing import Any
 
