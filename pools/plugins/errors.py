@@ -1,4 +1,4 @@
-"""Errors of plugins. Workers pickle them to send them to clients."""
+"""Plugin errors, which workers pickle and send to clients."""
 
 
 class PluginError(Exception):

@@ -44,8 +44,8 @@ class Image:
     """Packages, variables and settings of an environment.
 
     `python` is a version such as "3.12", or empty for the machine's default. `pip` holds requirements.
-    `secrets` names environment variables. Their values are stored elsewhere and passed to processes at run
-    time, so an image never contains them. Sequences may be passed as lists. They are stored as tuples.
+    `secrets` names environment variables whose values are stored elsewhere and passed to processes at run
+    time, so an image never contains them. Sequences may be passed as lists, but are stored as tuples.
     """
 
     python: str = ""

@@ -1,4 +1,4 @@
-"""Find all available plugins: those of Berth and those of installed packages."""
+"""Find all available plugins, both built-in and from installed packages."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -223,9 +223,9 @@ def has_changed(machine: Machine, measured: MachineReport) -> bool:
 
 
 def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Machine:
-    """Store a joining machine, and mark a silent machine that has the same name as departed.
+    """Store a joining machine, and mark a silent machine of the same name, which it replaces, as departed.
 
-    The silent machine was replaced. Raises Conflict if another machine with this name still reports.
+    Raises Conflict if another machine with this name still reports.
     """
     namesakes = Machine.objects.filter(pool=machine.pool, name=measured.name, departed_at=None)
     namesakes = namesakes.exclude(pk=machine.pk)

@@ -40,9 +40,9 @@ def uncordon_node(*, actor: Any, node: Node) -> None:
 
 
 def drain_node(*, actor: Any, node: Node, reason: str = "") -> None:
-    """Drain a node. Its pods may finish within the pool's drain timeout. Then the node is terminated.
+    """Drain a node, whose pods may finish within the pool's drain timeout before it is terminated.
 
-    The pool replaces the node. Raises Conflict if the node cannot be drained in its state.
+    The pool replaces the node. Raises Conflict if the node's state does not allow a drain.
     """
     drain = _NodeChange("drain", ScalingKind.DRAIN, USABLE, NodeState.DRAINING)
     drain_columns = {"drain_started_at": timezone.now(), "drain_reason": reason[:255]}
@@ -52,7 +52,7 @@ def drain_node(*, actor: Any, node: Node, reason: str = "") -> None:
 def terminate_node(*, actor: Any, node: Node, reason: str = "") -> None:
     """Terminate a node and its pods immediately. The pool replaces the node.
 
-    Raises Conflict if the node cannot be terminated in its state.
+    Raises Conflict if the node's state does not allow termination.
     """
     live_states = tuple(state for state in ALIVE if state != NodeState.LOST)
     terminate = _NodeChange("terminate", ScalingKind.TERMINATE, live_states, NodeState.LOST)

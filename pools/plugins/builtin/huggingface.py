@@ -17,7 +17,7 @@ def huggingface(
 ) -> Plugin:
     """transformers, datasets and tokenizers. A token sets HF_TOKEN in each process and logs in each node.
 
-    The token is a secret. It never appears in a script, log or response.
+    The token is a secret and never appears in a script, log or response.
     """
     has_token = bool(token)
 

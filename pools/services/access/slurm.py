@@ -28,15 +28,14 @@ def set_slurm_token(pool: NodePool, text: str | None) -> None:
 
 
 def token_receiver(pool: NodePool) -> tuple[Any, Any]:
-    """Return the URL that the pool's token is sent to, and the user of the token."""
+    """Return the URL that the pool's token is sent to, and the token's user."""
     return pool.provider_settings.get("rest_url"), pool.provider_settings.get("rest_user")
 
 
 def drop_token_if_receiver_changed(pool: NodePool, receiver: tuple[Any, Any]) -> None:
     """Delete the unsaved pool's token if it would now be sent to a different URL or for a different user.
 
-    Otherwise, anyone who may edit the pool could have the token sent to a server of their own, and read it
-    there.
+    Otherwise, anyone who may edit the pool could have the token sent to their own server and read it there.
     """
     if pool.provider != SLURM or not receiver[0] or token_receiver(pool) != receiver:
         pool.slurm_token_sealed = ""
