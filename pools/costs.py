@@ -116,10 +116,7 @@ class PricePeriod:
 
 
 def current_price(pool: NodePool) -> Decimal | None:
-    """Return the price per GPU-hour that is set for the pool, or else the list price.
-
-    Return None if both are unknown.
-    """
+    """Return the pool's own price per GPU-hour or else the list price, or None if both are unknown."""
     if pool.price_per_gpu_hour is not None or pool.provider != NodePool.Provider.AWS:
         return pool.price_per_gpu_hour
     return prices.price_per_gpu_hour(aws_settings(pool.provider_settings))

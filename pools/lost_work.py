@@ -63,7 +63,7 @@ RESERVED = compiled_once(lambda: _reserved_nodes(_hosting_nodes()), planned_once
 
 
 class LazyLostWork(Mapping[int, Work]):
-    """Result of `work_to_lose`. It is computed on first use, because most passes drain no nodes."""
+    """Result of `work_to_lose`, computed on first use because most passes drain no nodes."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now

@@ -1,7 +1,6 @@
-"""List the objects of an S3 volume, and sign URLs that nodes use to download them.
+"""List an S3 volume's objects, and sign the URLs from which nodes download them.
 
-Error messages are shown to users, who must not learn where a volume is stored. They contain no address,
-bucket or key ID.
+Users must not learn where a volume is stored, so error messages contain no address, bucket or key ID.
 """
 
 from collections.abc import Iterator, Sequence
@@ -108,7 +107,7 @@ def client_for(endpoint: str, region: str, login: BucketLogin) -> Any:
         retries={"mode": "standard", "total_max_attempts": 2},
         s3={"addressing_style": "path" if endpoint else "auto"},
     )  # fmt: skip
-    # The default session must not be shared by threads while it creates clients.
+    # Threads must not share the default session while it creates clients.
     session = boto3.session.Session(
         aws_access_key_id=login.access_key_id or None,
         aws_secret_access_key=login.secret_access_key or None,

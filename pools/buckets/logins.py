@@ -1,4 +1,4 @@
-"""Credentials for the S3 volumes of pools."""
+"""Credentials for pools' S3 volumes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -13,7 +13,7 @@ MISSING = ("NoSuchKey", "404")
 
 
 class UploadGone(Exception):
-    """Raised if a multipart upload no longer exists. It may be complete, or the store has deleted it."""
+    """Raised if a multipart upload no longer exists, because it was completed or the store deleted it."""
 
 
 class BucketWriter:

@@ -1,11 +1,13 @@
-"""Back-off after failed boots, and the number of failures that stops provisioning."""
+"""Backoff after failed boots, and the number of failures that stops provisioning."""
 
 MIN_DELAY = 30
 MAX_DELAY = 1800
 
 
 def boot_retry_delay(failures: int) -> int:
-    """Return the delay in seconds before the next launch request. Each further failed boot doubles it."""
+    """Return the delay in seconds before the next launch request, which doubles with each further failed
+    boot.
+    """
     if failures <= 0:
         return 0
     doublings = min(failures - 1, 10)  # further doublings would exceed the maximum delay

@@ -51,8 +51,8 @@ class NodeSpec:
 def parse_node_spec(value: Any) -> NodeSpec:
     """Parse a node spec in any of the four notations.
 
-    A node spec is a number, a (min, max) pair, a mapping with min, max and desired, or a NodeSpec. Raises
-    Invalid if the value has another form or contradicts itself.
+    These are a number, a (min, max) pair, a mapping with min, max and desired, and a NodeSpec. Raises Invalid
+    if the value has another form or contradicts itself.
     """
     match value:
         case NodeSpec():

@@ -1,4 +1,4 @@
-"""Parse cron schedules, and find their latest run."""
+"""Parse cron schedules and find their latest run."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo

@@ -30,9 +30,9 @@ class HostState(StrEnum):
 class Host:
     """State of an SSH host and its agent.
 
-    `is_touched` means that an installation has begun, so the host may contain files of the agent.
-    `is_current` means that the current settings are installed. `silent_for` is the time since the last report
-    of the host's machine, or None if there is none.
+    `is_touched` means that an installation has begun, so the host may contain agent files. `is_current` means
+    that the current settings are installed. `silent_for` is the time since the last report of the host's
+    machine, or None if there is none.
     """
 
     is_pinned: bool = True

@@ -1,4 +1,7 @@
-"""Install environments on this machine with bootstrap scripts. Nodes with the same digest share one."""
+"""Install environments on this machine with bootstrap scripts.
+
+Nodes with the same digest share an environment.
+"""
 
 import fcntl
 import os

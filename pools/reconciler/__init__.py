@@ -1,4 +1,4 @@
-"""Reconcile the nodes of pools with their desired number."""
+"""Reconcile each pool's nodes with its desired node count."""
 
 from pools.reconciler.reconcile import reconcile
 

@@ -1,4 +1,4 @@
-"""Store the next step of a pool: drains, canceled drains or a launch request."""
+"""Store a pool's next step: drains, cancelled drains or a launch request."""
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence

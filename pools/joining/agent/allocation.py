@@ -1,4 +1,4 @@
-"""Detect the resources that a cluster has allocated to the agent's job, and the end of the job."""
+"""Detect the resources that a cluster has allocated to the agent's job, and the job's end."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class EndSignals:
 def has_job_ended() -> bool:
     """Return whether the job's script has ended without a signal to the agent.
 
-    The cluster may leave the agent running, and other processes that run in sessions of their own.
+    The cluster may leave the agent and other processes with sessions of their own running.
     """
     pid, _, start = ANCHOR.partition(":")
     return bool(INSTANCE_ID) and pid.isdigit() and start_time(int(pid)) != start

@@ -50,7 +50,7 @@ def install(
 
 
 def uninstall(server: Server, *, force: bool = False) -> str:
-    """Stop the node, leave the pool, and delete the service and all files of the agent.
+    """Stop the node, leave the pool, and delete the service and all of the agent's files.
 
     Return a note about remaining steps, or an empty string. Raises CannotInstall if the machine is in use as
     a node, or if another process keeps writing files.
