@@ -104,7 +104,7 @@ class Models:
         return self._components.get(f"{name}Response") or self._components[name]
 
     def _references(self, schema: Any) -> list[str]:
-        """Return the names of the classes that a schema refers to, in the order of their references."""
+        """Return the names of the classes that a schema references, in order of first reference."""
         if isinstance(schema, list):
             return [each for item in schema for each in self._references(item)]
         if not isinstance(schema, dict):
@@ -175,7 +175,7 @@ def _has_mixin(name: str) -> bool:
 
 
 def _docstring(schema: Schema) -> list[str]:
-    """Return the description as the lines of an indented docstring, with None instead of null."""
+    """Return the lines of an indented docstring for the description, with null replaced by None."""
     text = re.sub(r"\b[Nn]ull\b", "None", schema.get("description", ""))
     lines = textwrap.wrap(f'"""{text}', DOCSTRING_WIDTH) if text else []
     return [f"    {line}" for line in (*lines[:-1], f'{lines[-1]}"""')] if lines else []

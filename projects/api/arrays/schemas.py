@@ -76,7 +76,7 @@ class ArrayDryRunResponse(ResponseModel):
 
 
 class ArrayChangeResponse(ResponseModel):
-    """Result of a change to some of an array's tasks."""
+    """Result of changing some of an array's tasks."""
 
     changed: int = Field(description="Tasks that the request changed, or would change in a dry run.")
     worst: list[int] = Field(description="Indexes of the tasks that `worst` chose, worst first.")

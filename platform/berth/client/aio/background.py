@@ -1,4 +1,4 @@
-"""Background tasks of asyncio sessions, the signal that wakes them, and awaitable futures."""
+"""Background tasks of asyncio sessions, their wake-up signal, and awaitable futures."""
 
 import asyncio
 import contextlib

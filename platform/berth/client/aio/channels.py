@@ -127,7 +127,7 @@ class AsyncChannel:
 async def run_command(
     settings: Settings, workload_id: str, command: Sequence[str], pod: str | None, data: bytes
 ) -> CommandResult:
-    """Run a command in a pod with `data` as input. Return its result."""
+    """Run a command in a pod with `data` as input, and return the result."""
     parts: dict[int, list[bytes]] = {OUTPUT: [], ERRORS: []}
     async with AsyncChannel(settings, workload_id, command_request(command), pod=pod) as channel:
         sent, has_ended = 0, False

@@ -10,7 +10,7 @@ from berth.client.models.people import Deactivation, Member, NewToken, Token, Us
 
 class AsyncTokens(AsyncResource):
     def list(self, user: str | None = None, *, everyone: bool = False) -> AsyncIterator[Token]:
-        """Iterate over your tokens. Platform admins can list those of another user or of all users."""
+        """Iterate over your tokens. Platform admins can also list other users' tokens."""
         return self._iterate(Token, "tokens", {"user": user, "everyone": everyone or None})
 
     async def create(self, name: str, scopes: Sequence[str], expires_at: datetime | None = None) -> NewToken:
@@ -23,7 +23,7 @@ class AsyncTokens(AsyncResource):
         return await self._post(NewToken, "tokens", body)
 
     async def revoke(self, token_id: int | str) -> None:
-        """Revoke one of your tokens, or any user's token as a platform admin."""
+        """Revoke one of your tokens or, as a platform admin, any user's token."""
         await self._delete(f"tokens/{token_id}")
 
 

@@ -94,7 +94,7 @@ class AsyncNodePools(AsyncResource):
         return self._iterate(ScalingEvent, f"node-pools/{name}/history", {"kind": kind}, limit)
 
     async def capacity(self, name: str, *, seconds: int | None = None) -> AsyncIterator[CapacityPoint]:
-        """Iterate over changes in the number of nodes in the last `seconds`, oldest first."""
+        """Iterate over node count changes in the last `seconds`, oldest first."""
         response = await self._transport.get(f"node-pools/{name}/capacity", {"span": seconds})
         for point in response["points"]:
             yield CapacityPoint.model_validate(point)
@@ -137,15 +137,15 @@ class AsyncNodePools(AsyncResource):
     def machines(
         self, name: str, *, departed: bool = False, token: int | None = None
     ) -> AsyncIterator[Machine]:
-        """Iterate over joined machines. With `departed`, machines that have left are included.
+        """Iterate over joined machines. `departed` includes machines that have left the pool.
 
-        `token` is the ID of a join token and limits the result to machines that joined with it.
+        `token`, a join token ID, limits the result to machines that joined with that token.
         """
         query = {"departed": departed or None, "token": token}
         return self._iterate(Machine, f"node-pools/{name}/machines", query)
 
     async def machine(self, name: str, machine: str) -> Machine:
-        """Return the machine that last joined under this name, even if it has left."""
+        """Return the machine that last joined under this name, even if it has left the pool."""
         return await self._get(Machine, f"node-pools/{name}/machines/{machine}")
 
     async def remove_machine(self, name: str, machine: str, reason: str = "") -> Machine:
@@ -154,7 +154,7 @@ class AsyncNodePools(AsyncResource):
         return await self._post(Machine, path, {"reason": reason})
 
     def ssh_hosts(self, name: str) -> AsyncIterator[SshHost]:
-        """Iterate over the hosts of a pool that Berth reaches over SSH."""
+        """Iterate over a pool's SSH hosts."""
         return self._iterate(SshHost, f"node-pools/{name}/ssh-hosts")
 
     async def accept_host_keys(self, name: str, keys: Mapping[str, str]) -> None:

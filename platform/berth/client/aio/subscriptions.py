@@ -34,7 +34,7 @@ class AsyncSubscriptions(AsyncResource):
         events: Sequence[str] | None = None,
         pending_minutes: int | None = None,
     ) -> Subscription:
-        """Change the given values of a subscription. Its scope stays the same."""
+        """Change the given values of a subscription, but not its scope."""
         values = {"to": to, "events": events and [*events], "pending_minutes": pending_minutes}
         body = {key: value for key, value in values.items() if value is not None}
         return await self._send(Subscription, "PATCH", f"subscriptions/{subscription}", body=body)
@@ -54,5 +54,5 @@ class AsyncSubscriptions(AsyncResource):
         return await self._get(Delivery, f"subscriptions/{subscription}/deliveries/{delivery}")
 
     async def resend(self, subscription: int, delivery: int) -> Delivery:
-        """Resend a failed delivery. Return the delivery, which is then pending."""
+        """Resend a failed delivery. Return the now pending delivery."""
         return await self._post(Delivery, f"subscriptions/{subscription}/deliveries/{delivery}/resend", {})

@@ -50,7 +50,7 @@ class Array(ArrayMixin, Model):
 
 
 class ArrayChange(Model):
-    """Result of a change to some of an array's tasks."""
+    """Result of changing some of an array's tasks."""
 
     changed: int = 0
     """Tasks that the request changed, or would change in a dry run."""

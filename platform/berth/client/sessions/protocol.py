@@ -56,7 +56,7 @@ class Outage:
         self._unreachable_since = None
 
     def is_final(self, error: ClientError, now: float) -> bool:
-        """Return whether the error is permanent, so that retrying is pointless."""
+        """Return whether the error is permanent, which makes retries pointless."""
         if not isinstance(error, Unreachable | ServerFailed):
             return True
         self._unreachable_since = self._unreachable_since or now

@@ -15,7 +15,7 @@ sleep = time.sleep
 
 
 class Background:
-    """Background threads of a session, which run until `stop`."""
+    """Background threads of a session, which run until `stop` is called."""
 
     def __init__(self) -> None:
         self.version = 0

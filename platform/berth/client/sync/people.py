@@ -11,7 +11,7 @@ from berth.client.sync.resource import Resource
 
 class Tokens(Resource):
     def list(self, user: str | None = None, *, everyone: bool = False) -> Iterator[Token]:
-        """Iterate over your tokens. Platform admins can list those of another user or of all users."""
+        """Iterate over your tokens. Platform admins can also list other users' tokens."""
         return self._iterate(Token, "tokens", {"user": user, "everyone": everyone or None})
 
     def create(self, name: str, scopes: Sequence[str], expires_at: datetime | None = None) -> NewToken:
@@ -24,7 +24,7 @@ class Tokens(Resource):
         return self._post(NewToken, "tokens", body)
 
     def revoke(self, token_id: int | str) -> None:
-        """Revoke one of your tokens, or any user's token as a platform admin."""
+        """Revoke one of your tokens or, as a platform admin, any user's token."""
         self._delete(f"tokens/{token_id}")
 
 

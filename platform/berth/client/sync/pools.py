@@ -95,7 +95,7 @@ class NodePools(Resource):
         return self._iterate(ScalingEvent, f"node-pools/{name}/history", {"kind": kind}, limit)
 
     def capacity(self, name: str, *, seconds: int | None = None) -> Iterator[CapacityPoint]:
-        """Iterate over changes in the number of nodes in the last `seconds`, oldest first."""
+        """Iterate over node count changes in the last `seconds`, oldest first."""
         response = self._transport.get(f"node-pools/{name}/capacity", {"span": seconds})
         for point in response["points"]:
             yield CapacityPoint.model_validate(point)
@@ -136,15 +136,15 @@ class NodePools(Resource):
         self._delete(f"node-pools/{name}/join-tokens/{token_id}")
 
     def machines(self, name: str, *, departed: bool = False, token: int | None = None) -> Iterator[Machine]:
-        """Iterate over joined machines. With `departed`, machines that have left are included.
+        """Iterate over joined machines. `departed` includes machines that have left the pool.
 
-        `token` is the ID of a join token and limits the result to machines that joined with it.
+        `token`, a join token ID, limits the result to machines that joined with that token.
         """
         query = {"departed": departed or None, "token": token}
         return self._iterate(Machine, f"node-pools/{name}/machines", query)
 
     def machine(self, name: str, machine: str) -> Machine:
-        """Return the machine that last joined under this name, even if it has left."""
+        """Return the machine that last joined under this name, even if it has left the pool."""
         return self._get(Machine, f"node-pools/{name}/machines/{machine}")
 
     def remove_machine(self, name: str, machine: str, reason: str = "") -> Machine:
@@ -153,7 +153,7 @@ class NodePools(Resource):
         return self._post(Machine, path, {"reason": reason})
 
     def ssh_hosts(self, name: str) -> Iterator[SshHost]:
-        """Iterate over the hosts of a pool that Berth reaches over SSH."""
+        """Iterate over a pool's SSH hosts."""
         return self._iterate(SshHost, f"node-pools/{name}/ssh-hosts")
 
     def accept_host_keys(self, name: str, keys: Mapping[str, str]) -> None:

@@ -35,7 +35,7 @@ class Subscriptions(Resource):
         events: Sequence[str] | None = None,
         pending_minutes: int | None = None,
     ) -> Subscription:
-        """Change the given values of a subscription. Its scope stays the same."""
+        """Change the given values of a subscription, but not its scope."""
         values = {"to": to, "events": events and [*events], "pending_minutes": pending_minutes}
         body = {key: value for key, value in values.items() if value is not None}
         return self._send(Subscription, "PATCH", f"subscriptions/{subscription}", body=body)
@@ -55,5 +55,5 @@ class Subscriptions(Resource):
         return self._get(Delivery, f"subscriptions/{subscription}/deliveries/{delivery}")
 
     def resend(self, subscription: int, delivery: int) -> Delivery:
-        """Resend a failed delivery. Return the delivery, which is then pending."""
+        """Resend a failed delivery. Return the now pending delivery."""
         return self._post(Delivery, f"subscriptions/{subscription}/deliveries/{delivery}/resend", {})

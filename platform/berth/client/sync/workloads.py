@@ -254,7 +254,7 @@ class Workloads(Resource):
     def exec(
         self, workload_id: str, command: Sequence[str], *, pod: str | None = None, data: bytes = b""
     ) -> CommandResult:
-        """Run a command in a pod (ROLE-INDEX, by default the first) with this input. Return its result.
+        """Run a command in a pod (ROLE-INDEX, by default the first) with this input, and return the result.
 
         The entire output is held in memory.
         """
