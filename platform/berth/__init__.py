@@ -1,6 +1,6 @@
-"""Root package of Berth. Programs report metrics with `berth.report`.
+"""Berth's root package. Programs report metrics with `berth.report`.
 
-This module must run on Python 3.9 and import no other module at load time, because every part of Berth
+This module must run on Python 3.9 and must not import other modules at load time, because every part of Berth
 imports it.
 """
 

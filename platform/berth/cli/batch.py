@@ -1,4 +1,4 @@
-"""Submit several documents with as few requests as possible, and print the outcome of each."""
+"""Submit several documents in as few requests as possible, and print each outcome."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any

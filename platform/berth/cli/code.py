@@ -20,7 +20,7 @@ def take_directories(
     """Remove the `code` key from each document, and return the directories to upload.
 
     `--code` applies to all documents. In a document printed by the server, `code` refers to stored code
-    instead of a directory.
+    rather than a directory.
     """
     from berth.core.spec.manifest import is_manifest
 

@@ -1,4 +1,4 @@
-"""Table columns for each type of object."""
+"""Table columns for each object type."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Exit codes for errors and for the outcomes of workloads."""
+"""Exit codes for errors and workload outcomes."""
 
 import sys
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ differs, `berth health` if a check fails."""
 
 
 def exit_code_for(outcome: str) -> ExitCode:
-    """Return the exit code for the outcome of a workload or array that the command waited for."""
+    """Return the exit code for the outcome of an awaited workload or array."""
     outcomes = {"failed": ExitCode.WORKLOAD_FAILED, "cancelled": ExitCode.WORKLOAD_CANCELLED}
     return outcomes.get(outcome, ExitCode.DONE)
 

@@ -29,7 +29,7 @@ def format_expected_start(at: datetime | None, reason: str) -> str:
 
 
 def queue_lines(queue: Any) -> Iterator[str]:
-    """Yield lines with the last cycle's quota, share and allocation of the project and its department."""
+    """Yield lines with the project's and department's quota, share and allocation in the last cycle."""
     for kind in ("project", "department"):
         status = (queue or {}).get(kind)
         if isinstance(status, dict):

@@ -161,7 +161,7 @@ def format_like_grep(matches: Iterable["LogMatch"], last: int) -> Iterator[tuple
 
 
 def strip_control_sequences(data: bytes) -> tuple[bytes, bytes]:
-    """Return the data without control sequences, and any incomplete sequence at the end of the data."""
+    """Return the data without control sequences, and any incomplete sequence at the end."""
     incomplete = INCOMPLETE.search(data, max(0, len(data) - SEQUENCE_MAX))
     tail = incomplete[0] if incomplete else b""
     return CONTROL_SEQUENCES.sub(rb"\1", data[: len(data) - len(tail)]), tail

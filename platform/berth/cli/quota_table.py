@@ -52,7 +52,7 @@ def check_owner(owner: str, visible: Collection[str]) -> None:
 
 
 def quota_columns(changed: Collection[str] = ()) -> list[Column]:
-    """Return the columns of quotas. Amounts named in `changed`, such as "limit.cpu", are always shown."""
+    """Return the quota columns. Amounts named in `changed`, such as "limit.cpu", are always shown."""
     return columns_with_headings("OWNER", [
         Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
         Column("FAIR SHARE", lambda q: format_status_gpus(q, "share"), right=True, optional=True),
@@ -80,7 +80,7 @@ def quota_columns(changed: Collection[str] = ()) -> list[Column]:
 
 
 def columns_with_headings(title: str, columns: list[Column]) -> list[Column]:
-    """Return the columns for owner, pool and quota. Heading rows show dashes in the quota columns."""
+    """Return the owner, pool and quota columns. Heading rows show dashes in the quota columns."""
     return [
         Column(title, _format_owner),
         Column("POOL", lambda row: row.pool),

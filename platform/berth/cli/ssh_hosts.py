@@ -1,4 +1,4 @@
-"""Read the hosts and key of an SSH pool."""
+"""Read an SSH pool's hosts and key."""
 
 import base64
 import hashlib

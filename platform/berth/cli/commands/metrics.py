@@ -100,7 +100,7 @@ def metrics(
 
 
 class View:
-    """Refreshable table. `note` returns the line to print below the table."""
+    """Refreshable table. `note` returns the line printed below it."""
 
     def __init__(
         self, fetch: Rows, columns: list[Column], empty: str, note: Callable[[Sequence[Any]], str]

@@ -128,7 +128,7 @@ async def _listen(port: "PodPort", address: str, number: int) -> asyncio.Server:
 
 
 def _reset_connection(writer: asyncio.StreamWriter) -> None:
-    """Reset the connection, because a normal close would look like the end of the data."""
+    """Reset the connection, because a normal close would look like the end of the stream."""
     linger = struct.pack("ii", 1, 0)
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     writer.transport.abort()

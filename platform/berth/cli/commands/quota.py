@@ -61,7 +61,7 @@ def show(
 
 
 def _show_share_traces(owner: str | None, pool: str | None, output: Output) -> None:
-    """Print how the fair share of each of the owner's quotas is computed."""
+    """Print the fair-share computation for each of the owner's quotas."""
     if owner is None:
         raise BadInput("quota show --why requires an owner. Specify a project or a department.")
     with open_client() as client:

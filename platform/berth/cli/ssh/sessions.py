@@ -42,7 +42,7 @@ _FAILED = 255  # exit code of ssh if it cannot connect
 
 
 class Process(asyncssh.SSHServerProcess[bytes]):
-    """SSH session whose file transfers are served by the pod instead of asyncssh."""
+    """SSH session whose file transfers are served by the pod rather than by asyncssh."""
 
     def __init__(self, channels: "PodChannels") -> None:
         super().__init__(channels.serve_session, None, 0, False)  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ class SshFiles:
         self.config = directory / "config"
 
     def prepare(self) -> None:
-        """Create the host key and the file of known hosts if they are missing."""
+        """Create the host key and the known-hosts file if they are missing."""
         if self.host_key.is_file() and self.known_hosts.is_file():
             return
         import asyncssh  # slow import, needed once
@@ -48,7 +48,7 @@ class SshFiles:
         _replace(self.known_hosts, f"{KEY_ALIAS} {' '.join(public.split()[:2])}\n")
 
     def write_config(self) -> None:
-        """Write the `ssh` settings for the host names of pods.
+        """Write the `ssh` settings for pod host names.
 
         Host names with quotes are excluded, because a quote would end the quoted argument of ProxyCommand.
         """
@@ -57,7 +57,7 @@ class SshFiles:
         _replace(self.config, f'{_HEADER}Host *{SUFFIX} "!*\'*"\n{"".join(lines)}')
 
     def options(self) -> Mapping[str, str]:
-        """Return the `ssh` options for the host names of pods."""
+        """Return the `ssh` options for pod host names."""
         command = " ".join(shlex.quote(part).replace("%", "%%") for part in own_command())
         return {
             "ProxyCommand": f"{command} ssh --stdio -- '%h'",

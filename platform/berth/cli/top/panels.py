@@ -1,4 +1,4 @@
-"""Rows for each panel of the service screen. Unknown values are shown as dashes."""
+"""Rows for the panels of the service screen. Dashes mark unknown values."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone

@@ -14,7 +14,7 @@ from berth.cli.text import end_sentence, safe
 
 
 class RefreshingApp(App[None]):
-    """Screen that is redrawn periodically. `fetch_snapshot` blocks, so it runs in a thread."""
+    """Screen that is redrawn periodically. `fetch_snapshot` runs in a thread, because it blocks."""
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [("q", "quit", "Quit"), ("r", "refresh_now", "Refresh")]

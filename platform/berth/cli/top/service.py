@@ -31,7 +31,7 @@ class ServiceSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """Service, and the address of its server. An empty address means the configured server."""
+    """Service and server address. An empty address means the configured server."""
 
     service: str
     address: str = ""
@@ -62,9 +62,9 @@ def parse_service_address(service: str, url: str) -> ServiceAddress:
 
 
 class ServiceWatcher:
-    """Client that fetches the data of one service.
+    """Client that fetches one service's data.
 
-    Requests are not retried, because a refresh follows soon.
+    Requests are not retried, because the next refresh follows soon.
     """
 
     def __init__(

@@ -153,7 +153,7 @@ def create_user(
 
 @user_app.command("describe")
 def describe_user(*, user: UserArgument, output: OutputOption = Output.TABLE) -> None:
-    """Show one user with their roles and the number of their live workloads.
+    """Show one user with their roles and number of live workloads.
 
     \b
     berth user describe dave
@@ -283,7 +283,7 @@ def list_tokens(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List your tokens, or those of other users as a platform admin. Secrets are not stored.
+    """List your tokens or, as a platform admin, those of other users. Secrets are not stored.
 
     \b
     berth token list --all

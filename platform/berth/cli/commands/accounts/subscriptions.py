@@ -1,4 +1,4 @@
-"""Command `berth subscription`, which manages notification subscriptions and shows their deliveries."""
+"""Command `berth subscription`, which manages notification subscriptions and lists deliveries."""
 
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -189,7 +189,7 @@ def deliveries(
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List deliveries of a subscription, newest first.
+    """List a subscription's deliveries, newest first.
 
     \b
     berth subscription deliveries 3

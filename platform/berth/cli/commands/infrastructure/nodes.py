@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from berth.client import Client
     from berth.client.models.pools import Node
 
-NODES_SHOWN = 10  # names in the prompt of `berth node uncordon --pool`
+NODES_SHOWN = 10  # names shown in the prompt of `berth node uncordon --pool`
 node_app = typer.Typer(no_args_is_help=True, help="Manage nodes.")
 Name = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=node_names)]
 Names = Annotated[
@@ -126,7 +126,7 @@ def uncordon(
 ) -> None:
     """Uncordon nodes, or all cordoned nodes of a pool. This also stops drains of the named nodes.
 
-    With --pool, the command asks for confirmation.
+    The --pool option requires confirmation.
 
     \b
     berth node uncordon train-3
@@ -211,7 +211,7 @@ def terminate(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Terminate a node and its pods immediately. The pool replaces the node. Asks for confirmation.
+    """Terminate a node and its pods immediately. The pool replaces the node. Requires confirmation.
 
     \b
     berth node terminate train-3 --yes
@@ -249,7 +249,7 @@ def _run_actions(
     *,
     is_list: bool = False,
 ) -> None:
-    """Act on each node. A node that is in the state `result` already counts as changed.
+    """Act on each node. A node that is already in the state `result` counts as changed.
 
     A rejected node does not stop the others. Data output is a list if there are several names, or `is_list`.
     """
@@ -278,7 +278,7 @@ def _run_actions(
 
 
 def _node_in_state(client: "Client", name: str, state: str, error: Exception) -> "Node | None":
-    """Return the node if the error is a conflict because the node is in this state already."""
+    """Return the node if the request conflicts only because the node is already in this state."""
     from berth.client.errors import Conflict
 
     if not isinstance(error, Conflict):

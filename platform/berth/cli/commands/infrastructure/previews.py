@@ -1,4 +1,4 @@
-"""Preview the effects of creating or shrinking a pool, and ask for confirmation."""
+"""Preview the effects of creating or shrinking a pool, and prompt for confirmation."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ def print_preview(preview: "PoolPreview") -> None:
 def confirm_creation(
     name: str, preview: "PoolPreview", output: Output, *, is_confirmed: bool = False
 ) -> None:
-    """Print a non-empty preview and ask for confirmation.
+    """Print a non-empty preview and prompt for confirmation.
 
     Exit if the preview has errors or the user declines. If the output is machine-readable, show only errors,
     on stderr. With `is_confirmed`, never prompt or exit.
