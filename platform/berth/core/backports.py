@@ -1,4 +1,4 @@
-"""Backports of Python 3.11's standard library for the command line and the client, which also run on 3.10."""
+"""Backports from Python 3.11's standard library, because the command line and client also run on 3.10."""
 
 import re
 import sys

@@ -57,7 +57,7 @@ def format_numbers(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _is_stated(key: str, value: Any) -> bool:
-    """Return whether a value is set. None means unlimited for an amount, and not set for other values."""
+    """Return whether a value is set. None means unlimited for an amount, and unset for any other value."""
     return value is not None or key in AMOUNTS
 
 

@@ -94,7 +94,7 @@ def _maskable_lines(value: str) -> Iterable[bytes]:
 
 
 def _base64_part(text: bytes, offset: int, length: int) -> bytes:
-    """Return the Base64 characters that depend only on the value. The value begins at byte `offset`."""
+    """Return the Base64 characters that depend only on the value, which begins at byte `offset`."""
     return text[-(-offset * 8 // 6) : (offset + length) * 8 // 6]
 
 

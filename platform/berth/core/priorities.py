@@ -1,4 +1,4 @@
-"""Named priorities, priority bounds, and the default priority of each kind of workload."""
+"""Named priorities, priority bounds, and the default priority of each workload kind."""
 
 PRIORITIES = {
     "very-low": 25,

@@ -22,7 +22,7 @@ RelatedRows: TypeAlias = Callable[[list[Any]], Iterable[Model]]  # returns the r
 def insert_rows(rows: Sequence[Model]) -> None:
     """Insert rows of one model in order, and set the keys that the database assigns.
 
-    If the database assigns a column of the first row, it must assign that column of every row.
+    If the database assigns a column for the first row, it must assign that column for every row.
     """
     if not rows:
         return
@@ -37,7 +37,7 @@ def insert_rows(rows: Sequence[Model]) -> None:
 
 
 def update_rows(rows: Sequence[Model], names: Iterable[str]) -> None:
-    """Update the given fields of rows of one model."""
+    """Update the given fields in rows of one model."""
     if not rows:
         return
     options = rows[0]._meta

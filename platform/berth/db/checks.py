@@ -1,4 +1,4 @@
-"""Validate all check constraints of a row with one query. Django sends a query for each constraint."""
+"""Validate all of a row's check constraints with one query. Django sends one query per constraint."""
 
 from collections.abc import Collection
 

@@ -186,9 +186,6 @@ def _fetch_unprepared(statement: str, parameters: Sequence[Any]) -> list[tuple[A
 
 
 def _sql_literal(value: Any) -> str:
-    """Return SQL for a constant.
-
-    With a constant, unlike with a parameter, the database can use partial indexes.
-    """
+    """Return SQL for a constant. Unlike a parameter, a constant lets the database use partial indexes."""
     connection.ensure_connection()
     return Literal(value).as_string(connection.connection).replace("%", "%%")

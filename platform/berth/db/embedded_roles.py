@@ -1,4 +1,4 @@
-"""Login role of the embedded PostgreSQL cluster. The role owns the database."""
+"""The embedded PostgreSQL cluster's login role, which owns the database."""
 
 import os
 import secrets

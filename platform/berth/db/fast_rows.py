@@ -1,6 +1,6 @@
-"""Load model instances almost three times as fast as Django does.
+"""Load model instances almost three times as fast as Django.
 
-Django calls `setattr` for each column of each row, and sends signals. That takes longer than PostgreSQL needs
+Django sends signals and calls `setattr` for every column of a row, which takes longer than PostgreSQL needs
 to find the row.
 """
 

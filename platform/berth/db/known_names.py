@@ -14,7 +14,7 @@ COMPARED_MAX = 20_000  # maximum number of rows per source whose names are compa
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names in one column of the rows visible to the user.
+    """Names in one column of the user's visible rows.
 
     `condition` selects the matching rows if the filter matches more than the exact name.
     """

@@ -112,7 +112,7 @@ def _change_group(
 
 @cache
 def _column_names(model: type[Model], names: Sequence[str]) -> list[tuple[str | None, str]]:
-    """Return the column and the name of each field."""
+    """Return each field's column and name."""
     return [(cast("Field[Any, Any]", model._meta.get_field(name)).column, name) for name in names]
 
 

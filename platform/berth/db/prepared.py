@@ -69,7 +69,7 @@ class _LoggedCursor(ServerBindingCursor):
 
 
 def _keep_plans(connection: Any) -> None:
-    """Make the database plan prepared queries once instead of for each set of parameters.
+    """Make the database plan a prepared query once rather than for each set of parameters.
 
     These queries find rows by unique keys, so no other plan would be better.
     """

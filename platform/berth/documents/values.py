@@ -43,7 +43,7 @@ def set_value(data: Any, at: Location, value: object) -> Any:
 
 
 def remove_value(data: Any, at: Location) -> Any:
-    """Return a copy without the value at this location. Parents that become empty are removed as well."""
+    """Return a copy without the value at this location and without parents that become empty."""
     step, *rest = at
     if isinstance(step, int):
         if not isinstance(data, list) or step >= len(data):

@@ -16,7 +16,7 @@ DependencyState = Literal["completed", "failed", "any"]
 
 
 class AwaitedName(NamedTuple):
-    """Name of a workload or array, and its project."""
+    """Workload or array, identified by name and project."""
 
     project: str
     name: str
@@ -51,10 +51,7 @@ class Dependency(Document):
     tasks: Literal["same"] | None = None
 
     def awaited(self, project: str) -> AwaitedName:
-        """Return the name of the awaited workload.
-
-        Its project defaults to `project`, the project of this document.
-        """
+        """Return the awaited workload's name. Its project defaults to `project`, this document's project."""
         other, slash, name = self.workload.rpartition("/")
         return AwaitedName(other if slash else project, name)
 

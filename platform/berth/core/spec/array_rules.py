@@ -1,4 +1,4 @@
-"""Validation rules for the array section of a document."""
+"""Validation rules for a document's array section."""
 
 from collections.abc import Iterator
 

@@ -109,8 +109,8 @@ class StopRule(Document):
 class ArraySpec(Document):
     """Tasks of an array, defined by exactly one of `tasks`, `values` and `matrix`.
 
-    `tasks` is a number, or a list of indexes and ranges. Each item of `values` is one task, and so is each
-    combination in `matrix`. At most `max_running` tasks use resources at the same time.
+    `tasks` is a number, or a list of indexes and ranges. Each item in `values`, or each combination in
+    `matrix`, is one task. At most `max_running` tasks use resources at the same time.
     """
 
     tasks: Tasks | None = None

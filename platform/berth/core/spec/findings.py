@@ -107,5 +107,5 @@ def _describe_allowed(kind: str, context: Mapping[str, Any]) -> str:
 
 
 def _is_union_tag(step: str | int) -> bool:
-    """Return whether this step of a location is a union tag from pydantic instead of a document key."""
+    """Return whether this step of a location is a pydantic union tag rather than a document key."""
     return step in UNION_TAGS

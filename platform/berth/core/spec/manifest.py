@@ -44,7 +44,7 @@ def is_manifest(data: Mapping[Any, Any]) -> bool:
 
 
 def to_workload_document(data: Mapping[Any, Any]) -> dict[str, Any]:
-    """Convert the manifest to a workload document with one role for each of its parts.
+    """Convert the manifest to a workload document with one role per part.
 
     Raises SpecError with all problems if the manifest is invalid.
     """

@@ -22,7 +22,7 @@ RolesWithPaths = list[tuple[str, RoleSpec]]  # (path, role)
 
 
 def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
-    """Yield contradictions between fields of the document, in the order of the document's keys."""
+    """Yield contradictions between document fields, in document key order."""
     roles: RolesWithPaths = []
     tree_problems = list(_check_tree("", spec, roles))
     yield from tree_problems

@@ -58,7 +58,7 @@ class GroupShape:
 
 
 def build_tree(spec: WorkloadSpec) -> GroupShape:
-    """Return the whole gang as one group with the `need` and `topology` of the document."""
+    """Return the whole gang as one group with the document's `need` and `topology`."""
     return _build_group(ROOT, spec, spec)
 
 
