@@ -1,1 +1,1 @@
-"""Worker that runs a session's functions on its nodes, without any server code."""
+"""Worker that runs session functions on nodes, without any server code."""

@@ -105,7 +105,7 @@ def _error_details(kind: str, message: str, error: BaseException) -> dict[str, s
 
 
 def _user_traceback(error: BaseException) -> Any:
-    """Return the traceback without its first frame, which is Berth's own."""
+    """Return the traceback without the first frame, which belongs to Berth."""
     at = error.__traceback__
     return at.tb_next if at is not None and at.tb_next is not None else at
 

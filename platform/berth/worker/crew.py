@@ -1,4 +1,4 @@
-"""Slots of a worker, which take calls from one queue and put outcomes into another queue."""
+"""Worker slots, which take calls from one queue and put outcomes into another."""
 
 import queue
 import threading
@@ -58,7 +58,7 @@ class SlotPool:
             self.finished.put((number, calls.interrupted_outcome("the node was removed")))
 
     def close_slots(self) -> None:
-        """Close all slots in parallel. Each slot exits the contexts of its plugins."""
+        """Close all slots in parallel. Each slot exits its plugin contexts."""
         closers = [threading.Thread(target=slot.close, daemon=True) for slot in self._slots]
         for closer in closers:
             closer.start()

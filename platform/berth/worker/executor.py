@@ -1,4 +1,4 @@
-"""Executor process that runs calls one after another within the contexts of its plugins."""
+"""Executor process that runs calls sequentially within plugin contexts."""
 
 import logging
 import signal

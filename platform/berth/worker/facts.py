@@ -1,4 +1,4 @@
-"""A worker's configuration, which is read from the environment."""
+"""Worker configuration, which is read from the environment."""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Connections of a worker to its server: one per thread, reopened after a failure."""
+"""A worker's connections to the server: one per thread, reopened after a failure."""
 
 import base64
 import http.client

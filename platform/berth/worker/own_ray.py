@@ -204,7 +204,7 @@ def main(command: list[str]) -> int:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Stop Ray. Its child processes end with Ray or are killed with the pod."""
+    """Stop Ray. Ray's child processes end with Ray or are killed with the pod."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)

@@ -38,7 +38,7 @@ NEWEST = Order("newest", ("id",), is_descending=True)
 def page(
     rows: QuerySet[R], query: ListQuery, order: Order, present: Callable[[Sequence[R]], list[Any]]
 ) -> dict[str, Any]:
-    """Return a page of the rows after the cursor, with the cursor of the next page or None."""
+    """Return a page of rows after the cursor, with the next page's cursor or None."""
     if query.cursor is not None:
         rows = rows.filter(_filter_after(order, _parse_cursor(query.cursor, order, rows.model)))
     fetched = list(rows.order_by(*order.terms())[: query.limit + 1])

@@ -72,7 +72,7 @@ class JSONParser(BaseParser):
 
 
 class MergePatchParser(JSONParser):
-    """JSON parser for the media type of JSON merge patches (RFC 7396)."""
+    """Parser for JSON merge patches (RFC 7396), which have their own media type."""
 
     media_type = "application/merge-patch+json"
 

@@ -79,7 +79,7 @@ class ApiView(APIView):
         return True
 
     def is_slow_dry_run(self, request: Request) -> bool:
-        """Return whether the request must run outside a transaction, because it examines other systems."""
+        """Return whether the request must run outside a transaction, because it calls other systems."""
         return False
 
     def stores_response(self, request: Request) -> bool:
@@ -121,7 +121,7 @@ class ApiView(APIView):
 
 
 class TokenlessView(ApiView):
-    """View that authenticates a secret in the request instead of a user's token.
+    """View that authenticates a secret in the request rather than a user's token.
 
     Failed attempts are rate-limited by address.
     """

@@ -1,7 +1,7 @@
 """Limit the cost of a connection before a request reaches the application.
 
-uvicorn waits indefinitely for the end of a request head, and accepts heads of any length and any number of
-connections from a client. This module limits all three.
+uvicorn waits indefinitely for a complete request head, and accepts request heads of any length and any number
+of connections per client. This module limits all three.
 """
 
 import asyncio

@@ -95,7 +95,7 @@ def is_open(connection: psycopg.Connection[Any]) -> bool:
 
 
 def network_matcher(proxies: list[str]) -> Callable[[str], bool]:
-    """Return a predicate that tests whether an address is in one of these networks."""
+    """Return a predicate that tests whether an address is in any of these networks."""
     networks = [ip_network(proxy) for proxy in proxies]
 
     @lru_cache(maxsize=1024)

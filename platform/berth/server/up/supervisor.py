@@ -15,7 +15,7 @@ PODS_STOP_SECONDS = 60.0
 
 
 class Supervisor:
-    """Supervisor that receives child exits and stop requests as signals, and handles each signal in turn."""
+    """Supervisor that receives child exits and stop requests as signals, and handles one signal at a time."""
 
     def __init__(self, report: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
         self.children: list[Child] = []

@@ -142,7 +142,7 @@ def _first_failed_pods(workloads: Sequence[Workload]) -> dict[uuid.UUID, Pod]:
 
 
 def _log_address(pod: Pod | None) -> str:
-    """Return the address of the last lines of the pod's log, or an empty string without a pod."""
+    """Return the URL of the pod's last log lines, or an empty string without a pod."""
     if pod is None:
         return ""
     return f"{reverse('workload-log', args=[pod.workload_id])}?pod={pod.pk}&tail={ERROR_LINES}"

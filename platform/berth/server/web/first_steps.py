@@ -47,11 +47,10 @@ class FirstSteps:
 
 
 def first_steps(actor: Actor, *, can_submit: bool) -> FirstSteps:
-    """Return the steps of the user's role.
+    """Return the steps for the user's role.
 
-    A platform admin sees the steps of the installation, which are collapsed once the first workload has
-    started. A user who may submit workloads sees their own steps, which are collapsed once they have
-    submitted one.
+    A platform admin sees the installation's steps, which are collapsed once the first workload has started. A
+    user who may submit workloads sees their own steps, which are collapsed once they have submitted one.
     """
     if may(actor, Action.ADMINISTER):
         return _installation_steps(actor)
@@ -59,7 +58,7 @@ def first_steps(actor: Actor, *, can_submit: bool) -> FirstSteps:
 
 
 def _installation_steps(actor: Actor) -> FirstSteps:
-    """Return the steps of an installation. All states are read in one statement."""
+    """Return an installation's steps. All states are read in one statement."""
     started_long_ago = Workload.objects.filter(first_started_at__lt=timezone.now() - FOLDED_FOR)
     states = _user_row(actor).values_list(
         Exists(Workload.objects.filter(first_started_at__isnull=False)),

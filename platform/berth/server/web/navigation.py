@@ -102,7 +102,7 @@ def list_entry(path: str) -> NavigationEntry | None:
 
 
 def help_chapter(path: str) -> str:
-    """Return the path of the documentation chapter about a page."""
+    """Return the path of a page's documentation chapter."""
     return next(
         chapter for prefix, chapter in CHAPTERS if prefix in ("/", path) or path.startswith(f"{prefix}/")
     )

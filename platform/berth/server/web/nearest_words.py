@@ -42,10 +42,10 @@ SYNONYMS = {
 
 
 def nearest(actor: Actor, words: Iterable[str]) -> list[str]:
-    """Replace each word with the most similar word of a page, an action, a state or a visible name.
+    """Replace each word with the most similar word in a page title, action, state or visible name.
 
-    A word that is part of such a word, or that resembles none, is unchanged. In the name of an array task,
-    only the array's name is replaced.
+    A word that is part of such a word, or resembles none, stays unchanged. In the name of an array task, only
+    the array's name is replaced.
     """
     known_words = set(chain(_words_of_pages(), _visible_names(actor)))
     return [_nearest_word(word.lower(), known_words) for word in words]

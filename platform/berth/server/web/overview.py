@@ -45,7 +45,8 @@ from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines
 COUNTED_STATES = ("running", "pending", "suspended")
 DAY = timedelta(days=1)
 HOURS = 24
-# Hours of data: a chart of fewer hours is replaced by a sentence, and one of few hours does not grow.
+# Up to MIN_HISTORY hours of data, a sentence replaces the chart. Up to SHORT_HISTORY, the chart does not
+# grow.
 MIN_HISTORY, SHORT_HISTORY = 2, 3
 EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
 LONGEST_MAX, LONGEST_CANDIDATES = 3, 20  # tasks of one array may take several of the candidates
@@ -257,7 +258,7 @@ def count_by_state(actor: Actor, pools: Iterable[NodePool]) -> dict[str, int]:
 
 
 def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
-    """Return the reasons of pending workloads and of running arrays with pending tasks, most frequent first.
+    """Return the pending reasons of workloads and of running arrays with pending tasks, most frequent first.
 
     Arrays whose pending tasks all wait for earlier tasks have no reason and come last.
     """

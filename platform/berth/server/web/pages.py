@@ -66,9 +66,9 @@ def page(
 def form_page(
     request: Request, form: Form, *, title: str, label: str, back: str, status: int | None = None, **more: Any
 ) -> HttpResponse:
-    """Show a form with its errors.
+    """Show a form with its errors. `label` is the button text, and `back` is the cancel link's URL.
 
-    `label` is the text of its button, and `back` is the URL of its cancel link. `danger` marks a removal.
+    `danger` marks a removal.
     """
     context = {"form": form, "title": title, "label": label, "back": back, "post_to": request.path, **more}
     status = status or (422 if form.errors else 200)

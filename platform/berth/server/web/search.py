@@ -178,7 +178,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
 
 
 def _without_duplicates(others: Iterable[Hit], hits: Iterable[Hit]) -> list[Hit]:
-    """Return the hits whose paths are not among those of `others`."""
+    """Return the hits whose paths do not occur in `others`."""
     paths = {each.path for each in others}
     return [hit for hit in hits if hit.path not in paths]
 

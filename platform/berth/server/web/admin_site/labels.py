@@ -1,4 +1,4 @@
-"""Labels of model fields on the admin site, in the terms of the application."""
+"""Labels of model fields on the admin site, in the application's terms."""
 
 from django.db.models import Model
 
@@ -101,7 +101,7 @@ ACRONYMS = {
 
 
 def label_fields(model: type[Model]) -> None:
-    """Set the labels of a model's fields to the application's terms. Migrations do not record labels.
+    """Label a model's fields in the application's terms. Migrations do not record labels.
 
     A field without an entry above is labelled with the words of its name: `gpus_per_node` is "GPUs per node",
     and `explained_at` is "explained".

@@ -1,4 +1,4 @@
-"""Colours of projects, the same on all pages."""
+"""Project colours, which are the same on all pages."""
 
 HUES = 14  # projects with consecutive numbers have different colours
 OTHER_PROJECTS_HUE = "hue-other"

@@ -15,7 +15,7 @@ STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class TimeLabel:
-    """Label on a time axis. Its position is in percent of the axis length."""
+    """Label on a time axis, with its position in percent of the axis length."""
 
     position: float
     text: str

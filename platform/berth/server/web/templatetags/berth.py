@@ -273,7 +273,7 @@ def export_link(context: Context, listing: Listing[Any]) -> SafeString:
 
 @register.simple_tag
 def csv_link(address: str, label: str = "Download CSV", *, follows_filters: bool = False) -> SafeString:
-    """Render a link to a CSV file, for the end of a card's head.
+    """Render a link to a CSV file at the end of a card's head.
 
     With `follows_filters`, scripts add the page's current filters to the link.
     """
