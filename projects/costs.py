@@ -56,7 +56,7 @@ def workload_costs(workloads: Collection[uuid.UUID], now: datetime) -> dict[uuid
 
 
 def array_costs(arrays: Collection[uuid.UUID], now: datetime) -> dict[uuid.UUID, Decimal]:
-    """Return the accrued cost of all tasks of each array, computed as in `workload_costs`."""
+    """Return each array's accrued cost over all tasks, computed as in `workload_costs`."""
     return _costs_by_owner(ARRAY_GPU_TIME, arrays, now)
 
 

@@ -24,7 +24,7 @@ class AppliedRule:
 
 @dataclass(frozen=True, slots=True)
 class IdleStatus:
-    """Idle rules that apply to a workload in each of its pools, and the current warning, if any."""
+    """Idle rules that apply to a workload in its pools, and the current warning, if any."""
 
     rules: tuple[AppliedRule, ...]
     warning: IdleWarning | None

@@ -30,7 +30,7 @@ def workload_metrics(workload: Workload) -> QuerySet[Metric]:
 
 
 def compared_metrics(actor: Actor, workload_ids: Iterable[UUID], name: str) -> list[Metric]:
-    """Return one metric of several visible workloads, in the order of the IDs."""
+    """Return one metric of several visible workloads, in the order of `workload_ids`."""
     rows = Metric.objects.filter(workload__in=workloads(actor).filter(pk__in=list(workload_ids)), name=name)
     by_workload = {row.workload_id: row for row in rows.select_related("workload__project")}
     return [by_workload[pk] for pk in workload_ids if pk in by_workload]

@@ -17,9 +17,9 @@ from projects.services.quotas.places import find_pool_or_group
 
 
 def resolve_pool(name: str) -> NodePool:
-    """Return the pool with this name. Raises NotFound if there is none.
+    """Return the pool with this name, or raise NotFound.
 
-    No permissions are checked. The caller must first check access to the quota's owner.
+    The caller must first check access to the quota's owner.
     """
     pool = NodePool.objects.filter(name=name).first()
     if pool is None:
@@ -28,9 +28,9 @@ def resolve_pool(name: str) -> NodePool:
 
 
 def resolve_place(name: str) -> PoolOrGroup:
-    """Return the pool or quota group with this name. Raises NotFound if there is none.
+    """Return the pool or quota group with this name, or raise NotFound.
 
-    No permissions are checked. The caller must first check access to the quota's owner.
+    The caller must first check access to the quota's owner.
     """
     place = find_pool_or_group(name)
     if place is None:
@@ -50,9 +50,9 @@ def resolve_project(actor: Actor, name: str) -> Project:
 
 
 def resolve_user(username: str) -> User:
-    """Return the user with this name. Raises Invalid if there is none.
+    """Return the user with this name, or raise Invalid.
 
-    No permissions are checked. The caller must first check that the actor may grant roles.
+    The caller must first check that the actor may grant roles.
     """
     user = selectors.find_grantee(username)
     if user is None:

@@ -1,4 +1,4 @@
-"""REST endpoints for the outputs of pods."""
+"""REST endpoints for pod outputs."""
 
 from collections.abc import Sequence
 from datetime import datetime

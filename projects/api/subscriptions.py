@@ -46,7 +46,7 @@ class NewSubscription(Body):
 
 
 class SubscriptionChanges(Body):
-    """Values to change. Missing values stay the same, and so does the scope."""
+    """Values to change. The scope and missing values stay the same."""
 
     to: Text | None = None
     events: Annotated[list[EventName], Field(min_length=1, max_length=11)] | None = None

@@ -1,4 +1,4 @@
-"""Interface of a store for chunks of code files."""
+"""Interface for storing chunks of code files."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -14,7 +14,7 @@ DRAFT = ".new"  # suffix of files that are being written
 class DiskStore:
     """Chunk store in a directory.
 
-    A file gets its final name only after its content has been synced to the disk.
+    A file gets its final name only after its content has been synced to disk.
     """
 
     def __init__(self, root: Path) -> None:

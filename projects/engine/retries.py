@@ -27,7 +27,7 @@ class Failure:
 class RetryState:
     """Retry rules and previous restarts of a workload.
 
-    `counts` is the number of restarts for each kind of failure. `memory` is the memory of each role in MiB.
+    `counts` is the number of restarts per failure kind. `memory` is each role's memory in MiB.
     """
 
     rules: Sequence[RetryRule] = ()

@@ -1,4 +1,4 @@
-"""Models for autoscalers of services: settings, metrics and decisions."""
+"""Models for service autoscalers: settings, metrics and decisions."""
 
 from django.db import models
 from django.db.models import Q
@@ -7,7 +7,7 @@ from projects.models.scaling import Direction, RequestStatus, ScaleRequest, Serv
 
 
 class Autoscaler(models.Model):
-    """Autoscaler of a service. `memory` stores its metrics window and condition streaks."""
+    """Autoscaler of a service. `memory` stores the metrics window and condition streaks."""
 
     service = models.OneToOneField(Service, on_delete=models.CASCADE, related_name="autoscaler")
     enabled = models.BooleanField(default=False)

@@ -6,10 +6,10 @@ from projects.models.tenants import Project
 
 
 class OpenChannel(models.Model):
-    """Open channel of a user. The row is deleted when the audit log records the end of the channel.
+    """A user's open channel. The row is deleted when the audit log records the channel's end.
 
-    The row has no foreign keys to the user and the workload, because the end is recorded even if they are
-    deleted while the channel is open.
+    The row has no foreign keys to the user and workload, because the end is recorded even if they are deleted
+    while the channel is open.
     """
 
     actor = models.CharField(max_length=150, help_text="User in the audit log.")

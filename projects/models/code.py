@@ -55,8 +55,8 @@ class CodeTree(models.Model):
 class CodeFetch(models.Model):
     """Git commit whose files workloads receive.
 
-    The commit is fetched once, after the submission. All tasks of an array share one fetch, and so do
-    workloads submitted together with the same `code` section.
+    The commit is fetched once, after the submission. All tasks of an array, and workloads submitted together
+    with the same `code` section, share one fetch.
     """
 
     class State(models.TextChoices):

@@ -1,4 +1,4 @@
-"""Model for the container images of runs."""
+"""Model for the container images that runs use."""
 
 from django.db import models
 from django.db.models import Q

@@ -12,7 +12,7 @@ from projects.models.workloads import Workload
 class PortLink(models.Model):
     """One-time link for one user.
 
-    The row stores digests of the link's secret and of the port session's cookie.
+    The row stores digests of the link secret and the port session cookie.
     """
 
     digest = models.CharField(max_length=64, unique=True)

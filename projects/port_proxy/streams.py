@@ -90,7 +90,7 @@ def create_transport(open_port: OpenPort | None = None) -> httpx.AsyncHTTPTransp
 
 
 def request_host(address: PortAddress) -> str:
-    """Return the host and port for the URL of a request."""
+    """Return the host and port for a request URL."""
     if address.tunnel_pod:
         return f"{address.tunnel_pod}{TUNNEL_SUFFIX}:{address.port}"
     return address.netloc

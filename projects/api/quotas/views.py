@@ -79,7 +79,7 @@ class QuotaDetail(ApiView):
         raise NotImplementedError
 
     def find_quota_warnings(self, owner: Tenant, pool: PoolOrGroup) -> list[QuotaWarningResponse]:
-        """Return warnings about unusual quota values. The scheduler's API overrides this method."""
+        """Return warnings about unusual quota values. The scheduler API overrides this method."""
         raise NotImplementedError
 
     @operation("Get a quota", response=QuotaResponse)

@@ -1,4 +1,4 @@
-"""REST endpoints for scale requests of services."""
+"""REST endpoints for service scale requests."""
 
 from collections.abc import Sequence
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""REST endpoints for the dependencies of workloads and arrays."""
+"""REST endpoints for workload and array dependencies."""
 
 from dataclasses import asdict
 from typing import Literal

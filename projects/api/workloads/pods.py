@@ -92,7 +92,7 @@ def select_allocations(rows: QuerySet[Pod]) -> QuerySet[Pod]:
 
 
 def _serialize_pod(pod: Pod) -> PodResponse:
-    allocation = getattr(pod, "allocation", None)  # reverse relation that a scheduler model defines
+    allocation = getattr(pod, "allocation", None)  # reverse relation defined by a scheduler model
     return PodResponse.from_row(
         pod,
         workload=pod.workload_id,

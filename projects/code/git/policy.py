@@ -43,7 +43,7 @@ class GitPolicy:
 
 
 def resolve_host(address: GitAddress, policy: GitPolicy) -> str:
-    """Validate all IP addresses of the host, and return the one to connect to.
+    """Validate all of the host's IP addresses, and return the address to connect to.
 
     Raises GitRejection for a forbidden host, or GitFailure if the name does not resolve.
     """

@@ -51,7 +51,7 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GitProgram:
-    """Runner for the git commands of one fetch, in a private directory. `deadline` is a monotonic time."""
+    """Runner for one fetch's git commands, in a private directory. `deadline` is a monotonic time."""
 
     directory: Path
     environment: Mapping[str, str]
