@@ -18,7 +18,7 @@ def workloads_changed(workloads: Sequence[Workload]) -> None:
 
 
 def _send_workload_changes(workloads: Sequence[Workload]) -> None:
-    """Send one signal per project for its workloads."""
+    """Send one signal for each project with changed workloads."""
     by_project: dict[int, list[Workload]] = {}
     for workload in workloads:
         by_project.setdefault(workload.project_id, []).append(workload)

@@ -1,4 +1,4 @@
-"""Requests to fetch the code of workloads from Git servers.
+"""Requests to fetch workload code from Git servers.
 
 A submission stores a request and a pending workload that waits for it. The thread that fetches code stores
 the files like uploaded ones, and then assigns the commit to all workloads of the request in one transaction.
@@ -61,8 +61,7 @@ def copy_code(new: Workload, stored: Workload) -> None:
 def next_fetch(now: datetime, running: Collection[UUID], full: Collection[int]) -> CodeFetch | None:
     """Return the due request with the fewest attempts, or None.
 
-    If several have the fewest, return the oldest. Requests that are `running` and requests of projects in
-    `full` are ignored.
+    Of several, the oldest is returned. Requests in `running` and requests by projects in `full` are ignored.
     """
     needed = Workload.objects.filter(code_fetch=OuterRef("pk"), phase=Phase.PENDING)
     due = Q(retry_at__isnull=True) | Q(retry_at__lte=now)

@@ -15,7 +15,7 @@ from projects.models import Pod, Workload
 from projects.services import announce, audit, events
 from projects.services.workloads.control import lock_workload
 
-PODS_MAX = 10  # pods of one workload, or of one array, whose files are kept at the same time
+PODS_MAX = 10  # maximum failed pods per workload or array whose files are kept
 
 
 def kept_pods(workload: Workload, now: datetime) -> QuerySet[Pod]:
@@ -58,7 +58,7 @@ def release_files(
 
 
 def record_read(*, actor: Actor, workload: Workload, pod: Pod) -> None:
-    """Write an audit entry for reading the files of a failed pod. The entry contains no paths."""
+    """Write an audit entry, without paths, for reading a failed pod's files."""
     after = {"pod": f"{pod.role}-{pod.index}", "run": pod.run}
     with transaction.atomic():
         audit.write_entry(actor, "read_files", workload, after=after, project=workload.project)

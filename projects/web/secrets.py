@@ -157,7 +157,7 @@ class SecretRow:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Key of the secret in the counts of outdated uses."""
+        """The secret's key in the counts of outdated uses."""
         owner = self.row.user.get_username() if isinstance(self.row, UserSecret) else self.owner
         return self.kind, owner, self.row.name
 
@@ -343,7 +343,7 @@ def _pool_owners(actor: Actor) -> list[tuple[str, str]]:
 
 
 def _replacement(owner: str, secret: Secret | RecordedSecret) -> str:
-    """Return the form value that confirms the replacement of this version of the secret."""
+    """Return the form value that confirms replacing this secret version."""
     return f"{owner}/{secret.name}@{secret.version}"
 
 

@@ -1,4 +1,4 @@
-"""Stop the tasks with the worst values of a metric, by the array's stop rule or at a user's request."""
+"""Stop the tasks with the worst metric values, because of a stop rule or at a user's request."""
 
 import uuid
 from collections.abc import Collection, Iterator, Sequence
@@ -204,7 +204,7 @@ def _audit_entry(task: Workload, stop: TaskStop) -> Audit:
 
 
 def _summarize_stops(stopped: Sequence[tuple[Workload, TaskStop]]) -> str:
-    """Return the summary of the stopped tasks for the audit entry and the notification."""
+    """Return a summary of the stopped tasks for the audit entry and the notification."""
     shown = "; ".join(f"{task.name}: {stop.sentence}" for task, stop in stopped[:TASKS_SHOWN])
     more = f"; and {len(stopped) - TASKS_SHOWN} more" if len(stopped) > TASKS_SHOWN else ""
     return f"{format_count(len(stopped), 'task')} stopped by the rule of the array. {shown}{more}."

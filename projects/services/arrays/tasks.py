@@ -73,7 +73,7 @@ def _build_tasks(array: WorkloadArray, model: Draft, attempts: Attempts) -> Iter
 
 
 def _task_dependency(entry: Mapping[str, str], index: int) -> Mapping[str, str]:
-    """Convert one of the array's dependencies to a dependency of one of its tasks."""
+    """Convert an array dependency to a dependency of one of the array's tasks."""
     if "tasks" not in entry:
         return entry
     values = {key: value for key, value in entry.items() if key != "tasks"}

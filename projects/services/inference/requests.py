@@ -1,4 +1,4 @@
-"""Request a scale-out or scale-in of a service, and cancel scale requests."""
+"""Request service scale-outs and scale-ins, and cancel scale requests."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -103,7 +103,7 @@ def end_other_sessions(*, actor: Actor, user: User, current: str | None) -> int:
 
 
 def _browser_sessions(user: User) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the key and the values of each session of the user.
+    """Yield the key and values of each of the user's sessions.
 
     The session table has no user column, so this function reads all sessions.
     """

@@ -34,8 +34,9 @@ NO_USER_NAME = "The identity provider sent no usable username: {claim} is missin
 
 
 def user_for_claims(claims: Mapping[str, Any], *, issuer: str, name_claim: str, may_create: bool) -> User:
-    """Return the user for the claims of a verified ID token. Raises Forbidden with a message that advises the
-    user.
+    """Return the user for a verified ID token's claims.
+
+    Raises Forbidden with a message that advises the user.
     """
     subject = str(claims["sub"])
     identity = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()

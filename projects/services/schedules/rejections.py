@@ -1,4 +1,4 @@
-"""Sentences that explain why the run of a schedule was rejected."""
+"""Sentences that explain why a scheduled run was rejected."""
 
 import re
 
@@ -11,7 +11,7 @@ STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
 def describe_rejection(error: BerthError) -> str:
-    """Return the reason in sentences, without the paths of the document's keys."""
+    """Return the reason in sentences, without document paths."""
     if isinstance(error, Invalid):
         return " ".join(describe_problem(problem) for problem in error.problems)
     return error.detail

@@ -29,7 +29,7 @@ UNSCHEDULED_KEYS = ("deadline", "submitted")  # keys with fixed times, which wou
 
 @dataclass(frozen=True, slots=True)
 class ScheduleValues:
-    """Values of a schedule. Either `template` or `text`, which is a workload document in YAML, is set."""
+    """Schedule values. Either `template` or `text` (a workload document in YAML) is set."""
 
     cron: str
     time_zone: str = "UTC"

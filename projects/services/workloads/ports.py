@@ -92,7 +92,7 @@ def issue_link(*, actor: Actor, workload: Workload, port: str, at: datetime) -> 
 
 
 def redeem_link(secret: str, workload: uuid.UUID, port: str, at: datetime) -> str:
-    """Exchange a link for the secret of a port session. Each link works once. Raises InvalidPortSession."""
+    """Exchange a link for a port session's secret. Each link works only once. Raises InvalidPortSession."""
     cookie = secrets.token_urlsafe(32)
     fresh = PortLink.objects.filter(
         digest=_hash_secret(secret), workload=workload, port=port, used_at__isnull=True, expires_at__gt=at

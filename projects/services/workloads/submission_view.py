@@ -101,7 +101,7 @@ class DepartmentAllowances:
 
 
 class SubmissionView:
-    """Projects, pools, quotas and nodes, read once for the checks of one request.
+    """Projects, pools, quotas and nodes, read once for all checks in a request.
 
     With `locks`, projects cannot be deleted until the caller's transaction ends.
     """
@@ -213,7 +213,7 @@ class SubmissionView:
         return {pool: names | {name for owner, name in rows if owner == pool} for pool in pools}
 
     def registry_secret_names(self, project: Project, pools: Collection[str]) -> set[str]:
-        """Return the names of the registry credentials of the project and the pools."""
+        """Return the names of the project's and the pools' registry credentials."""
         names = {name for owner, name in self._project_secrets[SecretKind.REGISTRY] if owner == project.pk}
         return names | {name for owner, name in self._pool_secrets[SecretKind.REGISTRY] if owner in pools}
 

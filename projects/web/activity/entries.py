@@ -240,7 +240,7 @@ def _change(label: str, before: str, after: str) -> Change:
 
 
 def _object_url(row: Audit, live: set[tuple[str, str]]) -> str:
-    """Return the URL of the object's page or of the page that lists it, or "" if there is none."""
+    """Return the URL of the object's own page or list page, or "" if there is none."""
     is_live = (row.object_type, row.object_id) in live
     match row.object_type:
         case "workload" | "workloadarray":

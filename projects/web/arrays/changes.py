@@ -137,7 +137,7 @@ def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
 
 
 def _usual_tasks(array: WorkloadArray, step: str) -> tuple[str, int]:
-    """Return a description and the number of the tasks to which a change applies by default."""
+    """Return a description and the number of the tasks that a change affects by default."""
     counts = count_tasks_by_array([array])[array.pk]
     if step == "cancel":
         return (f"All {format_count(counts.live, 'live task')}" if counts.live else ""), counts.live

@@ -45,7 +45,7 @@ Parameters = Mapping[int, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Square:
-    """Square that represents a task in the grid of all tasks."""
+    """Square that represents one task in the task grid."""
 
     pk: uuid.UUID
     kind: str  # one of `SQUARE_KINDS`; "held" if the task waits for earlier tasks
@@ -161,7 +161,7 @@ def _as_csv(
 
 
 def _task_squares(array: WorkloadArray, tasks: QuerySet[Workload], parameters: Parameters) -> list[Square]:
-    """Return a square for each task, in the order of task indexes."""
+    """Return a square for each task, in task index order."""
     squares = []
     rows = tasks.order_by("array_index").values_list("pk", "name", "array_index", "phase", "held")
     for pk, name, index, phase, held in rows:

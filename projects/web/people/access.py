@@ -39,7 +39,7 @@ from projects.web.people.rows import (
     offer_deactivation_once,
 )
 
-GRANT_FIELDS = {"user": "username", "scope": "scope", "role": "role"}  # of the links that fill in the form
+GRANT_FIELDS = {"user": "username", "scope": "scope", "role": "role"}  # URL parameters that fill in the form
 MAX_USERNAMES = 500  # suggested by the form that grants roles
 DEACTIVATION = (
     "They can no longer sign in. Their browser sessions, tokens and open connections end. "

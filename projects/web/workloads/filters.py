@@ -34,7 +34,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {  # states that are part of another one
     "pending": (UNSCHEDULABLE, EVICTED),
     "ended": ENDED_PHASES,
 }
-LISTED_PARTS = (UNSCHEDULABLE, Phase.FAILED)  # the tabs list them if any workload is in this state
+LISTED_PARTS = (UNSCHEDULABLE, Phase.FAILED)  # shown as tabs only if they contain workloads
 SORTS = {
     "submitted": "submitted_at",
     "name": "name",
@@ -213,7 +213,7 @@ def _phase_condition(state: str) -> Q:
 
 
 def _array_ids_with(state: str) -> QuerySet[Workload, Any]:
-    """Return a subquery for the IDs of the arrays that have tasks in a state."""
+    """Return a subquery for the IDs of arrays with tasks in a state."""
     tasks = Workload.objects.filter(array__isnull=False, phase__in=STATES[state][1])
     return tasks.order_by().values("array")
 

@@ -206,7 +206,7 @@ def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse
 
 
 def _query_for_saved_view(request: Request) -> str:
-    """Return the query in the format of saved views, so that the page can mark the current view."""
+    """Return the query in saved-view format, so that the page can mark the current view."""
     query = request.GET.copy()
     query.pop("cursor", None)
     return query.urlencode()
