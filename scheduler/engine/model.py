@@ -160,7 +160,7 @@ class Usage:
     parent: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def normalized(self, resource: int) -> float:
-        """Return the queue's usage as a fraction of its parent's allocation. The fraction may exceed 1."""
+        """Return the queue's usage as a fraction of its parent's allocation, which may exceed 1."""
         return self.used[resource] / self.parent[resource] if self.parent[resource] > 0 else 0.0
 
 
@@ -264,7 +264,7 @@ class Role:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
     gpu_models: tuple[str, ...] = ()  # empty allows any model
-    spread_per_node: int | None = None  # maximum number of replicas of the role per node
+    spread_per_node: int | None = None  # maximum number of the role's replicas per node
     topology: TopologyConstraint | None = None
     scale_with: ScaleWith | None = None
     requires: tuple[str, ...] = ()  # features that the node must have

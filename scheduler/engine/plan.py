@@ -173,7 +173,7 @@ class UnmetShape:
 
     workload: str  # the first workload with this request
     role: str
-    workloads: int  # number of workloads of the project with the same request
+    workloads: int  # number of the project's workloads with the same request
     replicas: int  # number of replicas per workload
     amounts: Amounts
     devices: int

@@ -30,7 +30,7 @@ class CycleState:
     hold_searches: int = 0  # number of gangs that nodes to hold were searched for
     trials: int = 0  # number of trials, and of placement attempts within trials
     accepted_trials: int = 0
-    repack_steps: int = 0  # number of steps of exact searches that repack pods
+    repack_steps: int = 0  # number of exact repacking search steps
     evicting_trials: int = 0  # accepted trials that evict; after each, all pending gangs are tried again
     placement_attempts: PlacementAttempts = field(default_factory=PlacementAttempts)
     reclaimable_cache: dict[QueueAccount, dict[Hashable, object]] = field(default_factory=dict)

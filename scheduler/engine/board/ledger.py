@@ -22,7 +22,7 @@ NOT_DIVIDED = (False,) * len(RESOURCES)
 
 
 class RelativeUsage(NamedTuple):
-    """A queue's decayed usage, divided by its weighted share of the usage of all siblings."""
+    """A queue's decayed usage, divided by its weighted share of the siblings' total usage."""
 
     used: float
     mean: float  # mean over all siblings: 1, or less if a lot of capacity was idle
@@ -63,7 +63,7 @@ def finite_bounds(bounds: Bounds) -> tuple[int, int, int]:
 
 
 class QueueAccount:
-    """One queue in one pool. Its totals are updated whenever a pod is placed or removed."""
+    """One queue in one pool, with totals that are updated whenever a pod is placed or removed."""
 
     __slots__ = (
         "allocated",
@@ -226,9 +226,9 @@ class QueueAccount:
         )
 
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
-        """Return whether the request fits within the share, or the queue is still below its share.
+        """Return whether the request fits within the share or the queue is still below its share.
 
-        A queue below its share may exceed the share by one workload.
+        A queue below its share may exceed it by one workload.
         """
         return all(
             self.allocated[kind] + requested[kind] <= self.deserved[kind]
@@ -247,7 +247,7 @@ class QueueAccount:
 
 
 class QueueGroup:
-    """One queue's accounts in all pools of a quota group. The accounts share one quota and one limit."""
+    """One queue's accounts in all pools of a quota group, which share one quota and one limit."""
 
     __slots__ = ("accounts", "name")
 

@@ -52,10 +52,7 @@ def missing_feature(role: Role, node: Node) -> str:
 
 
 def should_avoid(role: Role, node: Node) -> bool:
-    """Return whether the node has a soft taint that the role does not tolerate.
-
-    Such a node is used only if no other node fits.
-    """
+    """Return whether the node has an untolerated soft taint, so it is used only if no other node fits."""
     return any(
         taint.effect not in HARD_TAINT_EFFECTS and not tolerates(role.tolerations, taint)
         for taint in node.taints

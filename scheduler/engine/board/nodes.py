@@ -122,10 +122,7 @@ class Nodes:
         return self._free
 
     def milli_on(self, i: int, request: Request) -> int:
-        """Return the replica's share of a device on the node, in thousandths.
-
-        A share above 1000 does not fit.
-        """
+        """Return the replica's share of a device on the node, in thousandths; above 1000, it does not fit."""
         if not request.gpu_memory_mib:
             return request.gpu
         has = self.nodes[i].gpu_memory_mib
@@ -142,7 +139,7 @@ class Nodes:
         self.allocate(self.index[node], devices, milli, Request())
 
     def add_missing_devices(self, i: int, devices: Sequence[int]) -> None:
-        """Add devices that pods use but the node no longer reports. These devices have no free capacity."""
+        """Add devices that pods use but the node no longer reports, without any free capacity."""
         free = self.devices[i]
         free.extend([0] * (max(devices, default=-1) + 1 - len(free)))
 

@@ -34,10 +34,7 @@ Head: TypeAlias = tuple[GangKey, Gang, PendingGroup]
 
 
 class PendingOrder:
-    """Iterator over pending gangs in queue order.
-
-    The order reflects changes to the board during iteration.
-    """
+    """Iterator over pending gangs in queue order, which reflects changes to the board during iteration."""
 
     def __init__(self, board: Board, groups: Iterable[PendingGroup]) -> None:
         self._gangs = gangs = _NextGangs(board)
@@ -109,7 +106,7 @@ class _Project:
 
 
 class _QueueHeap:
-    """Heap of sibling queues. A queue's position depends on its next gang."""
+    """Heap of sibling queues, ordered by each queue's next gang."""
 
     __slots__ = ("account", "heap")
 

@@ -32,7 +32,7 @@ LIMIT_INDEPENDENT = MISSING_CAPACITY | {Reason.NODES_UNAVAILABLE}  # reasons tha
 
 
 class PendingReasons:
-    """Pending reasons of all groups on a board. The board must not change anymore."""
+    """Pending reasons of all groups on a board that no longer changes."""
 
     def __init__(self, board: Board) -> None:
         self._board = board

@@ -1,9 +1,9 @@
 """Find departments whose projects take turns directly with other departments.
 
-Usually, departments take turns by their usage, and so do the projects within each department. This fails for
-a workload larger than its department's share, because it needs GPUs from both sibling projects and other
-departments. While the siblings use the department's share, all departments have the same usage, so no other
-department owes this one a turn.
+Usually, departments take turns by usage, as do the projects within each department. This fails for a workload
+larger than its department's share, because it needs GPUs from both sibling projects and other departments.
+While the siblings use the department's share, all departments have the same usage, so no other department
+owes this one a turn.
 
 Such a department is divided: each of its projects takes turns with the other queues of the pool, with its
 part of the department's weight and usage. Shares and quotas do not change. A department is not divided if all

@@ -219,9 +219,9 @@ def _quota_weights(total: int) -> WeightFunction:
 
 
 def _history_weights(k: Fraction) -> WeightFunction:
-    """Return a function that computes the weights of claims, adjusted for history.
+    """Return a function that computes claim weights, adjusted for history.
 
-    The weight of a queue is reduced if its usage exceeds its normalized weight.
+    A queue's weight is reduced if its usage exceeds its normalized weight.
     """
 
     def weight_function(claims: Sequence[Claim]) -> Sequence[Fraction]:

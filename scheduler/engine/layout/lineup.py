@@ -17,7 +17,7 @@ by_name = attrgetter("name")
 
 
 def enqueue(board: Board, kind: tuple[Hashable, ...], gang: Gang) -> None:
-    """Add a gang to the pending group with the key `kind`. The key begins with the request key."""
+    """Add a gang to the pending group with the key `kind`, which begins with the request key."""
     group = board.pending_groups.get(kind)
     if group is None:
         group = board.pending_groups[kind] = PendingGroup(kind, gang.account, gang.choice)

@@ -8,7 +8,7 @@ from scheduler.engine.board.matching import node_constraints
 
 
 def request_shape(gang: Gang) -> Hashable:
-    """Return a key shared by gangs with identical requests. A gang with pods has its own key."""
+    """Return a key shared by gangs with identical requests, or a unique key for a gang with pods."""
     if gang.has_pods:
         return gang.name
     if gang.simple and len(gang.parts) == 1:
@@ -40,8 +40,8 @@ def _group_shape(section: BoardGroup) -> Hashable:
 def _role_shape(part: BoardRole) -> Hashable:
     """Return a key for a role's request and constraints.
 
-    The key does not depend on the nodes that match now, because nodes added later may differ. The key
-    includes the role's name, because messages contain the name.
+    The key does not depend on the nodes that match now, because nodes added later may differ. It includes the
+    role's name, because messages contain it.
     """
     role = part.role
     return (

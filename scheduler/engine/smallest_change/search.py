@@ -157,7 +157,7 @@ class _TrialRuns:
         self.rejected = False  # whether a run was rejected because of the limit
 
     def layout(self) -> Layout:
-        """Return the layout (the boards) of the unchanged snapshot. It is valid until the next run."""
+        """Return the layout (the boards) of the unchanged snapshot, which is valid until the next run."""
         self._layout = prepare_layout(self._snapshot, self._layout)
         return self._layout
 
@@ -181,9 +181,9 @@ class _TrialRuns:
         return None if best is None else (best[0][1], best[1])
 
     def _smallest_rung(self, ladder: Ladder, *, later: bool) -> tuple[Proposal, Effects] | None:
-        """Return the smallest change in the ladder that starts the workload, or None if the largest does not.
+        """Find by bisection the smallest change in the ladder that starts the workload.
 
-        The change is found by bisection.
+        Return None if even the largest change does not start it.
         """
         effects = self._effects_if_started(ladder[-1][1], later=later) if ladder else None
         if effects is None:

@@ -129,9 +129,8 @@ class PreemptionPolicy:
         return victim.cached_key
 
     def worst_queue_stage(self, victims: Sequence[Victim]) -> Key:
-        """Return how far the victims' queues are reduced in the worst case, as a sort key.
-
-        The key takes precedence over the cost.
+        """Return how far the victims' queues are reduced in the worst case, as a sort key that takes
+        precedence over the cost.
         """
         del victims
         return ()
