@@ -65,7 +65,7 @@ from scheduler.schedules import sync_schedules
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-# Function called for each pool. It returns True if the pool has changed.
+# Function that is called for each pool and returns True if the pool has changed.
 ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, Work]], bool]
 POD_TRIGGER = "pod"  # trigger of a tick caused only by pod reports
 SWEEP_EVERY = timedelta(seconds=60)
@@ -76,7 +76,7 @@ MAX_BUNDLES = 100
 
 @dataclass(slots=True)
 class Loop:
-    """Loop of the leading scheduler. Its caches never affect a decision."""
+    """Loop of the leading scheduler, whose caches never affect a decision."""
 
     context: SchedulerContext
     clock: Clock

@@ -14,9 +14,7 @@ MAX_FULL_LEVELS = 16
 
 @dataclass(frozen=True, slots=True)
 class FragmentationLevel:
-    """Number of nodes with exactly `gpus` free GPUs, and the number of replicas of that size that
-    would fit.
-    """
+    """Number of nodes with exactly `gpus` free GPUs, and how many replicas of that size would fit."""
 
     gpus: int
     nodes: int

@@ -86,10 +86,7 @@ def requeue(workload: Workload, decided: Decided, context: CommitContext, *, is_
 
 
 def _eviction_message(decided: Decided, context: CommitContext) -> str:
-    """Return the message for the victim's project.
-
-    The message reveals only the size of another project's preemptor.
-    """
+    """Return a message for the victim's project that reveals only the size of another project's preemptor."""
     purpose = ""
     if decided.preemptor is not None:
         project, _, name = decided.preemptor.partition("/")

@@ -324,8 +324,7 @@ def _latest_start(pods: Sequence[Pod]) -> datetime | None:
 
 
 def workloads_to_evaluate() -> Iterable[uuid.UUID]:
-    """Return the IDs of workloads that need a verdict in every tick.
-
-    Such workloads are stopping, or are active but have no live pod.
+    """Return the IDs of workloads that need a verdict in every tick: those that are stopping, and active ones
+    without a live pod.
     """
     return {pk for (pk,) in prepared.fetch_all(TO_EVALUATE, [])}

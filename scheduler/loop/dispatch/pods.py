@@ -184,10 +184,7 @@ def _try_each(starts: "Starts", now: datetime, context: SchedulerContext, attemp
 def _store_failures(
     pods: Sequence[Pod], failures: Mapping[uuid.UUID, str], context: SchedulerContext
 ) -> None:
-    """Store the start failure of each pod.
-
-    The failure is shown on the pod's page and in the workload's final message.
-    """
+    """Store each pod's start failure, which the pod's page and the workload's final message show."""
     if not pods:
         return
     with fenced_transaction(context.held_lease):

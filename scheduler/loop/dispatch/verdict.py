@@ -289,7 +289,7 @@ def _staleness_verdict(gang: GangFacts) -> Verdict | None:
 
 
 def meets_all_minimums(tree: Group | Role, pods: Collection[PodFact]) -> bool:
-    """Return whether the pods meet the minimum of the gang and of each of its groups with live pods."""
+    """Return whether the pods meet the minimum of the gang and of each group that has live pods."""
     return has_minimum(tree, pods, COUNTED_STATES) and not _is_degraded(tree, pods)
 
 

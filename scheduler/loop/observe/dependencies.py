@@ -49,10 +49,7 @@ NO_DEPENDENCIES = Dependencies({}, ())
 
 
 def has_applicable_dependencies(row: WorkloadRow, spec: WorkloadSpec) -> bool:
-    """Return whether the workload has dependencies that still apply.
-
-    They no longer apply once the workload has started.
-    """
+    """Return whether the workload has dependencies and has not started, since they apply only until then."""
     return bool(spec.after) and row.run == 0
 
 

@@ -63,7 +63,7 @@ NODES = compiled_once(_usable_nodes)
 
 @dataclass(slots=True)
 class NodeCache:
-    """Engine nodes by ID. A node is represented by the same object until its row changes."""
+    """Engine nodes by ID. Each remains the same object until its row changes."""
 
     _nodes: dict[int, tuple[Any, model.Node]] = field(default_factory=dict)
 

@@ -42,9 +42,9 @@ def totals_by_project_pair(rows: QuerySet[Eviction]) -> list[ProjectPair]:
 
 @dataclass(frozen=True, slots=True)
 class EvictionMatrix:
-    """Matrix of the evictions between the projects with the most lost work.
+    """Matrix of evictions between the projects with the most lost work.
 
-    Each row contains a victim project and one cell per preemptor project. A cell without evictions is None.
+    Each row contains a victim project and one cell per preemptor project, which is None without evictions.
     `omitted` is the number of pairs that are not shown because other projects lost more work.
     """
 

@@ -114,9 +114,9 @@ def expected_start(workload: Workload, now: datetime) -> tuple[datetime | None, 
 
 
 def _awaited_message(actor: Actor, workload: Workload, stored: Mapping[str, Any]) -> str | None:
-    """Return an up-to-date message about the workload's unmet dependencies, or None if it has none.
+    """Return a current message about the workload's unmet dependencies, or None if it has none.
 
-    The message includes their states and queue positions.
+    The message includes the dependencies' states and queue positions.
     """
     if not stored or workload.reason != Reason.DEPENDENCY_NOT_MET:
         return None

@@ -67,7 +67,7 @@ ANNOUNCED = compiled_once(
 QueueProgress = tuple[int, int, str]  # queue position, expected start and its explanation
 NO_FORECASTS: Mapping[str, Forecast] = MappingProxyType({})
 Reasons = tuple[Reason, ...]
-State = tuple[Reasons, int, QueueProgress]  # reasons, a hash of the rest of the explanation, and progress
+State = tuple[Reasons, int, QueueProgress]  # reasons, a hash of the rest, and progress
 NewRow = tuple[uuid.UUID, str, str, dict[str, Any]]  # ID, reason, message, explanation
 
 

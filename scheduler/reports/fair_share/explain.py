@@ -11,9 +11,8 @@ DisplayName = Callable[[str], str]  # returns a queue's name, or a placeholder i
 
 
 def explain_share(division: Division, queue: str, display_name: DisplayName = str) -> list[str]:
-    """Return sentences that explain a queue's share step by step, from the request to the granted amount.
-
-    The granted amounts add up to the share.
+    """Return sentences that explain a queue's share step by step, from the request to the granted amounts,
+    which add up to the share.
     """
     mine = division.queue_input(queue)
     assert mine is not None, "the queue takes part in the division"

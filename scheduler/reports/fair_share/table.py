@@ -1,4 +1,4 @@
-"""Table of the fair shares of all queues in a pool."""
+"""Table of fair shares for all queues in a pool."""
 
 from collections import defaultdict
 from dataclasses import dataclass

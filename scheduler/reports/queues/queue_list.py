@@ -34,8 +34,8 @@ def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
     """Return the pending workloads that the user may see, in queue order, of one pool or of all pools.
 
     Each workload is annotated with its pool, its queue position and a text for sorting by both. Reserved
-    workloads come first. They have no position, because their nodes are already chosen. Workloads that no
-    cycle has evaluated yet come last.
+    workloads come first, without a position, because their nodes are already chosen. Workloads that no cycle
+    has evaluated yet come last.
     """
     queue_position = Case(
         When(phase=Phase.RESERVED, then=NO_POSITION),

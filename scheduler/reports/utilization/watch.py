@@ -1,6 +1,6 @@
 """Thread that measures utilization periodically.
 
-The thread runs in the leader process, which has access to the pods on its machine.
+It runs in the leader process, which has access to the pods on its machine.
 """
 
 from typing import ClassVar
@@ -16,7 +16,7 @@ ISOLATION_EVERY = 20
 
 
 class UtilizationWatcher(LeasedThread):
-    """Thread that measures utilization. Its lease ensures that no second is counted twice."""
+    """Thread that measures utilization, with a lease that ensures that no second is counted twice."""
 
     lease_name: ClassVar[str] = "use"
     subject: ClassVar[str] = "the measurement of utilization"
