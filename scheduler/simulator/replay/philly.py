@@ -1,8 +1,8 @@
 """Read the Philly trace.
 
 The jobs file has the columns `timestamp,duration,num_gpus,gpu_time,cluster`. A second file (`vc,node_num`)
-lists the number of nodes of each virtual cluster, which becomes its quota. Only a quarter of these nodes are
-used, so that six weeks of jobs fill the cluster.
+lists each virtual cluster's node count, which becomes its quota. Only a quarter of these nodes are used, so
+that six weeks of jobs fill the cluster.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ SIX_WEEKS = (
 
 
 def read_cluster_sizes(rows: Iterable[Row]) -> Mapping[str, int]:
-    """Return a quarter of the node count of each virtual cluster."""
+    """Return a quarter of each virtual cluster's node count."""
     return {
         parse_text(line, row, "vc"): max(1, parse_integer(line, row, "node_num", 1) // SCALE_DOWN_FACTOR)
         for line, row in with_line_numbers(rows)
@@ -88,7 +88,7 @@ def _parse_workload(line: int, row: Row, at: int) -> Workload:
 
 @cache
 def _build_gang(gpus: int) -> Group:
-    """Return a gang of whole nodes, and of part of one node for the remaining GPUs of the job."""
+    """Return a gang of whole nodes, plus part of one node for the job's remaining GPUs."""
     nodes, remaining_gpus = divmod(gpus, GPUS_PER_NODE)
     roles = [_role("node", nodes, GPUS_PER_NODE)] if nodes else []
     roles += [_role("rest", 1, remaining_gpus)] if remaining_gpus else []

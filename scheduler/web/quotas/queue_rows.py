@@ -117,7 +117,7 @@ class QuotaLine:
     def over_quota_operands(self) -> tuple[int, int] | None:
         """The allocated GPUs and the quota that `over_quota` is computed from.
 
-        None if the row already shows both. The row shows all allocated GPUs and the total quota.
+        The value is None if the row already shows both, as its total allocation and quota.
         """
         if self.gpus is not None and self.allocated - self.gpus == self.over_quota:
             return None
@@ -140,7 +140,7 @@ class QuotaLine:
 
     @property
     def quota_sum(self) -> int | None:
-        """Sum of the quotas of the department's projects."""
+        """Sum of the department's project quotas."""
         return sum_bounds(child.gpus for child in self.children)
 
     @property

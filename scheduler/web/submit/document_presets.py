@@ -119,7 +119,7 @@ ORDER = tuple(WorkloadSpec.model_fields)
 
 
 def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
-    """Return the text of a template, of a copy of an existing workload or array, or of an example."""
+    """Return the text of a template, an example, or a copy of an existing workload or array."""
     if (template := _template(actor, query.get("template", ""))) is not None:
         return _template_document(template)
     if (like := _workload_or_array(actor, query.get("like", ""))) is not None:

@@ -130,7 +130,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def _previous_total(actor: Actor, question: UsageQuery, now: datetime) -> UsageRow:
-    """Return the total usage of the preceding period of the same length."""
+    """Return the total usage in the preceding period of equal length."""
     since, until = question.request.since, question.request.until
     previous = replace(question.request, since=since - (until - since), until=since, step=None)
     return total(question.matching_rows(usage_report(actor, previous, now)))

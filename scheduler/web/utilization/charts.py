@@ -19,7 +19,7 @@ SPANS: Mapping[str, tuple[str, timedelta]] = {
     "7d": ("Week", timedelta(days=7)),
 }
 DEFAULT_SPAN = "1h"
-LAST_RUN = "run"  # key of the span of a workload's last run
+LAST_RUN = "run"  # span key for a workload's last run
 MIB_PER_GIB = 1024
 # Smallest scales in thousandths, so that idle processes do not fill a chart.
 LEAST = {"cores": 100, "MiB": 100 * MILLI, "GiB": MILLI, "GPUs": MILLI}

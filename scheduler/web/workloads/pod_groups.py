@@ -57,7 +57,7 @@ class PodGroup:
 
 @dataclass(frozen=True, slots=True)
 class PodTable:
-    """Table of the pods of one run, or of all earlier runs."""
+    """Table of the pods in one run, or in all earlier runs."""
 
     rows: Sequence[PodGroup]
 

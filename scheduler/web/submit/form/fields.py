@@ -64,7 +64,7 @@ class Field:
     kind: Kind = field_kinds.TEXT
     hint: str = ""
     choices: Choices = ()
-    suggestions: str = ""  # name of the list of suggestions
+    suggestions: str = ""  # name of the suggestion list
     default: str = ""  # meaning of an empty field
     many: bool = False
     wide: bool = False

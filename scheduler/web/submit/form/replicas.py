@@ -13,7 +13,7 @@ from scheduler.web.submit.form.fields import MAX_REPLICAS, MIN_REPLICAS
 def format_replicas(at: Location, data: Mapping[str, Any], places: SourceLines) -> str | None:
     """Return the text of a replica field.
 
-    The field for the maximum is empty if the role has a fixed size.
+    The maximum field is empty if the role has a fixed size.
     """
     role = at[:-1]
     has_size = value_at(data, (*role, "replicas")) is not None
