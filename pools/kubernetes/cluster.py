@@ -54,7 +54,7 @@ class UnusableCluster:
 
 
 class Clusters:
-    """Clusters by connection. A cluster object is created on first use and kept while a pool uses it."""
+    """Clusters by connection, each created on first use and kept while a pool uses it."""
 
     def __init__(
         self, installation: Callable[[], str], patience: float = PATIENCE,
@@ -68,7 +68,7 @@ class Clusters:
         self._clusters: dict[Connection, Cluster] = {}
 
     def listen(self, on_change: Callable[[], None], on_deleted: Callable[[Mapping[str, Any]], None]) -> None:
-        """Register the callbacks of the mirrors. They apply to clusters that are created later."""
+        """Register the mirrors' callbacks for clusters that are created later."""
         self._on_change, self._on_deleted = on_change, on_deleted
 
     def get(self, connection: Connection) -> Cluster:
@@ -87,7 +87,7 @@ class Clusters:
             cluster.close()
 
     def _connect(self, connection: Connection) -> Cluster:
-        """Return a new cluster object. Its threads start on first use."""
+        """Return a new cluster object, whose threads start on first use."""
         api, installation = Api(connection), self._installation()
         mirror = Mirror(api, installation, self._on_change, self._on_deleted, self._now)
         return Cluster(api, mirror, installation, Worker(api.server, self._patience, self._on_change))

@@ -31,7 +31,7 @@ Key = tuple[str, str]  # namespace and name; nodes have no namespace
 
 
 class Mirror:
-    """Background threads that mirror a cluster. They start on the first read.
+    """Background threads that mirror a cluster from the first read on.
 
     `on_change` is called when a node, a quota or the report of one of this installation's pods changes, and
     `on_deleted` with the last state of each deleted pod. `nodes_changed_at` is when the mirror last noticed
@@ -234,7 +234,7 @@ class Mirror:
             if kind == "pods" and is_own:
                 self._own_pods = None
             after = self._objects[kind].get(key)
-            # Readers wait for this lock. They therefore see the change that woke them.
+            # Readers wait for this lock, so they see the change that woke them.
             if kind == NODES:
                 if _node_state(before) != _node_state(after):
                     self._announce_nodes()

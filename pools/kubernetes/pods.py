@@ -1,7 +1,6 @@
 """API calls for individual pods.
 
-The calls may take long, so they run in a worker's threads. These threads have no database connection, so no
-call reads the database.
+The calls may take long, so they run in a worker's threads, which have no database connection.
 """
 
 import logging
@@ -250,8 +249,8 @@ class PodCalls:
 def _grace_period(spec: Mapping[str, Any], grace: int) -> int:
     """Return the grace period for a deletion in seconds.
 
-    It is at most the pod's own grace period, plus the time to copy its files. If the command gets less time
-    than its own grace period, the cluster kills both containers at once.
+    The result is at most the pod's own grace period plus the time to copy its files. If the command gets less
+    time than its own grace period, the cluster kills both containers at once.
     """
     whole = int(spec.get("terminationGracePeriodSeconds") or 1)
     keeps_files = any(each["name"] == FILES_CONTAINER for each in spec.get("containers") or ())

@@ -357,7 +357,7 @@ class KubernetesRuntime(ReadsCopies):
         return ClusterQuotas(bounds, mirror.quota_obstacle)
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return a fixed port. The port is free, because each pod has its own address."""
+        """Return a fixed port, which is free because each pod has its own address."""
         return "", next(self._ports)
 
     def wake_fds(self) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class StillRunning(Exception):
-    """Raised if a call takes too long for its caller. The call continues in the background."""
+    """Raised if a call takes too long for its caller, but continues in the background."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """Forward a channel to a port of a pod through the API server (`pods/portforward`).
 
-If nothing listens on a port, the cluster reports an error within a short time. It never reports that a
-connection was established. The protocol also has no way to end one direction: after the client has ended its
-input, the connection continues only as long as the pod sends data.
+If nothing listens on a port, the cluster soon reports an error, but it never reports that a connection was
+established. The protocol also has no way to end one direction: after the client has ended its input, the
+connection continues only as long as the pod sends data.
 """
 
 import asyncio

@@ -61,7 +61,7 @@ def package() -> bytes:
 
 @cache
 def command() -> tuple[str, ...]:
-    """Return the command that loads and runs the package. It ignores PYTHON* environment variables."""
+    """Return the command that loads and runs the package, ignoring PYTHON* environment variables."""
     boot = Path(__file__).with_name("boot.py").read_text("utf-8")
     return ("python3", "-I", "-S", "-c", boot, str(len(package())))
 

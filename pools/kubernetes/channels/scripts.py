@@ -71,9 +71,9 @@ _INPUT = 'exec tee "$BERTH_POD_DIR/.channel-$BERTH_CHANNEL"'
 
 
 def guard_command(mark: str) -> list[str]:
-    """Return the command of the guard script.
+    """Return the guard script's command.
 
-    It prints READY when it starts, and DONE when it has killed the channel's processes.
+    The script prints READY when it starts, and DONE when it has killed the channel's processes.
     """
     return ["sh", "-c", _GUARD, "sh", mark]
 

@@ -1,7 +1,7 @@
 """Container that keeps a pod's files readable after the command has ended, and its scripts.
 
-A pod's volume can be read only while one of its containers runs. This container therefore waits next to the
-command until Berth has copied the files.
+A pod's volume can be read only while one of its containers runs, so this container waits next to the command
+until Berth has copied the files.
 """
 
 import json

@@ -113,7 +113,7 @@ class LogCopies:
             return end + len(data)
 
     def move_to(self, pod_id: str, target: Path) -> None:
-        """Move the copy to its final path. The copy may be empty."""
+        """Move the copy, which may be empty, to its final path."""
         with self._lock_copy(pod_id):
             gap = self._gap_path(pod_id)
             if gap.exists():
