@@ -49,15 +49,12 @@ def verified_machine(secret: str) -> tuple[int, int] | None:
 
 
 def for_pod(key: str) -> str:
-    """Return the secret for a session's worker. It is valid while the worker's pod runs."""
+    """Return the secret for a session's worker, which is valid while the worker's pod runs."""
     return _sign("pod", key)
 
 
 def for_downloads(key: str) -> str:
-    """Return the secret that a node uses to download a pod's code and volumes.
-
-    The secret is valid while the pod is live.
-    """
+    """Return the secret with which a node downloads a pod's code and volumes while the pod is live."""
     return _sign("downloads", key)
 
 

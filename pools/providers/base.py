@@ -32,7 +32,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """Request for `count` instances. Their ordinals begin with `start_ordinal`.
+    """Request for `count` instances with ordinals from `start_ordinal`.
 
     `client_token` identifies the request and is never reused. `environment` is the digest of the environment
     to install, or empty if there is none. `is_repeated` is false for the first call of this request, so that

@@ -1,7 +1,7 @@
 """Provider of existing machines that have joined a pool.
 
-All state is in the database. Each use of a machine is an instance of this provider. The machine outlives its
-uses.
+Each use of a machine is an instance of this provider, and the machine outlives its uses. All state is in the
+database.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -57,7 +57,7 @@ class StaticProvider:
         return tuple(sorted(active, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Release the machines. They can be used again, unless they are being removed."""
+        """Release the machines, which can then be used again unless they are being removed."""
         keys = [key for key in map(parse_use_id, instance_ids) if key is not None]
         now = self._now()
         with transaction.atomic():

@@ -17,9 +17,8 @@ JOB_VARIABLE = "BERTH_AGENT_JOB"  # path of the job to which a process belongs
 
 
 class Job:
-    """Background script that runs in at most one process at a time.
-
-    Its entire state is stored in files that are named after the job.
+    """Background script that runs in at most one process at a time, with its entire state in files named
+    after the job.
     """
 
     def __init__(self, name: str) -> None:
@@ -27,9 +26,7 @@ class Job:
         self.output = self.path + ".output"
 
     def start(self, script: str, env: dict[str, str]) -> None:
-        """Run the script in its own session. The script is in a file, because all users can see command
-        lines.
-        """
+        """Run the script in its own session, from a file because all users can see command lines."""
         self.kill()
         write_private_file(self.path + ".sh", script)
         write_private_file(self.output, "")
@@ -82,7 +79,7 @@ class Job:
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code, or None while the script runs. The exit code is -9 if the script was killed."""
+        """Exit code, or None while the script runs. If the script was killed, it is -9."""
         if self.is_running:
             return None
         code = read_file(self.path + ".exit")

@@ -83,7 +83,7 @@ class Systemd:
 
 
 class Supervisor:
-    """Shell loop that restarts the agent. It is not started at boot."""
+    """Shell loop that restarts the agent, but is not started at boot."""
 
     installed = "The agent is installed and runs until the machine stops."
 

@@ -21,7 +21,7 @@ _COMPARED = ("instance", "node", "start")
 
 
 class EnvironmentScript:
-    """Script that installs a node's environment. Its progress is part of each report."""
+    """Script that installs a node's environment, with progress that is part of each report."""
 
     def __init__(self, url: str) -> None:
         self.url, self.digest, self.job = url, "", Job(PREPARE)

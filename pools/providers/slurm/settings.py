@@ -81,7 +81,7 @@ Duration = Annotated[str, BeforeValidator(_check_duration)]
 
 
 class LoginSettings(BaseModel):
-    """Login node with Slurm's programs, accessed over SSH. `key` is the name of a secret of the pool."""
+    """Login node with Slurm's programs, accessed over SSH. `key` is the name of one of the pool's secrets."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 

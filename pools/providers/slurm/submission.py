@@ -60,7 +60,7 @@ def submission_script(
     settings: SlurmSettings, order: LaunchRequest, names: Sequence[PilotName], variables: Mapping[str, str],
     living: Iterable[PilotName] = (),
 ) -> str:  # fmt: skip
-    """Return the submission script. It prints the ID of each job, and fails if Slurm rejects a job.
+    """Return the submission script, which prints the ID of each job and fails if Slurm rejects a job.
 
     `variables` are the shell variables of the pilot script: url, pool, token, certificates and plain_http.
     `living` are jobs that may not have read their files yet.
@@ -120,10 +120,9 @@ def shell_assignments(order: LaunchRequest, variables: Mapping[str, str]) -> str
 
 
 def pilot_script(settings: SlurmSettings, load: str = "") -> str:
-    """Return the script of the pilot jobs.
+    """Return the pilot script, which is the same for all jobs. @NAME@ is a placeholder for the job's name.
 
-    The script is the same for all jobs. @NAME@ is a placeholder for the job's name. `load` contains the lines
-    that set the job's variables, by default from the job's private file.
+    `load` contains the lines that set the job's variables, by default from the job's private file.
     """
     load = load or _LOAD.format(directory=shell_path(settings.directory))
     return (

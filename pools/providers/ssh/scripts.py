@@ -146,7 +146,7 @@ def _number(values: Mapping[str, str], name: str) -> int:
 
 
 def install_script(home: str, agent: bytes, env: Mapping[str, str], ca: str = "") -> str:
-    """Return the script that installs the agent as root. It contains the join token."""
+    """Return the script that installs the agent as root. The script contains the join token."""
     encoded = base64.encodebytes(agent).decode("ascii")
     variables = dict(env)
     before = ""

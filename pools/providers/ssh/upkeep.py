@@ -42,7 +42,7 @@ class _Watch:
 
 
 class SshUpkeep:
-    """Maintenance of the SSH hosts of all pools. A step never waits for a host."""
+    """Maintenance of all pools' SSH hosts, in steps that never wait for a host."""
 
     def __init__(
         self, now: Callable[[], datetime], installation: Callable[[], str], runner: TaskRunner,

@@ -39,7 +39,7 @@ def error_code(error: Mapping[str, Any]) -> int | None:
 
 
 def failure(server: Server, response: Response, errors: Sequence[Mapping[str, Any]] = ()) -> ProviderError:
-    """Return the error for a response that reports a failure. Its message never contains the token."""
+    """Return the error for a response that reports a failure. The message never contains the token."""
     status_kind = _STATUS_KINDS.get(response.status)
     if status_kind is Kind.CREDENTIALS:
         return ProviderError(Kind.CREDENTIALS, f"{server.place} {REJECTED.format(user=server.user)}")
