@@ -348,7 +348,7 @@ class Runtime(PodFileReader, Protocol):
     def rendezvous(self) -> tuple[str, int]:
         """Return an address and a free port for one gang's rendezvous.
 
-        An empty address means the address of the node of rank 0.
+        An empty address means that of the rank-0 node.
         """
         ...
 

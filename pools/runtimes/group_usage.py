@@ -1,4 +1,4 @@
-"""Measure the resource usage of pods by their control groups. This module uses only the standard library."""
+"""Measure pods' resource usage by their control groups. This module uses only the standard library."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ class LocalRuntime(LocalFiles):
         )  # fmt: skip
 
     def _starting_report(self, pod_id: str, pod: PodDir) -> PodReport:
-        """Report a pod whose shim does not hold its lock. The pod is starting or has failed to start."""
+        """Report a pod without a lock-holding shim, because it is starting or has failed to start."""
         code = self._shims[pod_id].poll()
         if code is None:
             return PodReport(PodState.STARTING)

@@ -58,7 +58,7 @@ class ForkedShim:
 
 
 class ShimStarter:
-    """Starter of all shims of one runtime. The command line of the server contains `root`."""
+    """Starter of one runtime's shims. The server's command line contains `root`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

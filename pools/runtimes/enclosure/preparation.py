@@ -47,7 +47,7 @@ class Preparation:
 
 
 def _digest(command: tuple[str, ...], mounts: Iterable[Mount]) -> str:
-    """Return a digest of the command and of the current contents of all files that it mounts or copies.
+    """Return a digest of the command and the current contents of all files that it mounts or copies.
 
     A file that has been replaced, such as /etc/resolv.conf, must not remain in a prepared enclosure.
     """

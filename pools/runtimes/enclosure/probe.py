@@ -23,7 +23,7 @@ from pools.runtimes.shim.records import Record, read_record, write_record
 
 PROBE_SECONDS = 60.0
 PROBE_ATTEMPTS = 3
-# Errors of a machine that lacks resources at the moment. They say nothing about its isolation.
+# Errors of a machine that temporarily lacks resources, which say nothing about its isolation.
 TRANSIENT_ERRORS = frozenset(
     (
         errno.EAGAIN,

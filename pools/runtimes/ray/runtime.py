@@ -314,7 +314,7 @@ class RayRuntime(RayFiles):
         return ClusterQuotas()
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return a random port, because the free ports of the node of rank 0 are not known yet."""
+        """Return a random port, because the rank-0 node's free ports are not known yet."""
         return ADDRESS_OF_RANK_0, random.randrange(FIRST_PORT, LAST_PORT)  # noqa: S311
 
     def wake_fds(self) -> tuple[int, ...]:

@@ -190,7 +190,7 @@ echo "Ray and the agent of this node are up."
 
 
 def start_script(node: RayNode, head: RayNode) -> str:
-    """Return the script that adds a machine to the Ray cluster. It contains the cluster's secret."""
+    """Return the script that adds a machine to the Ray cluster. The script contains the cluster's secret."""
     return STOP + _START.format(
         place=_PLACE, fetch_code=_DOWNLOAD_CODE + _UNPACK_CODE, use_code=_USE_CODE,
         ray=RAY_VERSION, python=PYTHON_VERSION, write_settings=_write_settings(node, head),

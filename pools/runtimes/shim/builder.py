@@ -9,7 +9,7 @@ from pools.runtimes.shim.processes import children, is_running
 
 
 class Builder:
-    """Process that runs bubblewrap to build an enclosure. It exits when this process exits.
+    """Process that runs bubblewrap to build an enclosure, and exits when this process exits.
 
     `errors` is the descriptor of a file for bubblewrap's output, which this object closes. Once the enclosure
     has been built, `init` is the process ID of its first process, and `pids` are all processes of bubblewrap.

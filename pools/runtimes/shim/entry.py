@@ -98,7 +98,7 @@ class Entry:
 
 
 def _limit_open_files() -> None:
-    """Limit the number of open files of this process and its children."""
+    """Limit how many files this process and its children may open."""
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -279,7 +279,7 @@ class Pod:
         return [pid for pid in self._all_processes() if pid not in of_channels]
 
     def _all_processes(self) -> list[int]:
-        """Return the IDs of the running processes of the pod and its channels, parents first."""
+        """Return the IDs of running processes in the pod and its channels, parents first."""
         others = {*(self.namespaces.pids if self.namespaces else ()), *self.helpers}
         return [pid for pid in descendants(os.getpid()) if pid not in others and is_running(pid)]
 
@@ -296,7 +296,7 @@ class Pod:
 
     @property
     def next_step(self) -> float | None:
-        """Time of the next signal of a stop, SIGTERM or SIGKILL, or None."""
+        """Time of the next stop signal (SIGTERM or SIGKILL), or None."""
         return self.deadline if self.term_at is None else self.term_at
 
     def stop(self, cause: str, grace: float, number: int = 0, lead: float = 0.0) -> None:
@@ -318,7 +318,7 @@ class Pod:
         self.end_lead_time()
 
     def _send_notice(self, number: int) -> None:
-        """Send a signal to the processes that handle it. It would end all other processes."""
+        """Send a signal only to the processes that handle it, because it would end all others."""
         for pid in self.processes():
             if handles_signal(pid, number):
                 send_signal(pid, number)

@@ -1,7 +1,6 @@
-"""Directory that the pods of a workload on the same machine share as /dev/shm.
+"""Subdirectory of the machine's /dev/shm that a workload's pods on this machine share as /dev/shm.
 
-The directory is a subdirectory of the machine's /dev/shm. Each shim holds a shared lock on the directory, and
-the last shim deletes it.
+Each shim holds a shared lock on the directory, and the last shim deletes it.
 """
 
 from __future__ import annotations

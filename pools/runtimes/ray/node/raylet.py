@@ -23,7 +23,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 STARTED = "Ray runtime started"  # text that `ray start` prints once Ray has started
 GRACE_SECONDS = 8.0
 RESTART_DELAY_SECONDS = 1.0
-# after this time, a node without pods exits. It is then replaced or started from scratch
+# after this time, a node without pods exits, to be replaced or started from scratch
 RESTART_SECONDS_MAX = 600.0
 ADOPT_VARIABLE = "BERTH_RAY_PROCESS"
 # The head detects a dead node after 5 s (Ray's default: 15 s) and a hanging node after 30 s (60 s).

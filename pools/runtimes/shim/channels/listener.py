@@ -106,7 +106,7 @@ class Channels:
                 killed |= left
 
     def processes(self) -> set[int]:
-        """Return the process IDs of all relays and of all processes that channels have started."""
+        """Return the process IDs of all relays and all processes started by channels."""
         if not self._relays:
             return set()
         pids = {each for relay in self._relays for each in (relay, *descendants(relay))}

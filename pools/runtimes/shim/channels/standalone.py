@@ -35,7 +35,7 @@ class _Container:
 
 
 class _NoCalls:
-    """Substitute for the C library. The library's calls protect the shim, but this container has no shim."""
+    """Substitute for the C library, whose calls protect the shim that this container lacks."""
 
     def prctl(self, *arguments: object) -> int:
         return 0

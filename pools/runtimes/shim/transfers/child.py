@@ -48,7 +48,7 @@ class Transfer:
         """Prepare an attempt, for example by deleting the files of the previous one."""
 
     def work(self, output: int, is_broken: bool) -> None:
-        """Transfer the data. This method runs in the child process. Raises Failure and OSError."""
+        """Transfer the data, in the child process. Raises Failure and OSError."""
         raise NotImplementedError
 
     def run(self) -> str:
@@ -142,7 +142,7 @@ class Transfer:
 
 
 def send(output: int, kind: str, text: str) -> None:
-    """Send a message to the shim. A message is short enough for a single write to the pipe."""
+    """Send the shim a message, which is short enough for a single write to the pipe."""
     line = f"{kind} {' '.join(text.split())}".encode("utf-8", "replace")[:1000]
     os.write(output, line + b"\n")
 
