@@ -58,7 +58,7 @@ class ObjectPage:
 
 
 class Bucket:
-    """Objects of an S3 volume. Its methods must be called outside transactions."""
+    """Objects of an S3 volume. Call its methods outside transactions."""
 
     def __init__(self, volume: Volume, login: BucketLogin) -> None:
         self._volume = volume

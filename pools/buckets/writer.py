@@ -17,10 +17,10 @@ class UploadGone(Exception):
 
 
 class BucketWriter:
-    """Writer for the objects of an S3 volume. Its methods must be called outside transactions.
+    """Writer for the objects of an S3 volume.
 
-    Methods raise Conflict if the bucket cannot be used with these settings, or Unavailable if another attempt
-    may succeed.
+    Call its methods outside transactions. They raise Conflict if the bucket cannot be used with these
+    settings, or Unavailable if another attempt may succeed.
     """
 
     def __init__(self, volume: Volume, login: BucketLogin) -> None:

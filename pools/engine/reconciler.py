@@ -61,7 +61,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Command to request `count` instances. Their ordinals begin with `start_ordinal`."""
+    """Command to request `count` instances with ordinals from `start_ordinal`."""
 
     count: int
     start_ordinal: int

@@ -65,7 +65,7 @@ def build_timeline(
 def thin_out(points: Sequence[Point], points_max: int, end: float) -> tuple[Point, ...]:
     """Thin out the timeline to at most `points_max` points.
 
-    The timeline is split into that many equal periods, and the last point of each period is kept.
+    The timeline is split into that many equal periods, and only the last point of each period is kept.
     """
     if len(points) <= points_max or points_max < 1:
         return tuple(points)

@@ -1,4 +1,4 @@
-"""Public API of plugins, which pools, workers and clients use. It contains no server code."""
+"""Public plugin API for pools, workers and clients, without any server code."""
 
 from pools.plugins.base import Function, Operation, Plugin
 from pools.plugins.compose import bootstrap_all, decorate_all, transform_all

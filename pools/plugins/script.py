@@ -22,10 +22,7 @@ def compute_digest(image: Image, operations: Sequence[Operation]) -> str:
 
 
 def bootstrap_script(image: Image, operations: Sequence[Operation]) -> str:
-    """Return the script that installs the environment when a node boots.
-
-    The script is deterministic and contains no secrets.
-    """
+    """Return a deterministic script without secrets that installs the environment when a node boots."""
     replacements = {
         "@DIGEST@": compute_digest(image, operations),
         "@PYTHON@": shlex.quote(image.python),
@@ -47,7 +44,7 @@ def bootstrap_script(image: Image, operations: Sequence[Operation]) -> str:
 
 
 def phase_names(image: Image, operations: Sequence[Operation]) -> tuple[str, ...]:
-    """Return the names of all phases of the script, in order."""
+    """Return the names of all script phases, in order."""
     return ("apt", "python", "pip", "code", *(operation.title for operation in operations))
 
 

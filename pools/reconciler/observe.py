@@ -136,7 +136,7 @@ def _store_address(node: Node, instance: Instance, context: PassContext) -> bool
 
 
 def _store_reason(node: Node, instance: Instance) -> bool:
-    """Store why the node is not ready yet. The node's page shows the reason."""
+    """Store why the node is not ready yet, for the node's page."""
     if node.not_ready_reason == instance.message:
         return False
     node.not_ready_reason = instance.message

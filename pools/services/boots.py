@@ -37,7 +37,7 @@ class EnvironmentSetup:
 
 @dataclass(frozen=True, slots=True)
 class StartReport:
-    """Progress of the start script of one instance. `exit_code` is None while the script runs."""
+    """Progress of one instance's start script. `exit_code` is None while the script runs."""
 
     instance: str
     exit_code: int | None = None

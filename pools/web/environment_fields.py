@@ -15,7 +15,7 @@ EXAMPLE = "- torch\n- mps: {thread_percentage: 50}"
 
 
 class LinesField(forms.CharField):
-    """Text area for a list. Its value contains the lines that are not empty."""
+    """Text area for a list, whose value contains the nonempty lines."""
 
     def __init__(self, **kwargs: Any) -> None:
         rows = kwargs.pop("rows", 3)
@@ -133,7 +133,7 @@ def initial_values(pool: NodePool) -> dict[str, Any]:
 
 
 def secret_help_texts(pool: NodePool) -> Iterable[tuple[str, str]]:
-    """Yield the field name and help text for each stored secret. The text says when the secret was set."""
+    """Yield the field name of each stored secret, with a help text that says when the secret was set."""
     for entry in pool.plugins:
         for parameter, at in entry.get("secrets_set", {}).items():
             yield (

@@ -284,7 +284,7 @@ class PoolForm(Form):
 
 
 class SettingsForm(PoolForm):
-    """Form that edits a pool. It has no fields for name, provider and runtime, which cannot change."""
+    """Form that edits a pool, without fields for name, provider and runtime, which cannot change."""
 
     # number of nodes whose drain the user has confirmed
     confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)
