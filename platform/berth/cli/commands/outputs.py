@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from berth.client import Client
     from berth.client.models.arrays import ArrayDetail
 
-app = typer.Typer(no_args_is_help=True, help="List and download the files that workloads leave behind.")
+app = typer.Typer(no_args_is_help=True, help="List and download workload outputs.")
 PodOption = Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX. Defaults to the first pod.")]
 RunOption = Annotated[
     int | None, typer.Option(min=1, help="Run number. Defaults to the latest run with outputs.")

@@ -22,7 +22,7 @@ PoolsArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="POOL...",
-        help="Pools in the group. They replace the current pools.",
+        help="Pools in the group. Replaces the current pools.",
         autocompletion=pool_names,
     ),
 ]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from berth.client import Client
     from berth.client.models.tenants import SecretUse, StoredSecret
 
-app = typer.Typer(no_args_is_help=True, help="Manage secrets of projects and pools, and your own.")
+app = typer.Typer(no_args_is_help=True, help="Manage project, pool and personal secrets.")
 USES_SHOWN = 20  # maximum number of uses shown after setting a secret
 SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the secret.")]
 SecretProjectOption = Annotated[
@@ -36,7 +36,7 @@ SecretPoolOption = Annotated[
     ),
 ]
 PersonalOption = Annotated[
-    bool, typer.Option("--personal", help="Use your own secrets instead of a project's or a pool's.")
+    bool, typer.Option("--personal", help="Use your personal secrets instead of a project's or pool's.")
 ]
 
 
@@ -83,7 +83,7 @@ def set_secret(
     ] = None,
     registry: Annotated[
         str | None,
-        typer.Option(metavar="HOST", help="Container registry for which the value is the password."),
+        typer.Option(metavar="HOST", help="Container registry that accepts the value as a password."),
     ] = None,
     username: Annotated[
         str | None, typer.Option("--username", "-u", metavar="NAME", help="Username for --registry.")

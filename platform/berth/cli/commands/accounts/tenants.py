@@ -185,7 +185,7 @@ def create_project(
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name: lowercase letters, digits and hyphens.")],
     department: Annotated[
-        str, typer.Option(help="Department of the project.", autocompletion=department_names)
+        str, typer.Option(help="Department that the project belongs to.", autocompletion=department_names)
     ],
     title: Title = None,
     rank: Rank = None,
