@@ -50,7 +50,7 @@ class WorkloadArray(FastRows):
     submitted_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True, blank=True)
     unschedulable_at = models.DateTimeField(
-        null=True, blank=True, help_text="Time of the notification that a task is unschedulable."
+        null=True, blank=True, help_text="Time at which a task was reported as unschedulable."
     )
 
     class Meta:

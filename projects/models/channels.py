@@ -17,7 +17,7 @@ class OpenChannel(models.Model):
     workload = models.UUIDField(help_text="ID of the workload.")
     workload_name = models.CharField(max_length=200)
     project = models.ForeignKey(Project, null=True, on_delete=models.SET_NULL, related_name="+")
-    noun = models.CharField(max_length=20, help_text="Kind of channel in the audit log, for example shell.")
+    noun = models.CharField(max_length=20, help_text="Channel kind in the audit log, for example shell.")
     details = models.JSONField(help_text="Details for the audit log.")
     opened_at = models.DateTimeField()
     seen_at = models.DateTimeField(help_text="Time at which the channel was last recorded as open.")

@@ -19,7 +19,7 @@ class Event(models.Model):
     subject = models.CharField(max_length=200, help_text="Name of the object at that time.")
     message = models.TextField()
     data = models.JSONField(default=dict)
-    actor = models.CharField(max_length=150, help_text="Username, or the component of Berth that acted.")
+    actor = models.CharField(max_length=150, help_text="Username, or the Berth component that acted.")
 
     class Meta:
         ordering = ["-id"]

@@ -19,7 +19,9 @@ class RunImage(models.Model):
         max_length=71, blank=True, help_text="Digest of the image. Empty until the tag is resolved."
     )
     resolved_at = models.DateTimeField(null=True, blank=True)
-    attempts = models.PositiveIntegerField(default=0, help_text="Failed attempts to resolve the tag.")
+    attempts = models.PositiveIntegerField(
+        default=0, help_text="Number of failed attempts to resolve the tag."
+    )
     retry_at = models.DateTimeField(null=True, blank=True)
     error = models.TextField(blank=True, help_text="Error of the last failed attempt.")
 

@@ -136,7 +136,7 @@ class Workload(FastRows):
     preemptions = models.PositiveIntegerField(default=0)
     restarts = models.PositiveIntegerField(default=0, help_text="Restarts by retry rules.")
     retries = models.JSONField(
-        default=dict, blank=True, help_text="Restarts by kind of failure, including those after lost nodes."
+        default=dict, blank=True, help_text="Restarts by failure kind, including restarts after node losses."
     )
     peer_failures = models.PositiveSmallIntegerField(
         default=0, editable=False,
@@ -170,9 +170,7 @@ class Workload(FastRows):
         help_text="Main pending reasons in order, each with its start and end.",
     )
     version = models.PositiveBigIntegerField(default=1, editable=False)
-    edits = models.PositiveIntegerField(
-        default=0, editable=False, help_text="Number of times that the document has been edited."
-    )
+    edits = models.PositiveIntegerField(default=0, editable=False, help_text="Number of document edits.")
     changed_in = models.BigIntegerField(
         default=0,
         editable=False,
