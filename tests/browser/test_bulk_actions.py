@@ -58,7 +58,7 @@ def test_shift_selects_a_range_of_rows_and_escape_clears_the_selection(opened: O
         assert faults == []
 
 
-def test_only_one_menu_is_open_and_closes_outside_or_with_escape(opened: Open) -> None:
+def test_only_one_menu_is_open_and_an_outside_click_or_escape_closes_it(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads")
         columns, views = (
@@ -77,7 +77,7 @@ def test_only_one_menu_is_open_and_closes_outside_or_with_escape(opened: Open) -
         assert faults == []
 
 
-def test_selection_to_which_no_action_applies_shows_the_reason(opened: Open) -> None:
+def test_selection_without_applicable_actions_shows_the_reason(opened: Open) -> None:
     with opened("erin") as (page, faults):
         page.goto("/workloads?state=ended")
         for name in ("vit-baseline", "vit-large-lr3"):
@@ -137,7 +137,7 @@ def test_retry_dialog_shows_which_tasks_its_button_retries(opened: Open, scene: 
         assert faults == []
 
 
-def test_selection_is_empty_after_its_action_and_the_safe_button_has_the_focus(opened: Open) -> None:
+def test_selection_is_cleared_after_its_action_and_the_safe_button_is_focused(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads")
         select(page, "ablation-7")

@@ -17,7 +17,7 @@ def select(page: Page, name: str) -> None:
     page.get_by_role("checkbox", name=f"Select {name}", exact=True).click()
 
 
-def test_diagnosis_uncordons_all_nodes_it_names(opened: Open, scene: Scene) -> None:
+def test_diagnosis_action_uncordons_all_nodes_that_it_names(opened: Open, scene: Scene) -> None:
     create_fleet(scene.projects["vision"], 200)
     with opened("ada") as (page, faults):
         page.goto("/node-pools/fleet")
@@ -35,7 +35,7 @@ def test_diagnosis_uncordons_all_nodes_it_names(opened: Open, scene: Scene) -> N
     assert not Node.objects.filter(pool__name="fleet", state="cordoned").exists()
 
 
-def test_selected_nodes_are_cordoned_and_the_view_stays_in_the_address(opened: Open, scene: Scene) -> None:
+def test_selected_nodes_are_cordoned_and_the_url_preserves_the_view(opened: Open, scene: Scene) -> None:
     create_fleet(scene.projects["vision"], 60)
     with opened("ada") as (page, faults):
         page.goto("/node-pools/fleet?nodes-sort=-utilization&state=ready")
@@ -60,7 +60,7 @@ def test_selected_nodes_are_cordoned_and_the_view_stays_in_the_address(opened: O
         assert not faults
 
 
-def test_table_on_a_phone_shows_the_main_facts_of_each_node(opened: Open, scene: Scene) -> None:
+def test_table_on_a_phone_shows_the_key_facts_about_each_node(opened: Open, scene: Scene) -> None:
     create_fleet(scene.projects["vision"], 60)
     with opened("ada", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
         page.goto("/node-pools/fleet")

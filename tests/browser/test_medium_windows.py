@@ -71,7 +71,7 @@ def test_pending_reasons_are_next_to_the_devices_in_a_medium_width_window(opened
 
 
 @pytest.mark.parametrize("viewport", [MEDIUM, WIDE], ids=["medium", "wide"])
-def test_evictions_on_the_admin_site_fit_without_sideways_scroll(
+def test_evictions_on_the_admin_site_fit_without_horizontal_scrolling(
     opened: Open, viewport: ViewportSize
 ) -> None:
     hidden = """list => {

@@ -36,7 +36,7 @@ def test_message_with_warnings_stays_and_is_marked_as_a_warning(opened: Open) ->
         assert faults == []
 
 
-def test_page_is_not_refreshed_after_a_response_that_leads_to_another_page(
+def test_page_is_not_refreshed_after_a_response_that_redirects_to_another_page(
     opened: Open, scene: Scene
 ) -> None:
     announce = """async () => {

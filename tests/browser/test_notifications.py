@@ -9,7 +9,7 @@ from tests.browser.data.scene import Scene
 
 
 @pytest.mark.heavy
-def test_failed_delivery_is_sent_again_from_the_list(opened: Open, scene: Scene) -> None:
+def test_failed_delivery_is_resent_from_the_list(opened: Open, scene: Scene) -> None:
     delivery = Delivery.objects.get(state="failed")
     with opened("ada") as (page, faults):
         page.goto("/notifications")

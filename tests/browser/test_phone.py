@@ -147,7 +147,7 @@ def test_admin_site_shows_the_title_instead_of_the_path(opened: Open, scene: Sce
         assert faults == []
 
 
-def test_head_of_a_pool_stays_beside_the_first_column_of_the_quota_grid(opened: Open) -> None:
+def test_pool_header_stays_beside_the_first_column_of_the_quota_grid(opened: Open) -> None:
     scroll = "head => { head.closest('.grid-wrap').scrollLeft = head.offsetLeft - 128; }"
     with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
         page.goto("/quotas")
@@ -183,7 +183,7 @@ def test_controls_on_a_phone_are_at_least_40_pixels_high(opened: Open, path: str
 
 
 @pytest.mark.heavy
-def test_tools_of_a_log_fit_on_one_line(opened: Open, scene: Scene) -> None:
+def test_log_toolbar_fits_on_one_line(opened: Open, scene: Scene) -> None:
     with opened("dave", viewport=NARROW) as (page, faults):
         for tab in ("", "/logs"):
             page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}{tab}")

@@ -8,7 +8,7 @@ from tests.browser.data.scene import Scene
 from tests.browser.driver.chromium import open_settled
 
 
-def test_typed_secret_survives_the_question_before_it_replaces_another(opened: Open, scene: Scene) -> None:
+def test_entered_secret_survives_the_replacement_confirmation(opened: Open, scene: Scene) -> None:
     before = ProjectSecret.objects.get(name="hf-token")
     with opened("carol") as (page, faults):
         open_settled(page, "/secrets")

@@ -71,7 +71,7 @@ def test_chart_readout_shows_the_values_under_the_pointer(opened: Open) -> None:
         assert not faults
 
 
-def test_columns_of_daily_usage_are_named_by_their_day(opened: Open) -> None:
+def test_daily_usage_columns_are_labelled_by_day(opened: Open) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/usage?span=7d")
         days = page.locator(".time-axis text").all_text_contents()

@@ -82,7 +82,7 @@ def test_elastic_workload_is_readable_on_a_phone(opened: Open, scene: Scene) -> 
         assert faults == []
 
 
-def test_card_says_that_the_next_cycle_starts_the_workload(opened: Open, scene: Scene) -> None:
+def test_card_states_that_the_next_cycle_starts_the_workload(opened: Open, scene: Scene) -> None:
     blocker = {"reason": "WouldExceedFairShare", "message": "1 GPU is missing.", "numbers": {}}
     explanation = {"blockers": [blocker], "queue_position": 1, "pool": "train"}
     workload = make.workload(

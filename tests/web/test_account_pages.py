@@ -194,7 +194,7 @@ def test_server_error_page_links_back_and_mentions_changes_only_after_a_form_was
     assert "Your changes were not saved." in sent.content.decode()
 
 
-def test_rejected_sign_in_describes_the_password_field_by_the_error(cast: Cast, settings: Settings) -> None:
+def test_password_field_is_described_by_the_sign_in_error(cast: Cast, settings: Settings) -> None:
     settings.BERTH_RATE_LIMITS = {**settings.BERTH_RATE_LIMITS, "login": 1}
     client, form = Client(), {"username": "dave", "password": "wrong"}
     for message in ("Wrong username or password.", "Too many attempts."):

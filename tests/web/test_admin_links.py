@@ -15,7 +15,7 @@ from tests.present import present
 admin.autodiscover()
 
 
-def test_pages_of_evictions_and_cycles_link_to_the_objects_that_they_name(
+def test_eviction_and_cycle_pages_link_to_the_objects_that_they_name(
     admin_client: Client, cast: Cast, running_workload: Workload
 ) -> None:
     workload, node = running_workload, make.node(cast.pool, name="n-2")
@@ -45,7 +45,7 @@ def test_pages_of_evictions_and_cycles_link_to_the_objects_that_they_name(
     assert f'href="/decisions/{cycle.pk}"' in text
 
 
-def test_admin_pages_write_gpus_ids_and_units_like_the_application(admin_client: Client, cast: Cast) -> None:
+def test_admin_pages_format_gpus_ids_and_units_like_the_application(admin_client: Client, cast: Cast) -> None:
     node = make.node(cast.pool)
     pages = [
         reverse("admin:pools_nodepool_change", args=[cast.pool.pk]),

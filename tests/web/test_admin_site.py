@@ -78,7 +78,7 @@ def test_eviction_shows_its_kind_as_a_title(admin_client: Client, running_worklo
     assert f"(&#x27;{row.kind}&#x27;" not in text
 
 
-def test_admin_site_uses_the_fonts_of_the_application(admin_client: Client) -> None:
+def test_admin_site_uses_the_applications_fonts(admin_client: Client) -> None:
     assert "/static/berth/css/fonts.css" in admin_client.get("/admin/").content.decode()
 
 

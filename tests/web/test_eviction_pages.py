@@ -64,7 +64,7 @@ def test_gpus_of_a_queue_with_unlimited_quota_are_not_drawn_as_over_quota(
     assert [bar.quota for _, bar in queue["bars"]] == [None, None]
 
 
-def test_bars_of_all_queues_of_an_eviction_have_the_same_scale(cast: Cast, sign_in: SignIn) -> None:
+def test_queue_bars_of_an_eviction_have_the_same_scale(cast: Cast, sign_in: SignIn) -> None:
     victim, preemptor = (make.workload(project, "train") for project in (cast.vision, cast.ads))
     large, small = make.eviction_side("research", 16, 16, 16, 12), make.eviction_side("ads", 4, 4, 0, 4)
     row = make.eviction(victim, preemptor, cast.pool, numbers={"victim": [large], "preemptor": [small]})

@@ -130,7 +130,7 @@ def test_submit_page_of_an_empty_installation_links_to_the_missing_step(empty: C
 
 
 @pytest.mark.heavy
-def test_submit_page_without_pools_shows_a_member_whom_to_contact(cast: Cast, sign_in: SignIn) -> None:
+def test_submit_page_without_pools_tells_a_member_whom_to_contact(cast: Cast, sign_in: SignIn) -> None:
     cast.pool.delete()
     text = sign_in("dave").get("/submit").content.decode()
     assert "Ask a platform admin to create one." in text and reverse("pool-new") not in text

@@ -111,7 +111,7 @@ def test_failed_delivery_can_be_resent_by_users_who_may_change_the_subscription(
 
 
 @pytest.mark.heavy
-def test_delivery_of_a_deleted_subscription_is_not_sent_again(cast: Cast, sign_in: SignIn) -> None:
+def test_delivery_of_a_deleted_subscription_is_not_resent(cast: Cast, sign_in: SignIn) -> None:
     delivery = Delivery.objects.create(
         kind="failed", to="team@example.org", channel="mail", content={}, state="failed",
         next_attempt_at=make.ago(hours=1), ended_at=make.ago(hours=1),

@@ -344,7 +344,7 @@ def test_overview_names_the_pool_in_which_a_project_is_over_quota(
     assert f"{held} allocated {held - 1} over quota in {cast.pool.name} ({held} of 1)" in words
 
 
-def test_figures_of_members_say_which_projects_they_count(cast: Cast, sign_in: SignIn) -> None:
+def test_figures_shown_to_members_state_which_projects_they_cover(cast: Cast, sign_in: SignIn) -> None:
     figures = sign_in("dave").get("/").content.decode()
     assert 'GPUs allocated <span class="faint">all projects</span>' in figures
     assert 'Running <span class="faint">my projects</span>' in figures

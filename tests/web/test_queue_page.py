@@ -75,7 +75,7 @@ def test_queues_of_all_pools_are_listed_with_their_counts(cast: Cast, sign_in: S
 
 
 @pytest.mark.heavy
-def test_pools_are_listed_one_after_the_other(cast: Cast, sign_in: SignIn) -> None:
+def test_queues_are_grouped_by_pool_in_queue_order(cast: Cast, sign_in: SignIn) -> None:
     for pool in ("local-2", "spare"):
         make.pool(pool)
     for pool, position in (("spare", 1), ("local", 2), ("local-2", 1), ("local", 10), ("local", 1)):
@@ -191,7 +191,7 @@ def test_workload_that_can_never_start_links_to_its_smallest_change(cast: Cast, 
     assert sign_in("erin").get(link).headers["Location"] == f"/workloads/{huge.pk}"
 
 
-def test_tasks_of_an_array_that_wait_for_the_same_reason_share_one_row(cast: Cast, sign_in: SignIn) -> None:
+def test_array_tasks_with_the_same_pending_reason_share_one_row(cast: Cast, sign_in: SignIn) -> None:
     array = submit_array(cast, "sweep", 12)
     for index, task in enumerate(Workload.objects.filter(array=array).order_by("array_index")):
         starts = make.ago(hours=-1 - index).isoformat()

@@ -51,7 +51,7 @@ def test_form_creates_a_schedule_and_opens_its_page(cast: Cast, sign_in: SignIn)
     assert "python train.py" in page
 
 
-def test_schedule_form_shows_the_next_runs_of_a_schedule_that_is_being_typed(sign_in: SignIn) -> None:
+def test_schedule_form_shows_the_next_runs_while_the_user_types(sign_in: SignIn) -> None:
     dave = sign_in("dave")
     assert 'hx-get="/schedules/times"' in dave.get("/schedules/new", headers=HTMX).content.decode()
 
@@ -106,7 +106,7 @@ def test_frequency_is_converted_to_a_cron_expression_and_back(
         ({"frequency": "monthly", "at": "03:00", "day": "32"}, "day"), ({"frequency": "custom"}, "cron"),
     ],
 )  # fmt: skip
-def test_error_for_a_missing_frequency_value_is_shown_at_its_field(
+def test_error_for_a_missing_frequency_value_is_shown_next_to_its_field(
     cast: Cast, sign_in: SignIn, chosen: dict[str, str], field: str
 ) -> None:
     answer = sign_in("dave").post("/schedules/new", {**FORM, "cron": "", **chosen}, headers=HTMX)
@@ -123,7 +123,7 @@ def test_skipped_run_has_a_coloured_state(cast: Cast, sign_in: SignIn) -> None:
 
 
 @pytest.mark.heavy
-def test_error_for_a_name_in_use_is_shown_at_the_name_field(cast: Cast, sign_in: SignIn) -> None:
+def test_error_for_a_name_in_use_is_shown_next_to_the_name_field(cast: Cast, sign_in: SignIn) -> None:
     create(cast)
     answer = sign_in("dave").post("/schedules/new", FORM, headers=HTMX)
     assert answer.status_code == 422
@@ -167,7 +167,7 @@ def test_cron_expressions_are_translated_to_plain_english(expression: str, words
 
 
 @pytest.mark.heavy
-def test_pages_show_when_a_failed_submission_is_repeated(cast: Cast, sign_in: SignIn) -> None:
+def test_pages_show_when_a_failed_submission_will_be_retried(cast: Cast, sign_in: SignIn) -> None:
     create(cast)
     assert "retry" not in text(sign_in("erin").get("/schedules"))
     Schedule.objects.update(retry_at=timezone.now() + timedelta(minutes=5))
@@ -277,7 +277,7 @@ def test_schedule_form_marks_a_deleted_template(cast: Cast, sign_in: SignIn) -> 
         ({"source": "document", "document": " \n"}, "Enter a workload document."),
     ],
 )
-def test_error_for_a_missing_workload_is_shown_at_the_visible_field(
+def test_error_for_a_missing_workload_is_shown_next_to_the_visible_field(
     cast: Cast, sign_in: SignIn, values: dict[str, str], message: str
 ) -> None:
     answer = sign_in("dave").post("/schedules/new", {**FORM, **values}, headers=HTMX)

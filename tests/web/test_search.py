@@ -183,7 +183,7 @@ def test_search_finds_the_task_of_an_array(cast: Cast, sign_in: SignIn) -> None:
     assert f'href="/arrays/{sweep.pk}"' in text and '<span class="chip good">Running</span>' in text
 
 
-def test_search_for_a_state_links_to_the_list_of_workloads_in_that_state(cast: Cast, sign_in: SignIn) -> None:
+def test_search_for_a_state_links_to_the_workloads_in_that_state(cast: Cast, sign_in: SignIn) -> None:
     for number in range(2):
         make.workload(cast.vision, f"broken-{number}", phase="failed", by=cast.dave.user)
     make.workload(cast.ads, "ranker", phase="failed")

@@ -136,7 +136,7 @@ def test_platform_admin_sets_pool_credentials(cast: Cast, sign_in: SignIn) -> No
 
 
 @pytest.mark.heavy
-def test_platform_admin_sets_and_replaces_an_s3_key_of_a_pool(cast: Cast, sign_in: SignIn) -> None:
+def test_platform_admin_sets_and_replaces_a_pools_s3_key(cast: Cast, sign_in: SignIn) -> None:
     alice, address = sign_in("alice"), "/secrets/new/s3_key"
     form = {"owner": "pool/local", "name": "s3-reader", "username": "AKIAEXAMPLE", "value": TOKEN}
     assert alice.post(address, form, headers=HTMX).status_code == 204

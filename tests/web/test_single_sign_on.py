@@ -87,7 +87,7 @@ def test_account_created_by_admin_is_linked_by_verified_email(
 
 
 @pytest.mark.parametrize("mail", ["", "other@example.org"])
-def test_user_name_alone_does_not_link_an_account(provider: Provider, mail: str) -> None:
+def test_username_alone_does_not_link_an_account(provider: Provider, mail: str) -> None:
     account_without_password("hedy", mail)
     client = Client()
     answer = sign_in(client)
@@ -137,7 +137,7 @@ def test_second_subject_with_the_same_name_is_rejected(provider: Provider) -> No
 
 
 @pytest.mark.parametrize("name", [None, "", "two words", "x" * 151, "<script>"])
-def test_invalid_user_name_is_rejected(provider: Provider, name: str | None) -> None:
+def test_invalid_username_is_rejected(provider: Provider, name: str | None) -> None:
     provider.person["preferred_username"] = name
     assert sign_in(Client()).status_code == 403
     assert not User.objects.exists()
@@ -214,7 +214,7 @@ def test_login_page_offers_single_sign_on_only_if_configured(provider: Provider,
     assert Client().get("/login/sso").status_code == 404
 
 
-def test_user_name_created_concurrently_is_rejected(
+def test_username_created_concurrently_is_rejected(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def raise_integrity_error(user: User) -> None:

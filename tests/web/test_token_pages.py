@@ -68,9 +68,7 @@ def test_only_platform_admins_see_users_and_other_users_tokens(
     assert of_grace.revoked_at is None
 
 
-def test_page_of_a_user_shows_roles_tokens_and_the_last_sign_in(
-    cast: Cast, sign_in: SignIn, ci: ApiToken
-) -> None:
+def test_user_page_shows_roles_tokens_and_the_last_sign_in(cast: Cast, sign_in: SignIn, ci: ApiToken) -> None:
     admin, at = sign_in("alice"), f"/access/users/{cast.dave.user.pk}"
     assert f'href="{at}"' in admin.get("/access").content.decode()
     assert "never signed in" in admin.get(f"/access/users/{cast.grace.user.pk}").content.decode()

@@ -33,7 +33,7 @@ PAGES = [
 
 
 @pytest.mark.parametrize(("path", "expected"), PAGES)
-def test_page_reports_a_filter_by_an_unknown_name(
+def test_page_reports_an_unknown_name_in_a_filter(
     cast: Cast, sign_in: SignIn, path: str, expected: str
 ) -> None:
     make.workload(cast.vision, "train", by=cast.dave.user)

@@ -48,7 +48,7 @@ def next_page(text: str) -> str:
     return "/node-pools/fleet" + link.split('"', 1)[0].replace("&amp;", "&")
 
 
-def test_line_of_a_node_shows_its_allocation_utilization_and_problem(cast: Cast, alice: Client) -> None:
+def test_node_row_shows_allocation_utilization_and_problem(cast: Cast, alice: Client) -> None:
     create_fleet(cast.vision, 60)
     lines = [re.sub(r"<[^>]*>|\s+", " ", line) for line in page(alice).split("<tr>")]
     cells = {line.split()[0]: " ".join(line.split()[1:]) for line in lines if "fleet-" in line}
@@ -91,7 +91,7 @@ def test_table_is_sorted_by_every_column_and_exported(cast: Cast, alice: Client)
     ]
 
 
-def test_tenant_sees_no_problems_of_the_provider_and_cannot_select_nodes(
+def test_tenant_sees_no_provider_problems_and_cannot_select_nodes(
     cast: Cast, alice: Client, sign_in: SignIn
 ) -> None:
     create_fleet(cast.vision, 60)
@@ -144,7 +144,7 @@ def test_query_count_does_not_grow_with_nodes(cast: Cast, alice: Client) -> None
     assert counts[0] == counts[1]
 
 
-def test_numbers_of_nodes_have_thousands_separators(cast: Cast, alice: Client) -> None:
+def test_node_counts_have_thousands_separators(cast: Cast, alice: Client) -> None:
     NodePool.objects.filter(pk=cast.pool.pk).update(nodes_min=1000, nodes_max=4000, nodes_desired=1500)
     page = alice.get(f"/node-pools/{cast.pool.name}").content.decode()
     assert "Elastic, 1,000 to 4,000 nodes, 1,500 desired" in page

@@ -89,7 +89,7 @@ def test_drain_of_several_nodes_names_the_affected_workloads(
     assert sorted(drained) == [("train-0", "new driver"), ("train-2", "new driver")]
 
 
-def test_nodes_of_other_pools_and_tenants_are_out_of_reach(
+def test_nodes_of_other_pools_and_tenants_cannot_be_changed(
     cast: Cast, pool: NodePool, alice: Client, sign_in: SignIn
 ) -> None:
     other = make.node(make.pool("other"))

@@ -35,7 +35,7 @@ def test_node_page_offers_the_actions_that_the_node_state_allows(sign_in: SignIn
     assert 'id="node-' not in sign_in("dave").get(f"/nodes/{node.name}").content.decode()
 
 
-def test_node_page_lists_the_events_of_the_node(sign_in: SignIn, node: Node) -> None:
+def test_node_page_lists_the_nodes_events(sign_in: SignIn, node: Node) -> None:
     assert "The agent answers." in sign_in("alice").get(f"/nodes/{node.name}").content.decode()
 
 

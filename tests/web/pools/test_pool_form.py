@@ -116,5 +116,5 @@ def test_durations_are_entered_and_shown_with_units(cast: Cast, sign_in: SignIn)
 
 
 @pytest.mark.parametrize("seconds", [0, 1, 59, 60, 61, 90, 599, 601, 3600, 3661, 86_400, 90_061, 864_000])
-def test_formatted_duration_has_the_same_number_of_seconds(seconds: int) -> None:
+def test_formatted_duration_preserves_the_number_of_seconds(seconds: int) -> None:
     assert DurationField(label="", initial=0).clean(format_exactly(seconds)) == seconds

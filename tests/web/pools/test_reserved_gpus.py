@@ -40,7 +40,7 @@ def text_of(client: Client, path: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", client.get(path).content.decode()).split())
 
 
-def test_department_totals_include_the_projects_of_the_department(cast: Cast, held: None) -> None:
+def test_department_totals_include_its_projects(cast: Cast, held: None) -> None:
     by_queue = totals_by_queue()
     project = by_queue[cast.pool.pk, (None, cast.vision.pk)]
     assert (project.allocated[0], project.reserved[0]) == (2000, 3000)

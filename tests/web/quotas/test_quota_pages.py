@@ -78,7 +78,7 @@ def test_creating_the_first_department_redirects_to_the_quota_grid(cast: Cast, s
     assert "Department lab created." in alice.get("/quotas").content.decode()
 
 
-def test_bars_of_departments_and_projects_have_the_same_scale(cast: Cast, sign_in: SignIn) -> None:
+def test_department_and_project_bars_have_the_same_scale(cast: Cast, sign_in: SignIn) -> None:
     for owner, gpus in ((cast.product, 16), (cast.research, 4), (cast.vision, 4)):
         make.quota(owner, cast.pool, gpus)
     tree = sign_in("alice").get("/quotas?pool=local").context["tree"]
@@ -99,7 +99,7 @@ def test_quota_list_of_a_pool_has_the_same_header_as_the_grid_and_a_menu_in_each
     assert "Actions for" not in sign_in("dave").get("/quotas?pool=local").content.decode()
 
 
-def test_numbers_of_a_pools_quotas_are_links_to_their_fields_for_users_who_may_change_them(
+def test_pool_quota_values_link_to_their_fields_for_users_who_may_change_them(
     cast: Cast, sign_in: SignIn
 ) -> None:
     make.quota(cast.vision, cast.pool, 2)
@@ -118,7 +118,7 @@ def test_numbers_of_a_pools_quotas_are_links_to_their_fields_for_users_who_may_c
     assert ", change" not in sign_in("dave").get(listed).content.decode()
 
 
-def test_legend_of_a_pools_quotas_names_only_what_its_bars_show(cast: Cast, sign_in: SignIn) -> None:
+def test_pool_quota_legend_lists_only_what_the_bars_show(cast: Cast, sign_in: SignIn) -> None:
     make.quota(cast.vision, cast.pool, 2)
 
     def legend() -> str:

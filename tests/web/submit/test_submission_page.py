@@ -165,7 +165,7 @@ def test_secret_and_array_sections_are_expanded_if_they_have_values(dave: Client
     assert folded("secrets-and-outputs") not in text and folded("array") in text
 
 
-def test_lines_of_examples_fit_in_the_editor_of_a_narrow_window() -> None:
+def test_example_lines_fit_in_the_editor_in_a_narrow_window() -> None:
     lines = [line for _, _, text in EXAMPLES.values() for line in text.splitlines()]
     assert max(len(line) for line in lines if "#" in line) <= 57
 
@@ -214,7 +214,7 @@ def test_first_example_runs_a_command_that_succeeds_without_files(dave: Client, 
 
 
 @pytest.mark.heavy
-def test_warning_about_a_program_is_shown_on_the_command_that_names_it(dave: Client) -> None:
+def test_warning_about_a_program_is_shown_next_to_the_command_that_runs_it(dave: Client) -> None:
     text = "name: fine\nproject: vision\nroles: [{name: a, command: python serve.py, gpu: 1}]\n"
     page = refresh_form(dave, text).content.decode()
     assert 'id="f-roles-0-command-warning">serve.py is not part of this workload.' in page

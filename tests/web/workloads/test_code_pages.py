@@ -129,7 +129,7 @@ def test_form_shows_and_removes_the_repository(git_workload: Workload, sign_in: 
         ({"url": "https://10.0.0.1/a.git"}, "BERTH_GIT_HOSTS"),
     ],
 )
-def test_form_shows_repository_errors_at_their_fields(
+def test_form_shows_repository_errors_next_to_their_fields(
     git_workload: Workload, sign_in: SignIn, section: dict[str, str], message: str
 ) -> None:
     text = json.dumps(training() | {"project": "vision", "name": "other", "code": {"git": section}})

@@ -85,7 +85,7 @@ def test_edit_page_predicts_the_effect_of_the_changes(cast: Cast, dave: Client, 
     assert 'id="prediction-title">Would start after 1 node has booted' in without_script.content.decode()
 
 
-def test_event_of_an_edit_uses_the_labels_of_the_form(cast: Cast, dave: Client, train: Workload) -> None:
+def test_edit_event_uses_the_form_labels(cast: Cast, dave: Client, train: Workload) -> None:
     role = {**train.spec["roles"][0], "replicas": 1, "max": None, "min": None}
     patch = {"roles": [{key: value for key, value in role.items() if value is not None}], "max_runtime": 60}
     changes = [change.path for change in workloads.edit(actor=cast.dave, workload=train, patch=patch).changes]

@@ -209,7 +209,7 @@ def test_link_to_the_edit_form_omits_a_change_that_must_not_be_in_a_url(
     assert "Edit workload" in card
 
 
-def test_smallest_change_links_to_the_quota_only_for_those_who_may_set_it(
+def test_smallest_change_links_to_the_quota_only_for_users_who_may_set_it(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workload = make.workload(cast.vision, "train", phase="pending")
@@ -222,7 +222,7 @@ def test_smallest_change_links_to_the_quota_only_for_those_who_may_set_it(
     assert "can make this change" not in sign_in("alice").get(path).content.decode()
 
 
-def test_member_reads_which_platform_admins_can_change_the_pool(
+def test_member_sees_which_platform_admins_can_change_the_pool(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workload = make.workload(cast.vision, "train", phase="pending")

@@ -28,7 +28,7 @@ def test_ended_workload_is_resubmitted_with_one_button(cast: Cast, sign_in: Sign
         assert f'hx-post="/workloads/{new.pk}/resubmit"' not in page, "it is live"
 
 
-def test_resubmission_without_scripts_asks_for_confirmation(cast: Cast, sign_in: SignIn) -> None:
+def test_resubmission_without_scripts_requires_confirmation(cast: Cast, sign_in: SignIn) -> None:
     workload, client = ended(cast), sign_in("dave")
     path = f"/workloads/{workload.pk}/resubmit"
     assert "The document is submitted again as train-2." in client.get(path).content.decode()
