@@ -95,7 +95,7 @@ def test_file_with_several_chunks_is_returned_completely(dave: Caller) -> None:
     assert read_archive(archive) == {"weights.bin": content, "sub/empty": b""}
 
 
-def test_code_of_another_project_cannot_be_used_by_a_user_who_knows_its_digest(
+def test_knowing_a_digest_gives_no_access_to_another_projects_code(
     dave: Caller, caller: Callable[..., Caller]
 ) -> None:
     grace = caller("grace")

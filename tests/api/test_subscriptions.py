@@ -29,7 +29,7 @@ def path_of(delivery: Delivery) -> str:
     return f"subscriptions/{delivery.subscription_id}/deliveries/{delivery.pk}"
 
 
-def test_failed_delivery_is_sent_again_with_the_same_content_and_id(
+def test_failed_delivery_is_resent_with_the_same_content_and_id(
     cast: Cast, carol: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delivery = failed_delivery(cast, cast.vision, cast.carol)
@@ -57,7 +57,7 @@ def test_failed_delivery_is_sent_again_with_the_same_content_and_id(
         ("pending", False, "It is already in progress, and Berth retries it until it arrives or fails."),
     ],
 )
-def test_delivery_that_has_not_failed_is_not_sent_again(
+def test_delivery_that_has_not_failed_is_not_resent(
     cast: Cast, carol: Caller, state: str, ended: bool, reason: str
 ) -> None:
     columns = {"state": state, "ended_at": make.ago(hours=1) if ended else None, "attempts": 1}
@@ -73,7 +73,7 @@ def test_delivery_that_has_not_failed_is_not_sent_again(
     assert not Audit.objects.filter(action="resend").exists()
 
 
-def test_delivery_is_sent_again_only_once(cast: Cast, carol: Caller) -> None:
+def test_delivery_is_resent_only_once(cast: Cast, carol: Caller) -> None:
     path = f"{path_of(failed_delivery(cast, cast.vision, cast.carol))}/resend"
     first, retried, second = (
         carol("POST", path, {}, headers={"Idempotency-Key": key}) for key in ("one", "one", "two")

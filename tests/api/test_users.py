@@ -72,7 +72,7 @@ def test_users_cannot_deactivate_themselves_or_the_last_platform_admin(cast: Cas
     assert accounts.deactivate(actor=cast.frank, user=cast.alice.user).user.is_active is False
 
 
-def test_platform_admin_role_of_the_last_admin_cannot_be_revoked(cast: Cast, alice: Caller) -> None:
+def test_last_platform_admins_role_cannot_be_revoked(cast: Cast, alice: Caller) -> None:
     role = Membership.objects.get(user=cast.alice.user, role="platform_admin")
     rejected = alice("DELETE", f"members/{role.pk}")
     assert rejected.status_code == 409
@@ -118,7 +118,7 @@ def test_two_admins_cannot_remove_each_other_at_the_same_time(act: Callable[...,
     assert len(rejections) == 1
 
 
-def test_admins_see_only_the_roles_and_workloads_of_a_user_in_their_scopes(
+def test_admins_see_a_users_roles_and_workloads_only_in_their_own_scopes(
     cast: Cast, alice: Caller, carol: Caller
 ) -> None:
     Membership.objects.create(user=cast.dave.user, project=cast.ads, role="viewer")

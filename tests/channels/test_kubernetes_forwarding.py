@@ -168,7 +168,7 @@ def test_invalid_port_is_rejected(channels: tuple[ChannelLoop, Api], port: objec
     assert problem in json.loads(status)["error"]
 
 
-async def test_port_name_resolves_to_the_number_in_the_environment_variables_of_the_pod(
+async def test_port_name_resolves_to_the_number_in_the_pods_environment_variables(
     tmp_path: Path,
 ) -> None:
     with fake_kubernetes_stage(tmp_path / "runtime") as stage:

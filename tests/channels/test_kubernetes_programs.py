@@ -184,7 +184,7 @@ def test_archive_with_a_path_outside_its_target_is_rejected(container: Container
     assert not (container.directory.parent / "outside").exists()
 
 
-def test_large_output_does_not_exceed_the_flow_control_window_of_the_client(container: Container) -> None:
+def test_large_output_does_not_exceed_the_clients_flow_control_window(container: Container) -> None:
     (container.directory / "large").write_bytes(os.urandom(2**20))
     channel = container.open("p-1")
     channel.sendall(encode_frame(START, b'{"copy_from": "large"}'))

@@ -370,7 +370,7 @@ def test_projects_are_never_listed_under_another_department(berth: Berth, cast: 
     assert "research" not in {quota["owner"]["name"] for quota in stored}, "data lists only quotas"
 
 
-def test_department_quotas_are_compared_with_the_maximum_size_of_the_pool(berth: Berth, cast: Cast) -> None:
+def test_department_quotas_are_compared_with_the_maximum_pool_size(berth: Berth, cast: Cast) -> None:
     alice = {"BERTH_TOKEN": token_of(cast.alice)}
 
     def warning(gpus: int) -> str:

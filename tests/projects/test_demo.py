@@ -45,7 +45,7 @@ def test_nodes_with_simulated_gpus_have_a_fixed_size(gpus: int, pool: tuple[int,
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("gpus", [0, 1, 3, 8, 16])
-def test_demo_quotas_add_up_to_the_gpus_of_the_pool(gpus: int) -> None:
+def test_demo_quotas_add_up_to_the_pools_gpus(gpus: int) -> None:
     quotas = seeded(machine(gpus))[1]
     assert quotas["research"] + quotas["product"] == (gpus or 8)
     assert quotas["vision"] + quotas["speech"] == quotas["research"]

@@ -55,7 +55,7 @@ def secret_values(project: Project, pool: NodePool, names: list[str]) -> dict[st
     return {name: unseal_secret(rows[name]) for name in names}
 
 
-def test_no_table_contains_the_value_of_a_secret(cast: Cast) -> None:
+def test_no_table_contains_a_secret_value(cast: Cast) -> None:
     set_secret(cast.carol, cast.vision, "hf-token", TOKEN)
     set_secret(cast.alice, cast.pool, "hf-token", TOKEN)
     set_secret(cast.alice, cast.pool, "registry", TOKEN, registry="docker.io", username="berth")
@@ -236,7 +236,7 @@ def set_personal(actor: Actor, name: str, value: str) -> None:
     set_personal_secret(actor=actor, name=name, content=SecretContent(value), at=timezone.now())
 
 
-def test_personal_secret_can_be_used_only_in_workloads_of_its_owner(cast: Cast) -> None:
+def test_personal_secret_can_be_used_only_in_its_owners_workloads(cast: Cast) -> None:
     set_personal(cast.dave, "key", TOKEN)
     set_secret(cast.carol, cast.vision, "other", TOKEN)
     with pytest.raises(Invalid) as caught:

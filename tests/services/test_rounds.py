@@ -8,7 +8,7 @@ from projects.models import Service
 from tests.services.stage import ServiceStage
 
 
-def test_ended_service_is_not_processed_any_more(stage: ServiceStage) -> None:
+def test_ended_service_is_no_longer_processed(stage: ServiceStage) -> None:
     service, clock = stage.serve(), stage.stage.clock
     rounds = ServiceLoop(
         clock=clock, ports=lambda fence: stage.ports, held=stage.held, _renewed=time.monotonic()

@@ -49,7 +49,7 @@ def test_successful_sign_ins_are_not_rate_limited(sign_in: SignIn) -> None:
 
 
 @pytest.mark.heavy
-def test_rate_limit_per_address_covers_all_user_names() -> None:
+def test_rate_limit_per_address_covers_all_usernames() -> None:
     guesses = [sign_in_by_rest(f"name{n}", "wrong", "198.51.100.1") for n in range(LIMIT + 1)]
     assert guesses == [401] * LIMIT + [429]
 
@@ -69,7 +69,7 @@ def test_password_guesses_from_many_addresses_reduce_the_limit_per_address() -> 
 
 
 @pytest.mark.heavy
-def test_spelling_variants_of_a_user_name_share_one_limit() -> None:
+def test_spelling_variants_of_a_username_share_one_limit() -> None:
     addresses = [f"198.51.100.{n}" for n in range(LIMIT * ATTACK_FACTOR // 10)]
     for address in addresses:
         for name in (

@@ -175,7 +175,7 @@ def test_token_list_marks_tokens_created_by_sign_in(cast: Cast, dave: Caller) ->
 
 
 @pytest.mark.heavy
-def test_token_named_like_a_sign_in_token_is_not_marked_as_one(cast: Cast) -> None:
+def test_token_named_like_a_sign_in_token_is_not_marked_as_a_sign_in_token(cast: Cast) -> None:
     token, secret = tokens.issue(
         actor=cast.dave, name="login 2026-01-01 00:00:00 0123abcd", scopes=["write"], expires_at=None
     )

@@ -11,7 +11,7 @@ def names(answer: object) -> list[tuple[str, str]]:
     return sorted((item["user"], item["name"]) for item in answer.json()["items"])  # type: ignore[attr-defined]
 
 
-def test_platform_admin_lists_all_tokens_or_those_of_one_user(cast: Cast) -> None:
+def test_platform_admin_lists_the_tokens_of_all_users_or_of_one_user(cast: Cast) -> None:
     for name in ("dave", "grace"):
         tokens.issue(actor=getattr(cast, name), name="ci", scopes=["read"], expires_at=None)
     admin = caller_for(cast, "alice")
@@ -21,7 +21,7 @@ def test_platform_admin_lists_all_tokens_or_those_of_one_user(cast: Cast) -> Non
     assert "digest" not in admin.get("tokens", everyone="true").content.decode()
 
 
-def test_token_without_the_admin_scope_revokes_only_tokens_of_its_own_user(cast: Cast) -> None:
+def test_token_without_the_admin_scope_revokes_only_its_own_users_tokens(cast: Cast) -> None:
     of_dave, _ = tokens.issue(actor=cast.dave, name="ci", scopes=["read"], expires_at=None)
     own, _ = tokens.issue(actor=cast.alice, name="old", scopes=["read"], expires_at=None)
     _, secret = tokens.issue(actor=cast.alice, name="script", scopes=["read", "write"], expires_at=None)

@@ -64,7 +64,7 @@ def test_agent_of_a_node_upgrades_on_request_without_stopping_its_pods(serving: 
 
 @pytest.mark.heavy
 @pytest.mark.django_db(transaction=True)
-def test_agent_killed_during_an_upgrade_starts_again_in_the_old_version_and_retries(
+def test_agent_killed_during_an_upgrade_restarts_with_the_old_version_and_retries(
     serving: Host, alice: Caller
 ) -> None:
     (serving.place / "hold").touch()

@@ -97,9 +97,7 @@ def test_machine_that_rejoins_before_it_is_lost_keeps_its_node(token: str, metal
     assert list(Node.objects.values_list("pk", "state")) == [(node.pk, "ready")]
 
 
-def test_machine_that_still_reports_cannot_be_replaced_with_a_join_token(
-    token: str, metal_pool: NodePool
-) -> None:
+def test_reporting_machine_cannot_be_replaced_with_a_join_token(token: str, metal_pool: NodePool) -> None:
     secret = join(token, 1).json()["secret"]
     report_in(secret)
     rejected = join(token, 1, address="10.9.9.9")

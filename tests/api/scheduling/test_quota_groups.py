@@ -216,7 +216,7 @@ def test_group_with_quotas_cannot_be_deleted(h100: dict[str, Any], cast: Cast, a
     )
 
 
-def test_pool_change_is_previewed_and_then_applied_with_the_etag_of_the_preview(
+def test_pool_change_is_previewed_and_then_applied_with_the_previews_etag(
     h100: dict[str, Any], cast: Cast, alice: Caller
 ) -> None:
     put(alice, VISION, {"gpu": 64}, NEW)
@@ -236,7 +236,7 @@ def test_pool_change_is_previewed_and_then_applied_with_the_etag_of_the_preview(
 
 
 @pytest.mark.heavy
-def test_preview_warns_about_quota_totals_across_the_pools_of_a_group(
+def test_preview_warns_about_quota_totals_across_a_groups_pools(
     h100: dict[str, Any], cast: Cast, metal: NodePool, cloud: NodePool, alice: Caller
 ) -> None:
     factories.node(metal, gpus=8)

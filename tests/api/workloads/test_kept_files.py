@@ -84,9 +84,7 @@ def test_each_download_is_audited_without_the_path(dave: Caller, pod: Pod) -> No
 
 
 @pytest.mark.heavy
-def test_download_of_a_file_that_was_truncated_in_the_meantime_is_aborted(
-    dave: Caller, pod: Pod, runtime: FakeRuntime
-) -> None:
+def test_download_is_aborted_if_its_file_is_truncated(dave: Caller, pod: Pod, runtime: FakeRuntime) -> None:
     answer = files(dave, pod, "/download", path="pod/code/b.bin")
     runtime.files[str(pod.pk)]["pod/code/b.bin"] = b"\0"
     with pytest.raises(Exception, match="was truncated"):

@@ -79,7 +79,7 @@ def test_possible_beginning_of_a_secret_is_withheld_until_more_output_or_the_end
 
 
 @pytest.mark.heavy
-def test_log_of_a_workload_with_many_secrets_needs_one_more_query(
+def test_log_of_a_workload_with_many_secrets_requires_one_additional_query(
     cast: Cast,
     dave: Caller,
     runtime: FakeRuntime,

@@ -44,7 +44,7 @@ def test_comparison_contains_visible_workloads_in_the_requested_order(cast: Cast
     assert dave.get("metrics", name="loss").json()["errors"][0]["allowed"] == "1 to 20 workloads"
 
 
-def test_array_tasks_are_ranked_by_the_goal_of_the_metric(cast: Cast, dave: Caller) -> None:
+def test_array_tasks_are_ranked_by_the_metric_goal(cast: Cast, dave: Caller) -> None:
     document = {**training("sweep", array={"tasks": 4}), "project": "vision"}
     array = arrays.submit(actor=cast.dave, document=document).array
     rows = list(Workload.objects.filter(array=array).order_by("array_index"))
@@ -91,7 +91,7 @@ def test_ended_tasks_are_counted_as_unread_until_their_reports_are_read(cast: Ca
     assert dave.get(path).json()["unread_tasks"] == 0
 
 
-def test_worst_array_tasks_are_cancelled_and_the_effect_of_the_stop_rule_is_previewed(
+def test_worst_array_tasks_are_cancelled_and_the_stop_rules_effect_is_previewed(
     cast: Cast, dave: Caller
 ) -> None:
     rule = {"metric": "loss", "after_steps": 1, "min_tasks": 3}

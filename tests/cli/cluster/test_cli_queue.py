@@ -58,7 +58,7 @@ def test_queue_command_shows_no_position_for_workloads_in_the_reserved_phase(
     ]
 
 
-def test_eviction_matrix_sums_evictions_by_pair_of_projects(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eviction_matrix_sums_evictions_by_project_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = {
         "victim_project": "vision",
         "preemptor_project": "",

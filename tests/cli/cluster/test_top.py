@@ -201,7 +201,7 @@ def test_unknown_service_prints_a_one_line_error(terminal: Terminal, monkeypatch
 
 
 @pytest.mark.shows("RLX-100")
-def test_option_once_prints_the_panels_and_exits(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_once_option_prints_the_panels_and_exits(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("berth.cli.top.service._transport", build_server().transport)
     done = terminal.run("top", "--service", "chat", "--once")
     assert done.exit_code == 0, done.output

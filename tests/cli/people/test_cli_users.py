@@ -95,7 +95,7 @@ def test_error_names_a_missing_file_once_without_an_error_number(
     assert (rejected.returncode, rejected.stderr) == (2, f"berth: {message}.\n")
 
 
-def test_platform_admin_lists_and_revokes_the_tokens_of_other_users(berth: Berth, cast: Cast) -> None:
+def test_platform_admin_lists_and_revokes_other_users_tokens(berth: Berth, cast: Cast) -> None:
     admin, dave = {"BERTH_TOKEN": token_of(cast.alice)}, {"BERTH_TOKEN": token_of(cast.dave)}
     assert berth("token", "create", "ci", "--scope", "read", **dave).returncode == 0
     everyone = berth("token", "list", "--everyone", **admin).stdout

@@ -100,7 +100,7 @@ def test_status_shows_the_image_and_pull_progress(
     ]
 
 
-def test_restarts_are_shown_by_kind_of_failure(live_server: Any, tmp_path: Path) -> None:
+def test_restarts_are_shown_by_failure_kind(live_server: Any, tmp_path: Path) -> None:
     stage = Stage(make_cast())
     stage.quota(stage.cast.research, 4)
     stage.quota(stage.cast.vision, 4)
