@@ -25,7 +25,7 @@ def test_new_choices_and_help_text_need_no_migration() -> None:
     assert operations_between(CharField(max_length=9), explained) == []
 
 
-def test_migration_of_a_changed_column_leaves_out_its_choices() -> None:
+def test_migration_of_a_changed_column_omits_its_choices() -> None:
     longer = CharField(max_length=12, choices=[("local", "Local")])
 
     [operation] = operations_between(CharField(max_length=9), longer)

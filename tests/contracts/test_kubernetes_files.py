@@ -131,7 +131,7 @@ sleep 1
 """
 
 
-def test_pod_that_kills_the_container_for_its_files_has_no_files(stage: RealKubernetesStage) -> None:
+def test_pod_that_kills_its_file_container_has_no_files(stage: RealKubernetesStage) -> None:
     stage.runtime.start(stage.order("p-1", "sh", "-c", KILL_OTHERS, outputs=("state",)))
     assert ended(stage.runtime, "p-1").exit_code == 0
     with pytest.raises(FilesGone, match="before Berth had copied them"):

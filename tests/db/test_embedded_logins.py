@@ -205,7 +205,7 @@ def test_error_for_a_wrong_password_file_states_the_remedy(cluster: EmbeddedClus
         pass
 
 
-def test_existing_files_are_not_overwritten_by_a_new_cluster(new_cluster: EmbeddedCluster) -> None:
+def test_new_cluster_does_not_overwrite_existing_files(new_cluster: EmbeddedCluster) -> None:
     new_cluster.data.mkdir()
     (new_cluster.data / "notes").write_text("mine")
     with pytest.raises(DatabaseSetupError, match="not empty"):

@@ -16,12 +16,12 @@ def run_sql(*statements: str) -> None:
             cursor.execute(statement)
 
 
-def test_migrated_database_has_the_tables_of_the_models() -> None:
+def test_migrated_database_has_the_tables_that_the_models_expect() -> None:
     assert schema_differences() == []
     call_command("migrate", verbosity=0)
 
 
-def test_database_without_a_column_of_the_models_is_rejected() -> None:
+def test_database_that_lacks_a_model_column_is_rejected() -> None:
     run_sql("ALTER TABLE projects_workload DROP COLUMN peer_failures")
     with pytest.raises(CommandError, match="created by another development version of Berth") as rejected:
         call_command("migrate", verbosity=0)

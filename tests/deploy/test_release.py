@@ -128,7 +128,7 @@ def test_bill_of_materials_contains_no_host_name(dist: Path) -> None:
     assert "://" not in text
 
 
-def test_bill_of_materials_lists_the_hash_of_each_file_of_a_package() -> None:
+def test_bill_of_materials_lists_a_hash_for_each_package_file() -> None:
     _, first, second = build_sbom(PROJECT, SERVER, LOCK, 0)["components"]
     assert first["purl"] == "pkg:pypi/annotated-doc@0.0.7"
     assert [entry["content"][0] for entry in first["externalReferences"][0]["hashes"]] == ["a", "b"]

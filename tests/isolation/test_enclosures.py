@@ -157,7 +157,7 @@ def test_pod_runs_as_the_named_user_of_its_project(stage: LocalStage) -> None:
     assert (stage.root / "workspaces" / "train-1").stat().st_uid == expected
 
 
-def test_pod_sees_small_system_files_as_copies_that_it_cannot_change(stage: LocalStage) -> None:
+def test_pod_sees_read_only_copies_of_small_system_files(stage: LocalStage) -> None:
     script = (
         "grep -c ' /etc/services ' /proc/self/mountinfo; grep -c ' /etc/resolv.conf ' /proc/self/mountinfo; "
         "(echo no > /etc/services) 2>/dev/null || echo refused; cat /etc/services"

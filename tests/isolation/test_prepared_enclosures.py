@@ -173,7 +173,7 @@ def test_pod_starts_after_a_part_of_each_spare_shim_was_killed(stage: LocalStage
     assert not is_prepared(stage, "p-2")
 
 
-def test_pods_that_are_ordered_together_use_one_spare_shim_each(stage: LocalStage) -> None:
+def test_pods_requested_together_use_one_spare_shim_each(stage: LocalStage) -> None:
     output(stage, "p-0", "true")
     spares = spare_shims(stage)
     pods = [f"p-{number}" for number in range(1, SPARES + 1)]

@@ -81,7 +81,7 @@ def test_documented_example_runs_unchanged(dave_on_shared_berth: Terminal, tmp_p
 
 
 @pytest.mark.heavy
-def test_option_no_code_ignores_the_code_directory_in_a_document(
+def test_no_code_option_ignores_the_code_directory_in_a_document(
     dave_on_shared_berth: Terminal, checkout: Path
 ) -> None:
     dave, client = dave_on_shared_berth, dave_on_shared_berth.client()

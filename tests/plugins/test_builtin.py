@@ -130,7 +130,7 @@ def test_torch_creates_and_destroys_one_process_group(fake_torch: Iterator[Recor
 
 
 @pytest.mark.shows("PLG-38")
-def test_accelerate_uses_the_process_group_of_torch(fake_torch: Iterator[RecordedCalls]) -> None:
+def test_accelerate_uses_the_torch_process_group(fake_torch: Iterator[RecordedCalls]) -> None:
     calls = next(fake_torch)
     with hook_contexts([torch(), accelerate(mixed_precision="bf16")], Hook.AROUND_PROCESS, SECOND):
         assert [name for name, _ in calls].count("init") == 1

@@ -35,7 +35,7 @@ def test_plugin_page_documents_every_parameter_with_a_valid_example(name: str) -
 
 
 @pytest.mark.parametrize("name", ["huggingface", "mps"])
-def test_scripts_on_a_plugin_page_match_the_scripts_of_the_plugin(name: str) -> None:
+def test_scripts_on_a_plugin_page_match_the_plugins_scripts(name: str) -> None:
     page = (PAGES / f"{name}.md").read_text()
     cluster = Cluster("any", gpus_per_node=1, cuda=True)
     plugin = available_plugins()[name].build({"token": SECRET_PLACEHOLDER} if name == "huggingface" else {})

@@ -57,7 +57,7 @@ def test_machine_without_a_driver_reports_no_utilization(tmp_path: Path) -> None
     assert runtime.measure([], ["i-0"]).devices == {}
 
 
-def test_local_nodes_report_the_utilization_of_the_gpus_of_the_machine(
+def test_local_nodes_report_the_utilization_of_the_machines_gpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     probe(tmp_path / "smi", "echo 0, GPU-a, 5, 6")

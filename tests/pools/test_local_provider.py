@@ -33,7 +33,7 @@ def test_all_processes_list_the_same_instances(tmp_path: Path) -> None:
     assert provider(tmp_path).provision(order("t-1", 2, 2)).instances == created
 
 
-def test_capacity_error_states_the_number_of_gpus_of_the_machine(tmp_path: Path) -> None:
+def test_capacity_error_states_the_machines_gpu_count(tmp_path: Path) -> None:
     local = provider(tmp_path, gpus=3)
     message = local.provision(order("t-1", 2, 2)).message
     assert message == "this machine has 3 GPUs (1 free); a node needs 2"

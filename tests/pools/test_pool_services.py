@@ -99,7 +99,7 @@ def test_edit_increments_the_version_and_is_audited(cast: Cast) -> None:
 
 
 @pytest.mark.heavy
-def test_existing_nodes_keep_their_number_of_gpus_after_a_pool_edit() -> None:
+def test_existing_nodes_keep_their_gpu_count_after_a_pool_edit() -> None:
     stage = Stage(pool((0, 4)))
     stage.resize(1)
     stage.reconcile()

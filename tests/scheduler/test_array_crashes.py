@@ -28,7 +28,7 @@ MAX_RUNNING = 3
 @pytest.mark.parametrize(
     "name", [*POINTS, *(pytest.param(name, marks=pytest.mark.heavy) for name in OTHER_POINTS)]
 )
-def test_array_survives_a_crash_of_the_scheduler(stage: Stage, name: str) -> None:
+def test_array_survives_a_scheduler_crash(stage: Stage, name: str) -> None:
     Subscription.objects.create(user=None, to="ops@example.org", channel="mail", events=["completed"])
     array = submit_array(stage, array={"tasks": 8, "max_running": MAX_RUNNING})
     life = CrashingScheduler(stage, name)

@@ -127,7 +127,7 @@ def test_idle_rule_of_a_project_can_be_set_only_by_platform_admins(stage: Stage)
     assert edited.idle_rule["action"] == "none"
 
 
-def test_text_of_an_idle_rule_parses_to_the_same_rule() -> None:
+def test_idle_rule_text_parses_to_the_same_rule() -> None:
     for rule in (IdleRule(), IdleRule(20, 90, "suspend", 5400, 0), IdleRule(action="none")):
         assert IdleRule(**normalize_rule(parse_text(rule.text))) == rule
 

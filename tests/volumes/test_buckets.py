@@ -57,7 +57,7 @@ def test_signed_url_contains_no_secret_and_names_the_version_of_the_object(store
         (500, "InternalError", Unavailable, "The object store is overloaded or has failed (InternalError)."),
     ],
 )
-def test_error_of_the_store_is_explained_without_its_address(
+def test_object_store_error_is_explained_without_its_address(
     status: int, code: str, error: type[BerthError], message: str
 ) -> None:
     text = f"<?xml version='1.0'?><Error><Code>{code}</Code><BucketName>secret-bucket</BucketName></Error>"

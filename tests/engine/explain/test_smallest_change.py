@@ -164,7 +164,7 @@ def test_lowering_the_request_by_more_than_half_is_the_last_resort() -> None:
     assert sentence(world) == would_start("role worker needed 2 replicas instead of 40")
 
 
-def test_request_that_exceeds_a_node_many_times_is_lowered_to_the_size_of_the_node() -> None:
+def test_request_many_times_larger_than_a_node_is_lowered_to_the_node_size() -> None:
     world = World().node("n", 0, cpu=4, memory=8192).department("d", 0).project("p", "d", 0)
     world.queued("w", "p", roles=(role(ask=request(0, cpu=500)),))
     assert sentence(world).endswith(" if each replica of role worker requested 4 CPUs instead of 500.")
@@ -287,7 +287,7 @@ def test_smallest_sufficient_number_of_nodes_is_suggested(gpus: int, nodes: str)
         (1, "2 more nodes (it is at its maximum)"),
     ],
 )
-def test_suggested_nodes_beyond_the_maximum_of_the_pool_are_named(most: int, nodes: str) -> None:
+def test_suggested_nodes_beyond_the_pools_maximum_are_named(most: int, nodes: str) -> None:
     roles = (role("a", ask=request(4)), role("b", ask=request(4)))
     world = full_node(nodes_ever=most).queued("w", "p", roles=roles)
     assert sentence(world) == would_start(f"pool default had {nodes}")
@@ -336,7 +336,7 @@ def test_request_that_fits_on_the_nodes_is_suggested_even_if_the_nodes_are_in_us
     )
 
 
-def test_smaller_gang_is_suggested_before_more_nodes_than_the_maximum_of_the_pool() -> None:
+def test_smaller_gang_is_suggested_before_more_nodes_than_the_pools_maximum() -> None:
     # At the maximum of 2 nodes, the pool has room for 8 replicas. None of them could start now.
     gang = role("worker", 10, ask=request(1))
     result = smallest_change(full_node(nodes_max=2).queued("w", "p", roles=(gang,)).snapshot(), "w")

@@ -72,7 +72,7 @@ def test_documented_example_runs(client: Client, installation: RayInstallation) 
     )
 
 
-def test_ray_cluster_of_a_session_contains_exactly_the_nodes_of_the_session(
+def test_ray_cluster_of_a_session_contains_exactly_the_sessions_nodes(
     session: Session, installation: RayInstallation
 ) -> None:
     def ray_view() -> tuple[bool, dict[str, float], set[str]]:

@@ -206,7 +206,7 @@ def test_pool_with_an_unreachable_cluster_reports_it_and_keeps_its_nodes(fleet: 
     assert pool.nodes.filter(state="ready").count() == 2
 
 
-def test_expired_watch_starts_again_from_a_list(fleet: Fleet) -> None:
+def test_expired_watch_restarts_from_a_list(fleet: Fleet) -> None:
     pool = fleet.create()
     fleet.settle(pool, state="ready")
     fleet.cluster.store.compact()

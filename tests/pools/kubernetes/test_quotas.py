@@ -54,7 +54,7 @@ def test_only_foreign_pods_count_as_used(stage: FakeKubernetesStage) -> None:
     reads(stage, quota(stage, GPUS, "gpu", 8000, used=3000))
 
 
-def test_pod_that_is_being_deleted_counts_as_used_until_it_is_gone(stage: FakeKubernetesStage) -> None:
+def test_pod_counts_as_used_until_its_deletion_completes(stage: FakeKubernetesStage) -> None:
     stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "8"})
     stage.runtime.start(stage.stubborn("p-1"))
     running(stage.runtime, "p-1")

@@ -110,7 +110,7 @@ def test_proxy_status_determines_the_kind_of_error(
         b'{"jobs": [{"name": "berth.here.small.%s.abc", "user_name": "berth"}]}' % (b"9" * 5000),
     ],
 )  # fmt: skip
-def test_unreadable_list_of_jobs_is_an_error_and_not_an_empty_list(
+def test_unreadable_job_list_is_an_error_rather_than_an_empty_list(
     rest: FakeSlurmRest, content: bytes
 ) -> None:
     rest.faults["jobs"] = respond(200, content)

@@ -52,7 +52,7 @@ def workload(stage: Stage) -> Workload:
     return stage.submit(secrets=USES, restart_policy={"kind": "on_failure"})
 
 
-def test_pod_receives_the_secrets_of_its_document(stage: Stage, workload: Workload) -> None:
+def test_pod_receives_the_secrets_in_its_document(stage: Stage, workload: Workload) -> None:
     stage.tick(2)
     order = find_order(stage, workload)
     assert order.secret_env["HF_TOKEN"] == "first"
@@ -182,7 +182,7 @@ def test_uses_of_image_credentials_and_plugin_secrets_are_recorded(
     assert masker.mask(b"plugin-value registry-password") == b"************ *****************"
 
 
-def test_pod_receives_the_personal_secret_of_its_submitter(stage: Stage) -> None:
+def test_pod_receives_its_submitters_personal_secret(stage: Stage) -> None:
     set_token(stage, "of the project")
     for actor, value in ((stage.cast.alice, "hers"), (stage.cast.dave, "his")):
         set_personal_secret(actor=actor, name="token", content=SecretContent(value), at=timezone.now())
