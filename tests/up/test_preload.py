@@ -31,6 +31,7 @@ def wait():
     signal.pause()
 
 preload.MODULES = ()
+preload.warm_up = lambda: None
 preload._programs = lambda sockets: {"waits": wait, "fails": lambda: sys.exit(3)}
 preload.main()
 """

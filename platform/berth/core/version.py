@@ -1,13 +1,14 @@
 """Version of the installed distribution, and the Python version that the server requires."""
 
 import sys
-from importlib.metadata import PackageNotFoundError, version
 
 DISTRIBUTION = "berth-platform"
 
 
 def installed_version(fallback: str = "unknown") -> str:
     """Return the installed version, or `fallback` if the distribution is not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:

@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import hashlib
 import importlib.util
 import os
 import pwd
@@ -16,8 +15,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
-
-import psycopg
 
 from berth.db.embedded_roles import (
     DATABASE,
@@ -41,6 +38,8 @@ SETTINGS = {
     "shared_buffers": "64MB",
     "work_mem": "16MB",  # enough to aggregate a month of usage in memory
     "jit": "off",
+    "io_method": "sync",  # no separate processes for reads
+    "max_logical_replication_workers": "0",
     "autovacuum_naptime": "15s",  # the scheduler reads indexes that grow with each change until a vacuum
     "timezone": "UTC",
     "log_timezone": "UTC",
@@ -73,6 +72,8 @@ class EmbeddedCluster:
     def socket(self) -> Path:
         if len(str(self.data)) <= LONGEST_SOCKET_PATH:
             return self.data
+        import hashlib
+
         digest = hashlib.sha256(str(self.data).encode()).hexdigest()[:12]
         return Path(tempfile.gettempdir()) / f"berth-{os.geteuid()}-{digest}"
 
@@ -125,16 +126,24 @@ class EmbeddedCluster:
 
         Raises DatabaseSetupError if it rejects the password.
         """
-        try:
-            psycopg.connect(self.url(), connect_timeout=2).close()
-        except psycopg.OperationalError as error:
-            if "password authentication failed" in str(error):
-                raise DatabaseSetupError(
-                    f"PostgreSQL rejected the password in {self.password_file}. "
-                    "Remove that file and restart Berth to set a new password."
-                ) from None
-            return False
-        return True
+        environment = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "PGHOST": str(self.socket),
+            "PGUSER": ROLE,
+            "PGDATABASE": DATABASE,
+            "PGPASSWORD": self.password_file.read_text().strip(),
+            "PGCONNECT_TIMEOUT": "2",
+        }
+        command = [str(programs_directory() / "psql"), "--no-psqlrc", "--no-password", "--command="]
+        completed = subprocess.run(
+            tie_to_parent(command), env=environment, capture_output=True, text=True, check=False, cwd="/"
+        )
+        if "password authentication failed" in completed.stderr:
+            raise DatabaseSetupError(
+                f"PostgreSQL rejected the password in {self.password_file}. "
+                "Remove that file and restart Berth to set a new password."
+            )
+        return completed.returncode == 0
 
     def wait(self, server: subprocess.Popen[bytes], *, seconds: float = 60) -> None:
         """Wait until the server accepts connections. Raises DatabaseSetupError on a timeout."""

@@ -1,7 +1,6 @@
 """The embedded PostgreSQL cluster's login role, which owns the database."""
 
 import os
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,6 +64,8 @@ def restrict_logins(run_single_user: RunSingleUser, password: str, *, can_create
 
 def generate_password() -> str:
     """Return a random password that needs no quoting in SQL or URLs."""
+    import secrets
+
     return secrets.token_urlsafe(32)
 
 

@@ -1,6 +1,5 @@
 """Bind the public address, and wait until the server responds there."""
 
-import http.client
 import socket
 import time
 from collections.abc import Callable
@@ -10,6 +9,8 @@ from berth.server.up.errors import StartupError
 FIRST_PORT = 8000
 TRIES = 50
 WAITING_CONNECTIONS = 512
+STATUS_LINE_MAX = 64
+SERVER_ERROR = 500
 
 
 def bind_socket(host: str, port: int | None) -> socket.socket:
@@ -54,14 +55,23 @@ def wait_until_ready(address: str, *, should_continue: Callable[[], bool], secon
     """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and should_continue():
-        http_connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=5)
-        try:
-            http_connection.request("GET", "/healthz")
-            if http_connection.getresponse().status < http.HTTPStatus.INTERNAL_SERVER_ERROR:
-                return True
-        except (OSError, http.client.HTTPException):
-            pass
-        finally:
-            http_connection.close()
+        if _responds(address.removeprefix("http://")):
+            return True
         time.sleep(0.05)
     return False
+
+
+def _responds(host: str) -> bool:
+    """Return whether the server responds without an error.
+
+    A plain socket is used, because the supervisor should not load an HTTP library for this request alone.
+    """
+    name, _, port = host.rpartition(":")
+    request = f"GET /healthz HTTP/1.0\r\nHost: {host}\r\n\r\n"
+    try:
+        with socket.create_connection((name.strip("[]"), int(port)), timeout=5) as connection:
+            connection.sendall(request.encode())
+            _, status, *_ = connection.recv(STATUS_LINE_MAX).split(maxsplit=2)
+            return int(status) < SERVER_ERROR
+    except (OSError, ValueError):
+        return False

@@ -2,45 +2,52 @@
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from berth.server.up.errors import StartupError
+from pools.providers.hardware import measure_this_machine
 from pools.runtimes.enclosure.levels import LIMITS_VARIABLE, VARIABLE, Isolation, Level, Policy
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.shim.cgroups import CPU, MEMORY
 
+GPUS_VARIABLE, DEMO_GPUS = "BERTH_DECLARED_GPUS", "8"
 OFF = f"""\
   Warning: pods are not isolated, because {VARIABLE} is off. Every pod can read and change all of
   Berth's data and the pods of all other projects.
 """
 
 
-def choose_isolation(home: Path, demo: bool) -> str:
-    """Return a notice for the terminal about how pods are isolated.
+class LocalChoices(NamedTuple):
+    """Environment variables to add, and a notice for the terminal."""
+
+    variables: dict[str, str]
+    notice: str
+
+
+def choose_local_settings(home: Path, demo: bool) -> LocalChoices:
+    """Return how local pools run pods.
 
     Without enclosures, a node serves only one project. A demo has several projects, which all belong to the
-    user who runs the demo. Unless the variable is set, a demo therefore turns isolation off, and the notice
-    says so. Raises StartupError if the variable is invalid.
+    user who runs the demo. Unless the variables are set, a demo therefore turns isolation off, ignores limits
+    that cannot be enforced, and simulates GPUs if the machine has none. The notice says so, except for GPUs.
+    Raises StartupError if a variable is invalid.
     """
     try:
         isolation = LocalRuntime(home / "run").isolation
     except ValueError as error:
         raise StartupError(str(error)) from None
-    limits = _ignore_limits(isolation) if demo and LIMITS_VARIABLE not in os.environ else ""
-    if demo and isolation.level is Level.NONE and VARIABLE not in os.environ:
-        os.environ[VARIABLE] = Policy.OFF.value
-        return f"  Warning: the demo runs its pods without isolation. {isolation.obstacle}\n{limits}"
-    return _isolation_notice(isolation) + limits
-
-
-def _ignore_limits(isolation: Isolation) -> str:
-    """Allow the demo's pods to start although this machine cannot enforce limits.
-
-    Return a notice about missing limits.
-    """
-    if {MEMORY, CPU} <= set(isolation.limits):
-        return ""
-    os.environ[LIMITS_VARIABLE] = "off"
-    return f"  Note: the demo ignores resource limits in documents. {isolation.limits_obstacle}\n"
+    variables: dict[str, str] = {}
+    notice = _isolation_notice(isolation)
+    if demo:
+        if isolation.level is Level.NONE and VARIABLE not in os.environ:
+            variables[VARIABLE] = Policy.OFF.value
+            notice = f"  Warning: the demo runs its pods without isolation. {isolation.obstacle}\n"
+        if not {MEMORY, CPU} <= set(isolation.limits) and LIMITS_VARIABLE not in os.environ:
+            variables[LIMITS_VARIABLE] = "off"
+            notice += f"  Note: the demo ignores resource limits in documents. {isolation.limits_obstacle}\n"
+        if GPUS_VARIABLE not in os.environ and not measure_this_machine().devices:
+            variables[GPUS_VARIABLE] = DEMO_GPUS
+    return LocalChoices(variables, notice)
 
 
 def _isolation_notice(isolation: Isolation) -> str:

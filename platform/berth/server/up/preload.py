@@ -2,13 +2,16 @@
 
 The argument is the number of a socket on which the supervisor requests processes (see
 `berth.server.up.forks`). This process starts no thread and opens no database connection, because forked
-processes cannot use them.
+processes cannot use them. Before the first fork, it reads a row of each table, so that forked processes share
+what the first use of the models and of the database driver creates.
 """
 
+import contextlib
 import ctypes
 import gc
 import importlib
 import os
+import select
 import signal
 import socket
 import sys
@@ -28,14 +31,13 @@ MODULES = (
     "berth.server.up.serve",
     "berth.server.up.tasks",
     "berth.server.wiring",
-    "django.core.management",
     "django_q.cluster",
     "pools.reconciler.background",
     "projects.management.commands.run_services",
     "scheduler.management.commands.run_scheduler",
 )
 # Packages that frameworks import if they are installed, but that the server does not use.
-UNUSED = ("greenlet", "markdown", "requests", "rich", "watchfiles")
+UNUSED = ("greenlet", "jinja2", "markdown", "pygments", "requests", "rich", "watchfiles")
 Program = Callable[[], None]
 
 
@@ -44,6 +46,8 @@ def main() -> None:
     requests.set_inheritable(False)
     load()
     requests.send(READY)
+    select.select([requests], [], [])  # the supervisor's first request follows the migrations
+    warm_up()
     run = fork_on_request(requests, supervisor=os.getppid())
     gc.enable()
     run()
@@ -59,6 +63,22 @@ def load() -> None:
     for name in unused:
         del loaded[name]
     gc.disable()
+    _freeze()
+
+
+def warm_up() -> None:
+    """Read a row of each table. Errors are ignored, because each program reports its own."""
+    from django.apps import apps
+    from django.db import Error, connection
+
+    with contextlib.suppress(Error):
+        for model in apps.get_models():
+            model._base_manager.first()
+    connection.close()
+    _freeze()
+
+
+def _freeze() -> None:
     gc.collect()
     gc.freeze()
 
@@ -104,15 +124,15 @@ def _prepare(name: str, files: Sequence[int]) -> Program:
 
 
 def _programs(sockets: Sequence[socket.socket]) -> dict[str, Program]:
-    from django.core.management import execute_from_command_line
-
     from berth.server.up import serve, tasks
+    from projects.management.commands import run_services
+    from scheduler.management.commands import run_scheduler
 
     return {
         "web": lambda: serve.serve(*sockets),
         "tasks": tasks.main,
-        "scheduler": lambda: execute_from_command_line(["berth", "run_scheduler"]),
-        "services": lambda: execute_from_command_line(["berth", "run_services"]),
+        "scheduler": run_scheduler.Command().handle,
+        "services": run_services.Command().handle,
     }
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from socket import socket
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from berth.db.embedded import DatabaseSetupError, EmbeddedCluster
 from berth.home import home
@@ -18,7 +18,6 @@ from berth.server.up.child import Child
 from berth.server.up.claim import claim_home, write_status
 from berth.server.up.errors import FOREIGN_DATABASE, StartupError
 from berth.server.up.forks import Forks
-from berth.server.up.isolation import choose_isolation
 from berth.server.up.orphans import adopt_orphans
 from berth.server.up.processes import (
     database,
@@ -27,21 +26,21 @@ from berth.server.up.processes import (
     programs,
     web_process_count,
 )
+from berth.server.up.separate import call_in_fork
 from berth.server.up.supervisor import Supervisor
 from berth.tied import tie_to_parent
-from pools.providers.hardware import measure_this_machine
+
+if TYPE_CHECKING:
+    from berth.server.up.isolation import LocalChoices
 
 DEFAULT_HOST = "127.0.0.1"
 HOSTS_VARIABLE = "BERTH_ALLOWED_HOSTS"
-DEMO_GPUS = "8"
 FORMER_SERVER_WAIT = 15.0
 OTHER_CONNECTIONS, CONNECTIONS_PER_WEB_PROCESS = 68, 12  # connections to the embedded database
 
 
 def up(*, host: str = DEFAULT_HOST, port: int | None = None, demo: bool = False) -> int:
     """Run until stopped. Return the exit code: 0 normally, or 1 if Berth could not start."""
-    if demo and not measure_this_machine().devices:
-        os.environ.setdefault("BERTH_DECLARED_GPUS", DEMO_GPUS)
     try:
         with claim_home(home()) as lock, closing(bind_socket(host, port)) as listening:
             Startup(home(), listening, lock).run(demo)
@@ -61,7 +60,7 @@ class Startup:
 
     def run(self, demo: bool) -> None:
         self.web_processes = web_process_count()
-        self.notice = choose_isolation(self.home, demo)
+        self._choose_local_settings(demo)
         (self.home / "logs").mkdir(mode=0o700, exist_ok=True)
         supervisor = Supervisor(lambda text: print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True))
         supervisor.listen()
@@ -76,6 +75,15 @@ class Startup:
             print("\nStopping.", flush=True)
         finally:
             supervisor.stop(last_children)
+
+    def _choose_local_settings(self, demo: bool) -> None:
+        def choose() -> "LocalChoices":
+            from berth.server.up.isolation import choose_local_settings
+
+            return choose_local_settings(self.home, demo)
+
+        variables, self.notice = call_in_fork(choose)
+        os.environ.update(variables)
 
     def _start_database(self, supervisor: Supervisor) -> Child:
         connections = OTHER_CONNECTIONS + CONNECTIONS_PER_WEB_PROCESS * self.web_processes

@@ -20,13 +20,18 @@ def main() -> None:
     # If setproctitle were installed, the queue would rename its processes.
     sys.modules["setproctitle"] = None  # type: ignore[assignment]
 
-    from django.core.management import execute_from_command_line
+    import django
+    from django.apps import apps
+
+    if not apps.ready:
+        django.setup()
+
+    from django_q.cluster import Cluster
 
     from berth.server.tracing.spans import set_process_name
 
     set_process_name("tasks")
-    # Django's system checks would load every page
-    execute_from_command_line(["berth", "qcluster", "--skip-checks"])
+    Cluster().start()  # the command qcluster would repeat Django's setup
 
 
 if __name__ == "__main__":
