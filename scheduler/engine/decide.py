@@ -1,4 +1,4 @@
-"""Make the decisions of a cycle: run actions on boards and return a plan."""
+"""Make a cycle's decisions: run actions on boards and return a plan."""
 
 from collections.abc import Iterable, Sequence
 

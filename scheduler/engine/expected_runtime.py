@@ -1,4 +1,4 @@
-"""Expected runtime of workloads without `max_runtime`, based on the last runs of their project."""
+"""Expected runtime of workloads without `max_runtime`, based on their project's last runs."""
 
 from collections.abc import Sequence
 

@@ -243,7 +243,7 @@ class Request:
 
     @property
     def amounts(self) -> Amounts:
-        """Amounts charged to quotas. For GPU memory requests, the board adds the share of the device."""
+        """Amounts charged to quotas. For GPU memory requests, the board adds the device share."""
         return Amounts(self.gpu * self.devices, self.cpu, self.memory_mib)
 
 
@@ -285,7 +285,7 @@ class Group:
 
 
 def roles_in(group: Group) -> Iterator[Role]:
-    """Yield the roles of a group in document order."""
+    """Yield a group's roles in document order."""
     for child in group.children:
         if isinstance(child, Role):
             yield child

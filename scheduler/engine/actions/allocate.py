@@ -51,7 +51,7 @@ def _start_pending(board: Board, choice: int) -> None:
 def _all_rejected(board: Board, groups: Sequence[PendingGroup]) -> bool:
     """Reject all groups and return True if no group can start.
 
-    Until a gang starts, the free capacity does not change, so the order of the groups does not matter.
+    The order of groups does not matter, because the free capacity changes only when a gang starts.
     """
     start, rejected, rejections = board.mark(), RejectionCache(), []
     for group in groups:

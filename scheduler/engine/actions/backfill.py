@@ -176,7 +176,7 @@ class _HoldSearch:
         return None
 
     def _least_allocated(self) -> list[int]:
-        """Return the ready nodes, sorted by the allocated amount of the main resource, lowest first.
+        """Return the ready nodes, sorted by allocation of the main resource, lowest first.
 
         Nodes that were held in earlier cycles tend to stay first, because no new pods are placed on them.
         """

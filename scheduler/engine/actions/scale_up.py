@@ -71,9 +71,9 @@ def scale_up(board: Board, choice: int) -> None:
 
 
 class ScaleUpQueue:
-    """Priority queue of the possible scale-up steps.
+    """Priority queue of possible scale-up steps.
 
-    After each step, the remaining steps of the same gang are recomputed.
+    After each step, the gang's remaining steps are recomputed.
     """
 
     def __init__(self, gangs: Sequence[Gang]) -> None:

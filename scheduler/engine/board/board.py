@@ -241,7 +241,7 @@ class Board:
                 self._apply_placement(move)
 
     def reset(self) -> set[str]:
-        """Undo all moves, including accepted ones. Return the names of the affected gangs."""
+        """Undo all moves, including accepted ones, and return the names of affected gangs."""
         touched = {move.gang.name for move in self._log}
         for part, index in self._blocked_indices:
             part.used.discard(index)

@@ -180,7 +180,7 @@ def _bound_numbers(
 
 
 def _group_numbers(group: QueueGroup, kind: int) -> Numbers:
-    """Return the quota of the quota group, and the queue's allocation in each of the group's pools."""
+    """Return the group quota, and the queue's allocation in each of the group's pools."""
     by_pool = {
         pool: account.allocated[kind] for pool, account in group.accounts.items() if account.allocated[kind]
     }
@@ -196,7 +196,7 @@ def _group_numbers(group: QueueGroup, kind: int) -> Numbers:
 
 
 def _limit_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
-    """Return the figures that explain an exceeded limit of a quota group."""
+    """Return the figures that explain an exceeded quota group limit."""
     entitlement = group.entitlement
     bounds = [entitlement.limit[kind], None if entitlement.over_quota else entitlement.quota[kind]]
     bound = min(amount for amount in bounds if amount is not None)
@@ -206,7 +206,7 @@ def _limit_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
 
 
 def _quota_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
-    """Return the figures that explain an exceeded non-preemptible quota of a quota group."""
+    """Return the figures that explain an exceeded non-preemptible group quota."""
     allocated = sum(account.non_preemptible[kind] for account in group.accounts.values())
     return _with_group_numbers(numbers, allocated, group.entitlement.quota[kind] or 0)
 
@@ -251,7 +251,7 @@ def _exceeded_share(account: QueueAccount, requested: Sequence[int]) -> tuple[Re
 
 
 def lowest_priority(board: Board, account: QueueAccount) -> int | None:
-    """Return the lowest priority among the running gangs of the project, or None if there are none."""
+    """Return the lowest priority among the project's running gangs, or None if there are none."""
     if _LOWEST not in account.cache:
         gangs = board.by_project.get(account, {}).values()
         account.cache[_LOWEST] = min((gang.workload.priority for gang in gangs), default=None)

@@ -222,7 +222,7 @@ class Gang:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether all remaining pods of the gang are stopping or stuck."""
+        """Whether all of the gang's remaining pods are stopping or stuck."""
         return not self.pod_count and any(
             pod.state in (PodState.STOPPING, PodState.STUCK) for pod in self.workload.pods
         )

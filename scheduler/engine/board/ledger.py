@@ -156,7 +156,7 @@ class QueueAccount:
         self.sibling_cache.clear()
 
     def charge_load(self, request: Request, sign: int) -> None:
-        """Add the load of one pod that counts towards cluster quotas, or subtract it if `sign` is -1."""
+        """Add one pod's load on cluster quotas, or subtract it if `sign` is -1."""
         for kind, amount in replica_load(request).items():
             self.cluster_load[kind] += sign * amount
 
@@ -218,7 +218,7 @@ class QueueAccount:
         return key._replace(exceeds_share=own.exceeds_share, relative_usage=own.relative_usage)
 
     def is_starved(self, requested: Sequence[int]) -> bool:
-        """Return whether the queue's decayed usage is below the mean usage of its siblings."""
+        """Return whether the queue's decayed usage is below its siblings' mean usage."""
         return (
             bool(self.relative_usage)
             and self.relative_usage[main_resource(requested)].used
@@ -306,7 +306,7 @@ class Ledger:
 
     @staticmethod
     def charge(project: QueueAccount, gpu: int, cpu: int, memory: int, non_preemptible: bool) -> None:
-        """Add the resources of one pod to a project and its department. Negative amounts are subtracted."""
+        """Add one pod's resources to a project and its department. Negative amounts are subtracted."""
         for account in project.path:
             allocated = account.allocated
             allocated[GPU] += gpu

@@ -181,7 +181,7 @@ class Nodes:
     def mark_leaving(
         self, i: int, devices: Sequence[int], milli: int, request: Request, sign: int = 1
     ) -> None:
-        """Mark the resources of a pod as leaving. If `sign` is -1, remove the mark."""
+        """Mark a pod's resources as leaving, or remove the mark if `sign` is -1."""
         leaving_pods = self.leaving.setdefault(i, LeavingPods())
         leaving_pods.cpu += sign * request.limit_cpu
         leaving_pods.memory += sign * request.limit_memory_mib

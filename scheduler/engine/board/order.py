@@ -49,7 +49,7 @@ class PendingOrder:
         self._top = _QueueHeap(None, self._fold_levels(members))
 
     def skip(self, group: PendingGroup) -> None:
-        """Skip the remaining gangs of the group."""
+        """Skip the group's remaining gangs."""
         self._gangs.skipped.add(group)
 
     def __iter__(self) -> Iterator[tuple[PendingGroup, Gang]]:
@@ -67,7 +67,7 @@ class PendingOrder:
 
 
 class _NextGangs:
-    """Lookup of the next gang of each group.
+    """Lookup of each group's next gang.
 
     Projects refer to this object instead of the `PendingOrder`, which avoids a reference cycle.
     """

@@ -50,7 +50,7 @@ class Release(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuotaHold:
-    """Quota of a project that is held for one of its gangs."""
+    """A project's quota, held for one of its gangs."""
 
     board: Board
     gang: Gang

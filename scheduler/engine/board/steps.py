@@ -1,4 +1,4 @@
-"""Convert the accepted moves of pods into the steps of a bundle."""
+"""Convert accepted pod moves into the steps of a bundle."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace

@@ -48,7 +48,7 @@ class Topology:
     def candidate_domains(
         self, level: str, scope: Scope, within: frozenset[int], needs: Sequence[ReplicaRequest]
     ) -> list[frozenset[int]]:
-        """Return the domains that could fit all pods of the scope, fullest first.
+        """Return the domains that could fit all of the scope's pods, fullest first.
 
         If some pods are already placed, only their domain qualifies.
         """

@@ -156,7 +156,7 @@ def _amounts_and_bounds(
 
 
 def _count_excluded(board: Board, excluded: Collection[str]) -> Counter[PendingGroup]:
-    """Count the excluded gangs of each group, starting at its first pending gang."""
+    """Count each group's excluded gangs, starting at its first pending gang."""
     counts: Counter[PendingGroup] = Counter()
     for name in excluded:
         gang = board.gangs.get(name)

@@ -1,4 +1,4 @@
-"""Free capacity on the nodes that match a gang's roles, in the units of the gang's request."""
+"""Free capacity on the nodes that match a gang's roles, in the units of its request."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -101,7 +101,7 @@ class NodeView:
         return max(0, column[i])
 
     def _free_by_node(self, kind: int) -> Sequence[int] | None:
-        """Return the free amount of each node, or None for GPU memory. Amounts can be negative."""
+        """Return each node's free amount, which can be negative, or None for GPU memory."""
         nodes = self.nodes
         if kind == GPU:
             return None if self.units.by_gpu_memory else nodes.gpu
@@ -238,7 +238,7 @@ class FreeCapacity:
 
 
 def fits_now(board: Board, gang: Gang) -> bool:
-    """Return whether any arrangement of the gang fits into free capacity. Queue limits are ignored."""
+    """Return whether any of the gang's arrangements fits into free capacity, ignoring queue limits."""
     start = board.mark()
     fits = any(
         find_room(board, gang, arrangement, horizon)

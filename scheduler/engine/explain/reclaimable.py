@@ -36,7 +36,7 @@ MAX_AMOUNT = 1 << 60
 
 
 class Unit(NamedTuple):
-    """Victims of one gang. Extra replicas are evicted one by one before the rest of the gang."""
+    """Victims of one gang, whose extra replicas are evicted one by one before the rest."""
 
     extras: tuple[tuple[Amount, int], ...]  # (amount per replica, number of such replicas) pairs
     core: Amount

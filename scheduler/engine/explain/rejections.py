@@ -32,10 +32,7 @@ HeapEntry: TypeAlias = "tuple[QueueKey, int, int, str, QueueAccount, Entry, Iter
 
 
 class ReportedGroup(PendingGroup):
-    """A pending group with its pending reasons at the end of the cycle.
-
-    Later changes to the board do not affect it.
-    """
+    """A pending group with its reasons at the end of the cycle, unaffected by later changes to the board."""
 
     __slots__ = ("count", "queue_keys")
 
@@ -94,7 +91,7 @@ class PoolRejections:
             yield None, gang, position if is_queued else None, blockers
 
     def names(self) -> Iterator[str]:
-        """Yield the names of the rejected workloads in no particular order, much faster than `expand`."""
+        """Yield the names of rejected workloads in no particular order, much faster than `expand`."""
         for group in self.groups:
             for gang in group.gangs:
                 if gang.name not in self.served and (group.reasons or gang.name in self.own_reasons):
@@ -138,7 +135,7 @@ def _in_queue_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) -
 
 
 def _project_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) -> Iterator[Entry]:
-    """Yield the pending gangs of one project in queue order."""
+    """Yield one project's pending gangs in queue order."""
     return ((group, gang) for _, gang, group in merge(*(_pending_gangs(group, served) for group in groups)))
 
 
@@ -169,7 +166,7 @@ def _heap_entry(account: QueueAccount, entry: Entry, rest: Iterator[Entry]) -> H
 
 
 def collect_rejections(board: Board) -> PoolRejections:
-    """Return the rejections of a pool, with at least one reason for every pending gang."""
+    """Return a pool's rejections, with at least one reason for every pending gang."""
     for group in find_pending_groups(board):
         if not group.reasons:
             gang = _first_gang(board, group)

@@ -27,7 +27,7 @@ def build_plan(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
 
 
 def _pool_demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
-    """Return the demand of each pool. Each pending workload counts towards one pool only."""
+    """Return each pool's demand, in which a pending workload counts towards one pool only."""
     preferred_boards = _preferred_boards(boards) if len(boards) > 1 else {}
     demands: list[Demand] = []
     in_groups = GroupSums()

@@ -17,7 +17,7 @@ MAX_REPLICAS = 256  # maximum per pool and cycle; further replicas are counted i
 
 
 class UnplacedReplicas(NamedTuple):
-    """Replicas of a role that are not on any of the board's nodes."""
+    """A role's replicas that are not on any of the board's nodes."""
 
     gang: Gang
     part: BoardRole

@@ -56,7 +56,7 @@ def _explain_free_capacity(board: Board, gang: Gang, free: FreeCapacity) -> Obst
 
 
 def _cache_key(gang: Gang) -> Hashable:
-    """Return a cache key shared by all gangs of the group, or None for a gang with pods."""
+    """Return a cache key shared by all of the group's gangs, or None for a gang with pods."""
     request_key = None if gang.group is None else gang.group.request_key
     return None if request_key == gang.name else request_key
 

@@ -100,8 +100,7 @@ def _has_small_and_large_workloads(
 def _least_request(gang: Gang, kind: int, limit: int) -> int:
     """Return the amount of the resource that the gang requests at its minimum size.
 
-    Return 0 for resources other than the gang's dominant resource, and for gangs that can never run over
-    quota.
+    The result is 0 for all but the gang's dominant resource, and for gangs that can never run over quota.
     """
     if gang.non_preemptible:
         return 0

@@ -18,7 +18,7 @@ _USAGE_SCALE = 10**9  # measured usage is a float and is rounded to this precisi
 
 @dataclass(slots=True)
 class Claim:
-    """Claim of a queue to one resource of its parent's share."""
+    """A queue's claim to one resource in its parent's share."""
 
     account: QueueAccount
     quota: int
@@ -150,7 +150,7 @@ def _queue_input(claim: Claim, kind: int) -> QueueInput:
 
 
 def _usable_request(account: QueueAccount) -> list[int]:
-    """Return the part of the queue's requests that is within the limits of the queue and its children."""
+    """Return the part of the queue's requests that its limits and its children's limits allow."""
     requested = account.requested
     if account.children:
         requested = list(map(sum, zip(*[child.wanted for child in account.children], strict=True)))
@@ -211,7 +211,7 @@ def _set_phase(notes: DivisionLog | None, phase: str, rank_claims: Sequence[Clai
 
 
 def _quota_weights(total: int) -> WeightFunction:
-    """Return a function that uses the quotas of claims as weights.
+    """Return a function that uses claims' quotas as weights.
 
     An unlimited quota counts as the total.
     """

@@ -155,7 +155,7 @@ def _sibling_accounts(board: Board, account: QueueAccount) -> Sequence[QueueAcco
 def _sibling_level(board: Board, account: QueueAccount, kind: int) -> SiblingLevel:
     """Return the level of an account and its siblings, cached until an allocation changes.
 
-    A divided department's projects belong to the level of departments.
+    A divided department's projects belong to the department level.
     """
     if account.parent and account.parent.divided[kind]:
         account = account.parent
@@ -185,7 +185,7 @@ def _add_projects(
     charged: dict[QueueAccount, int],
     usage_per_unit: dict[QueueAccount, float],
 ) -> None:
-    """Add the projects of a divided department, which share its weight."""
+    """Add a divided department's projects, which share its weight."""
     projects = department.children
     weights = sum_weights(requesting_accounts(projects, kind), kind)
     for project in projects:
@@ -199,7 +199,7 @@ def _charged_amount(board: Board, account: QueueAccount, kind: int) -> int:
 
 
 def is_project_head(board: Board, gang: Gang) -> bool:
-    """Return whether the gang is the first pending gang of its project."""
+    """Return whether the gang is its project's first pending gang."""
     heads = (
         first_pending(board, group)
         for group in board.groups_by_project.get(gang.account, ())

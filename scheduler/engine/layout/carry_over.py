@@ -1,7 +1,7 @@
 """Update the previous snapshot's layout instead of building a new one.
 
-A layout contains the state of the cluster, but no decisions. An updated board equals a newly built board, so
-both lead to the same plan.
+A layout contains the cluster's state, but no decisions. An updated board equals a newly built board, so both
+lead to the same plan.
 """
 
 from collections.abc import Sequence

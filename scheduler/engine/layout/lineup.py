@@ -58,7 +58,7 @@ def _writable_gangs(group: PendingGroup) -> list[Gang]:
 
 
 def start_cycle(board: Board, now: int) -> None:
-    """Reset the decisions of the previous cycle and recompute the fair shares."""
+    """Reset the previous cycle's decisions and recompute the fair shares."""
     board.now = now
     board.cycle = CycleState(
         rejections={name: {reason: numbers} for name, (reason, numbers) in board.ineligible.items()},

@@ -52,7 +52,7 @@ def _queues_on(board: Board) -> dict[str, QueueInPool]:
             pods = [(gang, part, pod) for part in gang.parts for pod in part.live.values()]
             for account in project.path:
                 placed[account] += pods
-    excess: set[int] = set()  # pods over the quota of a project, by `id(pod)`
+    excess: set[int] = set()  # pods over a project's quota, by `id(pod)`
     result: dict[str, QueueInPool] = {}
     # Projects come first, because their over-quota pods are the first that put a department over quota.
     for account in sorted(board.ledger.accounts.values(), key=lambda account: -len(account.path)):

@@ -15,7 +15,7 @@ Amounts = tuple[int, int, int]
 
 
 def end_of_own_workload(case: PendingCase) -> Iterator[Ladder]:
-    """Propose ending a workload of the same project, preferring the smallest and then the youngest."""
+    """Propose ending another workload in the project, preferring the smallest and then the youngest."""
     return _ladders_of_endings(case, own=True)
 
 

@@ -61,6 +61,6 @@ def _gpu_amount(role: Role) -> tuple[str, int]:
 def _limited_amount(case: PendingCase, resource: str, request: int, limit: int) -> tuple[str, int]:
     """Return the request as (name, amount), or the limit if it is higher and nodes lack capacity.
 
-    A node needs room for the limits of its pods.
+    A node needs room for its pods' limits.
     """
     return (f"limit.{resource}", limit) if limit > request and case.capacity_may_help else (resource, request)

@@ -1,4 +1,4 @@
-"""Propose changes by the owner of the pending workload, or events to wait for."""
+"""Propose changes by the pending workload's owner, or events to wait for."""
 
 from collections.abc import Iterator
 

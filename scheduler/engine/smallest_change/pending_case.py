@@ -62,7 +62,7 @@ class PendingCase:
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """Return the nodes of the pool, ordered by name."""
+        """Return the pool's nodes, ordered by name."""
         nodes = (node for node in self.snapshot.nodes if node.pool == self.pool.name)
         return tuple(sorted(nodes, key=lambda node: node.name))
 

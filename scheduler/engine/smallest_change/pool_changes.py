@@ -1,4 +1,4 @@
-"""Changes to the nodes and settings of the pool where the workload is pending."""
+"""Changes to nodes and settings in the pool where the workload is pending."""
 
 from collections.abc import Hashable, Iterator
 

@@ -1,4 +1,4 @@
-"""Proposed increases of the limits and quotas of the pending workload's project and department."""
+"""Proposed increases to limits and quotas of the pending workload's project and department."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from scheduler.engine.smallest_change.proposals import Ladder, raising_ladder
 
 
 def higher_limits(case: PendingCase) -> Iterator[Ladder]:
-    """Propose higher limits, up to the amount that admits all workloads of the queue."""
+    """Propose higher limits, up to the amount that admits all of the queue's workloads."""
     for bound in case.exceeded_bounds:
         limit = _entitlement_in_pool(case, bound.queue).limit[bound.kind]
         if bound.reason in LIMITS and limit is not None and limit < bound.target:

@@ -128,8 +128,8 @@ def _ladders_of_stage(stage: Stage, case: PendingCase) -> Iterable[Ladder]:
 def _pending_cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
     """Yield the workload's case in each of its pools, or nothing if the workload is not pending.
 
-    A plan contains only the blockers of one pool. The engine therefore also decides as if the workload
-    allowed no other pool.
+    A plan contains only one pool's blockers, so the engine also decides as if the workload allowed no other
+    pool.
     """
     first = pending_case(snapshot, runs.plan(snapshot), runs.layout, name)
     if first is None:

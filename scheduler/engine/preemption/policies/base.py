@@ -100,10 +100,10 @@ class PreemptionPolicy:
         return changed
 
     def queue_key(self, account: QueueAccount) -> Key:
-        """Return the sort key of a victim queue. Victims of the queue with the smallest key are evicted
-        first.
+        """Return a victim queue's sort key.
 
-        The key changes with every selected victim.
+        Victims of the queue with the smallest key are evicted first. The key changes with every selected
+        victim.
         """
         del account
         return ()
@@ -141,7 +141,7 @@ class PreemptionPolicy:
         return ()
 
     def key(self, victim: Victim) -> Key | None:
-        """Return the sort key of a victim, or None if the policy does not allow its eviction now."""
+        """Return a victim's sort key, or None if the policy does not allow its eviction now."""
         queue_key_prefix = self.queue_key_prefix(victim)
         return None if queue_key_prefix is None else queue_key_prefix + self.victim_key(victim)
 
@@ -198,7 +198,7 @@ class PreemptionPolicy:
         return self.min_runtime(gang.account)
 
     def min_runtime(self, project: QueueAccount) -> int:
-        """Return the minimum runtime of the project's gangs in seconds."""
+        """Return the minimum runtime in seconds of the project's gangs."""
         if project not in self._seconds:
             self._seconds[project] = self._min_runtime(project)
         return self._seconds[project]

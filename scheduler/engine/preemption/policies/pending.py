@@ -47,7 +47,7 @@ class Reclaim(PreemptionPolicy):
         super().__init__(board, gang, requested)
         self.deserved = exceeded_share(gang, requested) is None
         self.turns = TurnTaking(board, gang, requested)
-        # Results of `queue_key_prefix`, with the version of the victim queue that they are valid for.
+        # Results of `queue_key_prefix`, with the victim queue version that they are valid for.
         self._queue_prefixes: dict[Hashable, tuple[int, Key | None]] = {}
         # whether a proposal exceeded the department's share, and whether the retry must stay within it
         self._exceeded_share = self._capped_at_share = False

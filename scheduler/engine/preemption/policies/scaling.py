@@ -87,7 +87,7 @@ class ReclaimForScaleUp(Reclaim):
 
     @classmethod
     def stays_within_quota(cls, gang: Gang, requested: tuple[int, int, int]) -> bool:
-        """Return whether all queues of the gang would stay within their quotas."""
+        """Return whether all of the gang's queues would stay within their quotas."""
         return all(fits_within(account.allocated, account.quota, requested) for account in gang.account.path)
 
     def rule(self, victim: Victim) -> str | None:

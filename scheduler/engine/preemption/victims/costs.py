@@ -41,7 +41,7 @@ class NodeCosts:
         banned: Collection[int],
         offer_cache: OfferCache | None = None,
     ) -> None:
-        """Compute the cost of each node, or reuse the costs in `offer_cache` for the same board."""
+        """Compute each node's cost, or reuse the costs in `offer_cache` for the same board."""
         self.selection, self.part = selection, part
         self.board = selection.board
         self._offers: Offers = {}
@@ -103,7 +103,7 @@ class NodeCosts:
                 self._offers[name] = queue, left
 
     def _price_node(self, i: int) -> str | None:
-        """Compute a node's cost. Return the name of its victim queue, or None if it cannot be cleared."""
+        """Compute a node's cost. Return its victim queue's name, or None if the node cannot be cleared."""
         result = cheapest_victims_on(self.selection, self.part, i)
         if result is None:
             return None
@@ -135,7 +135,7 @@ class NodeCosts:
             heappush(self._queues, (cost, name))
 
     def _reprice_offer(self, name: str, offer: Offer) -> None:
-        """Recompute the cost of a node after its victim queue has fallen to its share or quota."""
+        """Recompute a node's cost after its victim queue has fallen to its share or quota."""
         _, _, i, victims = offer
         queues = {victim.gang.account for victim in victims}
         if any(move.gang.account not in queues for move in self.board.on_node[i].values()):

@@ -40,7 +40,7 @@ SetCost = tuple[int, Key, float | int | str, Key, Key]
 
 @dataclass(frozen=True, slots=True)
 class _VictimSet:
-    """Victims in eviction order, with their sums. Adding a victim never reduces the cost."""
+    """Victims in eviction order, with totals. Adding a victim never reduces the cost."""
 
     missing: tuple[int, ...]  # amount that must still be freed, for each resource of the policy
     victims: tuple[Victim, ...] = ()
