@@ -51,7 +51,7 @@ def _predict_start(
 def _find_smallest_change(workload: "Workload") -> str:
     """Return a sentence about the smallest change that would start a workload.
 
-    The sentence may contain the name of any workload.
+    The sentence may name any workload.
     """
     from scheduler.reports.visibility import UNRESTRICTED
     from scheduler.reports.what_if.smallest_change import find_smallest_change

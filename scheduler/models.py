@@ -304,7 +304,7 @@ class NodeUtilization(models.Model):
 
 
 class UtilizationPoint(models.Model):
-    """Utilization of a pod in one minute or hour, as sums over the measured seconds.
+    """A pod's utilization in one minute or hour, as sums over the measured seconds.
 
     A shared device's utilization is split among its pods in proportion to their shares of the
     device.

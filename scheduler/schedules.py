@@ -1,4 +1,4 @@
-"""Register the periodic tasks of the task queue."""
+"""Register the task queue's periodic tasks."""
 
 from dataclasses import dataclass
 

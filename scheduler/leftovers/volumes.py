@@ -149,7 +149,7 @@ class VolumesCollector(LeftoversCollector):
                 events.record(kind, outputs.pod.workload, text, actor="scheduler")
 
     def _abort_upload(self, outputs: PodOutputs) -> None:
-        """Delete the parts of an unfinished upload, which cost money, if the store allows it."""
+        """Delete an unfinished upload's parts, which cost money, if the store allows it."""
         progress = PodOutputs.objects.filter(pk=outputs.pk).values_list("progress", flat=True).first()
         if not progress or not progress["upload"]:
             return
@@ -184,7 +184,7 @@ def _find_volume(outputs: PodOutputs) -> Volume:
 
 
 def _open_bucket(outputs: PodOutputs, volume: Volume) -> "tuple[Bucket, BucketWriter]":
-    """Return a reader and a writer for the S3 objects of a volume.
+    """Return a reader and a writer for a volume's S3 objects.
 
     Raises Conflict if boto3 or usable credentials are missing.
     """

@@ -117,7 +117,7 @@ class CycleRun:
     is_snapshot_due: bool = False  # whether `store_snapshot` still has to be called
 
     def span_attributes(self) -> dict[str, int]:
-        """Return the attributes of the cycle's trace span."""
+        """Return the cycle's trace span attributes."""
         return {
             "berth__workloads": self.record.workloads,
             "berth__nodes": self.record.nodes,
@@ -245,7 +245,7 @@ def compose_reasons(run: CycleRun, memory: CycleMemory) -> bool:
 
 
 def store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> None:
-    """Store the snapshot of a recorded cycle.
+    """Store a recorded cycle's snapshot.
 
     If the process crashes before this step, the cycle cannot be replayed.
     """

@@ -66,7 +66,7 @@ class Scheduler(LeaderLoop):
         self._tick_at = 0.0
 
     def _start_loop(self, held_lease: HeldLease) -> None:
-        """Create the loop of a new leader, with empty caches."""
+        """Create a new leader's loop, with empty caches."""
         context = SchedulerContext(
             held_lease=held_lease, runtimes=self.runtime_for, leads=self.leads, images=self.images
         )

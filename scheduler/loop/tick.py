@@ -387,6 +387,6 @@ class Loop:
             return None
 
     def _run_steps_safely(self, name: str, steps: Iterator[Result]) -> Iterator[Result]:
-        """Yield the result of each step, up to the first step that fails."""
+        """Yield each step's result, up to the first step that fails."""
         while (result := self._run_safely(name, lambda: next(steps, None))) is not None:
             yield result

@@ -71,5 +71,5 @@ class DigestResolver(Protocol):
         ...
 
     def drain_wakes(self) -> None:
-        """Clear the pending wake-ups of the descriptors."""
+        """Clear the descriptors' pending wake-ups."""
         ...

@@ -1,4 +1,4 @@
-"""Look up the digest of an image tag with the OCI distribution API of its registry."""
+"""Look up an image tag's digest with the OCI distribution API of its registry."""
 
 import asyncio
 import base64
@@ -37,7 +37,7 @@ class RegistryClient:
     _tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
 
     async def fetch_digest(self, image: ImageReference, auth: str) -> str:
-        """Return the digest of the image's tag. Raises RegistryError."""
+        """Return the image tag's digest. Raises RegistryError."""
         try:
             async with asyncio.timeout(self.access.seconds):
                 calls = RegistryCalls(self.access, self._tls)

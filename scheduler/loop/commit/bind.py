@@ -1,4 +1,4 @@
-"""Create the pods of a workload with their allocations, and start its run."""
+"""Create a workload's pods with their allocations, and start its run."""
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -59,9 +59,9 @@ class NewRows:
     fulfilled: list[uuid.UUID] = field(default_factory=list)  # started workloads with reservations
 
     def add_move(self, move: Move) -> None:
-        """Add a phase change of a locked workload.
+        """Add a locked workload's phase change.
 
-        A second phase change of the same workload is written by a separate statement.
+        A second change for the same workload is written by a separate statement.
         """
         if move.workload.pk in self.moves:
             self.insert()
@@ -72,7 +72,7 @@ class NewRows:
             setattr(workload, name, value)
 
     def cancel_reservation(self, workload: Workload, reason: str, message: str, cycle: int | None) -> None:
-        """Delete the reservations of a locked workload.
+        """Delete a locked workload's reservations.
 
         A workload that had only reservations becomes pending again.
         """

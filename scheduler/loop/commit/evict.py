@@ -27,7 +27,7 @@ PREEMPTION_KINDS = (Kind.RECLAIM, Kind.PREEMPT)  # kinds that count as preemptio
 
 
 def evict(bundle: Bundle, context: CommitContext) -> int:
-    """Apply the evictions of a bundle. Return the number of evicted workloads."""
+    """Apply a bundle's evictions. Return the number of evicted workloads."""
     stopping = {(s.workload, s.role, s.index): s for s in bundle.steps if isinstance(s, Evict)}
     moved = {step.workload for step in bundle.steps if isinstance(step, Place)}
     for decided in bundle.evictions:

@@ -111,7 +111,7 @@ class LockedRows:
         return frozenset(name for name, _, _ in self.reserved)
 
     def live_pod(self, view: ClusterView, key: Key) -> uuid.UUID | None:
-        """Return the ID of a replica's pod, or None if the pod can no longer be stopped."""
+        """Return the ID of the replica's pod, or None if the pod can no longer be stopped."""
         pod = self.pods.get(view.pods.get(key, uuid.UUID(int=0)))
         return pod.pk if pod is not None and pod.state in STOPPABLE_STATES else None
 
@@ -174,7 +174,7 @@ def conflict_with(bundle: Bundle, view: ClusterView, locked: LockedRows) -> str:
 
 
 def count_allocations(bundle: Bundle, view: ClusterView, locked: LockedRows) -> None:
-    """Count the allocations of an accepted bundle, so that later bundles are checked against them."""
+    """Count an accepted bundle's allocations, so that later bundles are checked against them."""
     for step in bundle.steps:
         if isinstance(step, Place) and not step.reserved:
             node = locked.nodes[step.node].pk
@@ -296,7 +296,7 @@ def _lock_quotas(workloads: Iterable[Workload]) -> None:
 
 
 def _groups_changed(view: ClusterView) -> bool:
-    """Return whether the pools of any quota group have changed since the snapshot was taken."""
+    """Return whether any quota group's pools have changed since the snapshot was taken."""
     before = view.queues.group_versions
     return bool(before) and dict(GROUP_VERSIONS()) != before
 
@@ -316,6 +316,6 @@ def _changed_queues(view: ClusterView) -> frozenset[str]:
     owners = {
         row.pk: row.project_id for row in Quota.objects.filter(pk__in=edited) if row.project_id is not None
     }
-    if edited - owners.keys():  # any queue may depend on the quota of a department, or on a deleted quota
+    if edited - owners.keys():  # any queue may depend on a department's quota, or on a deleted quota
         return frozenset(view.queues.owners)
     return frozenset(view.queues.projects[pk] for pk in owners.values() if pk in view.queues.projects)

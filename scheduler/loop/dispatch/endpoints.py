@@ -1,4 +1,4 @@
-"""Assign an address and port to each pod of a service before it starts."""
+"""Assign an address and port to each service pod before it starts."""
 
 import logging
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Resolve the container image of each run to a digest before its first pod starts.
+"""Resolve each run's container image to a digest before its first pod starts.
 
 All pods of a run use the same digest, even if the tag changes during the run. Registries are queried in the
 background, so pods whose image is not resolved yet start in a later tick.

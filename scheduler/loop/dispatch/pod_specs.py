@@ -149,7 +149,7 @@ def _volume_mounts(pod: Pod, spec: WorkloadSpec) -> tuple[VolumeMount, ...]:
 
 
 def _declared_secrets(pod: Pod, uses: Sequence[SecretUse], reader: SecretReader) -> DeclaredSecrets:
-    """Return the current values of the secrets.
+    """Return the secrets' current values.
 
     Raises MissingSecret if a secret does not exist, and ValueError if one cannot be used.
     """
@@ -168,7 +168,7 @@ def _declared_secrets(pod: Pod, uses: Sequence[SecretUse], reader: SecretReader)
 
 
 def _plugin_secrets(pod: Pod, declared: Mapping[str, str], reader: SecretReader) -> dict[str, str]:
-    """Return the secrets of the pool's plugins, except for variables that the document declares."""
+    """Return the pool's plugin secrets, except for variables that the document declares."""
     try:
         return {secret.variable: unseal(secret.sealed) for secret in reader.plugin_secrets(pod, declared)}
     except UnsealError as error:

@@ -1,4 +1,4 @@
-"""Assign a rendezvous address to the ranks of a run before the first rank starts."""
+"""Assign a rendezvous address to a run's ranks before the first rank starts."""
 
 import logging
 import uuid

@@ -154,7 +154,7 @@ def _record_separately(
     changes: Sequence[PodChange], affected: Collection[uuid.UUID], being_evicted: Mapping[uuid.UUID, str],
     now: datetime, context: SchedulerContext,
 ) -> tuple[list[str], list[str]]:  # fmt: skip
-    """Record the changes of a rejected batch one by one, and skip those that the database rejects.
+    """Record a rejected batch's changes one by one, skipping those that the database rejects.
 
     Return a note for each rejected change, and for each gang that could not be evaluated.
     """

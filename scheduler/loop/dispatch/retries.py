@@ -43,7 +43,7 @@ def transition_after_failure(
 ) -> Move:
     """Return the transition of a locked, active workload after a failure of its run: restart or fail.
 
-    `names` are the names of nodes, as returned by `node_names`.
+    `names` are node names, as returned by `node_names`.
     """
     decision = decide_retry(retry_state(workload, parsed), failure)
     text = " ".join(filter(None, [message, decision.sentence]))

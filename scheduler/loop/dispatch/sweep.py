@@ -64,7 +64,7 @@ class _EndedPod:
 
 
 def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -> Iterator[str]:
-    """Sweep the pods of one runtime.
+    """Sweep one runtime's pods.
 
     If a pool's cluster has failed, its remaining pods wait for the next sweep.
     """

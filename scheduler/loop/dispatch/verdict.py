@@ -207,7 +207,7 @@ def _restart_or_fail(
 
 
 def _failure_kind(pod: PodFact) -> str:
-    """Return the kind of a pod's failure, as named in retry rules."""
+    """Return the pod's failure kind, as named in retry rules."""
     if pod.stop_reason in KINDS:
         return KINDS[pod.stop_reason]
     if pod.signal is not None:

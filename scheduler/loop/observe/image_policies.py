@@ -1,4 +1,4 @@
-"""Find pools that no longer accept the image of a pending workload, because their settings changed."""
+"""Find pools that no longer accept a pending workload's image, because their settings changed."""
 
 from collections.abc import Iterable, Mapping
 

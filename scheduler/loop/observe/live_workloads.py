@@ -139,7 +139,7 @@ class LiveWorkloads:
         return self._pod_rows.rows.values()
 
     def _group_pods(self, nodes: Mapping[int, str]) -> set[uuid.UUID]:
-        """Update the pods of each workload. Return the IDs of workloads with changed rows or pods."""
+        """Update each workload's pods. Return the IDs of workloads with changed rows or pods."""
         affected = {*self._changed_workloads}
         for pk in self._changed_pods:
             pod, owner = self._pod_rows.rows.get(pk), self._remove_pod_from_group(pk)
@@ -177,7 +177,7 @@ class LiveWorkloads:
             self._pods.pop(workload, None)
 
     def _has_stopped_running(self, workload: uuid.UUID, run: int) -> bool:
-        """Return whether a run has ended. The workload's row may be older than the rows of its pods."""
+        """Return whether a run has ended. The workload's row may be older than its pods' rows."""
         row = self._workload_rows.rows.get(workload)
         if row is None:
             return workload in self._changed_workloads

@@ -41,7 +41,7 @@ Row = TypeVar("Row", bound=HasKey)
 
 @dataclass(frozen=True, slots=True)
 class MirroredRows(Generic[Row]):
-    """SQL for the live rows of a table."""
+    """SQL for a table's live rows."""
 
     columns: str  # the ID comes first
     source: str  # table or parenthesized join that has the columns
@@ -53,7 +53,7 @@ class MirroredRows(Generic[Row]):
     def read_all(self) -> Sequence[tuple[Any, ...]]:
         """Fetch all live rows. The result has at least one row, which contains the time of the read.
 
-        The database plans this query each time, because the tables may have grown since.
+        The database plans this query anew each time, because the tables may have grown.
         """
         condition = self.is_live
         if self.ids:

@@ -1,4 +1,4 @@
-"""Convert the rows of a live workload and its pods to an engine object."""
+"""Convert the rows of a live workload and its pods into an engine object."""
 
 import uuid
 from collections.abc import Sequence

@@ -11,7 +11,7 @@ from projects.actor import Actor
 from projects.models import Project
 from projects.services import audit
 
-# Tables, each with the trigger that prevents the deletion of its rows.
+# Tables, each with the trigger that prevents row deletion.
 HISTORY = (
     ("projects_event", "projects_event_append_only"),
     ("projects_audit", "projects_audit_append_only"),
