@@ -57,9 +57,9 @@ def measure_fragmentation(pool: NodePool) -> Fragmentation:
 
 
 def build_fragmentation(free: Sequence[int], max_gpus: int, partial_milli: int = 0) -> Fragmentation:
-    """Compute the fragmentation from the number of free devices on each node.
+    """Compute the fragmentation from each node's number of free devices.
 
-    `max_gpus` is the device count of the largest node.
+    `max_gpus` is the largest node's device count.
     """
     levels = [
         FragmentationLevel(

@@ -43,7 +43,7 @@ def record_isolation(
 def _isolation_changes(
     nodes: list[Node], runtime_for: Callable[[NodePool], Runtime]
 ) -> list[tuple[Node, dict[str, object]]]:
-    """Return (node, report) for the nodes of a runtime whose reports differ from their records."""
+    """Return (node, report) for a runtime's nodes whose reports differ from their records."""
     try:
         reported = runtime_for(nodes[0].pool).get_isolation([node.instance_id for node in nodes])
     except (RuntimeFailure, LookupError, OSError, ValueError) as error:

@@ -330,7 +330,7 @@ def _gpu_model_findings(facts: PoolFacts) -> Iterator[Finding]:
 
 
 def _slurm_token_findings(facts: PoolFacts) -> Iterator[Finding]:
-    """Report the expiry of the slurmrestd token as early as possible."""
+    """Report the slurmrestd token's expiry as early as possible."""
     pool = facts.pool
     try:
         expiry = token_expiry(read_slurm_token(pool)) if pool.slurm_token_sealed else None

@@ -31,7 +31,7 @@ def audit_numbers(eviction: plan.Eviction, victim_milli: int, preemptor_milli: i
 def predicted_evictions(
     bundles: Iterable[plan.Bundle], view: ClusterView, candidates: Iterable[Workload] = ()
 ) -> list[Eviction]:
-    """Return the evictions of a plan as unsaved audit rows.
+    """Return a plan's evictions as unsaved audit rows.
 
     `candidates` are workloads that have not been submitted yet.
     """

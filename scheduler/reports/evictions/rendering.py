@@ -135,7 +135,7 @@ def to_sentence(rule: str, names: Collection[str]) -> str:
 
 
 def _queue_names(numbers: Mapping[str, Any]) -> set[str]:
-    """Return the names of the queues in the audit numbers of an eviction."""
+    """Return the queue names in an eviction's audit numbers."""
     sides = ("victim", "preemptor")
     return {str(queue.get("queue", "")) for side in sides for queue in numbers.get(side) or ()}
 
@@ -211,7 +211,7 @@ def _explanation_sentences(
 
 
 def _is_mentioned(queue: Mapping[str, Any], resource: str, gpus_freed: bool) -> bool:
-    """Return whether the description of a queue should mention a resource.
+    """Return whether a queue's description should mention a resource.
 
     If GPUs were freed or moved, only GPUs are mentioned. Otherwise, every changed resource is mentioned.
     """

@@ -12,7 +12,7 @@ def eviction_row(
     workload: Workload, pool_id: int, pool_name: str, *, at: datetime, kind: str, rule: str,
     pods: Iterable[tuple[str, int]], preemptor: Workload | None = None, **columns: Any,
 ) -> Eviction:  # fmt: skip
-    """Return an unsaved audit row of an evicted workload.
+    """Return an unsaved audit row for an evicted workload.
 
     `pods` contains the roles and indexes of the evicted pods. `columns` contains the values that differ
     between kinds: the GPUs, the lost work and the numbers behind the decision.

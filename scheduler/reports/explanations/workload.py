@@ -124,9 +124,7 @@ def _awaited_message(actor: Actor, workload: Workload, stored: Mapping[str, Any]
 
 
 def _with_remaining_seconds(now: datetime, blocker: dict[str, Any]) -> dict[str, Any]:
-    """Return the blocker with the seconds that remain now, instead of the seconds at the time of
-    the cycle.
-    """
+    """Return the blocker with the seconds that remain now, rather than at the time of the cycle."""
     numbers = blocker["numbers"]
     if numbers.get("until") is None or "seconds" not in numbers:
         return blocker

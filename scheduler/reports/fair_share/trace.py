@@ -128,7 +128,7 @@ def _queue_name(row: QueueStatus, queues: Queues) -> str | None:
 
 
 def _queues_to_explain(owner: Tenant, queues: Queues, visible_departments: set[int] | None) -> Iterator[str]:
-    """Yield the names of the queues to explain, the department first."""
+    """Yield the queue names to explain, the department first."""
     if isinstance(owner, Department):
         yield queues.departments[owner.pk]
         return

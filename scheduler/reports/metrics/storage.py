@@ -52,7 +52,7 @@ def write_metrics(readings: Sequence[LogReading], now: datetime, lease: HeldLeas
 
 
 def without_secrets(readings: Sequence[LogReading]) -> list[LogReading]:
-    """Return the readings without metrics whose names contain a secret of the workload."""
+    """Return the readings without metrics whose names contain one of the workload's secrets."""
     maskers = workload_maskers({reading.workload_id for reading in readings if reading.samples})
     return [
         replace(reading, samples=_without_secrets(reading.samples, maskers.get(reading.workload_id)))
@@ -91,7 +91,7 @@ def _merge(readings: Sequence[LogReading]) -> SeriesByKey:
 
 
 def _write_series(changed: Mapping[tuple[uuid.UUID, str], Series], now: datetime) -> None:
-    """Write the summaries of the series, and their points if there are new points."""
+    """Write the summaries of the series, and any new points."""
     rows = [(series.has_new_points, _to_row(key, series, now)) for key, series in sorted(changed.items())]
     for has_new_points in (True, False):
         Metric.objects.bulk_create(

@@ -1,4 +1,4 @@
-"""Look up quotas by pool and queue. A group's quota applies to each pool of the group."""
+"""Look up quotas by pool and queue. A group's quota applies to each of its pools."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,14 +14,14 @@ AllocatedOutside = Mapping[tuple[int, Owner], Sequence[int]]  # amounts by group
 
 
 def quotas_by_queue() -> dict[Key, Quota]:
-    """Return the quota of each queue in each pool. A group's quota is returned for all pools of the group."""
+    """Return each queue's quota in each pool. A group's quota is returned for all of its pools."""
     rows = list(QUOTAS())
     members = pools_by_group() if any(row.group_id is not None for row in rows) else {}
     return {(pool, owner_of(row)): row for row in rows for pool in quota_pools(row, members)}
 
 
 def pools_by_group() -> dict[int, list[int]]:
-    """Return the pool IDs of each quota group."""
+    """Return each quota group's pool IDs."""
     rows = NodePool.objects.filter(quota_group__isnull=False).order_by("name")
     members: dict[int, list[int]] = defaultdict(list)
     for pool, group in rows.values_list("pk", "quota_group_id"):
@@ -44,7 +44,7 @@ def owner_of(row: Quota) -> Owner:
 def with_groups(
     allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key, Quota]
 ) -> dict[Key, Sequence[int]]:
-    """Return the allocations, with those under a group quota summed over all pools of the group."""
+    """Return the allocations, with those under a group quota summed over all of the group's pools."""
     totals: dict[int, list[int]] = {}
     for key, row in quotas.items():
         if row.group_id is not None:
@@ -55,7 +55,7 @@ def with_groups(
 
 
 def remaining_quotas(allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key, Quota]) -> dict[Key, Bound]:
-    """Return the quota of each queue in each pool, minus the allocations in other pools of the group."""
+    """Return each queue's quota in each pool, minus its allocations in the group's other pools."""
     totals = with_groups(allocated, quotas)
     return {
         key: subtract(
@@ -101,10 +101,7 @@ def remaining_gpus(row: Quota, outside: AllocatedOutside) -> int | None:
 
 
 def remaining_bound(row: Quota, outside: AllocatedOutside, prefix: str = "") -> Bound:
-    """Return the quota, minus the queue's allocations in other pools.
-
-    With the prefix `limit_`, return the limit instead of the quota.
-    """
+    """Return the quota (or the limit, with the prefix `limit_`) minus the allocations in other pools."""
     gpu, cpu, memory = (getattr(row, f"{prefix}{name}") for name in ("gpu_milli", "cpu_milli", "memory_mib"))
     elsewhere = outside.get((row.group_id, owner_of(row)), ZERO) if row.group_id is not None else ZERO
     return subtract((gpu, cpu, memory), elsewhere)

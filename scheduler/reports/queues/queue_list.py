@@ -1,4 +1,4 @@
-"""Queued workloads in the order of the last cycle, and the lengths of queues."""
+"""Queued workloads in the last cycle's order, and queue lengths."""
 
 from dataclasses import dataclass
 
@@ -102,7 +102,7 @@ def _queue_filter(pool: NodePool | None) -> Q:
 
 
 def _pending_in(pool: NodePool | None) -> Q:
-    """Return a filter for the pending workloads of a pool, or of all pools.
+    """Return a filter for pending workloads in one pool, or in all pools.
 
     A workload that allows several pools belongs to the pool named in its last explanation.
     """

@@ -29,7 +29,7 @@ def order_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 def describe_queue_states(ordering: Sequence[str]) -> str:
-    """Describe the state of a workload's queues, such as "exceeds quota" or "research exceeds quota".
+    """Describe the state of the workload's queues, such as "exceeds quota" or "research exceeds quota".
 
     The amounts include the workload, so a queue that borrows nothing yet may exceed its quota with it.
 

@@ -48,7 +48,7 @@ class BudgetStatus:
 
 
 def budget_statuses(budgets: Sequence[Budget], now: datetime) -> list[BudgetStatus]:
-    """Return the status of each budget, in the order of `budgets`."""
+    """Return each budget's status, in the order of `budgets`."""
     if not budgets:
         return []
     begin, end = month_bounds(now)
@@ -93,7 +93,7 @@ Key = tuple[Dimension, str]
 
 
 def _gpu_hours_by_owner(keys: Sequence[Key], since: datetime, now: datetime) -> dict[Key, float]:
-    """Return the GPU-hours of each owner since `since`, by the owner's kind and name."""
+    """Return each owner's GPU-hours since `since`, by the owner's kind and name."""
     sums: dict[Key, float] = {}
     names: dict[Dimension, list[str]] = {}
     for dimension, name in keys:

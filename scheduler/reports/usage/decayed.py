@@ -25,7 +25,7 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rates of a usage ledger: a queue's allocation, the charged part of it, and its parent's share."""
+    """Rates of a usage ledger: a queue's allocation, its charged part, and the parent's share."""
 
     held: tuple[int, int, int] = (0, 0, 0)
     charged: Triple = (0.0, 0.0, 0.0)

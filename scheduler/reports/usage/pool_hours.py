@@ -29,7 +29,7 @@ class PoolHour:
 
 
 def hourly_allocation(pools: Iterable[NodePool], now: datetime, hours: int) -> list[PoolHour]:
-    """Return the GPU-hours of all tenants in each of the last `hours` hours, oldest first."""
+    """Return all tenants' GPU-hours in each of the last `hours` hours, oldest first."""
     selected_pools = list(pools)
     first = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - (hours - 1) * HOUR
     allocated = _allocated_gpu_hours({pool.name for pool in selected_pools}, first, now)

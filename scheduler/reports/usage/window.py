@@ -1,4 +1,4 @@
-"""State of the usage ledger at the start of a sliding window.
+"""Usage ledger state at the start of a sliding window.
 
 Usage inside the window is the current ledger minus the ledger at the window's start, decayed since then.
 Nothing is sampled: the ledger is stored whenever it changes, and its value between two points is computed in

@@ -103,7 +103,7 @@ def build_reading(
     before: models.PodUtilization | None,
     at: datetime,
 ) -> Reading:
-    """Return a reading. CPU time is counted since the previous reading or the start of the pod."""
+    """Return a reading. CPU time is counted since the previous reading or the pod's start."""
     since = before.at if before is not None else pod.started_at or at
     elapsed = (at - since).total_seconds()
     used = max(use.cpu_seconds - (before.cpu_seconds if before is not None else 0.0), 0.0)
@@ -123,7 +123,7 @@ def build_reading(
 
 
 def match_devices(identities: Sequence[object], uses: Iterable[DeviceUsage]) -> tuple[DeviceMeasurement, ...]:
-    """Return the measurements in the order of the node's devices, matched by device ID or else by index."""
+    """Return the measurements in the node's device order, matched by device ID or else by index."""
     by_name = {name: use for use in uses for name in (str(use.index), use.identity)}
     matched = [by_name.get(str(identity)) for identity in identities]
     if not any(matched):
@@ -166,7 +166,7 @@ def _measure_pods(
 
 
 def _mean_busy(devices: Iterable[DeviceMeasurement]) -> int | None:
-    """Return the mean utilization of the measured devices in thousandths."""
+    """Return the measured devices' mean utilization in thousandths."""
     measured = [busy for busy, _ in devices if busy is not None]
     return round(sum(measured) / len(measured)) if measured else None
 

@@ -1,6 +1,6 @@
 """Find the smallest single change that would start a pending workload now.
 
-The engine runs only when a user requests the change. The answer is cached until the state of the cluster
+The engine runs only when a user requests the change, and the answer is cached until the cluster's state
 changes.
 """
 
@@ -117,7 +117,7 @@ def _search_change(view: ClusterView, workload: Workload, snapshot: Snapshot) ->
 
 @dataclass(slots=True)
 class _ResultCache:
-    """Results by workload for the latest observed state of the cluster."""
+    """Results by workload for the cluster's latest observed state."""
 
     snapshot: Snapshot | None = None
     results: dict[str, tuple[datetime, SmallestChange]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Cache of observations and engine layouts that the dry runs of this process share.
+"""Cache of observations and engine layouts that this process's dry runs share.
 
 The cache does not affect results: it only avoids rereading unchanged rows and rebuilding layouts.
 """
@@ -14,7 +14,7 @@ from scheduler.loop.observe.view import ObservationCache
 
 MAX_WAIT_SECONDS = 1.0  # maximum seconds that a dry run waits for the shared cache
 
-SPEC_CACHE = SpecCache()  # parsed documents, shared by all dry runs of this process
+SPEC_CACHE = SpecCache()  # parsed documents, shared by all of this process's dry runs
 
 
 @dataclass(slots=True)
