@@ -41,7 +41,7 @@ class Checkpoints:
             heappush(self._next, (saved_at + self.interval, name, started))
 
     def subtract_saved_work(self, workload: Workload) -> Workload:
-        """Subtract the saved work of a stopped run from the workload's remaining runtime."""
+        """Subtract a stopped run's saved work from the workload's remaining runtime."""
         self._runs.pop(workload.name, None)
         saved_at, started, runtime = workload.last_checkpoint, workload.started, workload.runtime_seconds
         if self.interval is None or saved_at is None or started is None or runtime is None:

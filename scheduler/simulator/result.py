@@ -38,7 +38,7 @@ def build_result(
 
 
 def plan_decisions(before: Snapshot, plan: Plan) -> list[Document]:
-    """Return the decisions of each bundle: first the evictions, then the workload that they make room for."""
+    """Return each bundle's decisions: first the evictions, then the workload that they make room for."""
     running = {workload.name for workload in before.workloads if has_pod_in(workload, RUNNING_STATES)}
     return [decision for bundle in plan.bundles for decision in _decisions(bundle, running)]
 
@@ -77,7 +77,7 @@ def _split_scaled_down_and_moved(
 
 
 def _decision_kind(bundle: Bundle, steps: Sequence[Place | Evict], was_running: bool) -> str:
-    """Return the kind of decision about the workload that the bundle was created for."""
+    """Return the kind of decision for the workload that the bundle was created for."""
     placements = [step for step in steps if isinstance(step, Place)]
     if not placements:
         return bundle.kind.value

@@ -108,7 +108,7 @@ class World:
     def next_change(self) -> int | None:
         """Return the time of the next change, or None.
 
-        The time may be too early if a run was stopped.
+        If a run was stopped, the time may be too early.
         """
         times = [ready_at for ready_at, _ in self._booting[:1]]
         times += [max(time, self.now + 1) for time in self._transition_ends.values()]
@@ -161,7 +161,7 @@ class World:
                 self._set_workload(replace(self.workloads[name], pods=remaining))
 
     def _apply_eviction(self, step: Evict) -> None:
-        """Stop a running pod, or cancel the reservation of a pod that has not started."""
+        """Stop a running pod, or cancel the reservation if the pod has not started."""
         workload = self.workloads[step.workload]
         pods = []
         for pod in workload.pods:

@@ -129,7 +129,7 @@ class ReplayRun:
         return min(ends, default=None)
 
     def _record_runtime(self, workload: Workload) -> None:
-        """Record the runtime of a completed workload, and update its project's expected runtime."""
+        """Record a completed workload's runtime, and update its project's expected runtime."""
         if workload.started is None:
             return
         self.runtimes[workload.project].append(self.world.now - workload.started)

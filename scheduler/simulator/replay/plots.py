@@ -47,7 +47,7 @@ def draw_stacked_areas(
 
 
 def sample_curve(curve: Curve, begin: int, end: int) -> Sequence[float]:
-    """Return the mean value of a step function in each column."""
+    """Return a step function's mean value in each column."""
     width, means, at = (end - begin) / COLUMNS, [0.0] * COLUMNS, 0
     for column in range(COLUMNS):
         since, until = begin + column * width, begin + (column + 1) * width

@@ -1,4 +1,4 @@
-"""Assign the pods of a scenario to their nodes' devices, and reject pods that do not fit."""
+"""Assign a scenario's pods to their nodes' devices, and reject pods that do not fit."""
 
 from dataclasses import dataclass
 

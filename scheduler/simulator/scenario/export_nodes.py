@@ -1,4 +1,4 @@
-"""Write the pools and nodes of a scenario."""
+"""Write a scenario's pools and nodes."""
 
 from datetime import datetime, timezone
 from typing import Any

@@ -25,7 +25,7 @@ ORIGIN = to_timestamp(datetime(2026, 1, 1, tzinfo=timezone.utc))
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Snapshot of a scenario, and the number of seconds between two cycles."""
+    """A scenario's snapshot, and the number of seconds between two cycles."""
 
     snapshot: Snapshot
     cycle_seconds: int = 1

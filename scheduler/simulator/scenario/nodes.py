@@ -1,4 +1,4 @@
-"""Read the pools and nodes of a scenario."""
+"""Read a scenario's pools and nodes."""
 
 from berth.core.amounts import MILLI
 from berth.core.spec.quantities import to_thousandths

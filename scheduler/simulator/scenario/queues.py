@@ -1,4 +1,4 @@
-"""Read the departments and projects of a scenario."""
+"""Read a scenario's departments and projects."""
 
 from collections.abc import Container, Mapping
 

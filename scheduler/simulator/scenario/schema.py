@@ -90,7 +90,7 @@ class Shape(Document):
 class NodeBounds(Document):
     min: Count = 0
     max: Count | None = None
-    shape: Shape | None = None  # shape of additional nodes; defaults to the shape of the pool's first node
+    shape: Shape | None = None  # shape of additional nodes; defaults to that of the pool's first node
 
 
 class PoolDocument(Document):

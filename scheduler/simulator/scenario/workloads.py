@@ -1,4 +1,4 @@
-"""Read the workloads and pods of a scenario."""
+"""Read a scenario's workloads and pods."""
 
 from collections.abc import Mapping
 from dataclasses import replace
