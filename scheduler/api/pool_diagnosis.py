@@ -1,4 +1,4 @@
-"""REST endpoint for the problems of a node pool."""
+"""REST endpoint for a node pool's problems."""
 
 from typing import Literal
 

@@ -39,9 +39,9 @@ class ArrayTasksRow:
 
 
 def decision_rows(cycles: Iterable[DecidedCycle]) -> list[DecisionRow | ArrayTasksRow]:
-    """Return the rows of the cycles.
+    """Return the cycles' rows.
 
-    Array tasks share a row if there is no other decision between their decisions.
+    Array tasks share a row if no other decision lies between theirs.
     """
     rows: list[DecisionRow | ArrayTasksRow] = []
     for key, group in groupby(_single_rows(cycles), _group_key):

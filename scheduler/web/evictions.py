@@ -133,9 +133,9 @@ def unknown_names(actor: Actor, filters: dict[str, str]) -> list[Problem | None]
 
 
 def titled_queues(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return the visible queues of the victim and the preemptor, each list with a title.
+    """Return the victim's and the preemptor's visible queues, each list with a title.
 
-    The bars of all queues have the same scale.
+    All bars have the same scale.
     """
     parties = (
         ("Queues of the evicted workload", eviction.victim),

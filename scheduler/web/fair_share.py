@@ -1,4 +1,4 @@
-"""Page that shows the fair shares of a pool's queues and how each share is computed."""
+"""Page that shows each queue's fair share in a pool and how it is computed."""
 
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Queue page, which explains the position of each workload."""
+"""Queue page, which explains each workload's position."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

@@ -42,7 +42,7 @@ class MaskedReader:
         data = before + chunk.data
         masked = self.masker.mask(data)
         undecided = self.masker.undecided(data) if len(chunk.data) < limit + overlap else 0
-        if chunk.next_offset < chunk.size:  # a gap follows, and may contain the rest of a secret
+        if chunk.next_offset < chunk.size:  # a gap follows, and may contain the remainder of a secret
             masked = masked[: len(data) - undecided] + MASK * undecided
             undecided = 0
         length = min(limit, len(chunk.data))

@@ -80,7 +80,7 @@ def pool_capacity(pools: Iterable[NodePool]) -> Capacity:
 
 
 def capacity_by_pool(pools: Iterable[NodePool]) -> dict[int, Capacity]:
-    """Return the capacity of each pool by its ID."""
+    """Return each pool's capacity by ID."""
     selected_pools = list(pools)
     gpus = _gpus_by_state(selected_pools)
     allocated, reserved = Counter[int](), Counter[int]()

@@ -36,7 +36,7 @@ class DeviceMap:
     holders: list[Holder] = field(default_factory=list)
     reserved_for: str = ""  # handle of the workload that the device is reserved for
     is_starting: bool = False  # whether the node is not ready yet
-    measured: Device | None = None  # the device's last measurements, on the page of a node
+    measured: Device | None = None  # the device's last measurements, on a node's page
 
     @property
     def allocated(self) -> int:
@@ -98,7 +98,7 @@ class NodeMap:
 
 
 def pool_node_maps(actor: Actor, pools: Iterable[NodePool]) -> list[NodeMap]:
-    """Return the device maps of the live nodes, ordered by pool and ordinal."""
+    """Return the live nodes' device maps, ordered by pool and ordinal."""
     return build_node_maps(
         actor, Node.objects.filter(pool__in=list(pools), state__in=ALIVE).select_related("pool")
     )
@@ -116,7 +116,7 @@ def build_node_maps(actor: Actor, nodes: Iterable[Node]) -> list[NodeMap]:
 def measured_node_maps(
     actor: Actor, nodes: Iterable[Node], now: datetime, max_age: timedelta
 ) -> list[NodeMap]:
-    """Return the device maps of the nodes, with the latest measurements of each device."""
+    """Return the nodes' device maps, with each device's latest measurements."""
     maps = build_node_maps(actor, nodes)
     measured = devices_by_node([node_map.node for node_map in maps], now, max_age)
     for node_map in maps:

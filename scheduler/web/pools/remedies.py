@@ -1,4 +1,4 @@
-"""Buttons for the remedies of a pool's diagnosis."""
+"""Buttons for remedies in a pool's diagnosis."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ REMEDIES: Mapping[Fix, Build] = {
 
 
 def remedy_buttons(finding: Finding, pool: NodePool) -> list[Remedy]:
-    """Return the buttons of a finding, the most useful first."""
+    """Return the finding's buttons, the most useful first."""
     if finding.fix is None:
         return []
     if finding.fix not in (Fix.UNCORDON, Fix.NODES):

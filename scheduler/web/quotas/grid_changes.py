@@ -84,7 +84,7 @@ def updates(request: Request) -> JsonResponse:
 
 
 def current_cells(actor: Actor, places: Mapping[QuotaPlace, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the stored values of the visible quotas, each combined with its entry in `places`."""
+    """Return the visible quotas' stored values, each combined with its entry in `places`."""
     names = {name for _, name in places}
     pools: dict[str, PoolOrGroup] = {pool.name: pool for pool in NodePool.objects.filter(name__in=names)}
     if names - pools.keys():
@@ -155,7 +155,7 @@ def _conflicting_quotas(actor: Actor, typed: Iterable[EditedQuota]) -> list[dict
 
 
 def _last_changes(keys: Sequence[str]) -> dict[QuotaPlace, dict[str, Any]]:
-    """Return the time and user of the last change to each quota."""
+    """Return the time and user of each quota's last change."""
     result: dict[QuotaPlace, dict[str, Any]] = {}
     requested_keys = set(keys)
     for change in QuotaChange.objects.order_by("-pk")[:MAX_CHANGES] if requested_keys else ():

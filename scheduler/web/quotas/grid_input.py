@@ -1,4 +1,4 @@
-"""Parse the edited cells of the quota grid, and assign errors to cells."""
+"""Parse edited cells in the quota grid, and assign errors to cells."""
 
 import json
 from collections.abc import Iterator, Sequence

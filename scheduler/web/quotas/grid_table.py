@@ -147,7 +147,7 @@ def cell_value(row: StoredQuota | None, name: str) -> str:
 
 
 def gpu_capacity(places: Sequence[PoolOrGroup]) -> dict[str, int]:
-    """Return the GPU capacity of each pool and quota group, in milli-GPU.
+    """Return each pool's and quota group's GPU capacity, in milli-GPU.
 
     Pools count with their maximum size, or with their current size if that is larger.
     """

@@ -34,7 +34,7 @@ def find_pool_or_group(actor: Actor, name: str) -> PoolOrGroup | None:
 
 
 def pools_of(place: PoolOrGroup) -> list[NodePool]:
-    """Return the pool itself, or the pools of the group sorted by name."""
+    """Return the pool itself, or the group's pools sorted by name."""
     return [place] if isinstance(place, NodePool) else list(place.pools.order_by("name"))
 
 

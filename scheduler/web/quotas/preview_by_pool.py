@@ -1,4 +1,4 @@
-"""Group the effects of a quota draft by pool."""
+"""Group a quota draft's effects by pool."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Page that edits the document of a pending or suspended workload."""
+"""Page that edits a pending or suspended workload's document."""
 
 import json
 import uuid
@@ -106,7 +106,7 @@ def prediction(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 
 def _predict(request: Request, edit_page: EditPage) -> None:
-    """Add the predicted effect of a valid edit."""
+    """Add a valid edit's predicted effect."""
     if edit_page.edit is None:
         return
     try:

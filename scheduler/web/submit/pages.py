@@ -123,7 +123,7 @@ def _submit(request: Request, document: Mapping[str, Any]) -> HttpResponse:
 
 
 def _predict(actor: Actor, document: Mapping[str, Any], answer: CheckResult) -> None:
-    """Add the predicted outcome for a workload, or for the tasks of an array."""
+    """Add the predicted outcome for a workload, or for an array's tasks."""
     if _is_array(document):
         _, answer.array = arrays.predict(actor=actor, document=document)
         answer.prediction = answer.array.first_task

@@ -38,7 +38,7 @@ class PredictedOutcome:
 
     @property
     def evictions(self) -> list[dict[str, Any]]:
-        """Evictions caused by the workload, or by all tasks of the array."""
+        """Evictions caused by the workload, or by all of the array's tasks."""
         if self.array is not None:
             return self.array.evictions
         return self.prediction.evictions if self.prediction else []

@@ -41,7 +41,7 @@ COLUMNS: tuple[Column[Row], ...] = (
 
 
 class SaveForm(Form):
-    """Form with the name and description of a new template."""
+    """Form for a new template's name and description."""
 
     project = forms.ChoiceField(label="Project")
     name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and hyphens.")

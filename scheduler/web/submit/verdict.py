@@ -34,7 +34,7 @@ class Verdict:
 
 
 def build_verdict(prediction: Prediction, array: TasksPrediction | None = None) -> Verdict:
-    """Return the verdict on a workload, or on all tasks of an array."""
+    """Return the verdict on a workload, or on all of an array's tasks."""
     if array is not None and array.tasks > 1 and (array.would_start or array.would_evict):
         return _tasks_verdict(array)
     verdict = _workload_verdict(prediction)

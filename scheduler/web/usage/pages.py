@@ -159,9 +159,9 @@ def _usage_table_rows(
     uses: Mapping[str, GpuUse],
     project_hues: Mapping[str, str] | None,
 ) -> list[UsageTableRow]:
-    """Return the table rows of the report, largest first.
+    """Return the report's table rows, largest first.
 
-    Projects have their own colours. Other rows are coloured by position.
+    Projects have their own colours, and other rows are coloured by position.
     """
     names: dict[str, list[UsageRow]] = {}
     for row in rows:
@@ -256,7 +256,7 @@ def _chart_periods(rows: Sequence[UsageRow], question: UsageQuery) -> list[Chart
 
 
 def _step_starts(question: UsageQuery) -> list[datetime]:
-    """Return the start of each step in the user's time zone."""
+    """Return each step's start in the user's time zone."""
     zone, rows_ = question.request.time_zone, []
     at = question.request.since.astimezone(zone).replace(minute=0, second=0, microsecond=0)
     if question.step is not Step.HOUR:

@@ -1,4 +1,4 @@
-"""Parse the query string of the usage page."""
+"""Parse the usage page's query string."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Charts and a table of the resources allocated to pods and the resources used."""
+"""Charts and a table of resources allocated to pods and used by them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -20,7 +20,7 @@ class RoleCommand:
 
 
 def role_commands(workload: Workload) -> list[RoleCommand]:
-    """Return the code of each role. Roles of a document that is no longer valid are omitted."""
+    """Return each role's code. Roles of a document that is no longer valid are omitted."""
     try:
         spec = parse_workload(workload.spec)
     except Invalid:

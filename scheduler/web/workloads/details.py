@@ -153,7 +153,7 @@ def evictions_as_preemptor(actor: Actor, workload: Workload) -> list[RenderedEvi
 
 
 def document_text(workload: Workload | WorkloadArray, **instead: Any) -> str:
-    """Return the document of a workload or array as YAML, with its keys in the usual order.
+    """Return a workload's or array's document as YAML, with its keys in the usual order.
 
     Values in `instead` replace those of the workload.
     """

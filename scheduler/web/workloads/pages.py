@@ -54,7 +54,7 @@ from scheduler.web.workloads.timeline import Entry, timeline
 
 Context = dict[str, Any]
 EVICTIONS_ON_OVERVIEW, EVENTS_ON_OVERVIEW = 5, 6
-PLACED = r"[\d,]+ pods? with .+ on .+\.$"  # message of a placement, unlike the progress of a start
+PLACED = r"[\d,]+ pods? with .+ on .+\.$"  # message about a placement, unlike start progress
 MEASURED_PHASES = (Phase.RUNNING, Phase.STOPPING)
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources"))
@@ -224,7 +224,7 @@ def _overview(request: Request, workload: Workload) -> Context:
         "strip": utilization_strip(workload, now) if workload.phase in MEASURED_PHASES else (),
         "is_unmeasured": is_unmeasured(workload, now),
         "log_runs": pods_by_run([*current, *earlier]),
-        # The last eviction of a pending workload is described at the top of the page.
+        # A pending workload's last eviction is described at the top of the page.
         "as_victim": suffered[1 if last_eviction else 0 :][:EVICTIONS_ON_OVERVIEW],
         "as_preemptor": caused[:EVICTIONS_ON_OVERVIEW],
         "recent_events": _recent_events(actor, workload, suffered, caused),

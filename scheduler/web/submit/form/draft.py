@@ -125,7 +125,7 @@ def apply_step(draft: Draft, step: str, *, mail: str = "") -> None:
 
 
 def apply_edits(text: str, edits: DocumentEdits) -> str:
-    """Apply edits to the text of the document. Raises CannotEdit if an edit cannot be made in place."""
+    """Apply edits to the document's text. Raises CannotEdit if an edit cannot be made in place."""
     for path, value in edits:
         text = edit_text(text, parse_location(path), ABSENT if value is None else value, order=ORDER)
     return text

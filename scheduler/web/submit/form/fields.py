@@ -331,7 +331,7 @@ def _notification_part(number: int) -> FormPart:
 
 
 def role_places(node: Any, at: Location) -> Iterator[Location]:
-    """Yield the location of each role, in document order."""
+    """Yield each role's location, in document order."""
     if not isinstance(node, Mapping) or len(at) > 16:
         return
     for number in range(_list_length(node.get("roles"))):
