@@ -106,7 +106,7 @@ class Clusters:
 
 
 def ensure_namespace(cluster: Cluster, name: str, project: str) -> None:
-    """Create the namespace of a project if it does not exist.
+    """Create a project's namespace if it does not exist.
 
     Raises ForeignNamespace, ApiError or Unreachable.
     """

@@ -55,7 +55,7 @@ def namespace_name(installation: str, project: str) -> str:
 
 
 def is_namespace_of(installation: str, namespace: str) -> bool:
-    """Return whether the namespace's name has the form of this installation's namespaces."""
+    """Return whether the namespace's name has the form that this installation uses."""
     return namespace.startswith(namespace_name(installation, "")[: NAME_MAX - 11].rstrip("-"))
 
 
@@ -122,7 +122,7 @@ def pod_manifest(
 
 
 def secret_manifests(pod_spec: PodSpec, namespace: str, pod_uid: str) -> list[Manifest]:
-    """Return the secrets of a pod. The pod owns them, so the cluster deletes them with the pod."""
+    """Return a pod's secrets, which the pod owns, so that the cluster deletes them with it."""
     contents = {}
     if pod_spec.secret_env or pod_spec.secret_files:
         data = {_variable_key(name): value for name, value in pod_spec.secret_env.items()}
@@ -147,9 +147,9 @@ def pull_secret_name(pod_id: str) -> str:
 
 
 def _start_directory(pod_spec: PodSpec) -> str:
-    """Return the working directory of the command.
+    """Return the command's working directory.
 
-    A relative path starts in the directory of the code, or in the workspace if the pod has no code.
+    A relative path starts in the code's directory, or in the workspace if the pod has no code.
     """
     if pod_spec.start_in:
         return f"{WORKSPACE}/{pod_spec.start_in}"

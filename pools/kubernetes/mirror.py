@@ -1,7 +1,7 @@
 """Mirror of a cluster's nodes, pods and quotas, kept up to date by list and watch requests.
 
-The mirror stores the status and the resource requests of this installation's pods. For other pods, only the
-requests are stored. Quotas are stored only for namespaces that this installation may use.
+The mirror stores the status and resource requests of this installation's pods, but only the requests of other
+pods. Quotas are stored only for namespaces that this installation may use.
 """
 
 import logging
@@ -322,7 +322,7 @@ def _own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _own_status(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a pod's status that reports are derived from."""
+    """Return the pod status fields from which reports are derived."""
     kinds = [kind for kind in ("initContainerStatuses", "containerStatuses") if kind in status]
     containers = {
         kind: [_with_keys(each, ("name", "state")) for each in status[kind] or ()] for kind in kinds

@@ -152,7 +152,7 @@ class PodCalls:
             cluster.api.delete(path, seconds)
 
     def find(self, cluster: Cluster, path: str) -> Mapping[str, Any] | None:
-        """Return the pod object, or None if the cluster has no such pod of this installation."""
+        """Return the pod object, or None if this installation has no such pod in the cluster."""
         with failures(cluster.api.server):
             try:
                 pod = cluster.api.get(path)
@@ -174,7 +174,7 @@ class PodCalls:
         return self.end(pod_id, report)
 
     def record_deletion(self, pod: Mapping[str, Any]) -> None:
-        """Record the end of a deleted pod, derived from its last state."""
+        """Record a deleted pod's end, derived from its last state."""
         pod_id = pod["metadata"]["name"]
         entry = self._ledger.find(pod_id)
         if entry is not None and entry.ended is None:
@@ -235,7 +235,7 @@ class PodCalls:
             log.warning("the end of the log of pod %s is lost: %s", pod_id, failure)
 
     def update_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
-        """Append new output to the copy of the pod's log. Raises RuntimeFailure if the cluster fails."""
+        """Append new output to the pod's log copy. Raises RuntimeFailure if the cluster fails."""
         with failures(cluster.api.server):
             self._copies.update(pod_id, partial(fetch_log, cluster.api, f"{path}/log"))
 

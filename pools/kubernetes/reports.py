@@ -38,7 +38,8 @@ Object = Mapping[str, Any]
 
 
 def read_report(pod: Object) -> PodReport:
-    """Return the report of a pod that exists in the cluster. The pod has ended once its processes have ended.
+    """Return the report for a pod that exists in the cluster. The pod has ended once its processes have
+    ended.
 
     A pod whose files are being copied occupies its resources in the cluster, and is still running.
     """
@@ -91,7 +92,7 @@ def has_files_to_copy(pod: Object) -> bool:
 
 
 def command_report(pod: Object) -> PodReport | None:
-    """Return the report of the ended command, even if the pod's files have not been copied yet."""
+    """Return the ended command's report, even if the pod's files have not been copied yet."""
     terminated = _container_state(pod.get("status") or {}, "containerStatuses", CONTAINER).get("terminated")
     return None if terminated is None else _exit_report(pod, terminated)
 
@@ -106,7 +107,7 @@ def _keeps_files(status: Object) -> bool:
 
 
 def deleted_pod_report(pod: Object) -> PodReport:
-    """Return the report of a deleted pod, derived from its last state."""
+    """Return the report for a deleted pod, derived from its last state."""
     report = read_report(pod)
     if report.state is PodState.EXITED:
         return report
@@ -156,7 +157,7 @@ def unschedulable_message(pod: Object) -> tuple[str, datetime | None]:
 
 
 def _exit_report(pod: Object, terminated: Object) -> PodReport:
-    """Return the report of a pod whose main container has ended."""
+    """Return the report for a pod whose main container has ended."""
     code, reason = int(terminated.get("exitCode") or 0), terminated.get("reason") or ""
     started, ended = _valid_time(terminated.get("startedAt")), _valid_time(terminated.get("finishedAt"))
     if reason in START_ERRORS:
@@ -206,7 +207,7 @@ def _start_error(message: str) -> str:
 
 
 def _failure_report(pod: Object, code_failure: str) -> PodReport:
-    """Return the report of a pod that failed before its command started.
+    """Return the report for a pod that failed before its command started.
 
     `code_failure` is the reason that the pod did not receive its code. Without it, the node rejected or
     stopped the pod.
@@ -250,7 +251,7 @@ def _code_state(status: Object) -> Object:
 
 
 def _container_state(status: Object, kind: str, name: str) -> Object:
-    """Return the state of a container, or an empty state if the container has not reported one yet."""
+    """Return a container's state, or an empty state if the container has not reported one yet."""
     containers = status.get(kind) or ()
     container: Object = next((each for each in containers if each.get("name") == name), {})
     return container.get("state") or {}

@@ -110,7 +110,7 @@ class KubernetesRuntime(ReadsCopies):
             self._call(spec.pod_id, access, START, call)
 
     def begin_start(self, spec: PodSpec) -> None:
-        """Queue the start of a pod for its cluster's worker. A later call of `start` raises any error."""
+        """Queue a pod's start for its cluster's worker. A later call of `start` raises any error."""
         with suppress(RuntimeFailure, OSError, ValueError):
             if not self.ledger.has_ended(spec.pod_id):
                 access, call = self._start_call(spec)
@@ -220,7 +220,7 @@ class KubernetesRuntime(ReadsCopies):
         return now - since > timedelta(seconds=UNSCHEDULABLE_SECONDS)
 
     def _missing_report(self, pod_id: str) -> PodReport:
-        """Return the report of a pod that is missing from the mirror.
+        """Return the report for a pod that is missing from the mirror.
 
         The API server is queried, because the watch may lag behind or may just have recorded the pod's end.
         """
@@ -248,7 +248,7 @@ class KubernetesRuntime(ReadsCopies):
             return None
 
     def record_deletion(self, pod: Mapping[str, Any]) -> None:
-        """Record the end of a deleted pod, derived from its last state."""
+        """Record a deleted pod's end, derived from its last state."""
         self._pods.record_deletion(pod)
 
     def list_pods(self) -> tuple[str, ...]:
@@ -322,7 +322,7 @@ class KubernetesRuntime(ReadsCopies):
         return CHANNELS.open(*self._running_pod(pod_id))
 
     def open_port(self, pod_id: str, port: int) -> socket.socket:
-        """Connect to a port of the pod through the API server. If no process listens, the connection ends.
+        """Connect to the pod's port through the API server. If no process listens, the connection ends.
 
         Raises ChannelRejected or RuntimeFailure.
         """

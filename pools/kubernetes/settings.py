@@ -1,4 +1,4 @@
-"""Validate the settings of a pool on Kubernetes."""
+"""Validate a Kubernetes pool's settings."""
 
 from typing import Annotated, Any, Literal
 

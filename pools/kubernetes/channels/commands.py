@@ -45,7 +45,7 @@ class Command:
     async def run(self) -> dict[str, object] | None:
         """Run the command. Return its status, or None if the connection to the cluster was lost.
 
-        When this method returns, all processes of the command have ended. Raises ChannelRejected or
+        When this method returns, all of the command's processes have ended. Raises ChannelRejected or
         RuntimeFailure if the command could not be started.
         """
         guard = await self._start_guard()

@@ -1,4 +1,4 @@
-"""Forward a channel to a port of a pod through the API server (`pods/portforward`).
+"""Forward a channel to a pod's port through the API server (`pods/portforward`).
 
 If nothing listens on a port, the cluster soon reports an error, but it never reports that a connection was
 established. The protocol also has no way to end one direction: after the client has ended its input, the
@@ -53,7 +53,7 @@ async def find_port(api: Api, pod: str, port: object) -> int:
 async def forward(
     client: ChannelClient, api: Api, pod: str, port: int, ports: KnownPorts
 ) -> dict[str, object]:
-    """Forward the client to a port of the pod, and return the channel's status.
+    """Forward the client to the pod's port, and return the channel's status.
 
     The end of the error stream tells the client that it is connected. Raises ChannelRejected or
     RuntimeFailure.

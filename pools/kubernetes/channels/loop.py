@@ -50,7 +50,7 @@ class ChannelLoop:
         return ours
 
     def open_port(self, api: Api, pod: str, port: int) -> socket.socket:
-        """Return a connection to a port of a pod. `pod` is the pod's API path.
+        """Return a connection to a pod's port. `pod` is the pod's API path.
 
         If no process listens on the port, the connection ends immediately. Such connections do not count as
         channels. Raises ChannelRejected or RuntimeFailure.

@@ -98,7 +98,7 @@ class PortConnection:
 
 
 async def connect_port(api: Api, pod: str, port: int) -> PortConnection:
-    """Connect to a port of the pod. `pod` is the pod's API path. Raises ChannelRejected or RuntimeFailure.
+    """Connect to the pod's port. `pod` is the pod's API path. Raises ChannelRejected or RuntimeFailure.
 
     The first `read` shows whether a process accepts the connection: it returns bytes or raises NotListening.
     """

@@ -52,7 +52,7 @@ _PARTS = (
 
 @cache
 def package() -> bytes:
-    """Return the package to send to a pod: compressed JSON with the source code of each module."""
+    """Return the package to send to a pod: compressed JSON with each module's source code."""
     paths = [path for part in _PARTS for path in sorted(_SOURCE.glob(part))]
     names = {path: path.relative_to(_SOURCE).with_suffix("").as_posix().replace("/", ".") for path in paths}
     sources = {name.removesuffix(".__init__"): path.read_text("utf-8") for path, name in names.items()}

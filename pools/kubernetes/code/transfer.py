@@ -104,7 +104,7 @@ def _rejection(status: int, body: bytes) -> Exception:
 
 
 async def _archive_chunks(response: httpx.Response, size: int, extra: bytes) -> AsyncIterator[bytes]:
-    """Yield the chunks of the archive, with one file appended.
+    """Yield the archive's chunks, with one file appended.
 
     Raises Interrupted if the archive is incomplete.
     """

@@ -46,7 +46,7 @@ class Unpacker:
         self.is_complete = False
 
     def feed(self, data: bytes) -> None:
-        """Unpack the next bytes of the archive. Raises BrokenArchive, TooLarge or OSError."""
+        """Unpack the archive's next bytes. Raises BrokenArchive, TooLarge or OSError."""
         self._buffer += data
         while self._buffer and not self.is_complete:
             if self._remaining:

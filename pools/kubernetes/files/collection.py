@@ -162,7 +162,7 @@ class Collections:
             await asyncio.sleep(pause)
 
     async def _attempt(self, pod_id: str, source: Source) -> None:
-        """Copy all files of a failed pod if requested, or else only its outputs.
+        """Copy all of a failed pod's files if requested, or else only its outputs.
 
         If all files together exceed the limits, only the outputs are copied.
         """

@@ -108,7 +108,7 @@ class FileCopies:
         return {name: (str(tree), name) for name in (POD, WORKSPACE)}, info
 
     def _open(self, pod_id: str) -> tuple[Path, dict[str, Any]]:
-        """Return the directory and the record of a copy. Raises FilesGone."""
+        """Return a copy's directory and record. Raises FilesGone."""
         path = self._path(pod_id)
         try:
             info: dict[str, Any] = json.loads((path / INFO).read_text())

@@ -77,7 +77,7 @@ class LogCopies:
         return skipped
 
     def last_time(self, pod_id: str) -> str:
-        """Return the time of the last copied line, or an empty string."""
+        """Return the last copied line's time, or an empty string."""
         return _whole_seconds(self._load(pod_id).since)
 
     def append(self, pod_id: str, data: bytes) -> int | None:
