@@ -127,7 +127,7 @@ def _fleet_overrides(settings: AwsSettings, purchase: Purchase) -> list[dict[str
 
 
 def _client_token(order: FleetLaunch, request: Mapping[str, Any]) -> str:
-    """Derive the client token of a fleet request from the launch request and the fleet request.
+    """Derive a fleet request's client token from the launch request and the fleet request.
 
     EC2 rejects a token that is reused with other parameters, so a launch request whose settings have changed
     needs a new token.

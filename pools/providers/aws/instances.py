@@ -75,9 +75,9 @@ def _parse_ordinal(text: str | None) -> int:
 def assign_ordinals(
     order: LaunchRequest, ids: Sequence[str], descriptions: Mapping[str, Description]
 ) -> dict[str, int]:
-    """Return the ordinal of each instance, by instance ID.
+    """Return each instance's ordinal, by instance ID.
 
-    Tagged instances keep their ordinals. Untagged instances are assigned free ordinals.
+    Tagged instances keep their ordinals, and untagged instances are assigned free ones.
     """
     tagged = {
         instance_id: tagged_ordinal(descriptions[instance_id])

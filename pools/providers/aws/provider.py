@@ -1,4 +1,4 @@
-"""EC2 provider that keeps no state in memory. Tags identify the instances of each launch request."""
+"""EC2 provider that keeps no state in memory. Tags identify each launch request's instances."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Validate the EC2 settings of a pool."""
+"""Validate a pool's EC2 settings."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""Create and delete the EC2 launch templates of a pool.
+"""Create and delete a pool's EC2 launch templates.
 
 A template's name contains a digest of its content, so equal settings share a template and changed settings
 create a new one. Templates that the current settings do not use are deleted. Spot instances have their own
@@ -27,7 +27,7 @@ def ensure_launch_templates(
     clients: Clients, settings: AwsSettings, installation: str, pool: str, *, image: str,
     groups: Sequence[str],
 ) -> dict[Purchase, str]:  # fmt: skip
-    """Create missing templates and delete outdated ones. Return the template ID of each purchase option."""
+    """Create missing templates and delete outdated ones. Return each purchase option's template ID."""
     ids, names = _existing_ids(clients, installation, pool), dict[Purchase, str]()
     for purchase in settings.purchases:
         data = template_data(settings, installation, pool, purchase, image=image, groups=groups)

@@ -1,4 +1,4 @@
-"""Partitions and machines of a Slurm cluster, parsed from the output of sinfo."""
+"""Partitions and machines of a Slurm cluster, parsed from sinfo's output."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ class Partition:
 
 
 def parse_partitions(output: str) -> Iterator[Partition]:
-    """Yield the partitions and their machines in the output of sinfo."""
+    """Yield the partitions and their machines in sinfo's output."""
     rows: dict[str, list[dict[str, str]]] = {}
     for line in output.splitlines():
         values = [value.strip() for value in line.split("|")]

@@ -92,7 +92,7 @@ class PilotJob:
 
 
 def parse_jobs(output: str) -> Iterator[PilotJob]:
-    """Yield the pilot jobs of all installations in the output of squeue."""
+    """Yield all installations' pilot jobs in squeue's output."""
     for line in output.splitlines():
         values = [value.strip() for value in line.rstrip().rstrip("|").split("|")]
         if len(values) != len(FIELDS):
@@ -109,7 +109,7 @@ def parse_jobs(output: str) -> Iterator[PilotJob]:
 
 
 def parse_accounting(output: str) -> Iterator[PilotJob]:
-    """Yield the pilot jobs in the output of sacct, in the format JobID|State|JobName."""
+    """Yield the pilot jobs in sacct's output, in the format JobID|State|JobName."""
     for line in output.splitlines():
         job_id, _, rest = line.partition("|")
         state, _, text = rest.partition("|")

@@ -13,7 +13,7 @@ from pools.providers.slurm.settings import SlurmSettings
 def make_preview(
     settings: SlurmSettings, shape: Shape, partitions: Sequence[Partition], cluster: str, rejection: str
 ) -> Preview:
-    """Return the machines of the pool's partition, and any problems.
+    """Return the machines in the pool's partition, and any problems.
 
     `rejection` is the error message if `sbatch --test-only` rejects the pool's job, and empty otherwise.
     """
@@ -87,7 +87,7 @@ def _describe_limits(partition: Partition) -> str:
 
 
 def _with_fit(node: PreviewedNode, shape: Shape) -> PreviewedNode:
-    """Add an obstacle to the machine if it is too small for a node of the pool."""
+    """Add an obstacle to the machine if it is too small for a pool node."""
     total = node.total
     lacking = [
         f"{has:g} of {needs:g} {unit}"

@@ -1,4 +1,4 @@
-"""Validate the settings of a Slurm pool."""
+"""Validate a Slurm pool's settings."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any

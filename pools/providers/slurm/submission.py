@@ -1,4 +1,4 @@
-"""Shell scripts that submit, cancel and run the pilot jobs of a launch request.
+"""Shell scripts that submit, cancel and run a launch request's pilot jobs.
 
 The submission script and the files that it writes contain the secret that machines use to join. The script is
 passed on standard input, because all users of a machine can see command lines, and the files are private.
@@ -39,7 +39,7 @@ submit() {{
 }}
 script={pilot}
 {calls}"""
-# Load the values of the job from its private file.
+# Load the job's values from its private file.
 _LOAD = """file={directory}/pilots/@NAME@
 [ -r "$file" ] || fail 71 "$file does not exist on $(hostname)"
 . "$file"
@@ -94,7 +94,7 @@ def test_script(settings: SlurmSettings, order: LaunchRequest) -> str:
 
 
 def job_options(settings: SlurmSettings, order: LaunchRequest) -> list[str]:
-    """Return the sbatch options of a launch request's jobs."""
+    """Return the sbatch options for a launch request's jobs."""
     shape = order.shape
     # Jobs with the same name run one at a time, so a job that was submitted twice starts once.
     return [*settings.options, "--no-requeue", "--export=NIL", "--dependency=singleton", *_requests(settings),
@@ -114,7 +114,7 @@ def _requests(settings: SlurmSettings) -> Iterator[str]:
 
 
 def shell_assignments(order: LaunchRequest, variables: Mapping[str, str]) -> str:
-    """Return the shell lines that assign the variables of a launch request's jobs."""
+    """Return the shell lines that assign variables in a launch request's jobs."""
     values = {**variables, "order": order.client_token[:8]}
     return "\n".join(f"{name}={shlex.quote(value)}" for name, value in sorted(values.items()))
 

@@ -1,4 +1,4 @@
-"""Check the hosts of a new SSH pool without changing anything on them."""
+"""Check a new SSH pool's hosts without changing anything on them."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -86,7 +86,7 @@ def _node(
 
 
 def _too_small_reason(total: Shape, shape: Shape) -> str:
-    """Return why the host is too small for a node of the pool, or an empty string."""
+    """Return why the host is too small for a pool node, or an empty string."""
     short = [
         name
         for name, has, needs in (

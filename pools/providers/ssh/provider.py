@@ -42,7 +42,7 @@ class SshProvider(StaticProvider):
         return super().list_instances(pool)
 
     def preview(self, pool: str, shape: Shape) -> Preview:
-        """Check all hosts of the pool concurrently."""
+        """Check all of the pool's hosts concurrently."""
         try:
             from pools.providers.ssh.examine import TIMEOUTS, examine
         except ModuleNotFoundError as error:
@@ -53,7 +53,7 @@ class SshProvider(StaticProvider):
         return examine(self._pool, shape, keys, self._upkeep.installation(), TIMEOUTS)
 
     def _instances(self, uses: Iterable[MachineUse]) -> list[Instance]:
-        """Return the machines in use as instances that have the labels of their hosts."""
+        """Return the machines in use as instances with their hosts' labels."""
         uses = list(uses)
         hosts = SshHost.objects.filter(machine__in=[use.machine_id for use in uses])
         labels = dict(hosts.values_list("machine_id", "settings__labels"))

@@ -109,7 +109,7 @@ def probe_script(home: str, default_home: str) -> str:
 
 
 def parse_facts(output: str) -> HostFacts:
-    """Parse the output of the probe script. Ignore unknown and malformed lines."""
+    """Parse the probe script's output, ignoring unknown and malformed lines."""
     single: dict[str, str] = {}
     lists: dict[str, list[str]] = {"missing": [], "gpu": []}
     for line in output.splitlines():

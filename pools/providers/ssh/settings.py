@@ -1,4 +1,4 @@
-"""Validate the settings of an SSH pool."""
+"""Validate an SSH pool's settings."""
 
 import re
 from collections import Counter
@@ -152,8 +152,9 @@ class HostSettings(_SettingsModel):
 
     @property
     def own_name(self) -> str:
-        """Configured name of the host. Defaults to the first label of its DNS name, or its IP address with
-        dashes.
+        """Host's configured name.
+
+        Defaults to the first label of its DNS name, or its IP address with dashes.
         """
         if self.name:
             return self.name

@@ -34,7 +34,7 @@ def parse_token(text: str) -> str | None:
 
 
 def token_expiry(token: str) -> datetime | None:
-    """Return the expiry time of the token, or None if it has none."""
+    """Return the token's expiry time, or None if it has none."""
     payload = token.split(".")[1] if token.count(".") == 2 else ""
     try:
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
