@@ -286,7 +286,7 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def forget(self, pod_id: str) -> None:
-        """Delete the record of an ended pod, but not its log. Do nothing if the pod has not ended."""
+        """Delete an ended pod's record, but not its log. Do nothing if the pod has not ended."""
         ...
 
     def begin_forget(self, pod_id: str) -> None:
@@ -297,7 +297,7 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def drop_log(self, pod_id: str) -> None:
-        """Delete the log of a forgotten pod, which is the last of its data."""
+        """Delete a forgotten pod's log, which is the last of its data."""
         ...
 
     def drop_workspace(self, workspace: str) -> None:
@@ -327,7 +327,7 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
-        """Measure the resource usage of these pods and the GPU utilization of these instances.
+        """Measure these pods' resource usage and these instances' GPU utilization.
 
         Pods that are not running, unresponsive nodes, and machines that do not report GPU utilization are
         omitted. Read-only.
@@ -335,7 +335,7 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
-        """Return the isolation of each instance. Unresponsive nodes are omitted."""
+        """Return each instance's isolation, omitting unresponsive nodes."""
         ...
 
     def get_cluster_quotas(self, pool: str) -> ClusterQuotas:

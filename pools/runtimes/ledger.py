@@ -51,7 +51,7 @@ class Ledger:
 
     def find(self, pod_id: str) -> Entry | None:
         record = read_record(str(self._pods / validate_name(pod_id)))
-        if record is None or "instance" not in record:  # a crash of the machine may empty an unsynced file
+        if record is None or "instance" not in record:  # a machine crash may empty an unsynced file
             return None
         ended, planned = (
             decode_report(json.loads(record[name])) if name in record else None
@@ -114,9 +114,9 @@ class Ledger:
                 self._write(pod_id, _placement_record(replace(entry, planned=report)), durable=durable)
 
     def end(self, pod_id: str, report: PodReport) -> PodReport:
-        """Record the end of the pod. Return the effective report.
+        """Record the pod's end, and return the effective report.
 
-        An end that was recorded earlier takes precedence.
+        An end recorded earlier takes precedence.
         """
         with self._lock:
             entry = self.find(pod_id)
@@ -134,10 +134,7 @@ class Ledger:
         (self._pods / validate_name(pod_id)).unlink(missing_ok=True)
 
     def log_path(self, pod_id: str) -> Path:
-        """Return the local path of a pod's log.
-
-        The file exists once the log has been fetched from the node.
-        """
+        """Return the local path of a pod's log, which exists once the log has been fetched from the node."""
         return self._logs / validate_name(pod_id)
 
     def save_log(self, pod_id: str, chunks: Iterable[tuple[int, bytes]]) -> None:

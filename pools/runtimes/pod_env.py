@@ -32,10 +32,10 @@ def pod_env(
     spec: PodSpec, workspace: Path, work: Path, inherited: Mapping[str, str] = os.environ,
     environment: Path | None = None,
 ) -> dict[str, str]:  # fmt: skip
-    """Return the environment variables of a pod.
+    """Return a pod's environment variables.
 
-    `python` is the environment's Python. Without an environment, `python` is the Python that runs Berth, with
-    its packages.
+    `python` is the environment's Python or, without an environment, the Python that runs Berth, with its
+    packages.
     """
     programs = Path(sys.executable).parent if environment is None else environment / "bin"
     env = {name: inherited[name] for name in _INHERITED_VARIABLES if name in inherited}

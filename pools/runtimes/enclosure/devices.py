@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-DECLARED_VARIABLE = "BERTH_DECLARED_GPUS"  # number of GPUs that the local pools of this machine simulate
+DECLARED_VARIABLE = "BERTH_DECLARED_GPUS"  # number of GPUs that this machine's local pools simulate
 # A GPU pod needs every one of these devices that exists. InfiniBand connects GPUs of different nodes.
 _NVIDIA_CONTROL = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 _NETWORK = ("infiniband", "gdrdrv")
@@ -16,7 +16,7 @@ _FIRST_RENDER_NODE = 128
 
 
 class UnknownDevice(Exception):
-    """Raised if a GPU of a pod has no device node on this machine."""
+    """Raised if one of a pod's GPUs has no device node on this machine."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Choose the enclosure of each pod on this machine."""
+"""Choose the enclosure for each pod on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Select the parts of this machine that pods may see: the system, Python and Berth's code."""
+"""Select which parts of this machine pods may see: the system, Python and Berth's code."""
 
 from __future__ import annotations
 

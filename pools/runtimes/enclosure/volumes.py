@@ -1,4 +1,4 @@
-"""Check the directories of a pod's volumes on this machine, and return their mounts."""
+"""Check the directories of a pod's volumes on this machine, and return the mounts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def require_no_volumes(spec: PodSpec) -> None:
 
 
 def volume_mounts(spec: PodSpec, state: Path, directory: Path) -> VolumeMounts:
-    """Return the mounts of the pod's volumes. `state` contains Berth's own files, which pods must not see.
+    """Return the pod's volume mounts. `state` contains Berth's own files, which pods must not see.
 
     The shim fetches volumes from S3 into the pod's `directory` before it mounts them.
 

@@ -39,7 +39,7 @@ class VolumeChanges:
 
 
 class FilesGone(ValueError):
-    """Raised if the files of a pod have been deleted, or if a file cannot be read as a regular file."""
+    """Raised if a pod's files have been deleted, or if a file cannot be read as a regular file."""
 
 
 class PodFileReader(Protocol):

@@ -12,7 +12,7 @@ from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
 
 
 class LocalFiles:
-    """Mixin of the local runtime that reads the files of pods."""
+    """Local runtime mixin that reads pods' files."""
 
     _workspaces: Path
 

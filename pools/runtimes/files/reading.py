@@ -1,6 +1,7 @@
-"""Read the files of a pod without following links, which could point to any file on the machine.
+"""Read a pod's files without following links, which could point to any file on the machine.
 
-Hard links are also skipped. On some machines, a pod's user can create hard links to other users' files.
+Hard links are also skipped, because a pod's user can create hard links to other users' files on some
+machines.
 """
 
 from __future__ import annotations

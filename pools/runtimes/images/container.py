@@ -194,7 +194,7 @@ class Container(Namespaces):
         os.close(alive_read)
 
     def _report_progress(self, progress: str) -> None:
-        """Store the progress of the start for the runtime to read, at most once a second."""
+        """Store the start's progress for the runtime to read, at most once a second."""
         now = time.monotonic()
         if now - self._reported_at < REPORT_SECONDS:
             return

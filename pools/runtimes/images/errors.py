@@ -54,7 +54,7 @@ _TEXTS = {
 
 @dataclass(frozen=True)
 class PullError:
-    """Error of an image pull. `name` identifies the kind of error."""
+    """Image pull error. `name` identifies the kind of error."""
 
     name: str
     text: str

@@ -14,7 +14,7 @@ _MB = 1_000_000
 class Progress:
     """Progress of an image pull. podman writes the layers to `directory`.
 
-    `layers` lists the sizes of the image's layers in bytes.
+    `layers` lists the layer sizes in bytes.
     """
 
     def __init__(self, directory: str, layers: Sequence[int]) -> None:

@@ -60,7 +60,7 @@ class ImagePull:
             os.close(fd)
 
     def _find_pulled_config(self) -> Record | None:
-        """Return the image's configuration if a pod of the same project has pulled the image, else None."""
+        """Return the image's configuration if a pod in the same project has pulled the image, else None."""
         digest = self._reference.digest
         if self._policy == "always" or not self._store.has_access(self._project, digest):
             return None
@@ -149,7 +149,7 @@ class ImagePull:
         return self._podman.run(*arguments, watch=watch, seconds=seconds, variables=variables)
 
     def _adopt(self) -> Record:
-        """Record the configuration of the pulled image, and grant the project access to the image."""
+        """Record the pulled image's configuration, and grant the project access to the image."""
         output = self._podman.run("image", "inspect", str(self._reference))
         try:
             image = json.loads(output.text)[0]
@@ -188,7 +188,7 @@ class StallTimer:
 
 
 def _config_record(name: str, config: dict[str, Any]) -> Record:
-    """Return the fields of the image's configuration that pods use."""
+    """Return the image configuration fields that pods use."""
     record: Record = [("name", name)]
     for key, field in (("env", "Env"), ("entrypoint", "Entrypoint"), ("cmd", "Cmd")):
         record += [(key, str(value)) for value in config.get(field) or ()]

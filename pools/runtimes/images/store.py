@@ -63,7 +63,7 @@ class ImageStore:
         write_record(f"{self.digests}/{digest}", config)
 
     def touch(self, digest: str) -> None:
-        """Set the time of the image's last use to now."""
+        """Set the image's last use to now."""
         try:
             os.utime(f"{self.digests}/{digest}")
         except FileNotFoundError:
@@ -79,7 +79,7 @@ class ImageStore:
             pass
 
     def drop(self, digest: str) -> None:
-        """Delete the records of an image that was removed."""
+        """Delete a removed image's records."""
         for project in os.listdir(self.projects):
             _unlink(f"{self.projects}/{project}/{digest}")
         _unlink(f"{self.digests}/{digest}")

@@ -55,7 +55,7 @@ class NodeAgent:
         self._request("stop", pod_id=pod_id, grace_seconds=grace_seconds, **fields)
 
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
-        """Return the report of each pod, with times converted to Berth's clock."""
+        """Return each pod's report, with times converted to Berth's clock."""
         response = self._request("look", pod_ids=list(pod_ids))
         skew = _clock_skew(response)
         return {
@@ -66,7 +66,7 @@ class NodeAgent:
         return tuple(self._request("known").json())
 
     def clear(self, pod_id: str) -> None:
-        """Delete the record and log of an ended pod."""
+        """Delete an ended pod's record and log."""
         self._request("clear", pod_id=pod_id)
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
@@ -76,7 +76,7 @@ class NodeAgent:
         return self._request_chunk("tail", pod_id=pod_id, lines=lines)
 
     def log_chunks(self, pod_id: str) -> Iterator[tuple[int, bytes]]:
-        """Yield the chunks of the pod's log, each with its offset."""
+        """Yield the pod's log in chunks, each with its offset."""
         offset = 0
         while True:
             chunk = self.read_log(pod_id, offset, CHUNK_BYTES)

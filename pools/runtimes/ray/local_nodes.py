@@ -30,8 +30,8 @@ _SOURCE = str(Path(__file__).resolve().parents[3])
 class LocalRayNodes:
     """Provider that runs a Ray node process for each node of the local provider.
 
-    The process of each instance is recorded in a directory, so a restarted server finds the process. Each
-    node has its own address in 127.0.0.0/8, the loopback network.
+    Each instance's process is recorded in a directory, so a restarted server finds it. Each node has its own
+    address in 127.0.0.0/8, the loopback network.
     """
 
     machines_join = False

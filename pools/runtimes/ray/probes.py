@@ -27,7 +27,7 @@ if [ -n "$CUDA_VISIBLE_DEVICES" ] && command -v nvidia-smi > /dev/null; then nvi
 
 
 class ProbePods:
-    """Probe pods for the nodes of all Ray pools. Thread-safe.
+    """Probe pods for nodes in all Ray pools. Thread-safe.
 
     `stored()` returns the IDs of all pods in the runtime's records, so that a new process finds the probes of
     an earlier one. `existing()` returns the instances of all pools. `drop_workspace(instance_id, name)`
@@ -117,7 +117,7 @@ class ProbePods:
         self._drop_workspace(instance, PROBE_WORKSPACE)
 
     def _clear_leftovers(self, stored: list[str], existing: Iterable[str]) -> None:
-        """Delete the probe pods of ended nodes, and all but the latest probe pod of each instance."""
+        """Delete ended nodes' probe pods, and all but each instance's latest probe pod."""
         current = {probes[-1] for instance in existing if (probes := _instance_pods(instance, stored))}
         leftovers = [pod_id for pod_id in stored if pod_id.startswith(PREFIX) and pod_id not in current]
         if not leftovers or not self._clearing.acquire(blocking=False):

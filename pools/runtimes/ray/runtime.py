@@ -182,7 +182,7 @@ class RayRuntime(RayFiles):
         return self._end(pod_id, latest) if latest.state is PodState.EXITED else latest
 
     def _unreachable_report(self, pod_id: str, node: RayNode, failure: RuntimeFailure) -> PodReport:
-        """Return the report of a pod whose node does not respond. Ray detects dead nodes within seconds."""
+        """Return the report for a pod whose node does not respond. Ray detects dead nodes within seconds."""
         try:
             job = self._jobs(node).get_job(self._prefix + pod_id)
         except RuntimeFailure:

@@ -58,7 +58,7 @@ while [ -n "$(alive)" ] && [ "$(date +%s)" -lt "$deadline" ]; do sleep 1; done
 left=$(alive)
 [ -z "$left" ] || kill -KILL $left 2> /dev/null || :
 """
-# Each version's code has its own directory, because running shims still read the code of their version.
+# Each version's code has its own directory, because running shims still read their version's code.
 _DOWNLOAD_CODE = """curl -fsS --max-time 60 ${BERTH_CA:+--cacert "$BERTH_CA"} -o "$place/node.tar.gz" \\
   "$BERTH_URL/api/v1/machines/node.tar.gz"
 """
@@ -237,7 +237,7 @@ def node_files() -> list[Path]:
 
 
 def node_sources() -> dict[str, str]:
-    """Return the source code of each file for nodes, by its path in the archive."""
+    """Return each node file's source code, by its path in the archive."""
     return {path.relative_to(_SOURCE).as_posix(): path.read_text("utf-8") for path in node_files()}
 
 

@@ -39,7 +39,7 @@ class Cgroups:
         self._v2: set[str] = set()
 
     def locate(self) -> None:
-        """Find the paths of the control groups. Raises CannotLimit if a controller cannot be used."""
+        """Find the control groups' paths. Raises CannotLimit if a controller cannot be used."""
         for resource in self.limits:
             try:
                 parent, is_v2 = find_parent(_CONTROLLERS[resource])
@@ -100,7 +100,7 @@ class Cgroups:
 
 
 def pod_cgroups(directory: str, order: dict[str, str]) -> Cgroups:
-    """Return the control groups that the spec of the pod in this directory requires."""
+    """Return the control groups that the pod spec in this directory requires."""
     limits = {name: int(order[f"limit_{name}"]) for name in _CONTROLLERS if f"limit_{name}" in order}
     return Cgroups(f"berth-{os.path.basename(directory)}-{os.getpid()}", limits)
 

@@ -16,7 +16,7 @@ class Interrupted(Exception):
 
 
 class Interrupts:
-    """File descriptors that report a stop record, a signal, or the end of the pod's anchor process."""
+    """File descriptors that report a stop record, a signal, or the anchor process's end."""
 
     def __init__(self, directory: str, control: int, signals: int, anchor: int | None) -> None:
         self._stop = f"{directory}/stop"

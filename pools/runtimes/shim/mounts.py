@@ -44,7 +44,7 @@ class Mounts:
                     self._contents[target] = file.read()
 
     def attach(self) -> None:
-        """Mount everything in the enclosure of this process. Raises OSError."""
+        """Mount everything in this process's enclosure. Raises OSError."""
         umask = os.umask(0o022)
         for option, source, target in self._rows:
             if option == "--remount-ro":

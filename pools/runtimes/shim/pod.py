@@ -35,7 +35,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Pod:
-    """Running pod: its command and all descendants of the command.
+    """Running pod: its command and all of the command's descendants.
 
     Orphans are reparented to this process or to the first process of their namespace.
     """
@@ -127,7 +127,7 @@ class Pod:
         return failure
 
     def _fetch_volumes(self) -> str:
-        """Fetch the S3 volumes of the pod. Return an error message or ""."""
+        """Fetch the pod's S3 volumes. Return an error message or ""."""
         if "volumes_url" not in self.order:
             return ""
         from pools.runtimes.shim.transfers.volumes import fetch_volumes  # slow import
@@ -140,7 +140,7 @@ class Pod:
     def _start_namespaces(self) -> str:
         """Start building the pod's namespaces. Return an error message or "".
 
-        On return, a container has been created with the settings of its image.
+        On return, a container has been created with its image's settings.
         """
         if self.namespaces is None:
             return ""
@@ -363,10 +363,10 @@ class Pod:
         self.secrets.delete()
 
     def _kill_own_processes(self) -> None:
-        """Kill and reap all descendants of the shim, because the container cannot end while they run.
+        """Kill and reap all of the shim's descendants, because the container cannot end while they run.
 
-        The shim adopts the processes of a channel once its relay has ended. A relay that has been killed may
-        still be running.
+        The shim adopts a channel's processes once its relay has ended. A relay that has been killed may still
+        be running.
         """
         pause = 0.001
         while pids := self._all_processes():

@@ -14,7 +14,7 @@ _KEEP_SIZE_AND_PUNCH_HOLE = 0x02 | 0x01
 
 
 def read_gap(path: str) -> tuple[int, int]:
-    """Return the start and end of the hole in the log, or (0, 0) if there is none."""
+    """Return the start and end of the log's hole, or (0, 0) if there is none."""
     record = read_record(f"{path}.gap")
     return (int(record["start"]), int(record["end"])) if record else (0, 0)
 
@@ -38,7 +38,7 @@ class PodLog:
         self._punch_hole()
 
     def _punch_hole(self) -> None:
-        """Free the middle of the log. On file systems that do not support holes, the log keeps growing."""
+        """Free the log's middle. On file systems that do not support holes, the log keeps growing."""
         import ctypes
 
         fallocate = ctypes.CDLL(None, use_errno=True).fallocate

@@ -45,7 +45,7 @@ def descendants(root: int) -> list[int]:
 
 
 def current_descendants(root: int) -> list[int]:
-    """Return descendants of `root`, parents first, without scanning all processes of the machine.
+    """Return descendants of `root`, parents first, without scanning all processes on the machine.
 
     The kernel may omit children while other processes end. Repeat the call until no children are left.
     """

@@ -33,7 +33,7 @@ def read_fields(path: str) -> Record | None:
 
 
 def read_record(path: str) -> dict[str, str] | None:
-    """Return the last value of each key, or None if the record does not exist."""
+    """Return each key's last value, or None if the record does not exist."""
     fields = read_fields(path)
     return None if fields is None else dict(fields)
 

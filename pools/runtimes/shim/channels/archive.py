@@ -1,4 +1,4 @@
-"""Code that the sender and the receiver share when files are copied to or from pods.
+"""Code shared by sender and receiver when files are copied to or from pods.
 
 The module uses only the standard library. Archives are streamed: neither side holds more than a block of a
 file in memory.

@@ -293,7 +293,7 @@ def _start(pod: Pod, libc: CDLL, files: Terminal | Pipes, act: Callable[[Entry],
 
 
 def _secret_variables(pod: Pod) -> dict[str, str]:
-    """Return the environment variables with secrets, which exist only in the memory of the pod's command."""
+    """Return the secret environment variables, which exist only in the memory of the pod's command."""
     try:
         with open(f"/proc/{pod.pid}/environ", "rb") as file:
             fields = file.read().decode("utf-8", "surrogateescape").split("\0")

@@ -32,7 +32,7 @@ class Channels:
     def __init__(self, pod: Pod) -> None:
         self._pod = pod
         self._socket: _socket.socket | None = None
-        self._relays: dict[int, str] = {}  # channel IDs by the process ID of the relay
+        self._relays: dict[int, str] = {}  # channel IDs by relay process ID
         self._ended: list[str] = []
 
     @property
@@ -115,7 +115,7 @@ class Channels:
         }
 
     def close(self) -> None:
-        """Stop accepting connections, and kill all relays and the processes of their channels."""
+        """Stop accepting connections, and kill all relays and their channels' processes."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

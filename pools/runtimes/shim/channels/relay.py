@@ -46,7 +46,7 @@ INVALID = 422  # HTTP status
 FLUSH_SECONDS = 30.0  # time for the client to receive the status
 DISCONNECTED = "the client has disconnected"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_END_OF_INPUT = b"\x04"  # byte that a terminal sends at the end of the input
+_END_OF_INPUT = b"\x04"  # byte that a terminal sends when the input ends
 
 
 def run(pod: Pod, connection: int, shim: int, mark: str) -> None:

@@ -44,7 +44,7 @@ class Unpacker:
         self.is_complete = False
 
     def feed(self, data: bytes) -> None:
-        """Unpack the next part of the archive. Raises CopyError."""
+        """Unpack the archive's next part. Raises CopyError."""
         view = memoryview(data)
         while view and not self.is_complete:
             if self._left:
@@ -194,7 +194,7 @@ class Unpacker:
             self._enter(name, 0o755, None)
 
     def _enter(self, name: str, mode: int, mtime: int | None) -> None:
-        """Open a subdirectory of the innermost open directory. Create it if it is missing."""
+        """Open a subdirectory of the innermost open directory, creating it if it is missing."""
         above, is_new = self._levels[-1].fd, True
         try:
             os.mkdir(name, 0o700, dir_fd=above)

@@ -23,7 +23,7 @@ _LOCK, _DRAFT = ".lock", ".new"
 
 
 class Cache:
-    """Cache of the objects from one `source`. `root` contains the caches of all sources."""
+    """Cache of objects from one `source`. `root` contains all sources' caches."""
 
     def __init__(self, root: str, source: str) -> None:
         self._root, self._directory = root, f"{root}/{source}"
@@ -112,7 +112,7 @@ class Cache:
         return int(status.f_bavail * status.f_frsize) - RESERVE_BYTES
 
     def path(self, entry: Object) -> str:
-        """Return the path of the object's file. Files in the cache must not be modified."""
+        """Return the object's file path. Files in the cache must not be modified."""
         name = f"{entry.path}\0{entry.etag}\0{entry.size}"
         return f"{self._directory}/{hashlib.sha256(name.encode()).hexdigest()[:40]}"
 

@@ -83,7 +83,7 @@ class Transfer:
             _kill(pid)
 
     def _wait(self, output: int) -> tuple[str, str]:
-        """Read the child's messages until it ends. Return the kind and the text of the last error."""
+        """Read the child's messages until it ends. Return the last error's kind and text."""
         os.set_blocking(output, False)
         data = b""
         while True:

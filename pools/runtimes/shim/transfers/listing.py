@@ -1,4 +1,4 @@
-"""List the objects of an S3 volume, and check that they can become files."""
+"""List an S3 volume's objects, and check that they can become files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN_MAX = 80
 
 
 class UnusableListing(ValueError):
-    """Raised if the objects cannot become the files of a volume. The message is a clause."""
+    """Raised if the objects cannot become a volume's files. The message is a clause."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 Berth's server lists the objects and signs a URL for each object that this node lacks. The node downloads them
 from the object store, so it needs no credentials. The files of each volume are hard links in the pod's own
-directory, or copies if the pod may write to the volume. They contain the objects as listed, and later pods do
-not change them.
+directory, or copies if the pod may write to the volume. The files contain the objects as listed, and later
+pods do not change them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class VolumeFetch(Transfer):
             return f"{self.failure}: {error.strerror or error}"
 
     def prepare(self) -> None:
-        """Delete the files of an earlier attempt, and create the parent directory."""
+        """Delete an earlier attempt's files, and create the parent directory."""
         shutil.rmtree(self._place, ignore_errors=True)
         os.makedirs(os.path.dirname(self._place), 0o700, exist_ok=True)
 

@@ -76,7 +76,7 @@ class Attributes:
         self.times: tuple[int, int] | None = None
 
     def apply(self, file: bytes | int, follow: bool = True) -> None:
-        """Set the attributes of a file, given by its path or descriptor. Raises OSError."""
+        """Set a file's attributes, given its path or descriptor. Raises OSError."""
         if self.size is not None:
             os.truncate(file, self.size)
         if self.permissions is not None:
