@@ -1,4 +1,4 @@
-"""GPU price of a pool over time, and the cost of its nodes."""
+"""A pool's GPU price over time, and the cost of its nodes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

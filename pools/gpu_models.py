@@ -14,7 +14,7 @@ def gpu_models(pool: NodePool) -> frozenset[str]:
 
 
 def differing_models(pools: Iterable[NodePool]) -> Mapping[str, frozenset[str]]:
-    """Return the GPU models of each pool, or an empty mapping if all pools have the same model."""
+    """Return each pool's GPU models, or an empty mapping if all pools have the same model."""
     models = {pool.name: gpu_models(pool) for pool in pools}
     return {name: values for name, values in models.items() if values} if _has_several_models(models) else {}
 

@@ -89,7 +89,7 @@ class NodeWorkload:
 
 
 def workloads_on_nodes(node_ids: Iterable[int]) -> dict[int, list[NodeWorkload]]:
-    """Return the workloads of all projects on each node. Only platform admins may see the result."""
+    """Return all projects' workloads on each node. Only platform admins may see the result."""
     workloads: dict[int, list[NodeWorkload]] = {node_id: [] for node_id in node_ids}
     # Pods belong to a higher layer, so this function reads them through the node's relations.
     active_states = ("starting", "running", "stopping")
@@ -171,7 +171,7 @@ def ready_threshold(pool: NodePool) -> int:
 
 
 def visible_reason(event: ScalingEvent, *, is_admin: bool) -> str:
-    """Return the reason of a scaling event. Only platform admins may see provider messages."""
+    """Return a scaling event's reason. Only platform admins may see provider messages."""
     if is_admin or event.kind not in PROVIDER_EVENTS:
         return event.reason
     return PROVIDER_EVENTS[ScalingKind(event.kind)]

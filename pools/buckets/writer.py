@@ -44,7 +44,7 @@ class BucketWriter:
         return str(answer["ETag"])
 
     def complete(self, path: str, upload: str, etags: Sequence[str]) -> None:
-        """Create the object from the parts of an upload. Raises UploadGone."""
+        """Create the object from an upload's parts. Raises UploadGone."""
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
         with converted_errors(), _upload_exists():
             self._s3.complete_multipart_upload(
@@ -52,7 +52,7 @@ class BucketWriter:
             )
 
     def abort(self, path: str, upload: str) -> None:
-        """Delete the parts of an upload. Do nothing if the upload is complete or no longer exists."""
+        """Delete an upload's parts. Do nothing if the upload is complete or no longer exists."""
         with converted_errors(), suppress(UploadGone), _upload_exists():
             self._s3.abort_multipart_upload(**self._object_arguments(path), UploadId=upload)
 

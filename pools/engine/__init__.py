@@ -1,1 +1,1 @@
-"""Pure functions that decide the size of a pool and the steps to reach it."""
+"""Pure functions that decide a pool's size and the steps to reach it."""

@@ -1,4 +1,4 @@
-"""Compute the desired node count of an elastic pool from its load."""
+"""Compute an elastic pool's desired node count from its load."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Validate the S3 source of a volume and its settings."""
+"""Validate a volume's S3 source and its settings."""
 
 import re
 from collections.abc import Iterator, Mapping

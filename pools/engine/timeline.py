@@ -1,4 +1,4 @@
-"""Compute node counts over time from the phases of each node."""
+"""Compute node counts over time from each node's phases."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

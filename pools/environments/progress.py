@@ -1,4 +1,4 @@
-"""Parse the progress of a bootstrap script, which prints one line of JSON per phase."""
+"""Parse a bootstrap script's progress, which the script prints as one line of JSON per phase."""
 
 import json
 import re
@@ -15,7 +15,7 @@ NETWORK_ERRORS = re.compile(
     "|Network is unreachable|Connection refused|ConnectTimeout|Read timed out|ProxyError|SSLError"
 )
 READY = "ready"  # phase in the last line of a successful script
-START = "start"  # phase of the start script, after the phases of the environment
+START = "start"  # phase of the start script, after the environment's phases
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Progress:
 
 
 def parse_progress(lines: Iterable[str], secrets: Iterable[str] = ()) -> Progress:
-    """Parse the output of a bootstrap script. Ignore incomplete and unrelated lines."""
+    """Parse a bootstrap script's output, ignoring incomplete and unrelated lines."""
     phases: dict[str, Phase] = {}
     ready = False
     for line in lines:

@@ -16,7 +16,7 @@ _VERSION_FILE = "berth_agent/version.py"
 
 @cache
 def agent_version() -> str:
-    """Return the version of the packaged agent: Berth's version and a digest of the agent's code."""
+    """Return the packaged agent's version: Berth's version and a digest of the agent's code."""
     sources = {**_agent_sources(), **node_sources()}
     content = "\0".join(f"{name}\0{sources[name]}" for name in sorted(sources))
     digest = hashlib.sha256(content.encode())

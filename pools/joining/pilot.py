@@ -8,7 +8,7 @@ from pools.providers.base import LaunchRequest
 
 
 def pilot_variables(order: LaunchRequest) -> Mapping[str, str]:
-    """Return the shell variables for the pilot jobs of a launch request.
+    """Return the shell variables for a launch request's pilot jobs.
 
     The token admits only nodes of this request. Raises ProviderError if machines could not join with the
     current settings.

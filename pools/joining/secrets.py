@@ -64,7 +64,7 @@ def for_port(key: str) -> str:
 
 
 def for_cluster(pool: str) -> str:
-    """Return the secret that Berth shares with all nodes of a pool's cluster."""
+    """Return the secret that Berth shares with all nodes in a pool's cluster."""
     return _signature("cluster", pool)
 
 

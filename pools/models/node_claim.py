@@ -1,4 +1,4 @@
-"""Database model of a pool's claim to a node of a Kubernetes cluster."""
+"""Database model of a pool's claim to a Kubernetes node."""
 
 from django.db import models
 from django.db.models import Q

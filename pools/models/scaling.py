@@ -29,7 +29,7 @@ class ScalingKind(models.TextChoices):
 
 
 class ScalingEvent(models.Model):
-    """Event in the scaling history of a pool. A database trigger rejects updates and deletes."""
+    """Event in a pool's scaling history. A database trigger rejects updates and deletes."""
 
     Kind = ScalingKind
 

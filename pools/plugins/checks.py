@@ -22,7 +22,7 @@ VALUE_LENGTH_MAX = 16_384
 
 
 def image_problems(image: Image) -> Iterator[Problem]:
-    """Yield the problems of an image, with paths relative to the image."""
+    """Yield an image's problems, with paths relative to the image."""
     if image.python and not PYTHON.fullmatch(image.python):
         allowed = "3.10 or later, such as 3.12, or empty for the machine's default"
         yield Problem("python", "is not a Python version", format_value(image.python), allowed)
@@ -46,7 +46,7 @@ def image_problems(image: Image) -> Iterator[Problem]:
 
 
 def environment_problems(declared: Any) -> Iterator[Problem]:
-    """Yield the problems with the structure of a declared environment, before its image is built."""
+    """Yield problems with a declared environment's structure, before its image is built."""
     if not isinstance(declared, Mapping):
         yield Problem("", "is not a mapping", format_value(declared), ", ".join(FIELDS))
         return

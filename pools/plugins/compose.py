@@ -1,7 +1,4 @@
-"""Combine the hooks of several plugins.
-
-Images and operations are combined in order, and decorators are nested.
-"""
+"""Combine several plugins' hooks: images and operations in order, and decorators by nesting."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,7 +10,7 @@ from pools.plugins.image import Image
 
 
 def transform_all(plugins: Iterable[Plugin], image: Image, cluster: Cluster) -> Image:
-    """Apply the transforms of all plugins to the image, in order. Raises HookFailed if one fails."""
+    """Apply all plugins' transforms to the image, in order. Raises HookFailed if one fails."""
     for plugin in plugins:
         if plugin.transform is None:
             continue
@@ -27,7 +24,7 @@ def transform_all(plugins: Iterable[Plugin], image: Image, cluster: Cluster) -> 
 
 
 def bootstrap_all(plugins: Iterable[Plugin], cluster: Cluster) -> tuple[Operation, ...]:
-    """Return the operations of all plugins, by default titled with the plugin's name. Raises HookFailed."""
+    """Return all plugins' operations, titled with the plugin's name by default. Raises HookFailed."""
     operations: list[Operation] = []
     for plugin in plugins:
         if plugin.bootstrap is None:
@@ -46,7 +43,7 @@ def bootstrap_all(plugins: Iterable[Plugin], cluster: Cluster) -> tuple[Operatio
 
 
 def decorate_all(plugins: Iterable[Plugin], function: Function) -> Function:
-    """Apply the decorators of all plugins to a function, the first one outermost. Raises HookFailed."""
+    """Apply all plugins' decorators to a function, the first one outermost. Raises HookFailed."""
     for plugin in reversed(tuple(plugins)):
         if plugin.decorate is None:
             continue

@@ -1,4 +1,4 @@
-"""Enter the context manager of each plugin once, and exit them in reverse order."""
+"""Enter each plugin's context manager once, and exit them in reverse order."""
 
 import logging
 import sys

@@ -17,5 +17,5 @@ class HookFailed(PluginError):
 
 
 def error_text(error: BaseException) -> str:
-    """Return the type and the message of an error on one line."""
+    """Return an error's type and message on one line."""
     return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")

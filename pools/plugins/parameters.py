@@ -1,4 +1,4 @@
-"""Derive the parameters of a plugin from its function's signature, and validate their values.
+"""Derive a plugin's parameters from its function's signature, and validate their values.
 
 A parameter is a keyword argument with a type that JSON can represent: text, numbers, booleans, literals,
 lists and mappings of these, and unions. `Annotated[..., Parameter("...")]` adds a description and
@@ -44,7 +44,7 @@ class Secret:
 
 
 def parameter_schema(function: Callable[..., object]) -> dict[str, Any]:
-    """Return a JSON schema for the parameters of a function. Raises PluginError if one is unsupported."""
+    """Return a JSON schema for a function's parameters. Raises PluginError if one is unsupported."""
     properties, required = {}, []
     # get_type_hints() on Python 3.10 adds None to the type of a parameter whose default is None.
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():

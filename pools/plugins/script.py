@@ -79,7 +79,7 @@ def _package_name(requirement: str) -> str:
 
 
 def _normalize(name: str) -> str:
-    """Return the normalized name of a Python package."""
+    """Return a Python package's normalized name."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

@@ -16,8 +16,8 @@ def capacity_columns(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the values of a node's capacity columns.
 
-    The values come from the instance if it reports a shape, or else from the launch request. `before` lists
-    the devices that were unavailable because of foreign pods. `held` lists the allocated devices.
+    They come from the instance if it reports a shape, or else from the launch request. `before` lists the
+    devices that were unavailable because of foreign pods. `held` lists the allocated devices.
     """
     shape, shared = instance.shape or ordered, instance.shared
     columns: dict[str, Any] = {
@@ -41,7 +41,7 @@ def capacity_columns(
 
 
 def store_capacity(node: Node, instance: Instance) -> bool:
-    """Store the capacity of a shared machine. Return whether it has changed."""
+    """Store a shared machine's capacity. Return whether it has changed."""
     if instance.shared is None:
         return False
     pool = node.pool

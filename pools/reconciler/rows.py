@@ -1,4 +1,4 @@
-"""Load, lock and update the rows of a pool during a reconciliation pass."""
+"""Load, lock and update a pool's rows during a reconciliation pass."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager

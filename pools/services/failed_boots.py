@@ -16,9 +16,9 @@ FIELDS = ("boot_failures", "boot_error", "boot_retry_at", "last_error")
 
 
 def record_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
-    """Count the loss of a node that was not ready yet as a failed boot.
+    """Count the loss of a node that was not ready yet as a failed boot, at most once per launch request.
 
-    All nodes of a launch request count as one failed boot. The caller must hold the lock on `node.pool`.
+    The caller must hold the lock on `node.pool`.
     """
     pool = node.pool
     already_counted = ScalingEvent.objects.filter(

@@ -134,7 +134,7 @@ def leave(secret: str, *, at: datetime) -> None:
 
 
 def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime) -> str:
-    """Register a machine that was launched for a node. Return its secret.
+    """Register a machine that was launched for a node, and return the machine's secret.
 
     The machine may repeat the call until its node is ready, because a response may be lost.
     """
@@ -217,7 +217,7 @@ def check_no_other_pool(pool: NodePool, measured: MachineReport) -> None:
 
 
 def has_changed(machine: Machine, measured: MachineReport) -> bool:
-    """Return whether the machine now reports other CPUs, memory or devices than are stored."""
+    """Return whether the reported CPUs, memory or devices differ from the stored ones."""
     former = machine.cpu_milli, machine.memory_mib, tuple(machine.devices)
     return former != (measured.cpu_milli, measured.memory_mib, measured.devices)
 

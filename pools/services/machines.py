@@ -1,6 +1,6 @@
 """Issue and revoke join tokens, and remove machines from pools.
 
-Only a digest of a join token is stored.
+Only digests of join tokens are stored.
 """
 
 from datetime import datetime, timedelta
@@ -29,7 +29,7 @@ PREFIX_LENGTH = 10  # number of leading characters that are stored, including th
 def issue_join_token(
     *, actor: Any, pool: NodePool, lifetime: timedelta, at: datetime, machines: int = 1, comment: str = ""
 ) -> tuple[JoinToken, str]:
-    """Create a join token for a number of machines. Return its row, and its secret, which is shown once.
+    """Create a join token for a number of machines. Return its row and its secret, which is shown once.
 
     Raises Invalid if a value is not allowed, and Conflict if the pool's machines do not join with tokens.
     """

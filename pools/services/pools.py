@@ -56,7 +56,7 @@ def create_pool(*, actor: Any, name: str, **values: Any) -> NodePool:
 
 
 def preview_pool(*, provider_for: Callable[[NodePool], Provider], name: str, **values: Any) -> Preview:
-    """Return the nodes and problems of the pool that `create_pool` would create. No pool is created.
+    """Return the nodes and problems of the pool that `create_pool` would create, without creating it.
 
     Raises Invalid like `create_pool`. If a provider cannot be examined, the preview contains an error.
     """
@@ -153,7 +153,7 @@ def delete_pool(*, actor: Any, pool: NodePool) -> None:
 
 
 def pause_pool(*, actor: Any, pool: NodePool) -> NodePool:
-    """Pause the scaling of a pool until it is resumed."""
+    """Pause a pool's scaling until the pool is resumed."""
     return _set_paused(actor, pool, True)
 
 
@@ -266,7 +266,7 @@ def _lock_pool(actor: Any, pool: NodePool, action: str, version: int | None) -> 
 def _changed_settings(
     before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the old values and the new values of the changed settings."""
+    """Return the changed settings' old values and new values."""
     names = [name for name in {**after, **before} if after.get(name) != before.get(name)]
     return {name: before.get(name) for name in names}, {name: after.get(name) for name in names}
 

@@ -101,7 +101,7 @@ def environment_fields() -> dict[str, forms.Field]:
 
 
 def environment_values(cleaned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the form's values in the format of the services.
+    """Return the form's values in the services' format.
 
     An empty secret field leaves the secret unchanged.
     """

@@ -1,4 +1,4 @@
-"""Form field for the idle GPU rule of a pool or project."""
+"""Form field for a pool's or project's idle GPU rule."""
 
 from typing import Any
 

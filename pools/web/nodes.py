@@ -58,7 +58,7 @@ STEPS: Mapping[str, NodeAction] = {
     ),
 }
 
-# Actions offered in each state of a node.
+# Actions offered in each node state.
 NODE_ACTIONS: Mapping[str, tuple[str, ...]] = {
     "requested": ("terminate",),
     "booting": ("terminate",),
@@ -138,7 +138,7 @@ def _boot_steps(node: Node, phases: list[dict[str, Any]]) -> list[dict[str, Any]
 
 
 def _start_script_progress(node: Node, *, is_admin: bool) -> dict[str, Any] | None:
-    """Return the progress of the node's start script, or None if it has not started."""
+    """Return the node's start script progress, or None if the script has not started."""
     started = next((row for row in node.phases if row["phase"] == START), None)
     return started if started is None or is_admin else {**started, "message": ""}
 

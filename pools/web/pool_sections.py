@@ -36,7 +36,7 @@ def provider_choices() -> list[tuple[str, str]]:
 
 
 def pool_sections(providers: Iterable[str]) -> Sequence[Section]:
-    """Return the form sections, with a section for the settings of each provider."""
+    """Return the form sections, including one for each provider's settings."""
     return (
         Section("General", ("name", "provider", "runtime")),
         *(
@@ -89,7 +89,7 @@ def pool_sections(providers: Iterable[str]) -> Sequence[Section]:
 
 
 def _section_fields(provider: str) -> tuple[str, ...]:
-    """Return the names of a provider's settings and credentials, in the order of the form."""
+    """Return the names of a provider's settings and credentials, in form order."""
     credentials, names = CREDENTIALS.get(provider, {}), [""]
     names += provider_fields(provider)
     ordered = [[name, *(each for each in credentials if credentials[each] == name)] for name in names]

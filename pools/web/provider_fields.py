@@ -31,7 +31,7 @@ class YamlField(forms.CharField):
 
 
 def provider_fields(provider: str) -> dict[str, forms.Field]:
-    """Return the form fields of a provider's settings, in the order of the model."""
+    """Return the form fields for a provider's settings, in model order."""
     return {
         f"{provider}_{name}": _form_field(name, info) for name, info in _settings_fields(provider).items()
     }
@@ -48,7 +48,7 @@ def provider_values(provider: str, cleaned: Mapping[str, Any]) -> dict[str, Any]
 
 
 def initial_values(provider: str, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the form's initial values for the stored settings of a provider."""
+    """Return the form's initial values for a provider's stored settings."""
     fields = provider_fields(provider)
     names = [name for name in _settings_fields(provider) if name in stored]
     return {f"{provider}_{name}": _field_value(fields[f"{provider}_{name}"], stored[name]) for name in names}

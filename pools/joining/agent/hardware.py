@@ -1,4 +1,4 @@
-"""Measure the hardware of this machine."""
+"""Measure this machine's hardware."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ def machine_id() -> str:
 
 
 def query_gpus() -> list[dict[str, str]]:
-    """Return the values of each GPU, keyed by nvidia-smi's field names.
+    """Return each GPU's values, keyed by nvidia-smi's field names.
 
-    The list is empty without a driver.
+    Without a driver, the list is empty.
     """
     query = ["nvidia-smi", "--query-gpu=%s" % ",".join(GPU_FIELDS), "--format=csv,noheader,nounits"]
     try:

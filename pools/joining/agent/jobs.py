@@ -41,7 +41,7 @@ class Job:
         write_private_file(self.path + ".pid", record)
 
     def kill(self) -> None:
-        """Kill all processes of the script's session, and wait until they have ended."""
+        """Kill all processes in the script's session, and wait until they have ended."""
         while True:
             pids = self._session_pids()
             if not pids:

@@ -162,7 +162,7 @@ class StartScript:
         self.stop()
 
     def stop(self) -> None:
-        """Run the stop script of the current node, if any."""
+        """Run the current node's stop script, if any."""
         if self.answer.get("stop"):
             path = write_private_file(os.path.join(STATE, "stop.sh"), str(self.answer["stop"]))
             try:
@@ -198,7 +198,7 @@ def script_env(answer: dict[str, object]) -> dict[str, str]:
 
 
 def parse_phases(lines: str) -> list[dict[str, object]]:
-    """Return the latest state of each phase. Ignore incomplete lines."""
+    """Return each phase's latest state, ignoring incomplete lines."""
     phases: dict[str, dict[str, object]] = {}
     for line in lines.splitlines():
         try:

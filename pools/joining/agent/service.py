@@ -1,4 +1,4 @@
-"""Install and uninstall the agent as a service of this machine."""
+"""Install and uninstall the agent as a service on this machine."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def uninstall(server: Server, *, force: bool = False) -> str:
 
 
 def environment_file(*, keep_token: bool) -> str:
-    """Return this process's settings in the format of a systemd EnvironmentFile."""
+    """Return this process's settings as a systemd EnvironmentFile."""
     lines = []
     for name in sorted(os.environ):
         is_setting = name.startswith("BERTH_") or name in _INHERITED
@@ -90,9 +90,8 @@ def load_environment_file() -> None:
 
 
 def _rejoin(server: Server, pool: str, manager: Systemd | Supervisor) -> None:
-    """Stop the installed agent and join again.
-
-    A running agent would stop its pods once its secret is revoked.
+    """Stop the installed agent before joining again, because it would stop its pods once its secret is
+    revoked.
     """
     manager.stop()
     try:

@@ -1,4 +1,4 @@
-"""Plugin for NVIDIA Multi-Instance GPU, which partitions each GPU of a node."""
+"""Plugin for NVIDIA Multi-Instance GPU, which partitions each GPU on a node."""
 
 from typing import Annotated
 

@@ -23,7 +23,7 @@ def set_variables(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def rank_variables(info: InstanceInfo) -> dict[str, str]:
-    """Return the environment variables for a process's rank and for the rendezvous of all processes."""
+    """Return the environment variables for a process's rank and for the rendezvous."""
     return {
         "MASTER_ADDR": info.head_address,
         "MASTER_PORT": str(info.head_port),

@@ -1,4 +1,4 @@
-"""Update the rows of SSH hosts when the settings of their pool change."""
+"""Update SSH host rows when the settings of their pool change."""
 
 import hashlib
 import json
@@ -76,7 +76,7 @@ def remove_all_hosts(pool: NodePool) -> None:
 
 
 def forget_host(host: SshHost, *, actor: Any) -> None:
-    """Delete the row of a removed host that is unreachable. Its agent, if any, stays on the host.
+    """Delete the row of a removed, unreachable host. The agent, if any, stays on the host.
 
     Raises Conflict if the host is not being removed, or if its node is still being drained.
     """
