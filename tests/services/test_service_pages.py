@@ -187,7 +187,7 @@ def test_autoscaler_settings_are_previewed_on_recorded_metrics_without_saving(
     empty = dave.post(
         f"{at}/autoscaler", autoscaler_fields(dave, at, check="1"), headers=HTMX
     ).content.decode()
-    assert "There are no metrics from the last day" in empty
+    assert "there are no metrics from the last day" in empty
     for number in range(60):
         MetricsPoint.objects.create(
             service=service, at=now - timedelta(seconds=10 * (60 - number)), engines=1, reporting=1,

@@ -134,7 +134,7 @@ def test_idle_gpus_are_highlighted_on_page_and_list(cast: Cast, sign_in: SignIn,
     make.used(make.place(other, pod.node, [0]), 80)
     make.used(pod, 0, busy_at=make.ago(hours=2))
     client = sign_in("dave")
-    assert "They are still allocated" in page(client, f"/workloads/{pod.workload_id}")
+    assert "The GPUs are still allocated" in page(client, f"/workloads/{pod.workload_id}")
     assert "idle</strong> since" not in page(client, f"/workloads/{other.pk}")
     listed = page(client, "/workloads")
     assert listed.count("GPUs idle") == 1 and "GPU utilization 80%" in listed

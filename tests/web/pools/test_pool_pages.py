@@ -193,7 +193,7 @@ def test_image_policy_and_idle_rule_are_validated_stored_and_shown(cast: Cast, a
     assert form["idle_rule"].value() == "below=7%,after=1h,action=warn,warmup=10m"
     page = alice.get("/node-pools/local").content.decode()
     assert ("/mnt/data" in page, "Read only" in page) == (True, True)
-    assert "Workloads need a container image.</span> <span>Allowed images: ghcr.io/*." in page
+    assert "Workloads require a container image.</span> <span>Allowed images: ghcr.io/*." in page
 
 
 def test_s3_volume_is_defined_in_the_form_and_shown_to_admins(
