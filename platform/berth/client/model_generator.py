@@ -41,7 +41,7 @@ def generate_sources() -> dict[str, str]:
 def read_components() -> dict[str, Schema]:
     """Return the schemas in the OpenAPI document.
 
-    The document is generated in a separate process, because generating it requires Django.
+    A separate process generates the document, which requires Django.
     """
     paths = {"PYTHONPATH": os.pathsep.join(sys.path), "DJANGO_SETTINGS_MODULE": "berth.server.settings"}
     command = [sys.executable, "-m", "django", "spectacular", "--format", "openapi-json"]

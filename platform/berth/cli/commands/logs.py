@@ -102,7 +102,7 @@ def _print_full_log(
 def _print_matches(
     client: "Client", workload_id: str, pod: str | None, run: int | None, text: str, fold: bool, context: int
 ) -> None:
-    """Print matches in the format of grep: `12:` for a match, `11-` for context, `--` between groups."""
+    """Print matches in grep format: `12:` for a match, `11-` for context, `--` between groups."""
     from berth.cli.following import TerminalOutput, format_like_grep
 
     screen, last = TerminalOutput(), 0

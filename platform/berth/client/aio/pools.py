@@ -183,7 +183,7 @@ class AsyncNodes(AsyncResource):
         return await self._post_action(name, "cordon", {"reason": reason})
 
     async def upgrade(self, name: str) -> Node:
-        """Upgrade the node's agent to the server's version. The node's pods keep running."""
+        """Upgrade the node's agent to the server's version while the node's pods keep running."""
         return await self._post(Node, f"nodes/{name}/upgrade")
 
     async def uncordon(self, name: str) -> Node:

@@ -47,7 +47,7 @@ class StartProgress:
 
 
 class Outage:
-    """Tracks how long the server has been unreachable. Clients retry while the server restarts."""
+    """Timer for how long the server has been unreachable. Clients retry while the server restarts."""
 
     def __init__(self) -> None:
         self._unreachable_since: float | None = None

@@ -182,7 +182,7 @@ class Nodes(Resource):
         return self._post_action(name, "cordon", {"reason": reason})
 
     def upgrade(self, name: str) -> Node:
-        """Upgrade the node's agent to the server's version. The node's pods keep running."""
+        """Upgrade the node's agent to the server's version while the node's pods keep running."""
         return self._post(Node, f"nodes/{name}/upgrade")
 
     def uncordon(self, name: str) -> Node:
