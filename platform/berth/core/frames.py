@@ -13,10 +13,9 @@ Frame = tuple[Mapping[str, Any], bytes]
 
 
 def pack_frames(frames: Iterable[Frame]) -> bytes:
-    """Pack the frames into one message.
+    """Pack the frames into one message: the header length in four bytes, the header, and the binary parts.
 
-    The message consists of the header length in four bytes, the header, and the binary parts. The header is
-    a JSON list with the JSON object and the binary size of each frame.
+    The header is a JSON list with the JSON object and the binary size of each frame.
     """
     parts = list(frames)
     metadata = json.dumps(

@@ -94,7 +94,7 @@ def _check_characters(text: str) -> None:
 
 
 def _split_name(text: str) -> tuple[str, str, str]:
-    """Return the registry, the repository and the tag. The tag may be empty."""
+    """Return the registry, the repository and the tag, which may be empty."""
     first, slash, path = text.partition("/")
     if not slash or not _looks_like_registry(first):
         raise ImageError("does not specify a registry")

@@ -37,7 +37,7 @@ class Masker:
         return data if masked is None else bytes(masked)
 
     def undecided(self, data: bytes) -> int:
-        """Return the length of the longest suffix of the data that may begin a pattern."""
+        """Return the length of the data's longest suffix that may begin a pattern."""
         last_line = data[data.rfind(b"\n") + 1 :]
         for length in range(min(self.overlap, len(last_line)), 0, -1):
             end = last_line[-length:]

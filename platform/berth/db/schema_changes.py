@@ -1,4 +1,4 @@
-"""Detection of model changes that require a migration."""
+"""Detect model changes that require a migration."""
 
 from typing import Any
 

@@ -69,10 +69,7 @@ class ProblemResponse(BaseModel):
 
 
 class JsonRenderer(BaseRenderer):
-    """JSON renderer for models, UTC times and UUIDs.
-
-    The renderer is several times faster than the standard library.
-    """
+    """JSON renderer for models, UTC times and UUIDs, several times faster than the standard library."""
 
     media_type = "application/json"
     format = "json"

@@ -166,7 +166,7 @@ def _check_readable(request: Request) -> None:
 
 
 def _read_large_body(request: HttpRequest) -> None:
-    """Read a body whose length has been checked. The body may exceed Django's limit for bodies in memory."""
+    """Read a body whose length has been checked, even if it exceeds Django's limit for bodies in memory."""
     body = request.read(max_body_size(request.path) + 1)
     if len(body) > max_body_size(request.path):
         raise TooLarge(too_large_message(max_body_size(request.path)))

@@ -32,7 +32,7 @@ class Database:
     def environment(self) -> dict[str, str]:
         """Return the environment for PostgreSQL's programs.
 
-        The environment contains the password, which would be visible in a command line.
+        It contains the password, which a command line would expose.
         """
         variables = {
             variable.decode(): self.options[word]
@@ -42,10 +42,7 @@ class Database:
         return {**os.environ, **variables, "PGAPPNAME": "berth admin"}
 
     def program(self, name: str, minimum: int = 0) -> str:
-        """Return the path of the oldest suitable version of a program.
-
-        A version is suitable if it is at least the server's version and at least `minimum`.
-        """
+        """Return the path of the oldest program version not below the server's version and `minimum`."""
         needed = max(self.server, minimum) // 10_000
         candidates = sorted((version, path) for version, path in _candidates(name) if version >= needed)
         if not candidates:

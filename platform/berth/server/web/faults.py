@@ -34,7 +34,7 @@ def add_form_errors(form: Form, error: BerthError, fields: Mapping[str, str] | N
 
 
 def _form_field(path: str, fields: Mapping[str, str]) -> tuple[str, str]:
-    """Return the form field for the longest prefix of the path in `fields`, and the rest of the path."""
+    """Return the form field for the path's longest prefix in `fields`, and the rest of the path."""
     for end in (len(path), *(match.start() for match in reversed([*re.finditer(r"[.\[]", path)]))):
         if path[:end] in fields:
             return fields[path[:end]], path[end:].removeprefix(".")

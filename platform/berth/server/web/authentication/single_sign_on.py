@@ -106,7 +106,7 @@ def provider() -> Any:
 def _register(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
     """Register the provider.
 
-    Its metadata is fetched once. Its keys are fetched again if a token was signed with a new key.
+    Its metadata is fetched once, and its keys again if a token was signed with a new key.
     """
     from authlib.integrations.django_client import OAuth
 
@@ -120,7 +120,7 @@ def _register(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
 
 
 def _redirect_url(request: HttpRequest) -> str:
-    """Return the redirect URL. The URL is based on the server's public URL, if one is configured."""
+    """Return the redirect URL, based on the server's public URL if one is configured."""
     path = reverse("sso-end")
     public: str = settings.BERTH_PUBLIC_URL
     return f"{public}{path}" if public else request.build_absolute_uri(path)
