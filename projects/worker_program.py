@@ -20,9 +20,9 @@ PARTS = {
 
 @cache
 def build_worker_program() -> bytes:
-    """Return a zip archive with the worker program. The archive contains no secrets.
+    """Return a zip archive of the worker program, without secrets.
 
-    Workers import this archive, so they always run the same version as their server.
+    Workers import this archive, so they always run their server's version.
     """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -34,7 +34,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
     async def check_permission(self, actor: Actor) -> int:
         """Return 0 if the connection is permitted, otherwise a close code.
 
-        This method is called again whenever permissions may have changed.
+        Called again whenever permissions may have changed.
         """
         raise NotImplementedError
 
@@ -47,7 +47,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         await self.close(code)
 
     async def prepare(self) -> None:
-        """Prepare the socket. This method is called once, before the socket is accepted."""
+        """Prepare the socket. Called once, before the socket is accepted."""
 
     async def send_messages(self) -> None:
         raise NotImplementedError

@@ -33,7 +33,7 @@ class Connection:
         self._signalled = asyncio.Event()
 
     def signal(self) -> None:
-        """Wake the task that waits on the connection. This method is thread-safe."""
+        """Wake the task that waits on the connection. Safe to call from any thread."""
         try:
             self._loop.call_soon_threadsafe(self._signalled.set)
         except RuntimeError:  # the event loop has ended, which also ends the connection

@@ -1,4 +1,4 @@
-"""Compose the texts and request bodies of notifications for each channel."""
+"""Compose notification texts and request bodies for each channel."""
 
 import hashlib
 import hmac

@@ -46,7 +46,7 @@ class CodeLimits:
 class WorkloadGit:
     """Git repository with a workload's code.
 
-    `state` is waiting, fetched or failed. `error` belongs to the last attempt. `retry_at` is the time of the
+    `state` is waiting, fetched or failed. `error` comes from the last attempt. `retry_at` is the time of the
     next attempt after an error.
     """
 
@@ -80,7 +80,7 @@ class WorkloadCode:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTree:
-    """Outcome of registering a tree. The tree is stored if no chunk is missing."""
+    """Outcome of registering a tree, which is stored if no chunk is missing."""
 
     digest: str
     size: int

@@ -131,7 +131,7 @@ class SecretRow:
 
     @property
     def updated(self) -> tuple[datetime, str]:
-        """Time of the last change, and the user who made the change."""
+        """Time of the last change, and the user who made it."""
         if isinstance(self.row, PluginSecret):
             return self.row.set_at, ""
         return self.row.updated_at, self.row.updated_by

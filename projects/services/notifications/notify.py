@@ -1,4 +1,4 @@
-"""Find the subscribers of events and create deliveries for them."""
+"""Find event subscribers and create deliveries for them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet

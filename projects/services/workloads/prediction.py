@@ -1,7 +1,6 @@
 """Predict the effect of submitting a workload, without storing it.
 
-The scheduler makes the predictions. The scheduler depends on this package, so it registers its predictor
-here.
+The scheduler, which depends on this package, registers its predictor here.
 """
 
 from collections.abc import Mapping, Sequence

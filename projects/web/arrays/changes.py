@@ -81,7 +81,7 @@ class WorstForm(Form):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change to some or all tasks of an array, and the texts of its form."""
+    """Change to some or all tasks of an array, with the form's texts."""
 
     verb: str
     text: str

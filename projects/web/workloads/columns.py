@@ -105,9 +105,9 @@ def chosen_columns(query: QueryDict) -> tuple[str, ...]:
 
 
 def load_runtimes(rows: Sequence[Workload]) -> None:
-    """Add the runtime of the workload or array to each row, or None if it has not ended.
+    """Add each workload's or array's runtime to its row, or None if it has not ended.
 
-    The runtime of an array is the time from the first start of a task to the end of the array.
+    An array's runtime lasts from the first task start to the array's end.
     """
     ended = [row.array_id for row in rows if row.array is not None and row.array.ended_at]
     tasks = Workload.objects.filter(array__in=ended).order_by().values_list("array") if ended else None
