@@ -66,7 +66,7 @@ class RemoteTraceback(Exception):
 
 
 class Rejected(ClientError):
-    """The server rejected the request. Its fields come from the problem document in the response."""
+    """The server rejected the request. The error's fields come from the problem document in the response."""
 
     def __init__(self, status: int, problem: Mapping[str, Any], retry_after: float | None = None) -> None:
         self.status = status

@@ -20,7 +20,7 @@ from projects.services.dependencies.dependents import SHOWN
 
 
 class DependencyResponse(ResponseModel):
-    """Workload or array that must end first. Its state is hidden if you cannot see its project."""
+    """Workload or array that must end first. The state is hidden if you cannot see the project."""
 
     project: str
     name: str

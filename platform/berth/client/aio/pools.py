@@ -162,7 +162,10 @@ class AsyncNodePools(AsyncResource):
         await self._transport.post(f"node-pools/{name}/ssh-hosts/accept-keys", {"keys": dict(keys)})
 
     async def forget_ssh_host(self, name: str, host: str) -> None:
-        """Delete the record of a removed host that can no longer be reached. Its agent stays installed."""
+        """Delete the record of a removed host that can no longer be reached.
+
+        The host's agent stays installed.
+        """
         await self._delete(f"node-pools/{name}/ssh-hosts/{host}")
 
     async def _post_action(self, name: str, step: str, body: object = None) -> NodePool:
@@ -191,7 +194,7 @@ class AsyncNodes(AsyncResource):
         return await self._post_action(name, "uncordon")
 
     async def drain(self, name: str, reason: str = "") -> Node:
-        """Drain a node. Its pods have until the drain timeout to finish. The node is then replaced."""
+        """Drain a node: running pods have until the drain timeout to finish, then the node is replaced."""
         return await self._post_action(name, "drain", {"reason": reason})
 
     async def terminate(self, name: str, reason: str = "") -> Node:

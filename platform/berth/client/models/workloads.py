@@ -153,7 +153,7 @@ class Batch(Model):
 
 
 class Dependency(Model):
-    """Workload or array that must end first. Its state is hidden if you cannot see its project."""
+    """Workload or array that must end first. The state is hidden if you cannot see the project."""
 
     project: str = ""
     name: str

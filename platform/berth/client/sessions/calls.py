@@ -43,7 +43,7 @@ Completion = tuple[CallFuture, Any, BaseException | None] | None
 
 @dataclass
 class PendingBroadcast:
-    """Broadcast that is waiting for the results of all nodes that were ready when it was sent."""
+    """Broadcast awaiting results from all nodes that were ready when it was sent."""
 
     future: CallFuture
     expected: dict[uuid.UUID, int] | None = None

@@ -161,7 +161,10 @@ class NodePools(Resource):
         self._transport.post(f"node-pools/{name}/ssh-hosts/accept-keys", {"keys": dict(keys)})
 
     def forget_ssh_host(self, name: str, host: str) -> None:
-        """Delete the record of a removed host that can no longer be reached. Its agent stays installed."""
+        """Delete the record of a removed host that can no longer be reached.
+
+        The host's agent stays installed.
+        """
         self._delete(f"node-pools/{name}/ssh-hosts/{host}")
 
     def _post_action(self, name: str, step: str, body: object = None) -> NodePool:
@@ -190,7 +193,7 @@ class Nodes(Resource):
         return self._post_action(name, "uncordon")
 
     def drain(self, name: str, reason: str = "") -> Node:
-        """Drain a node. Its pods have until the drain timeout to finish. The node is then replaced."""
+        """Drain a node: running pods have until the drain timeout to finish, then the node is replaced."""
         return self._post_action(name, "drain", {"reason": reason})
 
     def terminate(self, name: str, reason: str = "") -> Node:
