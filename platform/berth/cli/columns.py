@@ -61,7 +61,7 @@ def pod_columns(now: datetime) -> list[Column]:
 
 
 def format_exit(pod: Any) -> str:
-    """Return the exit code of a pod that has ended, or the signal that ended it."""
+    """Return an ended pod's exit code, or the signal that ended the pod."""
     if pod.signal is not None:
         return f"signal {pod.signal}"
     return "-" if pod.exit_code is None else str(pod.exit_code)

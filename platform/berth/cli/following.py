@@ -125,7 +125,7 @@ class TerminalOutput:
 
 
 class LineFilter:
-    """Filter that passes only lines that contain a given text. Call `end` after the last chunk."""
+    """Filter that passes only lines with a given text. Call `end` after the last chunk."""
 
     def __init__(self, text: str, ignore_case: bool, out: TerminalOutput) -> None:
         self._fold = ignore_case

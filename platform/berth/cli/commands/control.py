@@ -50,7 +50,7 @@ def cancel(
 ) -> None:
     """Cancel workloads, arrays or selected tasks of an array.
 
-    Their pods receive SIGTERM and, after the grace period, SIGKILL.
+    Running pods receive SIGTERM and, after the grace period, SIGKILL.
 
     \b
     berth cancel vision/train

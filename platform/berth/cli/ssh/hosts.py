@@ -28,7 +28,7 @@ def format_host(target: Target) -> str:
 
 
 def parse_host(host: str) -> Target:
-    """Parse a host name into the workload and pod that it identifies. Raises BadInput."""
+    """Parse a host name into its workload and pod. Raises BadInput."""
     labels = host.removesuffix(SUFFIX).split(".")
     if not host.endswith(SUFFIX) or len(labels) > 3 or not all(map(_LABEL.fullmatch, labels)):
         raise invalid_value("WORKLOAD", "is not the host name of a pod", host, _ALLOWED)

@@ -181,7 +181,7 @@ def deactivate_user(*, user: UserArgument, output: OutputOption = Output.TABLE) 
 
 @user_app.command("activate")
 def activate_user(*, user: UserArgument, output: OutputOption = Output.TABLE) -> None:
-    """Reactivate a user, with the same roles as before. Their tokens stay revoked.
+    """Reactivate a user with the same roles as before. Revoked tokens stay revoked.
 
     \b
     berth user activate dave

@@ -90,7 +90,7 @@ def create_department(
     preempt_after: PreemptAfter = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Create a department. It has no guaranteed resources until it has a quota.
+    """Create a department. A department without a quota has no guaranteed resources.
 
     \b
     berth department create research --title "Research" --rank 10
@@ -194,7 +194,7 @@ def create_project(
     idle_rule: IdleRuleOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Create a project in a department. It has no guaranteed resources until it has a quota.
+    """Create a project in a department. A project without a quota has no guaranteed resources.
 
     \b
     berth project create vision --department research

@@ -145,7 +145,7 @@ def list_tokens(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List valid join tokens. Their secrets are not stored.
+    """List valid join tokens. Token secrets are not stored.
 
     \b
     berth machine token list metal

@@ -192,7 +192,7 @@ def _is_outdated(node: Any) -> bool:
 
 @node_app.command("drain")
 def drain(nodes: Names, reason: Reason = "", output: OutputOption = Output.TABLE) -> None:
-    """Drain nodes. Their pods have until the drain timeout to finish. The nodes are then replaced.
+    """Drain nodes: running pods have until the drain timeout to finish, then the nodes are replaced.
 
     A node that is already draining stays unchanged, and a rejected node does not stop the others.
 

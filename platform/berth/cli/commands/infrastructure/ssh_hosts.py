@@ -73,7 +73,7 @@ def accept(
 def forget(
     pool: Pool, host: Annotated[str, typer.Argument(metavar="HOST", help="Name of the host.")]
 ) -> None:
-    """Forget a removed host that can no longer be reached. Its agent stays installed.
+    """Forget a removed host that can no longer be reached. The host's agent stays installed.
 
     \b
     berth pool host forget metal gpu-1
