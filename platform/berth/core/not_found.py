@@ -1,4 +1,4 @@
-"""Errors for objects that do not exist or are not visible, with a suggestion or a command that lists them."""
+"""Errors for missing or invisible objects, with a suggestion or a command that lists such objects."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -11,7 +11,7 @@ from berth.core.problems import SUGGESTION, closest_match, format_value
 class Kind(Enum):
     """Kind of object: the beginning of its message, and the remedy if no visible name is similar.
 
-    `{owner}` is the object to which the missing object would belong.
+    `{owner}` is the object that would own the missing one.
     """
 
     ARRAY = "There is no array", "List arrays with `berth list --all`."

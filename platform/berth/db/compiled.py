@@ -51,7 +51,7 @@ class AnyOf(Lookup):
 def compiled_once(
     build: Callable[..., "QuerySet[M, R]"], *, planned_once: bool = True
 ) -> Callable[..., list[R]]:
-    """Return a function that runs the query returned by `build`. Its SQL is compiled only on the first call.
+    """Return a function that runs the query returned by `build`. The SQL is compiled only on the first call.
 
     Arguments are lists, which `build` passes to the `any` lookup, or values that other lookups compare with a
     column. The query returns model instances, tuples or single values.

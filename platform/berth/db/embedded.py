@@ -323,7 +323,7 @@ def _create_system_account() -> pwd.struct_passwd:
 def _claim_directory(directory: Path) -> None:
     """Create the directory so that only the server's user can access it.
 
-    Its parent may be world-writable, such as /tmp. Raises DatabaseSetupError if the path is a symbolic link
+    The parent may be world-writable, such as /tmp. Raises DatabaseSetupError if the path is a symbolic link
     or belongs to a different user.
     """
     account = _system_account()

@@ -1,4 +1,4 @@
-"""Check that the tables have the columns that the models expect."""
+"""Check the tables for the columns that the models expect."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -82,7 +82,7 @@ def _edit_one(text: str, at: Location, value: object, order: Sequence[str]) -> s
 
 
 def _starts_with_shared_items(before: list[Any], value: list[Any]) -> bool:
-    """Return whether `value` starts with the items of `before` that it retains, in the same order.
+    """Return whether the items that `value` retains from `before` come first and in the same order.
 
     The result is False if any item is not a scalar.
     """

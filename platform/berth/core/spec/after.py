@@ -51,7 +51,7 @@ class Dependency(Document):
     tasks: Literal["same"] | None = None
 
     def awaited(self, project: str) -> AwaitedName:
-        """Return the awaited workload's name. Its project defaults to `project`, this document's project."""
+        """Return the awaited workload's name and project, by default `project`, this document's project."""
         other, slash, name = self.workload.rpartition("/")
         return AwaitedName(other if slash else project, name)
 

@@ -41,7 +41,7 @@ class CodeSpec(Document):
 
     @property
     def label(self) -> str:
-        """Short text for messages: the ID of the files, or the address of the repository."""
+        """Short text for messages: the tree ID or the repository address."""
         return self.git.url if self.git is not None else str(self.tree)
 
     @model_validator(mode="after")
@@ -77,7 +77,7 @@ def path_problem(path: str) -> str:
 def link_problem(path: str, target: str) -> str:
     """Return why a symbolic link cannot be part of a tree, or an empty string if it can.
 
-    `..` is allowed only at the start of a target, because after the name of a link, it could lead anywhere.
+    `..` is allowed only at the start of a target, because after a link's name, it could lead anywhere.
     """
     parts = target.split("/")
     inner = [part for part in parts if part not in ("", ".")]

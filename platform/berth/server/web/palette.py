@@ -45,7 +45,7 @@ PHASES_BY_VERB: Mapping[str, Collection[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Search result: the target of its link, the project or pool to which it belongs, and its state.
+    """Search result: its link target, its project or pool, and its state.
 
     The target of an action `in_dialog` is a form that opens on the current page. An action that
     `switches_theme` has no target.

@@ -41,7 +41,7 @@ def step_chart(
     least: int = 1,
     limit: int | None = None,
 ) -> StepChart:
-    """Return a step chart from `begin` to `end`. Its scale reaches at least `least`.
+    """Return a step chart from `begin` to `end`, with a scale that reaches at least `least`.
 
     The chart is empty before the first time. Each number is drawn from its own time until the next one, and
     the last number until `end`. A time before `begin` is drawn at `begin`. The line has a gap where its value

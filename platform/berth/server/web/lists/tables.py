@@ -52,8 +52,8 @@ class Listing(Generic[R]):
     """One page of a list.
 
     `sorts` are the sortable keys, `next` and `previous` are cursors, and `all_rows` contains all rows for the
-    CSV file. `start` is the index of the first row of the page, and `total` the number of all rows, if they
-    are in memory.
+    CSV file. `start` is the index of the page's first row, and `total` the number of all rows, if they are in
+    memory.
     """
 
     name: str
