@@ -143,9 +143,9 @@ def retry(
 ) -> int:
     """Resubmit the array's failed tasks, or the tasks with these indexes. Return the number of retried tasks.
 
-    A retried task is a new workload with the next attempt number. Its document is checked like a new
-    document. With `dry_run`, no task is stored. Raises Invalid for an index that the array does not have, and
-    Conflict if a task has not ended or a name is in use.
+    A retried task is a new workload with the next attempt number, and its document is checked again. With
+    `dry_run`, no task is stored. Raises Invalid for an index that the array does not have, and Conflict if a
+    task has not ended or a name is in use.
     """
     require(actor, Action.OPERATE, array)
     at = now or timezone.now()

@@ -48,8 +48,8 @@ def issue(
 ) -> tuple[ApiToken, str]:
     """Return a new token and its secret, which is never shown again.
 
-    A token that is issued with another token cannot exceed that token's scopes or expiry. By default, both
-    tokens expire at the same time. A token created by sign-in ends when the user's password changes.
+    A token issued with another token cannot exceed that token's scopes or expiry. By default, both tokens
+    expire at the same time. A token created by sign-in ends when the user's password changes.
     """
     owner = user or actor.user
     if owner is None or (owner != actor.user and not may(actor, Action.ADMINISTER)):
@@ -125,7 +125,7 @@ def revoke_all(*, actor: Actor, user: User, only_by_sign_in: bool) -> int:
 
 
 def delete_ended(*, before: datetime) -> int:
-    """Delete tokens that were revoked or expired before this time. Their audit rows are kept.
+    """Delete tokens that were revoked or expired before this time. The tokens' audit rows are kept.
 
     Return the number of deleted tokens.
     """

@@ -116,7 +116,7 @@ def version_tag_before_draft(drafted: Sequence[DraftedChange]) -> str:
 
 
 def version_tag_after_draft(drafted: Sequence[DraftedChange]) -> str:
-    """Return a tag that combines the quota versions that the draft wrote, excluding later versions."""
+    """Return a tag that combines the quota versions written by the draft, excluding later versions."""
     return "-".join(version_tag(item.after) for item in drafted)
 
 
@@ -139,7 +139,7 @@ def apply_draft(
 
 
 def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
-    """Return the draft that reverts a change, and the tag of the versions that the change wrote.
+    """Return the draft that reverts a change, and the tag of the versions written by the change.
 
     Raises Conflict if an owner or pool was deleted.
     """

@@ -136,7 +136,7 @@ def switch(request: Request, service: str, word: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def settings(request: Request, service: str) -> HttpResponse:
-    """Edit the settings of an autoscaler, or preview them with the metrics of the last day."""
+    """Edit an autoscaler's settings, or preview them with the last day's metrics."""
     row = _find_service(request, service)
     form = AutoscalerForm(request.POST or None, current=autoscalers.full_settings(row.autoscaler))
     context: dict[str, Any] = {}
