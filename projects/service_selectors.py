@@ -42,7 +42,7 @@ def find_service(actor: Actor, reference: str) -> Service:
         rows = rows.filter(workload__project__name=project)
     live_services = list(rows.exclude(workload__phase__in=ENDED_PHASES)[:2])
     if len(live_services) > 1:
-        raise Conflict(f"Several services are named {name}. Use PROJECT.{name} or the ID of the service.")
+        raise Conflict(f"Several services are named {name}. Use PROJECT.{name} or the service ID.")
     service = live_services[0] if live_services else rows.order_by("-created_at", "-pk").first()
     if service is None:
         names = Names(services(actor), "workload__name").list()

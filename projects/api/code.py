@@ -119,7 +119,7 @@ class WorkloadCode(ApiView):
             raise NotFound("This workload was submitted without code.")
         if workload.code_id is None:
             raise Conflict(
-                "The code of this workload has expired and is no longer stored. Submit the workload again."
+                "This workload's code has expired and is no longer stored. Submit the workload again."
             )
         disposition = {"Content-Disposition": f'attachment; filename="{workload.name}-code.tar"'}
         return _stream_tree(request, workload.code_id, **disposition)

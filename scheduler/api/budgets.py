@@ -39,7 +39,7 @@ class BudgetValues(Body):
 
     gpu_hours: Annotated[int, Field(ge=1, le=10**9)]
     warn_at: list[Annotated[int, Field(ge=1, le=MAX_PERCENT)]] = Field(
-        default=[80, 100], description="Percentages of the budget at which subscribers are notified."
+        default=[80, 100], description="Budget percentages at which subscribers are notified."
     )
 
 

@@ -66,7 +66,7 @@ class PoolValues:
         typer.Option(
             metavar="KEY",
             help="Private key for SSH hosts or Slurm's login node: a file, which is stored as a pool secret, "
-            "or secret:NAME for an existing secret of the pool.",
+            "or secret:NAME for an existing pool secret.",
         ),
     ] = None
     slurm_token: Annotated[

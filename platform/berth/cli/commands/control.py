@@ -42,9 +42,9 @@ def cancel(
     metric: Annotated[
         str | None, typer.Option(help="Metric that --worst sorts by, for example loss.")
     ] = None,
-    goal: Annotated[
-        Goal, typer.Option(help="Whether the lowest or the highest value of the metric is best.")
-    ] = (Goal.MIN),
+    goal: Annotated[Goal, typer.Option(help="Whether the metric's lowest or highest value is best.")] = (
+        Goal.MIN
+    ),
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -144,7 +144,7 @@ def set_budget(
     warn_at: Annotated[
         str | None,
         typer.Option(
-            metavar="PERCENTS", help="Percentages of the budget at which to notify, for example 50,80,100."
+            metavar="PERCENTS", help="Budget percentages that trigger notifications, for example 50,80,100."
         ),
     ] = None,
     output: OutputOption = Output.TABLE,
