@@ -34,7 +34,7 @@ class CodeTree(models.Model):
     """Files of a submission. Submissions with identical files share one tree per project."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    digest = models.CharField(max_length=64, help_text="Digest of the list of files.")
+    digest = models.CharField(max_length=64, help_text="Digest of the file list.")
     size = models.PositiveBigIntegerField(help_text="In bytes.")
     file_count = models.PositiveIntegerField()
     files = models.JSONField(help_text="Path, chunks and kind of each file.")
@@ -69,7 +69,7 @@ class CodeFetch(models.Model):
     requested_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
-    section = models.JSONField(help_text="The document's section `code.git`.")
+    section = models.JSONField(help_text="The document's `code.git` section.")
     state = models.CharField(max_length=8, choices=State.choices, default=State.WAITING)
     commit = models.CharField(max_length=64, blank=True)
     branch = models.CharField(max_length=255, blank=True, help_text="Branch whose head was this commit.")

@@ -62,11 +62,11 @@ class Service(models.Model):
     model_name = models.CharField(max_length=200, default="default")
     role = models.CharField(max_length=63, help_text="Role whose replicas are the engines.")
     initial_engines = models.PositiveIntegerField()
-    next_number = models.PositiveIntegerField(help_text="Number of the next engine to be added.")
+    next_number = models.PositiveIntegerField(help_text="Number of the next engine to add.")
     updating_since = models.DateTimeField(
         null=True,
         blank=True,
-        help_text="Time at which a trainer began to update the weights of the initial engines.",
+        help_text="Time at which a trainer began to update the initial engines' weights.",
     )
     syncing_since = models.DateTimeField(
         null=True, blank=True, help_text="Start of the weight copy in progress."
@@ -177,7 +177,7 @@ class InferenceEngine(models.Model):
     url = models.CharField(max_length=500, blank=True)
     router_url = models.CharField(max_length=500, blank=True)
     is_routed = models.BooleanField(
-        default=False, help_text="Whether the router has confirmed that the engine is registered."
+        default=False, help_text="Whether the router has confirmed the engine's registration."
     )
     isolated_at = models.DateTimeField(
         null=True, blank=True, help_text="Time at which the router stopped sending new requests."
