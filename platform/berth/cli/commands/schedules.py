@@ -190,7 +190,7 @@ def run(
 
 @app.command("delete")
 def delete(schedule: ScheduleArgument, project: ScheduleProjectOption = None) -> None:
-    """Delete a schedule. Workloads that it submitted are kept.
+    """Delete a schedule. Submitted workloads are kept.
 
     \b
     berth schedule delete vision/nightly

@@ -97,7 +97,7 @@ def set_template(
 
 @app.command("delete")
 def delete(template: TemplateArgument, project: TemplateProjectOption = None) -> None:
-    """Delete a template. Workloads created from it are not affected.
+    """Delete a template. Workloads created from the template are not affected.
 
     \b
     berth template delete vision/nightly

@@ -25,10 +25,9 @@ class AsyncCode(AsyncResource):
     ) -> dict[str, Any]:
         """Upload a directory, and return the `code` section for a workload document.
 
-        Files excluded by Git or .berthignore are not sent. Neither are chunks that the project already
-        stores. The project defaults to the context's project, or to your only project. `progress` is called
-        with the number of bytes sent and the total number of bytes. Raises SpecError if the files cannot be
-        sent.
+        Files excluded by Git or .berthignore, and chunks that the project already stores, are not sent. The
+        project defaults to the context's project, or to your only project. `progress` is called with the
+        number of bytes sent and the total number of bytes. Raises SpecError if the files cannot be sent.
         """
         project = project or self._transport.settings.project or await self._only_project()
         limits = await self.get(project)

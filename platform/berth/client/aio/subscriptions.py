@@ -43,7 +43,7 @@ class AsyncSubscriptions(AsyncResource):
         await self._delete(f"subscriptions/{subscription}")
 
     async def send_test(self, subscription: int) -> Delivery:
-        """Send a test notification to a subscription, at most once a minute. Return its delivery."""
+        """Send a test notification to a subscription, at most once a minute. Return the delivery."""
         return await self._post(Delivery, f"subscriptions/{subscription}/test", {})
 
     def deliveries(self, subscription: int, *, limit: int | None = None) -> AsyncIterator[Delivery]:

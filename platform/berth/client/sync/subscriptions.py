@@ -44,7 +44,7 @@ class Subscriptions(Resource):
         self._delete(f"subscriptions/{subscription}")
 
     def send_test(self, subscription: int) -> Delivery:
-        """Send a test notification to a subscription, at most once a minute. Return its delivery."""
+        """Send a test notification to a subscription, at most once a minute. Return the delivery."""
         return self._post(Delivery, f"subscriptions/{subscription}/test", {})
 
     def deliveries(self, subscription: int, *, limit: int | None = None) -> Iterator[Delivery]:

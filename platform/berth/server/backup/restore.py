@@ -171,7 +171,7 @@ def _restore(database: Database, backup: archive.Archive) -> None:
 def _write_statements(reader: "subprocess.Popen[bytes]", target: IO[bytes], server: int) -> None:
     """Write the statements, and commit only if pg_restore succeeded.
 
-    On its own, psql would also commit an incomplete script.
+    Without this check, psql would also commit an incomplete script.
     """
     assert reader.stdout
     with target, reader.stdout as statements:

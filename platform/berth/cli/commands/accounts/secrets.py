@@ -185,7 +185,7 @@ def delete(
     pool: SecretPoolOption = None,
     personal: PersonalOption = False,
 ) -> None:
-    """Delete a secret. Workloads that use it can no longer start; running pods keep it.
+    """Delete a secret. Workloads that use the secret can no longer start; running pods keep the value.
 
     \b
     berth secret delete hf-token -p vision

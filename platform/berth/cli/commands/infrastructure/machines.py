@@ -170,7 +170,7 @@ def list_tokens(
 def revoke(
     pool: Pool, token: Annotated[str, typer.Argument(metavar="TOKEN", help="Token ID or prefix.")]
 ) -> None:
-    """Revoke a join token. Machines that joined with it stay in the pool.
+    """Revoke a join token. Machines that joined with the token stay in the pool.
 
     \b
     berth machine token revoke metal 12

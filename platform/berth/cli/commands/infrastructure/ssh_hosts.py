@@ -1,4 +1,4 @@
-"""Command `berth pool host`, which manages the hosts that Berth reaches over SSH."""
+"""Command `berth pool host`, which manages the hosts of SSH pools."""
 
 from typing import Annotated, Any
 
