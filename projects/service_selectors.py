@@ -27,7 +27,7 @@ def services(actor: Actor) -> QuerySet[Service]:
 
 
 def find_service(actor: Actor, reference: str) -> Service:
-    """Return a service by its workload's ID, `project.name` or a name unique among live services.
+    """Return a service by workload ID, `project.name` or a name that is unique among live services.
 
     Raises NotFound or, for an ambiguous name, Conflict.
     """

@@ -61,7 +61,7 @@ def copy_code(new: Workload, stored: Workload) -> None:
 def next_fetch(now: datetime, running: Collection[UUID], full: Collection[int]) -> CodeFetch | None:
     """Return the due request with the fewest attempts, or None.
 
-    Of several, the oldest is returned. Requests in `running` and requests by projects in `full` are ignored.
+    Ties go to the oldest request. Requests in `running` and requests by projects in `full` are ignored.
     """
     needed = Workload.objects.filter(code_fetch=OuterRef("pk"), phase=Phase.PENDING)
     due = Q(retry_at__isnull=True) | Q(retry_at__lte=now)

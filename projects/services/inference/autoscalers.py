@@ -54,7 +54,10 @@ def configure(*, actor: Actor, service: Service, settings: Mapping[str, Any]) ->
 
 
 def enable(*, actor: Actor, service: Service, enabled: bool) -> Autoscaler:
-    """Enable or disable the autoscaler. Idempotent. Metrics collected while it was disabled still count."""
+    """Enable or disable the autoscaler. Idempotent.
+
+    Metrics collected while the autoscaler was disabled still count.
+    """
     require(actor, Action.OPERATE, service.workload)
     with transaction.atomic():
         row = _lock_autoscaler(service)

@@ -72,9 +72,9 @@ def revoke(*, actor: Actor, membership: Membership) -> None:
 def check_not_last_admin(user: User) -> None:
     """Raise Conflict if the user is the last active platform admin.
 
-    Locks the active platform admins, so that two of them cannot remove each other at the same time. The
-    admins are read again afterwards, because a statement that waits for a lock does not see rows deleted in
-    the meantime.
+    Lock the active platform admins, so that two of them cannot remove each other at the same time. The admins
+    are read again afterwards, because a statement that waits for a lock does not see rows deleted in the
+    meantime.
     """
     is_admin = Q(is_superuser=True) | Q(
         pk__in=Membership.objects.filter(role=Role.PLATFORM_ADMIN).values("user")

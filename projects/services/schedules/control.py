@@ -65,7 +65,7 @@ def set_schedule(
 
 
 def delete_schedule(*, actor: Actor, schedule: Schedule, expected_version: int | None = None) -> None:
-    """Delete a schedule and the history of its runs. The workloads of its runs are kept."""
+    """Delete a schedule and its run history. Submitted workloads are kept."""
     with transaction.atomic():
         locked = _lock_schedule(actor, schedule)
         check_version(locked, expected_version, "schedule")

@@ -145,7 +145,7 @@ def require_valid_dependencies(
 
 
 def name_taken_error(workload: Workload) -> NameInUse:
-    """Return the error for a name that is already used by a live workload of the project."""
+    """Return the error for a name that a live workload of the project already uses."""
     problem = Problem(
         "name",
         "is already in use",
@@ -233,7 +233,7 @@ def prepare(
 def store_drafts(
     view: SubmissionView, drafts: Sequence[Draft], respond: Respond | None = None
 ) -> list[Submission | None]:
-    """Store the workloads in the caller's transaction, and wake the scheduler once after its commit.
+    """Store the workloads in the caller's transaction, and wake the scheduler once after the commit.
 
     Return None for each workload whose name is in use by a live workload of the project or an earlier draft.
     """

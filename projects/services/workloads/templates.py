@@ -61,7 +61,7 @@ def set_template(
 
 
 def delete_template(*, actor: Actor, template: Template, expected_version: int | None = None) -> None:
-    """Delete a template. Workloads created from it are kept."""
+    """Delete a template. Workloads created from the template are kept."""
     with transaction.atomic():
         rows = Template.objects.select_for_update(of=("self",)).select_related("project__department")
         locked = rows.filter(pk=template.pk).first()

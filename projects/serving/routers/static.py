@@ -1,9 +1,9 @@
 """Router client that edits an nginx upstream file.
 
-The file is the only state and is replaced atomically. Each call reads it again, so a restarted process
-continues from the file. After each change, a command configured by the administrator reloads nginx. A failed
-reload is retried. nginx resolves host names when it reloads. By then, a name may resolve to an address that
-Berth must not call. The file therefore contains only IP addresses that Berth has resolved and validated.
+The file is the only state and is replaced atomically. Each call reads the file again, so a restarted process
+continues from its contents. After each change, a command configured by the administrator reloads nginx. A
+failed reload is retried. nginx resolves host names when it reloads. By then, a name may resolve to an address
+that Berth must not call. The file therefore contains only IP addresses that Berth has resolved and validated.
 """
 
 import fcntl
