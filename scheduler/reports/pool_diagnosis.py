@@ -25,6 +25,7 @@ from scheduler.reports.pool_findings import (
     all_names,
     count_gpus,
     format_age,
+    has_or_have,
     is_or_are,
     name_nodes,
     to_sentence,
@@ -131,7 +132,7 @@ def _queue_findings(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "queued nodes",
-            f"{name_nodes(queued)} {is_or_are(queued)} in the queue of the provider {facts.pool.provider}, "
+            f"{name_nodes(queued)} {has_or_have(queued)} been in the queue of provider {facts.pool.provider} "
             f"for up to {format_age(oldest)}."
             + (f" {queued[0].name}: {to_sentence(reason)}" if reason else ""),
             "They boot once the provider starts them. The boot timeout does not apply until then.",
@@ -224,7 +225,8 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "spot interruptions",
-            f"The provider will end {name_nodes(interrupted)} from {first:%Y-%m-%d %H:%M:%S} UTC.",
+            f"The provider will reclaim {name_nodes(interrupted)}, starting at "
+            f"{first:%Y-%m-%d %H:%M:%S} UTC.",
             fix=Fix.NODES,
             nodes=all_names(interrupted),
         )
@@ -264,9 +266,9 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
             Severity.WARNING,
             "silent machines",
             f"{format_count(count, 'machine')} {'has' if count == 1 else 'have'} not reported for over "
-            f"{format_age(MACHINE_SILENCE)}. The last report of {oldest.name} was "
+            f"{format_age(MACHINE_SILENCE)}. {oldest.name} last reported "
             f"{format_age(facts.now - oldest.last_seen_at)} ago.",
-            "Check the network and that the agent runs on the machine.",
+            "Check the network, and that the agent is running on the machine.",
             Fix.MACHINES if facts.pool.provider == NodePool.Provider.STATIC else None,
         )
 
@@ -274,18 +276,23 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
 def _isolation_findings(facts: PoolFacts) -> Iterator[Finding]:
     reported = [(node, node.isolation) for node in facts.hosting if node.isolation is not None]
     images_required = read_policy(facts.pool.image_policy).mode == "require"
-    questions: tuple[tuple[str, Severity, str, Callable[[dict[str, object]], bool], str], ...] = (
-        ("images", Severity.ERROR if images_required else Severity.NOTE, "cannot run container images",
+    questions: tuple[tuple[str, Severity, tuple[str, str], Callable[[dict[str, object]], bool], str], ...] = (
+        ("images", Severity.ERROR if images_required else Severity.NOTE,
+         ("cannot run container images", "cannot run container images"),
          lambda record: not record.get("images"), "images_obstacle"),
-        ("isolation", Severity.WARNING, "cannot isolate pods, and so serve one project at a time",
+        ("isolation", Severity.WARNING,
+         ("cannot isolate pods, so it serves one project at a time",
+          "cannot isolate pods, so each serves one project at a time"),
          lambda record: record["level"] == Level.NONE.value, "obstacle"),
-        ("limits", Severity.WARNING, "do not enforce all limits of pods",
+        ("limits", Severity.WARNING,
+         ("does not enforce all pod limits", "do not enforce all pod limits"),
          lambda record: bool(record.get("limits_obstacle")), "limits_obstacle"),
-        ("system calls", Severity.NOTE, "do not filter the system calls of pods",
+        ("system calls", Severity.NOTE,
+         ("does not filter pods' system calls", "do not filter pods' system calls"),
          lambda record: not record.get("seccomp") and bool(record.get("seccomp_obstacle")),
          "seccomp_obstacle"),
     )  # fmt: skip
-    for name, severity, problem, has_problem, obstacle in questions:
+    for name, severity, problems, has_problem, obstacle in questions:
         affected = [(node, record) for node, record in reported if has_problem(record)]
         if affected:
             first, record = affected[0]
@@ -293,7 +300,7 @@ def _isolation_findings(facts: PoolFacts) -> Iterator[Finding]:
             yield Finding(
                 severity,
                 name,
-                f"{len(affected)} of {format_count(len(reported), 'node')} {problem}"
+                f"{len(affected)} of {format_count(len(reported), 'node')} {problems[len(affected) > 1]}"
                 + (f". {first.name} reports: {to_sentence(reason)}" if reason else "."),
                 "Run `berth doctor` on the node for all checks.",
                 Fix.NODES,
@@ -324,8 +331,8 @@ def _gpu_model_findings(facts: PoolFacts) -> Iterator[Finding]:
             "GPU models",
             f"The pools of quota group {group.name} have different GPU models ({describe_models(models)}), "
             "but its quotas count all GPUs alike.",
-            f"Remove the nodes of the other model, or a pool with `berth quota group edit {group.name} "
-            "POOL...`.",
+            f"Remove the nodes with the other model, or take a pool out of the group with "
+            f"`berth quota group edit {group.name} POOL...`.",
         )
 
 

@@ -58,7 +58,7 @@ def test_nodes_queued_by_the_provider_are_named_with_the_reason(cast: Cast) -> N
     named = findings(pool)
     assert named["no nodes"].remedy == "All nodes are in the provider's queue."
     queued = named["queued nodes"]
-    assert "are in the queue of the provider fake, for up to 3 hours." in queued.finding
+    assert "have been in the queue of provider fake for up to 3 hours." in queued.finding
     assert queued.finding.endswith(f"{reason}.")
     assert "slow boots" not in named
 
@@ -138,13 +138,24 @@ def test_missing_image_support_is_an_error_only_if_images_are_required(cast: Cas
 
 
 @pytest.mark.heavy
+def test_nodes_without_isolation_are_counted(cast: Cast) -> None:
+    pool = healthy_pool(cast)
+    pool.nodes.update(isolation={**REPORT, "level": "none"})
+    alone = "1 of 1 node cannot isolate pods, so it serves one project at a time."
+    assert findings(pool)["isolation"].finding == alone
+    make.node(pool, isolation={**REPORT, "level": "none"})
+    both = "2 of 2 nodes cannot isolate pods, so each serves one project at a time."
+    assert findings(pool)["isolation"].finding == both
+
+
+@pytest.mark.heavy
 def test_unresponsive_machine_is_named_with_the_age_of_its_last_report(cast: Cast) -> None:
     pool, now = healthy_pool(cast), timezone.now()
     Machine.objects.create(
         pool=pool, name="box-1", address="10.0.0.1", cpu_milli=1000, memory_mib=1024, joined_at=now,
         last_seen_at=now - timedelta(minutes=5),
     )  # fmt: skip
-    assert "box-1 was 5 minutes ago" in findings(pool)["silent machines"].finding
+    assert "box-1 last reported 5 minutes ago" in findings(pool)["silent machines"].finding
 
 
 @pytest.mark.heavy
