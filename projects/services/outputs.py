@@ -145,7 +145,7 @@ def require_stored_changes(workloads: Iterable[Workload]) -> None:
     if row is not None:
         pod = f"{row.pod.role}-{row.pod.index}"
         raise Conflict(
-            f"Changes of the pod {pod} to the volume {row.volume} are not stored yet. Try again when they "
+            f"Changes by pod {pod} to volume {row.volume} are not stored yet. Try again when they "
             f"are. {row.message}".strip()
         )
 

@@ -149,7 +149,7 @@ class _FutureCapacity:
         undeclared = self._undeclared[kind]
         if missing > undeclared:
             more = format_amount(resource, missing - undeclared)
-            return f"even if no workload ran, the ready nodes of the pool would lack {more}"
+            return f"even if no workload ran, the pool's ready nodes would lack {more}"
         return (
             f"workloads without a maximum runtime have {format_amount(resource, undeclared)} allocated, and "
             f"this workload needs {format_amount(resource, missing)} of that"

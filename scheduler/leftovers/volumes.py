@@ -117,9 +117,7 @@ class VolumesCollector(LeftoversCollector):
             return
         progress = transfer.progress
         files = format_count(progress.file_count, "changed file")
-        text = (
-            f"Stored {files} ({progress.size / MIB:,.1f} MiB) of the pod {_pod_name(outputs)} in the volume "
-        )
+        text = f"Stored {files} ({progress.size / MIB:,.1f} MiB) from pod {_pod_name(outputs)} in volume "
         text += outputs.volume
         deleted = format_count(progress.deleted_count, "object")
         text += f", and deleted {deleted}." if progress.deleted_count else "."
@@ -136,7 +134,7 @@ class VolumesCollector(LeftoversCollector):
 
     def _give_up(self, outputs: PodOutputs, held: HeldLease, error: Exception) -> None:
         self._abort_upload(outputs)
-        text = f"Changes of the pod {_pod_name(outputs)} to the volume {outputs.volume} could not be stored: "
+        text = f"Changes by pod {_pod_name(outputs)} to volume {outputs.volume} could not be stored: "
         columns = {"state": OutputState.FAILED, "message": sentence(error)}
         self._update_with_event(outputs, held, FAILED, text + sentence(error), columns)
 

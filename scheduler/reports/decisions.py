@@ -31,14 +31,14 @@ KIND_TITLES = {
 }
 # Reason for a decision if neither the plan nor an eviction states one.
 KIND_REASONS = {
-    "start": "All of the pods that it needs to start fit, within the limits of its queues.",
+    "start": "All pods that it needs to start fit within its queues' limits.",
     "grow": "Resources are free for replicas above its minimum.",
     "shrink": "Its replicas above the minimum are needed for other workloads.",
     "reserve": "Its resources are set aside until nodes have booted or evicted pods have stopped.",
     "reclaim": "Its queue reclaims resources that other queues hold over their quota or fair share.",
     "preempt": "It has a higher priority than the evicted workloads of its project.",
     "consolidate": "Moving pods together makes room for a workload that did not fit.",
-    "stale_gang": "Fewer pods than its minimum were running for too long.",
+    "stale_gang": "It ran fewer pods than its minimum for too long.",
 }
 NODES_SHOWN = 4
 CYCLES_SEARCHED = 5000  # reading a month's plans would take minutes

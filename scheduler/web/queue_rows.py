@@ -17,7 +17,7 @@ QueueEntry = tuple[Any, datetime | None, bool, str]
 RESERVED, QUEUED, NEW = "Reserved", "In queue order", "New"
 NOT_READY, RESTARTING = "Cannot start yet", "Waiting to restart"
 NOTES = {
-    RESERVED: "nodes are chosen, start before the queue",
+    RESERVED: "nodes already chosen, start before the queue",
     NOT_READY: "last in the queue until the reason no longer applies",
     RESTARTING: "last in the queue until their restart delay ends",
     NEW: "not evaluated yet",

@@ -107,7 +107,7 @@ def test_changes_are_stored_after_the_pod_has_ended(writer: Writer) -> None:
     assert (row.state, row.message, row.file_count, row.size, row.deleted_count) == ("stored", "", 1, 3, 1)
     assert writer.objects() == {"results/new": b"new"}
     assert writer.events() == [
-        "Stored 1 changed file (0.0 MiB) of the pod worker-0 in the volume results, and deleted 1 object."
+        "Stored 1 changed file (0.0 MiB) from pod worker-0 in volume results, and deleted 1 object."
     ]
 
 
@@ -235,9 +235,7 @@ def test_transfer_is_retried_until_its_deadline_if_the_node_or_the_store_is_unre
         row = writer.collect(GIVE_UP.total_seconds())
     assert (row.state, row.message) == ("failed", "The object store does not respond.")
     [event] = writer.events()
-    assert event.startswith(
-        "Changes of the pod worker-0 to the volume results could not be stored: The object"
-    )
+    assert event.startswith("Changes by pod worker-0 to volume results could not be stored: The object")
 
 
 @pytest.mark.heavy
@@ -314,9 +312,7 @@ def _reject(*_: Any) -> Any:
 def test_workload_with_changes_that_are_not_stored_cannot_be_deleted(writer: Writer) -> None:
     writer.end()
     alice = writer.stage.cast.alice
-    with pytest.raises(
-        Conflict, match="Changes of the pod worker-0 to the volume results are not stored yet"
-    ):
+    with pytest.raises(Conflict, match="Changes by pod worker-0 to volume results are not stored yet"):
         delete(actor=alice, workload=writer.workload)
     writer.collect()
     delete(actor=alice, workload=writer.workload)

@@ -99,7 +99,7 @@ def sections(client: Client, query: str = "") -> list[str]:
         (UNKNOWN_START[Reason.WAITING_FOR_SCALE_UP], "when its nodes have booted"),
         ("workloads without a maximum runtime have 2 GPUs allocated, and this workload needs 1 GPU of that",
          "when others end"),
-        ("even if no workload ran, the ready nodes of the pool would lack 6 GPUs", "after nodes are added"),
+        ("even if no workload ran, the pool's ready nodes would lack 6 GPUs", "after nodes are added"),
         ("another reason", "unknown"),
     ],
 )  # fmt: skip

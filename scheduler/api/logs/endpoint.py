@@ -28,7 +28,7 @@ MAX_RUN = 2**31 - 1
 
 
 class LogsQuery(Query):
-    pod: Annotated[Word, Field(description="ROLE-INDEX; defaults to the pod of rank 0.")] | None = None
+    pod: Annotated[Word, Field(description="ROLE-INDEX; defaults to the rank-0 pod.")] | None = None
     run: Annotated[int, Field(ge=1, le=MAX_RUN, description="Defaults to the latest run.")] | None = None
     tail: (
         Annotated[int, Field(ge=0, le=100_000, description="Number of lines to return from the end.")] | None

@@ -36,7 +36,7 @@ class LogSearchQuery(Query):
         str, Field(min_length=1, max_length=MAX_TEXT_LENGTH, description="Literal text, not a pattern."),
         AfterValidator(validate_line),
     ]  # fmt: skip
-    pod: Annotated[Word, Field(description="ROLE-INDEX; defaults to the pod of rank 0.")] | None = None
+    pod: Annotated[Word, Field(description="ROLE-INDEX; defaults to the rank-0 pod.")] | None = None
     run: Annotated[int, Field(ge=1, le=MAX_RUN, description="Defaults to the latest run.")] | None = None
     around: Annotated[
         int, Field(ge=0, le=MAX_CONTEXT_LINES, description="Lines of context before and after.")

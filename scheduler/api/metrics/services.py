@@ -27,7 +27,7 @@ def berth_metrics() -> Iterable[Metric]:
     for state in Delivery.State.values:
         deliveries.add_metric([state], counts.get(state, 0))
     yield deliveries
-    yield GaugeMetricFamily("berth_task_queue_length", "Jobs in the task queue.", value=OrmQ.objects.count())
+    yield GaugeMetricFamily("berth_task_queue_length", "Tasks in the task queue.", value=OrmQ.objects.count())
     build_info = GaugeMetricFamily("berth_build_info", "Installed version of Berth.", labels=["version"])
     build_info.add_metric([installed_version()], 1)
     yield build_info
@@ -65,7 +65,7 @@ def _scaling_metrics() -> Iterable[Metric]:
         under_way.add_metric([project, service, direction], count)
     failing = GaugeMetricFamily(
         "berth_service_autoscaler_missing_metrics",
-        "1 if the last decision of the enabled autoscaler failed.",
+        "1 if the enabled autoscaler's last decision failed.",
         labels=SERVICE,
     )
     autoscalers = Autoscaler.objects.filter(Q(enabled=True), service__ended_at__isnull=True)

@@ -34,7 +34,7 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     Reason.DEPARTMENT_LIMIT: "Department {queue} is limited to {bound_of}: {allocated} allocated, "
     "{requested} requested.",
     Reason.CLUSTER_QUOTA: "The cluster's quota `{cluster_quota}` in namespace `{namespace}` allows "
-    "{allowance}, this workload requests {request}.",
+    "{allowance}, and this workload requests {request}.",
     Reason.NON_PREEMPTIBLE_OVER_QUOTA: "Non-preemptible workloads must fit in the quota of {queue} "
     "({bound_of}): {allocated} allocated to them, {requested} requested{held_quota}.",
     Reason.DEPARTMENT_OVERSOLD: "Non-preemptible workloads must also fit in the quota of department {queue} "
@@ -195,7 +195,7 @@ def _shortage_phrase(numbers: Numbers) -> str:
     sentence = f"{_with_unit('requested', numbers)} requested, {free} free"
     if numbers.get("leaving"):
         sentence += (
-            f" ({_convert_units('leaving', numbers['leaving'], numbers)} of it until pods have stopped)"
+            f" (including {_convert_units('leaving', numbers['leaving'], numbers)} once pods have stopped)"
         )
     sentence += f", {missing} missing"
     if numbers.get("also"):

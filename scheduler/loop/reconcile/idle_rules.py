@@ -174,11 +174,11 @@ def _warning(workload: Workload, due: DueStep, now: datetime) -> IdleWarning:
     suspend_at = now + rule.grace_period if rule.action == "suspend" else None
     message = f"{_idle_sentence(workload, rule, since)} "
     if suspend_at is None:
-        message += f"Use them, or cancel the workload. This is a warning by the rule of {due.owner}."
+        message += f"Use them, or cancel the workload. This warning comes from the idle rule of {due.owner}."
     else:
         message += (
-            f"By the rule of {due.owner}, the workload will be suspended at {_format_time(suspend_at)}, "
-            f"unless a GPU is used at {rule.below}% or more before then."
+            f"Under the idle rule of {due.owner}, the workload will be suspended at "
+            f"{_format_time(suspend_at)}, unless a GPU is used at {rule.below}% or more before then."
         )
     return IdleWarning(
         workload=workload, run=workload.run, since=since, at=now, suspend_at=suspend_at, rule=asdict(rule),
@@ -192,7 +192,7 @@ def _suspend(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -> None:
     numbers, moves, reports = _event_numbers(steps), [], []
     for workload, due in steps:
         rule, since = due.idle
-        message = f"Suspended by the rule of {due.owner}. {_idle_sentence(workload, rule, since)}"
+        message = f"Suspended under the idle rule of {due.owner}. {_idle_sentence(workload, rule, since)}"
         columns = {"next_phase": Phase.SUSPENDED}
         moves.append(
             Move(

@@ -77,9 +77,9 @@ def delete(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     back = reverse("workload-outputs", args=[workload.pk])
     if request.method == "POST":
         release_files(actor=request.actor, workload=workload, now=timezone.now())
-        return done(request, f"Files of failed pods of {workload.name} deleted.", to=back, leave=True)
+        return done(request, f"Files of {workload.name}'s failed pods deleted.", to=back, leave=True)
     return confirm_page(
-        request, title=f"Delete the files of failed pods of {workload.name}?",
+        request, title=f"Delete the files of {workload.name}'s failed pods?",
         warning="Logs and outputs are kept. Nodes delete the files within two minutes.",
         label="Delete files", danger=True, back=back,
     )  # fmt: skip

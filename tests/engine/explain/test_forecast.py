@@ -52,7 +52,7 @@ def test_missing_ready_nodes_are_the_reason_if_ending_workloads_would_not_suffic
     world = World(n0=8).node("n1", state=NodeState.CORDONED).department("d", None).project("p", "d", None)
     world.running("p/long", "p", "n0 n0", since=100)
     assert expected_start(world.queued("p/a", "p", 10))["p/a"].because == (
-        "even if no workload ran, the ready nodes of the pool would lack 2 GPUs"
+        "even if no workload ran, the pool's ready nodes would lack 2 GPUs"
     )
 
 

@@ -38,8 +38,8 @@ def test_gang_that_exceeds_a_cluster_quota_stays_pending_and_names_the_quota() -
     shown = blocker(plan, "new")
     assert shown.reason is Reason.CLUSTER_QUOTA
     assert shown.message == (
-        "The cluster's quota `team-a` in namespace `berth-a` allows 8 nvidia.com/gpu; 6 are used, this "
-        "workload requests 4."
+        "The cluster's quota `team-a` in namespace `berth-a` allows 8 nvidia.com/gpu; 6 are used, and "
+        "this workload requests 4."
     )
     assert {key: shown.numbers[key] for key in ("resource", "used", "requested", "bound", "missing")} == {
         "resource": "gpu", "used": 6000, "requested": 4000, "bound": 8000, "missing": 2000,
@@ -59,17 +59,17 @@ def test_gang_starts_once_the_cluster_quota_is_raised_or_freed() -> None:
 @pytest.mark.parametrize(
     ("bound", "message"),
     [
-        (quota("cpu", 8), "allows 8 CPUs (requests.cpu); 6 are used, this workload requests 4."),
-        (quota("limit_cpu", 8), "allows 8 CPUs (limits.cpu); 6 are used, this workload requests 4."),
+        (quota("cpu", 8), "allows 8 CPUs (requests.cpu); 6 are used, and this workload requests 4."),
+        (quota("limit_cpu", 8), "allows 8 CPUs (limits.cpu); 6 are used, and this workload requests 4."),
         (
             quota("memory_mib", 700),
-            "allows 700 MiB of memory (requests.memory); 600 MiB are used, this workload requests 400 MiB.",
+            "700 MiB of memory (requests.memory); 600 MiB are used, and this workload requests 400 MiB.",
         ),
         (
             quota("limit_memory_mib", 700),
-            "allows 700 MiB of memory (limits.memory); 600 MiB are used, this workload requests 400 MiB.",
+            "700 MiB of memory (limits.memory); 600 MiB are used, and this workload requests 400 MiB.",
         ),
-        (quota("pods", 2), "allows 2 pods (pods); 1 is used, this workload requests 2."),
+        (quota("pods", 2), "allows 2 pods (pods); 1 is used, and this workload requests 2."),
     ],
 )
 def test_reason_names_the_kind_of_quota_with_its_numbers(bound: ClusterQuota, message: str) -> None:

@@ -54,8 +54,8 @@ def test_gang_starts_once_the_cluster_quota_has_room(
 
     # The gang of two does not start at all, and page, command line and REST show the quota with its numbers.
     sentence = (
-        f"The cluster's quota `team-a` in namespace `{namespace}` allows 2 {GPU}; 1 is used, this workload "
-        "requests 2."
+        f"The cluster's quota `team-a` in namespace `{namespace}` allows 2 {GPU}; 1 is used, "
+        "and this workload requests 2."
     )
     submit(dave, prod, "gang", 2)
     until(lambda: sentence in dave.berth("why", "gang"), details=lambda: dave.berth("why", "gang"))
@@ -65,7 +65,7 @@ def test_gang_starts_once_the_cluster_quota_has_room(
     visitor = Visitor(f"http://127.0.0.1:{berth.port}")
     visitor.sign_in("admin", (berth.home / "admin-password").read_text().strip())
     _, page = visitor.get(f"/workloads/{workload.id}")
-    assert "allows 2 berth.dev/gpu; 1 is used, this workload requests 2." in page
+    assert "allows 2 berth.dev/gpu; 1 is used, and this workload requests 2." in page
     assert pods_of(prod, "gang") == []
 
     # An admin of the cluster raises the quota.

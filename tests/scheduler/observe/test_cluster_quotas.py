@@ -37,7 +37,7 @@ def test_blocked_workload_stays_pending_and_starts_when_the_quota_is_raised(stag
     assert workload.reason == "ClusterQuota"
     assert workload.message == (
         f"The cluster's quota `team-a` in namespace `{project_namespace('vision')}` allows 3 nvidia.com/gpu; "
-        "2 are used, this workload requests 2."
+        "2 are used, and this workload requests 2."
     )
     (blocker,) = explain(stage.cast.alice, workload).blockers
     assert (blocker["reason"], blocker["numbers"]["missing"]) == ("ClusterQuota", 1000)
