@@ -49,7 +49,7 @@ class IsolationResponse(ResponseModel):
         description="Reason the node does not offer the strongest level; only for platform admins."
     )
     limits: list[Literal["memory", "cpu", "processes"]] = Field(
-        description="Limits of pods that the node enforces."
+        description="Pod limits that the node enforces."
     )
     limits_obstacle: str = Field(
         description="Reason the node does not enforce the others; only for platform admins."
@@ -58,9 +58,9 @@ class IsolationResponse(ResponseModel):
     images_obstacle: str = Field(
         description="Reason the node does not run container images; only for platform admins."
     )
-    seccomp: bool = Field(description="Whether the system calls of pods are filtered.")
+    seccomp: bool = Field(description="Whether pods' system calls are filtered.")
     seccomp_obstacle: str = Field(
-        description="Reason calls of enclosed pods are not filtered; only for platform admins."
+        description="Reason pods' system calls are not filtered; only for platform admins."
     )
 
 

@@ -26,12 +26,12 @@ DELETED = "the pod was deleted in Kubernetes, for example by `kubectl drain`"
 NODE_EVICTIONS = ("Evicted", "Preempting", "Terminated", "Shutdown")
 DISRUPTIONS = {
     "EvictionByEvictionAPI": "the pod was evicted in Kubernetes, for example by `kubectl drain`",
-    "DeletionByTaintManager": "the pod was evicted in Kubernetes because of a taint of its node",
+    "DeletionByTaintManager": "the pod was evicted in Kubernetes because of a taint on its node",
     "PreemptionByScheduler": "the pod was preempted in Kubernetes for a pod with a higher priority",
 }  # reasons of the condition DisruptionTarget
 # Reasons of a waiting container that is about to start.
 NOT_STARTED = ("", "ContainerCreating", "PodInitializing")
-COPYING = "copying the files of the pod"
+COPYING = "copying the pod's files"
 SIGNALS_MAX = 64
 TEXT_MAX = 500
 Object = Mapping[str, Any]

@@ -16,7 +16,7 @@ _RESERVED_SECONDS = 120.0
 class PortAllocator:
     """Allocator of rendezvous ports.
 
-    A port stays unbound until the pod of rank 0 starts, so it is not allocated again for a while.
+    A port stays unbound until the rank-0 pod starts, so it is not allocated again for a while.
     """
 
     def __init__(self) -> None:

@@ -44,7 +44,7 @@ STEPS: Mapping[str, NodeAction] = {
         names="Workloads to finish or move",
     ),
     "upgrade": NodeAction(
-        "The agent of the machine restarts with the server's version. Running pods continue.",
+        "The machine's agent restarts with the server's version. Running pods continue.",
         "gets the current agent",
         services.upgrade_agent,
         has_reason=False,

@@ -73,11 +73,11 @@ def pool_sections(providers: Iterable[str]) -> Sequence[Section]:
                 "memory_from_request", "default_memory_mib", "cpu_from_request", "default_cpu",
                 "workspace_limit_mib",
             ),
-            "Default memory, CPU and disk limits of pods.",
+            "Default memory, CPU and disk limits for pods.",
             is_folded=True,
         ),
         Section(
-            "Volumes", ("volumes",), "Directories of nodes and objects in S3 that workloads may mount.",
+            "Volumes", ("volumes",), "Node directories and S3 objects that workloads may mount.",
             is_folded=True,
         ),
         Section("Images", ("image_mode", "patterns"), "Accepted container images.", is_folded=True),

@@ -72,11 +72,11 @@ def _settings_problem(url: str, pool: str, command: str) -> str:
     if command == "uninstall" and not url:
         return ""
     if not url:
-        return "No server. Set --url or BERTH_URL, for example https://berth.example.org"
+        return "No server URL is set. Set --url or BERTH_URL, for example https://berth.example.org"
     if not is_safe(url):
         return "The URL %s is not https:// (BERTH_PLAIN_HTTP=1 allows plain HTTP)" % url
     if not pool and not load_secret():
-        return "No pool. Set --pool or BERTH_POOL"
+        return "No pool is set. Set --pool or BERTH_POOL"
     return ""
 
 
@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     server.add_argument("--url", help="URL of the server. Defaults to $BERTH_URL.")
     server.add_argument("--pool", help="Pool to join. Defaults to $BERTH_POOL.")
     parser = argparse.ArgumentParser(
-        prog="berth-agent", description="Join this machine to a pool of Berth.", epilog="examples:" + USAGE,
+        prog="berth-agent", description="Join this machine to a Berth pool.", epilog="examples:" + USAGE,
         formatter_class=argparse.RawDescriptionHelpFormatter, parents=[server],
     )  # fmt: skip
     parser.set_defaults(command="run")
@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         ("uninstall", "Leave the pool, and delete the agent with its service and files."),
         ("run", "Run in the foreground, for other service managers (default)."),
         ("unit", "Print the systemd unit."),
-        ("version", "Print the version of the agent."),
+        ("version", "Print the agent's version."),
     ):
         command = commands.add_parser(name, help=text, description=text, parents=[server])
         command.set_defaults(command=name)

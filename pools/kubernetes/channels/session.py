@@ -21,8 +21,8 @@ STATUS = 3
 CONNECT_SECONDS = 20.0
 MESSAGE_MAX = 2**20
 FORBIDDEN = (
-    "Berth's account in the cluster may not use {resource}. Apply deploy/kubernetes/role.yaml of this "
-    "version (verbs create and get)"
+    "Berth's account in the cluster may not use {resource}. Apply this version's "
+    "deploy/kubernetes/role.yaml (verbs create and get)"
 )
 
 

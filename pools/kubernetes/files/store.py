@@ -16,8 +16,8 @@ from pools.runtimes.pod_dir import validate_name
 from pools.runtimes.shim.records import sync_directory
 
 TREE, INFO = "tree", "info.json"
-NOT_COPIED = "the files of the pod no longer exist: the pod was deleted before Berth had copied them"
-NOT_KEPT = "the files of the pod were not kept"
+NOT_COPIED = "the pod's files no longer exist: the pod was deleted before Berth had copied them"
+NOT_KEPT = "the pod's files were not kept"
 
 
 @dataclass(frozen=True, slots=True)

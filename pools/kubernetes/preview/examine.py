@@ -91,7 +91,7 @@ def _preview_node(
     if not obstacle and node.uid in claimed_by:
         obstacle = f"the node is used by pool {claimed_by[node.uid]}"
     if not obstacle and not fits(node, shape):
-        obstacle = "the node is smaller than a node of the pool: it has " + _missing_amounts(node, shape)
+        obstacle = "the node is smaller than the pool's node shape: it has " + _missing_amounts(node, shape)
     return PreviewedNode(
         name=node.name,
         total=Shape(total.cpu_milli, total.memory_mib, total.gpus, node.gpu_model, node.gpu_memory_mib),
@@ -142,7 +142,7 @@ def _node_findings(
         hint = f"The nodes offer: {_join(offered)}." if offered else "The nodes offer no devices."
         yield error(
             f"No selected node offers {settings.gpu_resource}. {hint}",
-            "Install the device plugin of the GPUs' vendor, or set provider_settings.gpu_resource.",
+            "Install the GPU vendor's device plugin, or set provider_settings.gpu_resource.",
         )
 
 

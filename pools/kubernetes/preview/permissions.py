@@ -51,12 +51,12 @@ PERMISSIONS = (
     Permission("get", "pods/log", "read logs"),
     Permission("create", "pods/exec", "run commands in pods", is_required=False),
     Permission("get", "pods/exec", "open connections to commands in pods", is_required=False),
-    Permission("create", "pods/portforward", "connect to ports of pods", is_required=False),
-    Permission("get", "pods/portforward", "open connections to ports of pods", is_required=False),
+    Permission("create", "pods/portforward", "connect to pod ports", is_required=False),
+    Permission("get", "pods/portforward", "open connections to pod ports", is_required=False),
     Permission(
-        "list", "resourcequotas", "see quotas of the cluster before they reject pods", is_required=False
+        "list", "resourcequotas", "see the cluster's quotas before they reject pods", is_required=False
     ),
-    Permission("watch", "resourcequotas", "see when quotas of the cluster change", is_required=False),
+    Permission("watch", "resourcequotas", "see when the cluster's quotas change", is_required=False),
     Permission("create", "secrets", "pass secrets to pods"),
 )
 # Clusters grant this permission to every account by default.

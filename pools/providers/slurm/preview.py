@@ -24,7 +24,7 @@ def make_preview(
     findings = [*_partition_findings(settings, partition), *_rejection_findings(rejection)]
     nodes = tuple(_with_fit(node, shape) for node in partition.nodes)
     if nodes and all(node.obstacle for node in nodes):
-        message = f"No machine of partition {partition.name} can run a node of the pool."
+        message = f"No machine in partition {partition.name} can run a node of the pool."
         findings.append(error(message, "Lower the resources per node, or choose another partition."))
     return Preview(source, nodes, tuple(findings))
 

@@ -12,7 +12,7 @@ WORDS = {
     "AccountNotAllowed": "the partition does not allow the account",
     "BadConstraints": "no machine has what the job requests",
     "BeginTime": "its earliest start time has not been reached",
-    "Dependency": "another job of the same order has not ended",
+    "Dependency": "an earlier job with the same name has not ended",
     "InvalidAccount": "the account is not valid",
     "InvalidQOS": "the QOS is not valid",
     "JobHeldAdmin": "a Slurm administrator has put it on hold",

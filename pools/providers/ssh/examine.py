@@ -95,7 +95,7 @@ def _too_small_reason(total: Shape, shape: Shape) -> str:
         )
         if has < needs
     ]  # fmt: skip
-    return f"the host has less than a node of the pool needs: {', '.join(short)}" if short else ""
+    return f"the host has less than a pool node needs: {', '.join(short)}" if short else ""
 
 
 def _host_details(facts: HostFacts | None) -> str:

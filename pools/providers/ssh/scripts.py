@@ -86,17 +86,19 @@ class HostFacts:
         """Return why the host cannot be used, with remedies."""
         problems = []
         if not self.root:
-            problems.append("the user is not root and cannot use sudo without a password")
+            problems.append(
+                "the user is not root and cannot use sudo without a password. Log in as root, or allow this"
+            )
         version = tuple(int(part) for part in self.python.split(".")[:2] if part.isdecimal())
         if version < PYTHON_MIN:
             state = f"has Python {self.python}" if self.python else "has no python3"
             problems.append(f"the host {state}. Install Python 3.9 or newer")
         if self.missing:
-            problems.append(f"the host lacks {', '.join(self.missing)}. Install these programs")
+            problems.append(f"the host lacks required programs: {', '.join(self.missing)}. Install them")
         if self.agent_home and self.agent_installation != installation:
             other = f"{self.agent_url or 'another Berth'}, pool {self.agent_pool or 'unknown'}"
             problems.append(
-                f"the host has an agent of {other}. If it is not used, run `sudo python3 "
+                f"the host already has an agent of {other}. If it is not used, run `sudo python3 "
                 f"{self.agent_home}/berth-agent uninstall` on the host"
             )
         return problems

@@ -112,5 +112,5 @@ def find_rejection(isolation: Isolation, project: str, uid: int, served: Collect
             )
     is_probe = project == PROBE_PROJECT and uid == PROBE_UID
     if isolation.level is Level.USERS and not is_probe and not FIRST_UID < uid <= LAST_UID:
-        return f"the order names user ID {uid}, which is outside the range for pods"
+        return f"the pod spec names user ID {uid}, which is outside the range for pods"
     return ""

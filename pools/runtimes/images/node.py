@@ -78,7 +78,7 @@ class NodeImages:
                 "Remove the image, or use a pool without plugins that install packages"
             )
         if not FIRST_UID < spec.uid <= LAST_UID:
-            return f"the order names user ID {spec.uid}, which is outside the range for pods"
+            return f"the pod spec names user ID {spec.uid}, which is outside the range for pods"
         return ""
 
     def fields(self, spec: PodSpec, env: dict[str, str], files: PodFiles, view: View) -> Record:

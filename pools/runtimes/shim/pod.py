@@ -186,7 +186,7 @@ class Pod:
             sync_directory(self.directory)
             sync_directory(os.path.dirname(self.directory))
         except OSError as error:
-            return f"the pod's order could not be stored: {error.strerror}"
+            return f"the pod spec could not be stored: {error.strerror}"
         return ""
 
     def memory_report(self) -> str:

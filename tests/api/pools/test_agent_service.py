@@ -289,9 +289,9 @@ def test_installation_by_an_unprivileged_user_is_rejected(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["install"], "No server. Set --url or BERTH_URL"),
+        (["install"], "No server URL is set. Set --url or BERTH_URL"),
         (["install", "--url", "http://berth.example.org"], "is not https://"),
-        (["--url", "https://berth.example.org", "install"], "No pool. Set --pool or BERTH_POOL"),
+        (["--url", "https://berth.example.org", "install"], "No pool is set. Set --pool or BERTH_POOL"),
         (["instal"], "invalid choice: 'instal'"),
     ],
 )

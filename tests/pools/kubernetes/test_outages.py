@@ -147,7 +147,7 @@ def test_deleted_namespace_is_created_again(stage: FakeKubernetesStage) -> None:
     [
         ("", "the pod was deleted in Kubernetes, for example by `kubectl drain`"),
         ("EvictionByEvictionAPI", "the pod was evicted in Kubernetes, for example by `kubectl drain`"),
-        ("DeletionByTaintManager", "the pod was evicted in Kubernetes because of a taint of its node"),
+        ("DeletionByTaintManager", "the pod was evicted in Kubernetes because of a taint on its node"),
         ("PreemptionByScheduler", "the pod was preempted in Kubernetes for a pod with a higher priority"),
     ],
 )

@@ -55,7 +55,7 @@ def test_preview_shows_devices_foreign_pods_and_reasons_for_excluded_nodes(stage
         "claimed": "the node is used by pool other",
         "cordoned": "the node is cordoned in Kubernetes",
         "free": "",
-        "small": "the node is smaller than a node of the pool: it has 1 of 2 GPUs, 2 of 4 cores",
+        "small": "the node is smaller than the pool's node shape: it has 1 of 2 GPUs, 2 of 4 cores",
         "tainted": "the node has the taint team=x:NoSchedule",
     }
     busy = shown.nodes[0]

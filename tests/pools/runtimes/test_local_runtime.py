@@ -270,7 +270,7 @@ def test_command_starts_only_after_its_pod_spec_is_durable(
     shell(stage, "echo never")
     report = ended(stage.runtime, "p-1")
     assert report.cause == PodCause.START_FAILED
-    assert report.message == "the pod's order could not be stored: Input/output error"
+    assert report.message == "the pod spec could not be stored: Input/output error"
     assert stage.runtime.read_log("p-1", 0, 10).data == b""
 
 

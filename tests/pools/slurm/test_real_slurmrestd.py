@@ -66,7 +66,7 @@ def test_expired_token_is_rejected_until_it_is_replaced(server: SlurmRestServer)
     created = provider_of(server).provision(order()).instances
     expired = provider_of(server, token)
     time.sleep(2)  # Slurm's own clock decides when a token has expired
-    assert f"the token of the user {server.user}" in failure(expired, token).message
+    assert f"the token of user {server.user}" in failure(expired, token).message
     with pytest.raises(ProviderError):
         expired.provision(order("b123456789ab"))
     [finding] = provider_of(server, server.token(60)).preview("small", order().shape).findings
@@ -79,7 +79,7 @@ def test_expired_token_is_rejected_until_it_is_replaced(server: SlurmRestServer)
 def test_token_with_a_wrong_signature_is_rejected(server: SlurmRestServer) -> None:
     head, claims, signature = server.token().split(".")
     token = f"{head}.{claims}.{signature[::-1]}"
-    assert f"the token of the user {server.user}" in failure(provider_of(server, token), token).message
+    assert f"the token of user {server.user}" in failure(provider_of(server, token), token).message
 
 
 def test_jobs_survive_an_outage_of_slurmrestd(server: SlurmRestServer) -> None:

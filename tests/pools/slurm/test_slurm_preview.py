@@ -69,7 +69,7 @@ def test_preview_omits_machines_that_are_too_small(slurm: FakeSlurm) -> None:
     preview = slurm_provider(slurm).preview("small", Shape(64_000, 8192, gpus=8))
     assert preview.nodes[0].obstacle == "too small: 2 of 8 GPUs, 8 of 64 cores"
     assert [finding.message for finding in preview.findings] == [
-        "No machine of partition gpu can run a node of the pool."
+        "No machine in partition gpu can run a node of the pool."
     ]
 
 

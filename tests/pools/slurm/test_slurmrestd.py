@@ -63,7 +63,7 @@ def respond(status: int, content: bytes, **headers: str) -> Any:
 def test_error_for_a_rejected_token_names_the_user_and_the_remedy(rest: FakeSlurmRest) -> None:
     error = failure(provider_of(rest, token=TOKEN.replace("eyJz", "eyJa")))
     assert error.kind is Kind.CREDENTIALS
-    assert "rejects the token of the user berth. Create another with `scontrol token" in error.message
+    assert "rejects the token of user berth. Create another with `scontrol token" in error.message
 
 
 def test_message_for_an_unspecified_error_names_the_token_and_the_controller_as_possible_causes(
@@ -74,7 +74,7 @@ def test_message_for_an_unspecified_error_names_the_token_and_the_controller_as_
     failed = failure(provider_of(rest))
     assert failed.kind is Kind.TIMEOUT
     assert "Failed while looking for jobs (Unspecified error)" in failed.message
-    assert "slurmctld does not respond, or it rejects the token of the user berth" in failed.message
+    assert "slurmctld does not respond, or it rejects the token of user berth" in failed.message
 
 
 def test_redirect_is_not_followed_with_the_token(rest: FakeSlurmRest, tmp_path: Path) -> None:
@@ -208,9 +208,7 @@ def test_error_for_unknown_versions_lists_the_supported_versions(rest: FakeSlurm
     rest.version = "v0.0.99"
     error = failure(provider_of(rest))
     assert error.kind is Kind.SETTINGS
-    assert "offers these versions of its API: v0.0.99. Berth supports v0.0.37, v0.0.38, v0.0.40" in (
-        error.message
-    )
+    assert "offers these API versions: v0.0.99. Berth supports v0.0.37, v0.0.38, v0.0.40" in (error.message)
 
 
 def test_version_is_negotiated_again_after_an_upgrade(rest: FakeSlurmRest) -> None:

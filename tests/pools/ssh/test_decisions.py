@@ -71,7 +71,7 @@ def test_retry_delay_is_capped_and_unaffected_by_a_clock_set_back() -> None:
         (replace(SUITABLE, root=""), "cannot use sudo without a password"),
         (replace(SUITABLE, python="3.8.10"), "has Python 3.8.10. Install Python 3.9"),
         (replace(SUITABLE, python=""), "has no python3"),
-        (replace(SUITABLE, missing=("curl", "tar")), "lacks curl, tar"),
+        (replace(SUITABLE, missing=("curl", "tar")), "lacks required programs: curl, tar. Install them"),
         (replace(SUITABLE, agent_home="/var/lib/berth-machine", agent_installation="ours"), ""),
         (
             replace(SUITABLE, agent_home="/x/berth-machine", agent_url="https://b", agent_pool="old"),

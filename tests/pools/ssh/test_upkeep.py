@@ -146,7 +146,9 @@ def test_agent_of_another_installation_is_left_unchanged(
     environment.write_text("BERTH_POOL=old\nBERTH_URL=https://other.example.org\n")
     stage.edit(entry, **ENV)
     stage.wait_for("box-1", HostState.FAILING)
-    assert "the host has an agent of https://other.example.org, pool old" in stage.host("box-1").message
+    assert (
+        "the host already has an agent of https://other.example.org, pool old" in stage.host("box-1").message
+    )
     stage.edit(**ENV)
     stage.wait_for("box-1", None)
     assert sorted(path.name for path in environment.parent.iterdir()) == ["environment", "machine-id"]

@@ -131,7 +131,7 @@ class Isolation(Model):
     obstacle: str = ""
     """Reason the node does not offer the strongest level; only for platform admins."""
     limits: list[str] = []
-    """Limits of pods that the node enforces."""
+    """Pod limits that the node enforces."""
     limits_obstacle: str = ""
     """Reason the node does not enforce the others; only for platform admins."""
     images: str = ""
@@ -139,9 +139,9 @@ class Isolation(Model):
     images_obstacle: str = ""
     """Reason the node does not run container images; only for platform admins."""
     seccomp: bool = False
-    """Whether the system calls of pods are filtered."""
+    """Whether pods' system calls are filtered."""
     seccomp_obstacle: str = ""
-    """Reason calls of enclosed pods are not filtered; only for platform admins."""
+    """Reason pods' system calls are not filtered; only for platform admins."""
 
 
 class ForeignUsage(Model):

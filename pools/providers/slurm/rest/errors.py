@@ -15,12 +15,12 @@ _STATUS_KINDS = {
     429: Kind.THROTTLED, 502: Kind.TIMEOUT, 503: Kind.TIMEOUT, 504: Kind.TIMEOUT,
 }  # fmt: skip
 REJECTED = (
-    "rejects the token of the user {user}. Create another with `scontrol token username={user} "
+    "rejects the token of user {user}. Create another with `scontrol token username={user} "
     "lifespan=SECONDS`, and set it with `berth pool edit POOL --slurm-token FILE`"
 )
 # Slurm 22.05 reports a rejected token in the same way as a controller that does not respond.
 UNSPECIFIED = (
-    "{text}. Slurm gives no reason: either slurmctld does not respond, or it rejects the token of the user "
+    "{text}. Slurm gives no reason: either slurmctld does not respond, or it rejects the token of user "
     "{user}, which may have expired"
 )
 
