@@ -129,6 +129,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "pool": pool,
         "unknown": describe_unknown(unknown_pool(request.actor, name)),
         "tree": bars,
+        "bar_kinds": {part.kind for top, inner, _ in bars for _, bar in (top, *inner) for part in bar.parts},
         "has_torn_bars": any(bar.continues for top, inner, _ in bars for _, bar in (top, *inner)),
         "few": few,
         "default": default,

@@ -12,12 +12,14 @@ from django.test.utils import CaptureQueriesContext
 
 from berth.server.web.charts.bars import stacked_bar
 from berth.server.web.overview import ReasonCount, balance_columns, utilization_chart
-from pools.models import NodePool
+from pools.models import Node, NodePool
 from projects.models import Quota, Workload, WorkloadArray
 from projects.services import arrays
+from scheduler.models import Reservation
 from scheduler.reports.utilization.over_time import MeanGpus
 from tests import factories as make
 from tests.cast import Cast
+from tests.present import present
 from tests.web.conftest import SignIn, streamed, submit_array
 
 
@@ -96,7 +98,7 @@ def test_project_bars_use_at_most_four_colours_and_marks(
     make.workload(cast.vision, "huge", replicas=100, pools=[cast.pool.name])
     page = sign_in("dave").get("/").content.decode()
     card = page.partition('id="queues-title"')[2].partition("</section>")[0]
-    encodings = {"used": "within quota", "over": "over quota", "reserved": "reserved", "quota": "quota"}
+    encodings = {"used": "within quota", "over": "over quota", "quota": "quota"}
     assert dict(re.findall(r'<i class="([\w-]+)"></i>([\w ]+)', card)) == encodings
     bar = card.partition(">vision</a>")[2].partition("</svg>")[0]
     assert set(re.findall(r'<(?:rect|line) class="([\w-]+)"', bar)) == {"track", "used", "over", "quota"}
@@ -332,7 +334,7 @@ def test_utilization_chart_has_axis_labels_in_whole_gpus() -> None:
 def test_overview_names_the_pool_in_which_a_project_is_over_quota(
     cast: Cast, sign_in: SignIn, running: Workload
 ) -> None:
-    # The quota of another pool is unused, so the total quota says nothing about the amount.
+    # The quota of another pool is unused, so the amount over quota does not follow from the total quota.
     Quota.objects.all().delete()
     other = make.pool("other")
     make.quota(cast.vision, cast.pool, 1)
@@ -341,7 +343,28 @@ def test_overview_names_the_pool_in_which_a_project_is_over_quota(
     amount = next(part for part in text.split('<div class="queue">') if ">vision</a>" in part)
     held = Workload.objects.get(pk=running.pk).gpu_milli_now // 1000
     words = " ".join(re.sub(r"<[^>]+>", " ", amount).split())
-    assert f"{held} allocated {held - 1} over quota in {cast.pool.name} ({held} of 1)" in words
+    assert f"{held} of quota 9 {held - 1} over quota in {cast.pool.name}" in words
+    mark = re.search(r'<line class="quota" x1="(\d+)"', amount)
+    assert mark and int(mark[1]) == 800, "the mark counts the same pools as the text"
+
+
+def test_overview_shows_reserved_gpus_beside_allocated_gpus_of_the_same_pools(
+    cast: Cast, sign_in: SignIn, running: Workload
+) -> None:
+    Quota.objects.all().delete()
+    make.quota(cast.vision, cast.pool, 3)
+    following = make.workload(cast.vision, "next", replicas=2, phase="reserved", pool=cast.pool)
+    node = present(Node.objects.first())
+    Reservation.objects.bulk_create(
+        Reservation(workload=following, role="worker", index=n, node=node, devices=[2 + n], gpu_milli=1000)
+        for n in range(2)
+    )
+    card = sign_in("alice").get("/").content.decode().partition('id="queues-title"')[2]
+    card = card.partition("</section>")[0]
+    amount = next(part for part in card.split('<div class="queue">') if ">vision</a>" in part)
+    words = " ".join(re.sub(r"<[^>]+>", " ", amount).split())
+    assert "2 + 2 reserved of quota 3 1 over quota" in words
+    assert {"reserved", "reserved-over"} <= set(re.findall(r'<i class="([\w-]+)"></i>', card))
 
 
 def test_figures_shown_to_members_state_which_projects_they_cover(cast: Cast, sign_in: SignIn) -> None:

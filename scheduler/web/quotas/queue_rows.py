@@ -57,16 +57,16 @@ class QuotaLine:
     def held_bar(self) -> Bar:
         """Bar of the allocated and reserved GPUs, without pending GPUs and without a mark at the fair share.
 
-        GPUs over the quota of one pool start at the quota's mark, even if quota of other pools is unused.
+        The mark is at the quota in all shown pools. GPUs over the quota of one pool may be left of the mark
+        if quota of other pools is unused.
         """
-        over = self.over_quota
         return quota_bar(
             allocated=self.allocated,
             reserved=self.reserved,
-            quota=self.held - over if over else self.gpus,
+            quota=self.gpus,
             share=None,
             requested=0,
-            over=over,
+            over=self.over_quota,
             scale=self.scale,
             label=_line_label(self),
         )
@@ -112,21 +112,6 @@ class QuotaLine:
             quota.pool.name for quota in self.quotas if quota.pool and self._over_by_pool.get(quota.pool.pk)
         ]
         return names[0] if len(names) == len(self._over_by_pool) == 1 else ""
-
-    @property
-    def over_quota_operands(self) -> tuple[int, int] | None:
-        """The allocated GPUs and the quota that `over_quota` is computed from.
-
-        The value is None if the row already shows both, as its total allocation and quota.
-        """
-        if self.gpus is not None and self.allocated - self.gpus == self.over_quota:
-            return None
-        if any(quota.group_id is not None for quota in self.quotas):
-            return (self.held, self.gpus) if self.gpus is not None else None
-        if len(self._over_by_pool) != 1:
-            return None
-        ((pool, over),) = self._over_by_pool.items()
-        return self.by_pool[pool], self.by_pool[pool] - over
 
     @cached_property
     def _over_by_pool(self) -> dict[int, int]:

@@ -98,6 +98,12 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "legend": {
             "over": any(line.over_quota for line in lines),
             "reserved": any(line.reserved for line in lines),
+            "reserved_over": any(
+                part.kind == "reserved-over"
+                for line in lines
+                if line.numbers_visible
+                for part in line.bar.parts
+            ),
             "pending": any(line.pending for line in lines),
         },
         "has_torn_bars": any(line.bar.continues for line in lines if line.numbers_visible),

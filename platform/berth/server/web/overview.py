@@ -104,6 +104,7 @@ def index(request: Request) -> HttpResponse:
         "unknown": describe_unknown(unknown_pool(actor, name)),
         "capacity": capacity,
         "queues": queues,
+        "bar_kinds": {part.kind for _, lines, _ in queues for line in lines for part in line.held_bar.parts},
         "counts": count_by_state(actor, shown),
         "reasons": reasons[:REASONS_MAX],
         "longest": longest,
