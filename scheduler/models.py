@@ -13,7 +13,9 @@ class Cycle(models.Model):
     """One cycle of the scheduler loop, with its snapshot, decisions and step durations in milliseconds."""
 
     at = models.DateTimeField(db_default=Now(), editable=False)
-    epoch = models.BigIntegerField(help_text="Epoch of the leader's lease.")
+    epoch = models.BigIntegerField(
+        help_text="Increases whenever another scheduler process becomes the leader."
+    )
     trigger = models.CharField(max_length=40)
     observe_ms = models.FloatField(default=0)
     decide_ms = models.FloatField(default=0)
@@ -23,10 +25,12 @@ class Cycle(models.Model):
     pending = models.PositiveIntegerField(default=0)
     bundles = models.PositiveIntegerField(default=0)
     applied = models.PositiveIntegerField(default=0)
-    stale = models.PositiveIntegerField(default=0, help_text="Number of outdated bundles that were dropped.")
+    stale = models.PositiveIntegerField(
+        default=0, help_text="Decisions dropped because the data had changed before they could be applied."
+    )
     evictions = models.PositiveIntegerField(default=0)
     trials = models.PositiveIntegerField(default=0)
-    engine = models.CharField(max_length=64, blank=True, help_text="Version of the engine.")
+    engine = models.CharField(max_length=64, blank=True)
     snapshot = models.BinaryField(
         null=True, help_text="Compressed snapshot and plan, deleted after the retention time."
     )
@@ -144,7 +148,7 @@ class Eviction(models.Model):
     preemptor_name = models.CharField(max_length=63, blank=True)
     preemptor_project_id = models.BigIntegerField(null=True)
     preemptor_project_name = models.CharField(max_length=63, blank=True)
-    rule = models.TextField(help_text="Rule that allowed the eviction, with the values that it compared.")
+    rule = models.TextField()
     numbers = models.JSONField(
         default=dict,
         help_text="Quota, share, allocation and usage of both queues, and the rejected alternatives.",
@@ -166,7 +170,7 @@ class Eviction(models.Model):
 
     def __str__(self) -> str:
         preemptor = f" for {self.preemptor_name}" if self.preemptor_name else ""
-        return f"{self.workload_name}: {self.kind}{preemptor}"
+        return f"Eviction of {self.workload_name}{preemptor}"
 
 
 class Usage(FastRows):

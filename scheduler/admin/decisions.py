@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from rest_framework.request import Request
@@ -17,17 +18,23 @@ from unfold.decorators import action, display
 
 from berth.core.errors import Conflict
 from berth.core.words import format_gpu_time
-from berth.server.web.admin_site.base import ReadOnlyModelAdmin, render_json, render_table
+from berth.server.web.admin_site.base import (
+    ReadOnlyModelAdmin,
+    render_json,
+    render_list,
+    render_table,
+)
 from berth.server.web.admin_site.links import link_to, link_to_existing
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
-from berth.server.web.numbers import milliseconds, thousandths
+from berth.server.web.numbers import NO_VALUE, milliseconds, thousandths
 from pools.models import NodePool
 from projects.models import Department, Project, Workload
 from scheduler.admin.plan import PLAN_HEADERS, PlanLinks, plan_rows
 from scheduler.api.evictions import stream_csv
 from scheduler.models import Cycle, Eviction
-from scheduler.reports.evictions.rendering import KIND_TITLES, render
+from scheduler.reports.evictions.rendering import KIND_TITLES, render, rule_sentence
 from scheduler.reports.replay import ReplayResult, replay
+from scheduler.reports.triggers import describe_trigger
 from scheduler.reports.visibility import UNRESTRICTED
 
 MAX_DIFFERENCES_SHOWN = 20  # maximum number of differences on the page; `berth replay` lists all differences
@@ -40,31 +47,24 @@ KINDS = {
     "cluster": "warning",
 }
 MAX_STEPS_SHOWN = 200
-SIDES = (("victim", "Victim"), ("preemptor", "Preemptor"))
-QUEUE_HEADERS = (
-    "Side",
-    "Queue",
-    "Quota",
-    "Fair share",
-    "Allocated before",
-    "Allocated after",
-    "Decayed usage",
-)
+SIDES = (("victim", "Evicted"), ("preemptor", "Preempted by"))
+QUEUE_NUMBERS = ("Quota", "Fair share", "Allocated before", "Allocated after", "Decayed usage")
+QUEUE_HEADERS = ("Role", "Queue", *QUEUE_NUMBERS)
 
 
 @admin.register(Eviction)
 class EvictionAdmin(ReadOnlyModelAdmin):
     list_display = (
-        "at",
+        "short_time",
         "kind_label",
         "victim_workload",
         "preemptor_workload",
         "pool_name",
         "gpus",
         "lost_work",
-        "rule",
+        "rule_sentence",
     )
-    list_display_links = ("at", "victim_workload")
+    list_display_links = ("short_time", "victim_workload")
     list_filter = (
         ("kind", ChoicesDropdownFilter),
         ("at", TimeRangeFilter),
@@ -80,19 +80,17 @@ class EvictionAdmin(ReadOnlyModelAdmin):
     date_hierarchy = "at"
     readonly_fields = (
         "summary_text",
+        "rule_sentence",
         "kind_title",
         "gpus",
         "lost_work",
+        "extent",
+        "workloads",
         "queues",
         "rejected_alternatives",
         "pod_names",
         "pool_link",
         "cycle_link",
-        "victim",
-        "victim_project",
-        "victim_department",
-        "preemptor",
-        "preemptor_project",
         "raw_numbers",
     )
     fieldsets = (
@@ -101,24 +99,32 @@ class EvictionAdmin(ReadOnlyModelAdmin):
             {
                 "fields": (
                     "summary_text",
-                    "rule",
-                    "queues",
+                    "rule_sentence",
                     "rejected_alternatives",
-                    ("at", "kind_title", "pool_link"),
-                    ("gpus", "lost_work", "entire_workload"),
-                    "pod_names",
-                    "cycle_link",
+                    ("at", "kind_title", "cycle_link"),
+                    ("pool_link", "gpus", "lost_work"),
+                    ("extent", "pod_names"),
                 )
             },
         ),
-        ("Victim", {"fields": (("victim", "victim_project", "victim_department"),)}),
-        ("Preemptor", {"fields": (("preemptor", "preemptor_project"),)}),
-        ("Raw data", {"fields": ("raw_numbers",), "classes": ("collapse",)}),
+        ("Workloads", {"fields": ("workloads",), "classes": ("unlabelled",)}),
+        ("Queues (GPUs)", {"fields": ("queues",), "classes": ("unlabelled",)}),
+        ("Raw data", {"fields": ("raw_numbers",), "classes": ("collapse", "unlabelled")}),
     )
 
     @action(description="Download CSV")
     def download(self, request: HttpRequest, queryset: QuerySet[Eviction]) -> HttpResponseBase:
         return stream_csv(Request(request), queryset.order_by("-id"), UNRESTRICTED)
+
+    @display(description="Time", ordering="at")
+    def short_time(self, row: Eviction) -> str:
+        """Return the time, without the year if it is the current year."""
+        local, now = timezone.localtime(row.at), timezone.localtime()
+        return local.strftime("%-d %b, %H:%M:%S" if local.year == now.year else "%-d %b %Y, %H:%M:%S")
+
+    @display(description="Rule", ordering="rule")
+    def rule_sentence(self, row: Eviction) -> str:
+        return rule_sentence(row, row.rule)
 
     @display(description="Kind", label=KINDS)
     def kind_label(self, row: Eviction) -> tuple[str, str]:
@@ -140,10 +146,36 @@ class EvictionAdmin(ReadOnlyModelAdmin):
     def summary_text(self, row: Eviction) -> str:
         return render(UNRESTRICTED, [row])[0].summary
 
+    @display(description="Extent")
+    def extent(self, row: Eviction) -> str:
+        return "entire workload" if row.entire_workload else "some of its pods"
+
+    @display(description="Workloads")
+    def workloads(self, row: Eviction) -> SafeString:
+        rows = [
+            (
+                "Evicted",
+                link_to(Workload, row.workload_id, row.workload_name),
+                link_to(Project, row.project_id, row.project_name),
+                link_to(Department, row.department_id, row.department_name),
+            )
+        ]
+        if row.preemptor_name:
+            department = Department.objects.filter(projects=row.preemptor_project_id).first()
+            rows.append(
+                (
+                    "Preempted by",
+                    link_to(Workload, row.preemptor_id, row.preemptor_name),
+                    link_to(Project, row.preemptor_project_id, row.preemptor_project_name),
+                    link_to(Department, department.pk, department.name) if department else NO_VALUE,
+                )
+            )
+        return render_table(("Role", "Workload", "Project", "Department"), rows)
+
     @display(description="Queues (GPUs)")
     def queues(self, row: Eviction) -> SafeString:
         rows = [[title, *line] for side, title in SIDES for line in _queue_lines(row, side)]
-        return render_table(QUEUE_HEADERS, rows)
+        return render_table(QUEUE_HEADERS, rows, numbers=QUEUE_NUMBERS)
 
     @display(description="GPUs", ordering="gpu_milli")
     def gpus(self, row: Eviction) -> str:
@@ -155,7 +187,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
 
     @display(description="Alternatives considered")
     def rejected_alternatives(self, row: Eviction) -> SafeString:
-        return render_table(("Reason",), [(reason,) for reason in row.numbers.get("rejected") or []])
+        return render_list(row.numbers.get("rejected") or [])
 
     @display(description="Pods")
     def pod_names(self, row: Eviction) -> str:
@@ -171,26 +203,6 @@ class EvictionAdmin(ReadOnlyModelAdmin):
     def pool_link(self, row: Eviction) -> str:
         return link_to(NodePool, row.pool_id, row.pool_name)
 
-    @display(description="Workload")
-    def victim(self, row: Eviction) -> str:
-        return link_to(Workload, row.workload_id, row.workload_name)
-
-    @display(description="Project")
-    def victim_project(self, row: Eviction) -> str:
-        return link_to(Project, row.project_id, row.project_name)
-
-    @display(description="Department")
-    def victim_department(self, row: Eviction) -> str:
-        return link_to(Department, row.department_id, row.department_name)
-
-    @display(description="Workload")
-    def preemptor(self, row: Eviction) -> str:
-        return link_to(Workload, row.preemptor_id, row.preemptor_name)
-
-    @display(description="Project")
-    def preemptor_project(self, row: Eviction) -> str:
-        return link_to(Project, row.preemptor_project_id, row.preemptor_project_name)
-
     def view_on_site(self, row: Eviction) -> str:
         return reverse("eviction", args=[row.pk])
 
@@ -204,7 +216,7 @@ class CycleAdmin(ReadOnlyModelAdmin):
     list_display = (
         "id",
         "at",
-        "trigger",
+        "trigger_title",
         "duration",
         "pending",
         "bundles",
@@ -216,7 +228,15 @@ class CycleAdmin(ReadOnlyModelAdmin):
     list_filter = (("at", TimeRangeFilter), ("trigger", FieldTextFilter))
     search_fields = ("id", "trigger")
     date_hierarchy = "at"
-    readonly_fields = ("duration", "plan_table", "stored_plan", "notes_table")
+    readonly_fields = (
+        "trigger_title",
+        "duration",
+        "steps_durations",
+        "decisions",
+        "plan_table",
+        "stored_plan",
+        "notes_table",
+    )
     columns = (
         "id", "at", "epoch", "trigger", "observe_ms", "decide_ms", "commit_ms", "nodes", "workloads",
         "pending", "bundles", "applied", "stale", "evictions", "trials",
@@ -224,11 +244,20 @@ class CycleAdmin(ReadOnlyModelAdmin):
     fieldsets = (
         (
             "Cycle",
-            {"fields": (("at", "trigger"), ("epoch", "duration"), ("observe_ms", "decide_ms", "commit_ms"))},
+            {
+                "fields": (
+                    ("at", "trigger_title", "duration"),
+                    ("nodes", "workloads", "pending"),
+                    ("decisions", "evictions", "trials"),
+                    "notes_table",
+                )
+            },
         ),
-        ("Snapshot", {"fields": (("nodes", "workloads", "pending"), "notes_table")}),
-        ("Decisions", {"fields": (("bundles", "applied", "stale"), ("evictions", "trials"), "plan_table")}),
-        ("Stored plan", {"fields": ("stored_plan",), "classes": ("collapse",)}),
+        ("Decisions", {"fields": ("plan_table",), "classes": ("unlabelled",)}),
+        (
+            "Technical details",
+            {"fields": ("steps_durations", "epoch", "engine", "stored_plan"), "classes": ("collapse",)},
+        ),
     )
 
     actions_detail = ("replay_cycle",)
@@ -258,7 +287,21 @@ class CycleAdmin(ReadOnlyModelAdmin):
     def duration(self, row: Cycle) -> str:
         return milliseconds(row.observe_ms + row.decide_ms + row.commit_ms)
 
-    @display(description="Plan")
+    @display(description="Steps")
+    def steps_durations(self, row: Cycle) -> str:
+        read, decide, commit = map(milliseconds, (row.observe_ms, row.decide_ms, row.commit_ms))
+        return f"{read} to read, {decide} to decide, {commit} to commit"
+
+    @display(description="Trigger", ordering="trigger")
+    def trigger_title(self, row: Cycle) -> str:
+        return describe_trigger(row.trigger)
+
+    @display(description="Decisions")
+    def decisions(self, row: Cycle) -> str:
+        dropped = f", {row.stale} outdated and dropped" if row.stale else ""
+        return f"{row.applied} applied{dropped}"
+
+    @display(description="Decisions")
     def plan_table(self, row: Cycle) -> SafeString:
         bundles = (row.plan or {}).get("bundles", [])
         links = PlanLinks(row)
@@ -276,7 +319,7 @@ class CycleAdmin(ReadOnlyModelAdmin):
 
     @display(description="Inconsistencies")
     def notes_table(self, row: Cycle) -> SafeString:
-        return render_table(("Note",), [(note,) for note in row.notes])
+        return render_list(row.notes)
 
 
 def _difference_message(result: ReplayResult) -> SafeString:
@@ -291,4 +334,4 @@ def _queue_lines(row: Eviction, side: str) -> Iterator[list[Any]]:
     for queue in row.numbers.get(side) or []:
         amounts = [queue.get(key) or {} for key in ("quota", "share", "allocated_before", "allocated_after")]
         gpus = (thousandths(amount.get("gpu")) for amount in amounts)
-        yield [queue.get("queue", ""), *gpus, queue.get("usage")]
+        yield [queue.get("queue", ""), *gpus, f"{queue.get('usage') or 0:.3f}"]

@@ -4,13 +4,18 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
 from berth.core.words import format_ranges, to_words
 from berth.server.web.admin_site.links import link_to_existing
+from berth.server.web.numbers import NO_VALUE
 from pools.models import Node, NodePool
 from projects.models import Workload
 from scheduler.models import Cycle
+from scheduler.reports.decisions import KIND_TITLES
 
-PLAN_HEADERS = ("Decision for", "Action", "Pool", "Step", "Workload", "Pods", "Node", "Devices")
+PLAN_HEADERS = ("Decision", "Node pool", "Step", "Workload", "Pods", "Node", "Devices")
 
 
 class PlanLinks:
@@ -44,10 +49,15 @@ def plan_rows(bundle: dict[str, Any], links: PlanLinks) -> Iterator[tuple[object
         indices = format_ranges(step["index"] for step in steps if "index" in step)
         devices = format_ranges(device for step in steps for device in step.get("devices") or ())
         yield (
-            links.workload(bundle.get("workload", "")), to_words(bundle.get("kind", "")),
-            links.pool(bundle.get("pool", "")), to_words(step_kind), links.workload(workload),
-            f"{role} {indices}".strip(), links.node(node), devices,
+            _describe_decision(bundle, links), links.pool(bundle.get("pool", "")), to_words(step_kind),
+            links.workload(workload), f"{role} {indices}".strip(), links.node(node), devices or NO_VALUE,
         )  # fmt: skip
+
+
+def _describe_decision(bundle: dict[str, Any], links: PlanLinks) -> SafeString:
+    kind = bundle.get("kind", "")
+    title = KIND_TITLES.get(kind) or to_words(kind)
+    return format_html("{} for {}", title, links.workload(bundle.get("workload", "")))
 
 
 def _link(model: type[Workload | Node | NodePool], key: object, text: str) -> str:

@@ -4,7 +4,6 @@ from django.http import Http404, HttpResponse
 from django.views.decorators.http import require_GET, require_POST
 
 from berth.core.errors import Conflict
-from berth.core.words import to_words
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice
 from berth.server.web.pages import Request, page, signed_in
@@ -21,18 +20,12 @@ from scheduler.reports.decisions import (
     render_cycles,
 )
 from scheduler.reports.replay import replay
+from scheduler.reports.triggers import describe_trigger
 from scheduler.web.decision_rows import decision_rows
 from scheduler.web.decision_steps import step_rows
 
 SORTS = {"at": "pk"}
 CYCLES_PER_PAGE = 50
-TRIGGER_TITLES = {
-    "": "A change",
-    "wake": "A change",
-    "tick": "Regular interval",
-    "start": "Start of the scheduler",
-    "reconnected": "Reconnection to the database",
-}
 KEYS = ("kind", "pool", "project", "workload", "since", "until")
 
 
@@ -68,7 +61,7 @@ def detail(request: Request, cycle_id: int) -> HttpResponse:
     context = {
         "cycle": cycle,
         "decisions": step_rows(request.actor, cycle.decisions),
-        "trigger": _describe_trigger(cycle.row.trigger),
+        "trigger": describe_trigger(cycle.row.trigger),
         "is_admin": is_platform_admin(request.actor),
     }
     return page(request, "scheduler/decisions/detail.html", context)
@@ -84,7 +77,7 @@ def replay_cycle(request: Request, cycle_id: int) -> HttpResponse:
     context: dict[str, object] = {
         "cycle": cycle,
         "decisions": step_rows(request.actor, cycle.decisions),
-        "trigger": _describe_trigger(cycle.row.trigger),
+        "trigger": describe_trigger(cycle.row.trigger),
         "is_admin": True,
     }
     try:
@@ -92,11 +85,6 @@ def replay_cycle(request: Request, cycle_id: int) -> HttpResponse:
     except Conflict as error:
         context["problem"] = error.detail
     return page(request, "scheduler/decisions/detail.html", context, inner="scheduler/decisions/replay.html")
-
-
-def _describe_trigger(trigger: str) -> str:
-    """Return what started a cycle, such as "Workload changed"."""
-    return TRIGGER_TITLES.get(trigger) or f"{to_words(trigger)} changed"
 
 
 def _find_cycle(request: Request, cycle_id: int) -> DecidedCycle:

@@ -41,7 +41,7 @@ def test_eviction_and_cycle_pages_link_to_the_objects_that_they_name(
         ("pools_nodepool", cast.pool.pk, "local"),
     ):  # fmt: skip
         assert f'<a href="{reverse(f"admin:{model}_change", args=[key])}">{name}</a>' in text
-    assert ">ads/gone</td>" in text
+    assert "Reclaim for ads/gone</td>" in text
     assert f'href="/decisions/{cycle.pk}"' in text
 
 

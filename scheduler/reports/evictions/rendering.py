@@ -67,9 +67,7 @@ class RenderedEviction:
     @property
     def rule_sentence(self) -> str:
         """The rule as a sentence, which starts with a capital letter unless it starts with a name."""
-        row, queues = self.row, _queue_names(_stored_numbers(self.row))
-        names = (row.workload_name, row.project_name, row.department_name, row.preemptor_name)
-        return to_sentence(self.rule, {*names, row.preemptor_project_name, *queues})
+        return rule_sentence(self.row, self.rule)
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -125,6 +123,12 @@ def _render_row(reader: Viewer, row: Eviction, existing_ids: Collection[UUID]) -
         summary=_summarize(row, victim, preemptor),
         explanation=list(_explanation_sentences(row, victim, preemptor, rejected)),
     )
+
+
+def rule_sentence(row: Eviction, rule: str) -> str:
+    """Return the rule of an eviction as a sentence that keeps the case of the names at its beginning."""
+    names = (row.workload_name, row.project_name, row.department_name, row.preemptor_name)
+    return to_sentence(rule, {*names, row.preemptor_project_name, *_queue_names(_stored_numbers(row))})
 
 
 def to_sentence(rule: str, names: Collection[str]) -> str:

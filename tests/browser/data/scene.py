@@ -332,7 +332,7 @@ def _history(scene: Scene) -> None:
         kind="preempt",
         at=make.ago(hours=3.6),
         lost_gpu_seconds=640,
-        rule="diffusion-xl has priority 50, vit-baseline 40, both of vision.",
+        rule="in vision, priority 50 preempts priority 40",
     )
     make.eviction(
         scene.workloads["segment-eval"],
@@ -343,7 +343,7 @@ def _history(scene: Scene) -> None:
         entire_workload=False,
         gpu_milli=2000,
         lost_gpu_seconds=0,
-        rule="Scaled down to its minimum first: 2 replicas.",
+        rule="segment-eval is scaled down for the minimum of a pending gang",
     )
     scene.eviction = make.eviction(
         victim,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils.html import escape
 
 from berth.server.web.numbers import thousandths
 from projects.models import Membership
@@ -140,13 +141,13 @@ def test_api_page_and_admin_site_describe_an_eviction_identically(case: Case) ->
     rest = json.loads(content(case, "alice", "rest"))
     assert f"vision/{OTHER} was reclaimed for ads/{SECRET} (4 GPUs, entire workload)" == rest["summary"]
     assert rest["summary"] in page and rest["rule"] in page
-    for side, title in (("victim", "Victim"), ("preemptor", "Preemptor")):
+    for side, title in (("victim", "Evicted"), ("preemptor", "Preempted by")):
         for queue in rest["numbers"][side]:
             keys = ("quota", "share", "allocated_before", "allocated_after")
             amounts = [thousandths(queue[key]["gpu"]) for key in keys]
-            assert [title, queue["queue"], *amounts, str(queue["usage"])] in table_rows(page)
+            assert [title, queue["queue"], *amounts, f"{queue['usage']:.3f}"] in table_rows(page)
     for reason in rest["numbers"]["rejected"]:
-        assert [reason] in table_rows(page)
+        assert f"<li>{escape(reason)}</li>" in page
     assert rest["explanation"][0] == f"Rule: {rest['rule']}."
 
 

@@ -1,7 +1,7 @@
 """Shared parts of the admin site: permissions, read-only models and CSV export."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import messages
@@ -85,6 +85,7 @@ class ReadOnlyModelAdmin(PlatformModelAdmin):
     """Read-only model admin for rows that only Berth writes, with search and export."""
 
     actions: tuple[str, ...] = ("download",)
+    selection_hint = "Select rows to download them as CSV."
     columns: Sequence[str] = ()  # exported columns; empty means all
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -124,15 +125,26 @@ def as_csv(
     return csv_response(request, name, chosen, lines)
 
 
-def render_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> SafeString:
+def render_table(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Collection[str] = ()
+) -> SafeString:
+    """Render a table, in which the columns named in `numbers` are aligned to the right.
+
+    Each row becomes a card on phones.
+    """
     head = format_html_join(
-        "", '<th class="px-3 py-1 text-left font-semibold">{}</th>', ((heading,) for heading in headings)
+        "", '<th class="{}">{}</th>', (("num" if each in numbers else "", each) for each in headings)
     )
     lines = [
         format_html(
             "<tr>{}</tr>",
             format_html_join(
-                "", '<td class="px-3 py-1{}">{}</td>', ((_nowrap_class(cell), cell) for cell in row)
+                "",
+                '<td class="{}" data-label="{}">{}</td>',
+                (
+                    ("num" if heading in numbers else _nowrap_class(cell), heading, cell)
+                    for heading, cell in zip(headings, row, strict=True)
+                ),
             ),
         )
         for row in rows
@@ -149,7 +161,12 @@ def render_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> S
 
 def _nowrap_class(cell: object) -> str:
     """Return the CSS class that keeps hyphenated names on one line. Sentences may wrap."""
-    return "" if " " in str(cell) else " whitespace-nowrap"
+    return "" if " " in str(cell) else "whitespace-nowrap"
+
+
+def render_list(items: Iterable[object]) -> SafeString:
+    lines = format_html_join("", "<li>{}</li>", ((item,) for item in items))
+    return format_html("<ul>{}</ul>", lines) if lines else format_html("<span>{}</span>", "none")
 
 
 def render_json(value: object) -> SafeString:

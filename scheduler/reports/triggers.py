@@ -1,0 +1,16 @@
+"""Titles of the triggers that start scheduling cycles."""
+
+from berth.core.words import to_words
+
+TRIGGER_TITLES = {
+    "": "A change",
+    "wake": "A change",
+    "tick": "Regular interval",
+    "start": "Start of the scheduler",
+    "reconnected": "Reconnection to the database",
+}
+
+
+def describe_trigger(trigger: str) -> str:
+    """Return what started a cycle, such as "Workload changed"."""
+    return TRIGGER_TITLES.get(trigger) or f"{to_words(trigger)} changed"
