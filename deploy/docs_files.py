@@ -1,4 +1,4 @@
-"""mkdocs hooks for the documentation site: the application's logo and fonts, and links to other files."""
+"""mkdocs hooks for the documentation site: the application's logo and fonts, shell commands and links."""
 
 import re
 from pathlib import Path
@@ -9,6 +9,11 @@ from mkdocs.structure.pages import Page
 
 STATIC = Path(__file__).parents[1] / "platform/berth/server/web/static/berth"
 PATTERNS = ("mark.svg", "css/fonts.css", "fonts/*.woff2")
+# A code block without a language whose first line runs a program.
+SHELL_BLOCK = re.compile(
+    r"(?m)^( *)```\n(?=\1(?:berth|cd|createdb|curl|docker|export|git|helm|kubectl|make|pip|podman|psql|"
+    r"python|scp|source|ssh|sudo|systemctl|tar) )"
+)
 TO_REPOSITORY = re.compile(r"\[([^\]]+)\]\(\.\./[A-Z][^)]*\)")  # such as ../CONTRIBUTING.md in docs/tour.md
 
 
@@ -21,6 +26,6 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Show links to files that only the repository contains as text."""
+    """Highlight shell commands, and show links to files that only the repository contains as text."""
     del page, config, files
-    return TO_REPOSITORY.sub(r"\1", markdown)
+    return TO_REPOSITORY.sub(r"\1", SHELL_BLOCK.sub(r"\1```bash\n", markdown))

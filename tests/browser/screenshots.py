@@ -26,7 +26,9 @@ from berth.db.embedded import run_server as database  # noqa: E402
 VIEWPORTS_AND_THEMES: dict[str, dict[str, Any]] = {
     "wide": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light"},
     "narrow": {"viewport": {"width": 360, "height": 780}, "color_scheme": "light", "has_touch": True},
+    "dark": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"},
 }
+DARK = ("overview",)  # pages with a screenshot in the dark theme
 QUALITY = 0.5  # WebP quality; all pages together take about 5 MB
 # Images are converted in Chromium, so that the tests need no image library.
 TO_WEBP = """async ([png, quality]) => {
@@ -111,7 +113,7 @@ def shoot(
     from tests.browser.driver.chromium import reader
 
     for look, options in VIEWPORTS_AND_THEMES.items():
-        if not any(part in f"{name}-{look}" for part in only):
+        if not any(part in f"{name}-{look}" for part in only) or (look == "dark" and name not in DARK):
             continue
         refresh_data()
         with reader(browser, address, user, **options) as (page, faults):

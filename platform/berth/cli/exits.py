@@ -32,7 +32,8 @@ Exit codes:
   4    not found, or not visible to you
   5    conflict with the object's state or a concurrent change
   6    the server cannot be reached
-  10   the workload failed      11   the workload was cancelled
+  10   the workload failed
+  11   the workload was cancelled
   130  interrupted by Ctrl-C
 
 \b

@@ -17,7 +17,7 @@ def test_token_commands_in_the_guides_work_after_a_login(berth: Berth, cast: Cas
     cast.dave.user.save()
     commands = [
         command
-        for name in ("README.md", "docs/api.md", "docs/cli.md")
+        for name in ("README.md", "docs/api.md", "docs/cli/sign-in.md")
         for command in re.findall(r"berth token create \w+ --[^`\n]+", (ROOT / name).read_text())
     ]
     assert len(commands) == 3
