@@ -16,7 +16,7 @@ BLOCKED = """
 import sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {packages!r}:
+        if any((name + ".").startswith(package + ".") for package in {packages!r}):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Missing())
 """
@@ -25,7 +25,7 @@ from berth.cli.main import app
 app({arguments!r})
 """
 SERVER = (
-    "django", "rest_framework", "numpy", "psycopg", "structlog", "cryptography", "uvicorn",
+    "berth.server", "django", "rest_framework", "numpy", "psycopg", "structlog", "cryptography", "uvicorn",
     "prometheus_client",
 )  # fmt: skip
 
