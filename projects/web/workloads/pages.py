@@ -32,6 +32,7 @@ from projects.web.workloads.columns import (
     load_costs,
     load_runtimes,
 )
+from projects.web.workloads.engine_rows import with_open_engines, without_engines
 from projects.web.workloads.filters import (
     SORTS,
     STARTED,
@@ -123,12 +124,14 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         return _as_csv(request, filter_workloads(request.actor, filters, each_task=True))
     rows = filter_workloads(request.actor, filters)
     row_slice = load_slice(
-        one_row_per_array(rows).select_related("array"),
+        without_engines(one_row_per_array(rows)).select_related("array"),
         SORTS,
         sort=request.GET.get("sort", ""),
         default="-submitted",
         cursor=request.GET.get("cursor", ""),
     )
+    listed = with_open_engines(row_slice.rows, rows, request.GET.get("open", ""))
+    row_slice = replace(row_slice, rows=listed)
     progress = load_progress([row.array for row in row_slice.rows if row.array is not None])
     failed_arrays = [pk for pk, each in progress.items() if each.counts.failed]
     failures = failures_by_array(failed_arrays) if failed_arrays else {}

@@ -113,7 +113,7 @@ def test_running_workload_rows_describe_their_activity(cast: Cast, sign_in: Sign
         message="1 of 1 pods running.",
     )
     client = sign_in("dave")
-    text = client.get("/workloads").content.decode()
+    text = client.get(f"/workloads?open={server.pk}").content.decode()
     for sentence in (
         "Stops when idle for 2 h",
         "2 of 2 serving",
@@ -186,6 +186,78 @@ def test_statement_count_does_not_depend_on_the_number_of_workloads(cast: Cast, 
             assert client.get("/workloads?sort=attention").status_code == 200
         counts.append(len(statements))
     assert counts[0] == counts[1]
+
+
+def _added_engines(cast: Cast, count: int, *phases: str) -> tuple[Workload, list[Workload]]:
+    """Create a running service with one initial engine and added engines in these phases."""
+    row = make.workload(cast.vision, "chat", kind="service", phase="running", replicas=1)
+    service = Service.objects.create(workload=row, role="worker", initial_engines=1, next_number=count + 2)
+    serve(service, row, 1)
+    engines = []
+    for number in range(count):
+        phase = phases[number % len(phases)]
+        engine = make.workload(cast.vision, f"chat-e{number + 2}", kind="service", phase=phase, replicas=1)
+        serve(service, engine, number + 2)
+        engines.append(engine)
+    return row, engines
+
+
+def _listed(client: Any, query: str) -> list[str]:
+    text = client.get(f"/workloads{query}").content.decode()
+    return re.findall(r'<a class="plain-link" id="w-[^>]+>([^<]+)</a>', text)
+
+
+def test_added_engines_are_folded_under_their_service(cast: Cast, sign_in: SignIn) -> None:
+    service, _ = _added_engines(cast, 2, "running", "pending")
+    make.workload(cast.vision, "train", phase="running")
+    client = sign_in("dave")
+    assert _listed(client, "?sort=name") == ["chat", "train"]
+    assert "Show 2 added engines" in client.get("/workloads").content.decode()
+    assert _listed(client, f"?sort=name&open={service.pk}") == ["chat", "chat-e2", "chat-e3", "train"]
+    opened = client.get(f"/workloads?open={service.pk}").content.decode()
+    assert "Hide added engines" in opened and opened.count('<tr class="nested">') == 2
+
+
+def test_engine_is_listed_where_its_service_does_not_match_the_filters(cast: Cast, sign_in: SignIn) -> None:
+    _added_engines(cast, 2, "running", "pending")
+    client = sign_in("dave")
+    assert _listed(client, "?state=pending") == ["chat-e3"]
+    assert _listed(client, "?search=chat-e2") == ["chat-e2"]
+    assert _listed(client, "?state=running") == ["chat"]
+    assert "Show 1 added engine<" in client.get("/workloads?state=running").content.decode()
+
+
+def test_gpus_of_a_service_include_those_of_added_engines(cast: Cast, sign_in: SignIn) -> None:
+    _added_engines(cast, 3, "running", "pending", "completed")
+    Workload.objects.filter(phase="running").update(gpu_milli_now=1000)
+    text = sign_in("dave").get("/workloads?state=all").content.decode()
+    cell = text.partition('data-label="GPUs">')[2].partition("</td>")[0]
+    assert re.sub(r"<[^>]+>", "", cell).split()[:3] == ["2", "of", "3"]
+
+
+def test_statement_count_does_not_depend_on_the_number_of_engines(cast: Cast, sign_in: SignIn) -> None:
+    service, _ = _added_engines(cast, 1, "running")
+    client, counts = sign_in("dave"), []
+    engines = Service.objects.get(workload=service)
+    for number in range(20):
+        with CaptureQueriesContext(connection) as statements:
+            assert client.get(f"/workloads?open={service.pk}").status_code == 200
+        counts.append(len(statements))
+        serve(
+            engines, make.workload(cast.vision, f"more-{number}", kind="service", phase="running"), 9 + number
+        )
+    assert len(set(counts[1:])) == 1
+
+
+def test_pending_rows_show_their_expected_start(cast: Cast, sign_in: SignIn) -> None:
+    start = timezone.now() + timedelta(minutes=80)
+    explanation = {"queue_position": 2, "pool": "local", "expected_start": start.isoformat()}
+    make.workload(cast.vision, "next", explanation=explanation, reason="WaitingForCapacity")
+    make.workload(cast.vision, "later", explanation={**explanation, "expected_start": None})
+    text = sign_in("dave").get("/workloads").content.decode()
+    starts = re.findall(r'position (\d), </span>(\w+) <time datetime="([^"]+)"', text)
+    assert starts == [("2", "starts", start.isoformat())]
+    assert text.count('<span class="medium-only">position 2') == 2
 
 
 def test_common_time_of_the_last_measurements_is_stated_once() -> None:

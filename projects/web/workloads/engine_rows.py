@@ -1,0 +1,74 @@
+"""Fold the workloads of added inference engines under their service in the workload list."""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from django.db.models import F, QuerySet
+
+from projects.models import InferenceEngine, Workload, WorkloadKind
+from projects.models.workloads import ENDED_PHASES
+
+OPEN_MAX = 50
+
+
+@dataclass(frozen=True, slots=True)
+class EngineGroup:
+    """Added engines of one service that match the filters, and whether their rows are shown."""
+
+    count: int
+    is_open: bool
+
+
+def without_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
+    """Return the rows without added engines whose service is also one of the rows."""
+    services = rows.filter(kind=WorkloadKind.SERVICE).order_by()
+    engines = _added_engines().filter(service__workload__in=services.values("pk"))
+    return rows.exclude(pk__in=engines.values("workload"))
+
+
+def with_open_engines(
+    shown: Sequence[Workload], matching: QuerySet[Workload], open_service: str
+) -> list[Workload]:
+    """Return the shown rows, with the engines of the open service below the service's row.
+
+    Each service's row gets its `EngineGroup`. The GPUs of the service include those of its live engines.
+    """
+    services = [row for row in shown if row.kind == WorkloadKind.SERVICE]
+    engines = _engines_by_service(services, matching) if services else {}
+    result = []
+    for row in shown:
+        row_engines, values = engines.get(row.pk, []), cast("Any", row)
+        live = [row, *(each for each in row_engines if each.phase not in ENDED_PHASES)]
+        is_open = bool(row_engines) and str(row.pk) == open_service
+        values.engine_group = EngineGroup(len(row_engines), is_open) if row_engines else None
+        values.gpus_now = sum(each.gpu_milli_now for each in live)
+        values.gpus_requested = sum(each.gpu_milli_min for each in live)
+        result.append(row)
+        for engine in row_engines[:OPEN_MAX] if is_open else ():
+            nested = cast("Any", engine)
+            nested.is_nested, nested.engine_group = True, None
+            nested.gpus_now, nested.gpus_requested = engine.gpu_milli_now, engine.gpu_milli_min
+            result.append(engine)
+    return result
+
+
+def _engines_by_service(
+    services: Sequence[Workload], matching: QuerySet[Workload]
+) -> dict[uuid.UUID, list[Workload]]:
+    """Return the matching workloads of added engines, oldest first, by the ID of their service's workload."""
+    links = _added_engines().filter(service__workload__in=services)
+    service_of = dict(links.values_list("workload", "service__workload"))
+    result = defaultdict[uuid.UUID, list[Workload]](list)
+    rows = matching.filter(pk__in=list(service_of)) if service_of else matching.none()
+    for engine in rows.select_related("array").order_by("submitted_at", "pk"):
+        result[service_of[engine.pk]].append(engine)
+    return result
+
+
+def _added_engines() -> QuerySet[InferenceEngine]:
+    """Return the engines that have a workload of their own, unlike a service's initial engines."""
+    own = InferenceEngine.objects.filter(workload__isnull=False).order_by()
+    return own.exclude(workload=F("service__workload"))
