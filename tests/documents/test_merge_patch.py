@@ -22,7 +22,7 @@ def without_empty(value: object) -> object:
 
 
 @given(DOCUMENTS, DOCUMENTS)
-def test_merge_patch_turns_one_document_into_the_other(
+def test_merge_patch_turns_one_document_into_another(
     before: dict[str, object], after: dict[str, object]
 ) -> None:
     patch = find_patch(before, after)

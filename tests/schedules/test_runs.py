@@ -199,7 +199,7 @@ def test_rejected_run_is_recorded_with_its_reason_and_the_schedule_continues(cas
     assert submit_due_runs(NOON + 2 * HOUR) == 1
 
 
-def test_reason_of_a_rejected_run_names_objects_in_words_instead_of_paths(cast: Cast) -> None:
+def test_reason_of_a_rejected_run_names_objects_in_words_rather_than_paths(cast: Cast) -> None:
     text = "command: x\npools: [night]\nroles: [{gpu: 1}]\n"
     set_template(actor=cast.dave, project=cast.vision, name="train", text=TEXT)
     schedule = make_schedule(cast, text="", template="train")

@@ -89,7 +89,7 @@ def test_files_and_deletions_are_stored_below_the_prefix(pod: Pod) -> None:
     assert pod.uploads() == []
 
 
-def test_object_that_was_replaced_in_the_meantime_is_not_deleted(pod: Pod) -> None:
+def test_concurrently_replaced_object_is_not_deleted(pod: Pod) -> None:
     pod.deleted = [("old", pod.etag("old"))]
     pod.store.fill(pod.volume.bucket, {"set/old": b"of others"})
     transfer = pod.transfer()

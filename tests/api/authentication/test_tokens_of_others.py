@@ -11,7 +11,7 @@ def names(answer: object) -> list[tuple[str, str]]:
     return sorted((item["user"], item["name"]) for item in answer.json()["items"])  # type: ignore[attr-defined]
 
 
-def test_platform_admin_lists_the_tokens_of_all_users_or_of_one_user(cast: Cast) -> None:
+def test_platform_admin_lists_the_tokens_of_one_user_or_all_users(cast: Cast) -> None:
     for name in ("dave", "grace"):
         tokens.issue(actor=getattr(cast, name), name="ci", scopes=["read"], expires_at=None)
     admin = caller_for(cast, "alice")

@@ -37,9 +37,7 @@ def names(alice: Caller, **query: Any) -> list[str]:
     return [machine["name"] for machine in alice.get(MACHINES, **query).json()["items"]]
 
 
-def test_token_admits_its_maximum_number_of_machines_and_rejects_further_ones(
-    alice: Caller, token: str
-) -> None:
+def test_token_admits_at_most_its_maximum_number_of_machines(alice: Caller, token: str) -> None:
     assert [join(token, number).status_code for number in (1, 2, 3)] == [200, 200, 401]
     rejection = join(token, 3).json()["detail"]
     assert rejection == "This join token admits 2 machines and has been used up. Issue a new token."

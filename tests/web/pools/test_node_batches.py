@@ -50,7 +50,7 @@ def test_all_cordoned_nodes_are_uncordoned_after_a_confirmation(pool: NodePool, 
     assert Audit.objects.filter(action="uncordon").count() == 3
 
 
-def test_confirmation_says_how_many_nodes_exceed_one_batch(
+def test_confirmation_states_how_many_nodes_exceed_one_batch(
     pool: NodePool, alice: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = "/node-pools/train/nodes/uncordon?state=cordoned"

@@ -65,7 +65,7 @@ def test_array_without_gpus_shows_the_cores_per_task(cast: Cast, sign_in: SignIn
     assert "0 per task" not in text_of(client, "/")
 
 
-def test_requested_gpu_memory_is_shown_instead_of_a_number_of_gpus(cast: Cast, sign_in: SignIn) -> None:
+def test_requested_gpu_memory_is_shown_instead_of_a_gpu_count(cast: Cast, sign_in: SignIn) -> None:
     workload = make.workload(cast.vision, "shared", gpus=0, by=cast.dave.user, pools=["local"])
     role = WorkloadRole.objects.create(
         workload=workload, position=0, name="worker", min=1, max=1, gpu_devices=1, gpu_memory_mib=24 * 1024
