@@ -12,7 +12,8 @@ from tests.journeys.installation import PATIENCE, ROOT
 
 def guide_examples(heading: str, guide: str = "researchers") -> list[str]:
     """Return the code blocks of a chapter, without their language markers."""
-    chapter = (ROOT / "docs" / f"{guide}.md").read_text().partition(f"## {heading}\n")[2]
+    pages = [ROOT / "docs" / f"{guide}.md", *sorted((ROOT / "docs" / guide).glob("*.md"))]
+    chapter = "\n".join(page.read_text() for page in pages).partition(f"## {heading}\n")[2]
     return [block.partition("\n")[2] for block in chapter.partition("\n## ")[0].split("```")[1::2]]
 
 

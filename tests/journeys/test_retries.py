@@ -32,7 +32,7 @@ def ended(client: Client, workload: Any) -> Any:
 def test_documented_example_restarts_until_it_completes(
     dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:
-    guide = (ROOT / "docs" / "researchers.md").read_text()
+    guide = (ROOT / "docs" / "researchers" / "evictions-and-failures.md").read_text()
     example = guide.partition("## Retry after failures")[2].split("```")[1]
     (tmp_path / "berth").write_text(f'#!/bin/sh\nexec {sys.executable} -m berth.cli.main "$@"\n')
     (tmp_path / "berth").chmod(0o755)
@@ -99,7 +99,7 @@ def test_pod_that_runs_out_of_memory_restarts_with_more_memory(dave_on_shared_be
 def test_documented_example_saves_a_checkpoint_on_the_signal_and_resumes_from_it(
     dave_on_shared_berth: Terminal, tmp_path: Path
 ) -> None:
-    guide = (ROOT / "docs" / "researchers.md").read_text()
+    guide = (ROOT / "docs" / "researchers" / "evictions-and-failures.md").read_text()
     (tmp_path / "saver.yaml").write_text(guide.partition("```yaml\nname: saver")[2].partition("```")[0])
     text = (tmp_path / "saver.yaml").read_text()
     (tmp_path / "saver.yaml").write_text(f"name: saver{text}")

@@ -35,7 +35,7 @@ def test_commands_in_the_guides_define_show_and_mount_volumes(berth: Berth, cast
         "projects": ["vision", "speech"],
     }  # fmt: skip
 
-    describe, submit = commands("researchers.md", "Use shared data")
+    describe, submit = commands("researchers/code-and-data.md", "Use shared data")
     shown = berth(*describe, **member)
     assert "scratch in pool local, read-write, on 1 of 2 nodes" in " ".join(shown.stdout.split())
     done = berth(*submit, **member)
@@ -97,7 +97,7 @@ def test_commands_in_the_guides_define_show_and_mount_an_s3_volume(berth: Berth,
         }
     ]  # fmt: skip
 
-    submit, _ = commands("researchers.md", "Read a dataset from S3")
+    submit, _ = commands("researchers/code-and-data.md", "Read a dataset from S3")
     done = berth(*submit, **member)
     assert done.returncode == 0, done.stderr
     assert Workload.objects.get(name="reads-s3").spec["volumes"] == [{"name": "imagenet", "path": "/data"}]

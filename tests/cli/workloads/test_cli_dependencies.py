@@ -33,7 +33,7 @@ def test_error_for_an_unknown_state_names_the_option(terminal: Terminal) -> None
 
 
 def test_documented_example_runs_unchanged(berth: Berth, cast: Cast) -> None:
-    guide = (ROOT / "docs" / "researchers.md").read_text()
+    guide = (ROOT / "docs" / "researchers" / "many-runs.md").read_text()
     example = guide.partition("## Run workloads one after another")[2].split("```")[1]
     lines = [line.partition("  #")[0] for line in example.strip().splitlines()]
     token = token_of(cast.dave)

@@ -75,7 +75,7 @@ def test_documented_example_runs_unchanged(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("train.yaml").write_text(TEXT)
-    guide = (ROOT / "docs" / "researchers.md").read_text()
+    guide = (ROOT / "docs" / "researchers" / "many-runs.md").read_text()
     example = guide.partition("## Run at fixed times")[2].split("```")[1]
     token = {"BERTH_TOKEN": token_of(cast.dave), "BERTH_PROJECT": "vision"}
     for line in example.strip().splitlines():

@@ -66,13 +66,13 @@ UNLISTED: Groups = (
 
 # Chapter of the documentation for each page and the pages below it. The first match wins.
 CHAPTERS = (
-    ("/workloads", "researchers/#monitor-a-workload"),
+    ("/workloads", "researchers/running-workloads/#monitor-a-workload"),
     ("/arrays", "documents/#arrays"),
     ("/services", "services/"),
     ("/queue", "concepts/#pending-reasons"),
     ("/submit", "researchers/#submit-a-workload"),
     ("/templates", "documents/#workload"),
-    ("/schedules", "researchers/#run-at-fixed-times"),
+    ("/schedules", "researchers/many-runs/#run-at-fixed-times"),
     ("/quotas", "admins/#quotas"),
     ("/fair-share", "concepts/#fair-share"),
     ("/node-pools", "admins/#node-pools"),
