@@ -17,9 +17,9 @@ def test_selection_bar_shows_how_many_rows_an_action_applies_to(opened: Open) ->
         bar = page.locator("#bulk")
         select(page, "ablation-7")
         expect(bar.get_by_role("button", name="Cancel selected workloads")).to_be_visible()
-        expect(bar.get_by_role("link", name="Clone selected workload")).to_be_visible()
+        expect(bar.get_by_role("link", name="Edit a copy of the selected workload")).to_be_visible()
         select(page, "vit-baseline")
-        expect(bar.get_by_role("link", name="Clone selected workload")).to_be_hidden()
+        expect(bar.get_by_role("link", name="Edit a copy of the selected workload")).to_be_hidden()
         bar.get_by_role("button", name="Cancel 1 of 2 selected workloads").click()
         dialog = page.get_by_role("dialog")
         expect(dialog.get_by_role("heading", name="Cancel 1 workload?")).to_be_visible()
@@ -113,9 +113,9 @@ def test_clone_of_the_selected_workload_opens_the_form(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads?state=ended")
         select(page, "vit-baseline")
-        clone = page.locator("#bulk").get_by_role("link", name="Clone selected workload")
-        expect(clone).to_be_visible()
-        clone.click()
+        copy = page.locator("#bulk").get_by_role("link", name="Edit a copy of the selected workload")
+        expect(copy).to_be_visible()
+        copy.click()
         expect(page.get_by_role("heading", name="Submit workload")).to_be_visible()
         assert faults == []
 

@@ -87,9 +87,9 @@ def watch_metric(page: Page) -> None:
 
 
 def submit_urgent(page: Page, train: str) -> str:
-    """Clone the workload with its code, change it in the form, and read why the clone is pending."""
+    """Edit a copy of the workload with its code, and read why the copy is pending."""
     page.goto(train)
-    page.get_by_role("link", name="Clone workload").click()
+    page.get_by_role("link", name="Edit a copy of the workload").click()
     page.get_by_label("Name", exact=True).fill("urgent")
     page.get_by_label("Command", exact=True).fill("python train.py 10 0")
     page.get_by_label("Replicas", exact=True).fill("1")

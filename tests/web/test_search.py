@@ -237,6 +237,8 @@ def test_verb_without_a_name_offers_the_users_own_workloads(cast: Cast, sign_in:
     assert links(dave, "resume") == [f"/workloads/{paused.pk}/resume"]
     assert set(links(dave, "logs")) == {f"/workloads/{row.pk}/logs" for row in (mine, old)}
     assert links(dave, "delete") == [f"/workloads/{old.pk}/delete"]
+    for verb in ("copy", "clone"):
+        assert titles(dave, verb)[0].startswith("Edit a copy of "), verb
     assert links(dave, "retry swe") == [f"/arrays/{sweep.pk}/retry"]
     assert links(sign_in("erin"), "cancel") == []
     answer = sign_in("erin").get("/search", {"q": "cancel"}, headers=HTMX).content.decode()

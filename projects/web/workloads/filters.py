@@ -20,7 +20,7 @@ from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
 from projects.selectors import workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE_REASON
 
-ALL_RUNNING = r"^((\d+) of \2 pods running\.|All required pods of the gang are running\.)$"
+ALL_RUNNING = r"^((\d+) of \2 pods running\.|All required pods are running\.)$"
 STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "live": ("Live", LIVE_PHASES),
     "pending": ("Pending", (Phase.PENDING, Phase.RESERVED)),

@@ -185,12 +185,12 @@ def _has_request_words(row: Any) -> bool:
 
 
 def _load_bulk_steps(actor: Actor, row: Workload) -> None:
-    """Set the bulk actions that apply to this row, and whether the row can be cloned."""
+    """Set the bulk actions that apply to this row, and whether a copy of the row can be edited."""
     target, counts = row.array or row, cast("Any", row).progress.counts if row.array else TaskCounts()
     target.project = row.project
     cast("Any", row).bulk_steps = " ".join(bulk_steps(actor, target, counts))
     cast("Any", row).is_operable = may(actor, Action.OPERATE, target)
-    cast("Any", row).is_clonable = may(actor, Action.SUBMIT, row.project)
+    cast("Any", row).is_copyable = may(actor, Action.SUBMIT, row.project)
 
 
 def _as_csv(request: Request, rows: QuerySet[Workload]) -> StreamingHttpResponse:

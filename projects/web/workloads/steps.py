@@ -10,7 +10,7 @@ BULK_STEPS = ("suspend", "resume", "retry", "resubmit", "cancel", "delete")
 ENDED, SUSPENDED, STOPPING = "Already ended", "Already suspended", "Already stopping"
 NOT_SUSPENDED, LIVE = "Not suspended", "Not yet ended"
 NOT_AN_ARRAY, NO_FAILURES = "Not an array; resubmit it instead", "No failed tasks"
-TASK, ARRAY = "An array task; retry it instead", "An array; retry or clone it instead"
+TASK, ARRAY = "An array task; retry it instead", "An array; retry it or edit a copy instead"
 NOT_ALLOWED = "Not allowed by your role"
 
 

@@ -116,7 +116,7 @@ def verdict(gang: GangFacts) -> Verdict | None:
     if lost_pods and (not live or _ends_by_loss(gang)):
         return _loss_verdict(gang, lost_pods[0])
     if gang.phase == "starting" and has_minimum(gang.tree, gang.pods, RUNNING_STATES):
-        return Verdict("running", "Running", "All required pods of the gang are running.", stale=False)
+        return Verdict("running", "Running", "All required pods are running.", stale=False)
     if not live:
         return _completion_verdict(gang) if "succeeded" in states else _loss_verdict(gang, None)
     return _idle_verdict(gang) or _staleness_verdict(gang)

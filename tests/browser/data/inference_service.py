@@ -48,7 +48,7 @@ def create_service(scene: Any) -> Workload:
     row = workloads.submit(actor=dave, document={**DOCUMENT, "project": "vision", "pools": [pool.name]})
     started = now - timedelta(hours=5)
     Workload.objects.filter(pk=row.pk).update(
-        phase="running", reason="Running", message="All required pods of the gang are running.",
+        phase="running", reason="Running", message="All required pods are running.",
         since=started, started_at=started, first_started_at=started,
         submitted_at=started - timedelta(minutes=2), run=1,
     )  # fmt: skip

@@ -226,7 +226,7 @@ def test_pull_progress_is_updated_at_most_once_a_second(stage: Stage) -> None:
     stage.runtime.run(second)
     stage.tick(2)
     assert stage.phase(workload) == Phase.RUNNING
-    assert workload.message == "All required pods of the gang are running."
+    assert workload.message == "All required pods are running."
 
 
 @pytest.mark.heavy

@@ -369,12 +369,12 @@ def test_retry_is_the_main_action_only_for_arrays_with_failures(
         phase="completed", ended_at=make.ago(minutes=1)
     )
     dave.post(f"/arrays/{sweep.pk}/cancel", {"indexes": ""})
-    retry, clone = (
+    retry, copy = (
         '<a class="button primary" id="step-retry"',
         '<a class="button primary" href="/submit?like=',
     )
     page = text(dave, f"/arrays/{sweep.pk}")
-    assert (retry in page, clone in page) == (True, False)
+    assert (retry in page, copy in page) == (True, False)
     Workload.objects.filter(array=sweep, phase="failed").update(phase="completed")
     page = text(dave, f"/arrays/{sweep.pk}")
-    assert (retry in page, clone in page) == (False, True)
+    assert (retry in page, copy in page) == (False, True)

@@ -91,7 +91,7 @@ def test_expected_start_is_stated_once_with_its_assumptions(cast: Cast, sign_in:
     workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     assert page.count("Expected start: ") == 1
-    assert "This estimate holds if nothing new is queued ahead." in page
+    assert "The estimate holds if nothing new is queued ahead." in page
 
 
 @pytest.mark.heavy

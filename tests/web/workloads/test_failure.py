@@ -35,9 +35,9 @@ def test_page_of_a_failed_workload_begins_with_the_pod_that_failed_first(cast: C
     assert f"Pod worker-1 ended with exit code 3 on {node.name} after 30 s</h2>" in page
     assert page.count("A retry rule ends the workload after exit code 3.") == 1, "only in the card"
     assert f'<option value="{pods[1].pk}" selected data-ended>' in page
-    assert f'href="/submit?like={workload.pk}">Edit and resubmit' in page
+    assert f'href="/submit?like={workload.pk}">Edit a copy' in page
     viewed = sign_in("erin").get(f"/workloads/{workload.pk}").content.decode()
-    assert CARD in viewed and "Edit and resubmit" not in viewed
+    assert CARD in viewed and "Edit a copy" not in viewed
 
 
 def test_page_shows_the_workload_message_if_no_pod_failed(cast: Cast, sign_in: SignIn) -> None:

@@ -74,3 +74,5 @@ def test_page_of_a_running_workload_shows_when_it_reaches_its_maximum_runtime(
         f'<dt>Max runtime</dt><dd>2 h, until <time datetime="{(began + timedelta(hours=2)).isoformat()}"'
         in text
     )
+    header = text.partition('class="head-facts"')[2].partition("</p>")[0]
+    assert f'reaches max runtime <time datetime="{(began + timedelta(hours=2)).isoformat()}"' in header

@@ -1,5 +1,7 @@
 """Tests for submitting ended workloads again on the workload page and in the list."""
 
+import re
+
 from projects.models import Workload
 from tests import factories as make
 from tests.cast import Cast
@@ -19,7 +21,7 @@ def test_ended_workload_is_resubmitted_with_one_button(cast: Cast, sign_in: Sign
         path = f"/workloads/{workload.pk}/resubmit"
         for tab in ("", "/spec"):
             page = client.get(f"/workloads/{workload.pk}{tab}").content.decode()
-            assert f'hx-post="{path}"' in page and ">Clone<" in page, (phase, tab)
+            assert f'hx-post="{path}"' in page and ">Edit a copy<" in page, (phase, tab)
         answer = client.post(path, headers=HTMX)
         new = Workload.objects.get(name=f"{phase}-2")
         assert answer.headers["HX-Redirect"] == f"/workloads/{new.pk}"
@@ -46,6 +48,16 @@ def test_document_that_is_no_longer_accepted_opens_the_form_with_its_errors(
     page = client.get(opened).content.decode()
     assert 'value="train-2"' in page and "pools[0]" in page
     assert Workload.objects.count() == 1
+
+
+def test_first_choice_on_all_tabs_of_a_failed_workload_is_to_edit_a_copy(cast: Cast, sign_in: SignIn) -> None:
+    workload, client = ended(cast), sign_in("dave")
+    for tab in ("", "/timeline", "/spec"):
+        page = client.get(f"/workloads/{workload.pk}{tab}").content.decode()
+        primary = re.findall(r'<(?:a|button) class="button primary"[^>]*>([^<]+)<', page)
+        assert primary == ["Edit a copy"], tab
+    completed = client.get(f"/workloads/{ended(cast, 'done', 'completed').pk}").content.decode()
+    assert re.findall(r'<(?:a|button) class="button primary"[^>]*>([^<]+)<', completed) == ["Resubmit"]
 
 
 def test_viewers_see_no_button_and_may_not_resubmit(cast: Cast, sign_in: SignIn) -> None:

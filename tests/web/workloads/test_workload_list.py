@@ -126,7 +126,7 @@ def test_running_workload_rows_describe_their_activity(cast: Cast, sign_in: Sign
 @pytest.mark.heavy
 def test_running_workload_rows_show_the_nodes_of_their_pods(cast: Cast, sign_in: SignIn) -> None:
     nodes = [make.node(cast.pool, gpus=2) for _ in range(5)]
-    all_run = "All required pods of the gang are running."
+    all_run = "All required pods are running."
     for name, count in (("one", 1), ("many", 5)):
         workload = make.workload(cast.vision, name, replicas=count, phase="running", message=all_run)
         for node in nodes[:count]:
@@ -139,7 +139,7 @@ def test_running_workload_rows_show_the_nodes_of_their_pods(cast: Cast, sign_in:
 
 @pytest.mark.heavy
 def test_workload_list_can_show_failing_and_pending_workloads_first(cast: Cast, sign_in: SignIn) -> None:
-    all_run = "All required pods of the gang are running."
+    all_run = "All required pods are running."
     for name, phase, message in (
         ("ended", "completed", "All pods succeeded."), ("running", "running", all_run),
         ("partial", "running", "1 of 3 pods running."), ("whole", "running", "3 of 3 pods running."),

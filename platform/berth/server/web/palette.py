@@ -33,7 +33,8 @@ from projects.services.schedules import may_change
 from projects.web.workloads.steps import bulk_steps, steps_for
 
 MIN_VERB_LETTERS = 3
-VERBS = ("cancel", "clone", "delete", "log", "pause", "resume", "retry", "run", "suspend")
+VERBS = ("cancel", "clone", "copy", "delete", "log", "pause", "resume", "retry", "run", "suspend")
+TITLE_STARTS: Mapping[str, str] = {"clone": "edit a copy", "copy": "edit a copy"}
 # Phases of the workloads to which a verb applies.
 PHASES_BY_VERB: Mapping[str, Collection[str]] = {
     "cancel": LIVE_PHASES,
@@ -183,7 +184,7 @@ def array_actions(actor: Actor, array: WorkloadArray, counts: TaskCounts) -> Ite
                 else reverse("array-step", args=[array.pk, step])
             )
             yield Hit(title.format(array.name), path, "workloads", array.project.name, in_dialog=True)
-    yield from _clone(actor, array)
+    yield from _copy_action(actor, array)
 
 
 def workload_actions(actor: Actor, workload: Workload) -> Iterator[Hit]:
@@ -193,17 +194,17 @@ def workload_actions(actor: Actor, workload: Workload) -> Iterator[Hit]:
         for step in steps_for(workload):
             path = reverse("workload-step", args=[workload.pk, step])
             yield Hit(f"{step.capitalize()} {workload.name}", path, "workloads", project, in_dialog=True)
-    yield from _clone(actor, workload)
+    yield from _copy_action(actor, workload)
     if workload.run:
         yield Hit(
             f"Log of {workload.name}", reverse("workload-logs", args=[workload.pk]), "template", project
         )
 
 
-def _clone(actor: Actor, row: Workload | WorkloadArray) -> Iterator[Hit]:
+def _copy_action(actor: Actor, row: Workload | WorkloadArray) -> Iterator[Hit]:
     if may(actor, Action.SUBMIT, row.project):
         path = f"{reverse('submit')}?{urlencode({'like': str(row.pk)})}"
-        yield Hit(f"Clone {row.name}", path, "submit", row.project.name)
+        yield Hit(f"Edit a copy of {row.name}", path, "submit", row.project.name)
 
 
 def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[Hit]:

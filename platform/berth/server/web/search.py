@@ -17,6 +17,7 @@ from django.views.decorators.http import require_GET
 from berth.server.web.nearest_words import nearest
 from berth.server.web.pages import Request, signed_in
 from berth.server.web.palette import (
+    TITLE_STARTS,
     Hit,
     form_actions,
     own_actions,
@@ -213,7 +214,8 @@ def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) ->
         hits += [hit for schedule in matching_schedules for hit in schedule_actions(actor, schedule)]
     else:
         hits = [*page_actions(actor, url), *own_actions(actor, verb)]
-    unique = {hit.path: hit for hit in hits if hit.title.lower().startswith(verb)}
+    start = TITLE_STARTS.get(verb, verb)
+    unique = {hit.path: hit for hit in hits if hit.title.lower().startswith(start)}
     yield from unique.values()
 
 

@@ -26,13 +26,13 @@
       button.querySelector("[data-share]").textContent = suitable < chosen.length ? ` ${suitable} of ${chosen.length}` : "";
       offered += suitable;
     }
-    const clone = document.querySelector("[data-clone-selected]"), none = document.querySelector("[data-no-step]");
-    if (clone) {
-      clone.hidden = chosen.length !== 1 || !("clone" in chosen[0].dataset);
-      if (!clone.hidden) clone.href = clone.dataset.cloneSelected + chosen[0].value;
+    const copy = document.querySelector("[data-copy-selected]"), none = document.querySelector("[data-no-step]");
+    if (copy) {
+      copy.hidden = chosen.length !== 1 || !("copy" in chosen[0].dataset);
+      if (!copy.hidden) copy.href = copy.dataset.copySelected + chosen[0].value;
     }
     if (!none) return;
-    none.hidden = Boolean(offered) || (clone && !clone.hidden);
+    none.hidden = Boolean(offered) || (copy && !copy.hidden);
     const mayAct = chosen.some((box) => !("denied" in box.dataset)), rows = none.dataset.noStep;
     none.textContent = mayAct ? `No action applies to the selected ${rows}.` : `Your role does not allow you to change the selected ${rows}.`;
   }
