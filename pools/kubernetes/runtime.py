@@ -20,6 +20,7 @@ from pools.kubernetes.cluster import PoolAccess, UnusableCluster, check_access
 from pools.kubernetes.files.collection import read_source
 from pools.kubernetes.files.store import FileCopies, Limits, ReadsCopies
 from pools.kubernetes.logs.copies import LogCopies
+from pools.kubernetes.logs.reading import ReadsLogs
 from pools.kubernetes.manifests import namespace_name
 from pools.kubernetes.places import api_path, place, pool_of
 from pools.kubernetes.pods import VANISHED, PodCalls, failures
@@ -32,11 +33,9 @@ from pools.kubernetes.reports import (
     unschedulable_message,
 )
 from pools.kubernetes.worker import StillRunning
-from pools.runtimes import local_log
 from pools.runtimes.base import (
     ChannelRejected,
     ClusterQuotas,
-    LogChunk,
     Measurements,
     PodCause,
     PodReport,
@@ -79,7 +78,7 @@ class _CachedAccess:
     until: float
 
 
-class KubernetesRuntime(ReadsCopies):
+class KubernetesRuntime(ReadsCopies, ReadsLogs):
     """Runtime of all Kubernetes pools.
 
     `pools` returns the access to each pool's cluster. Records, logs and copied files of ended pods are under
@@ -298,24 +297,13 @@ class KubernetesRuntime(ReadsCopies):
         """Do nothing, because Berth cannot access workspaces in clusters."""
         validate_name(workspace)
 
-    def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
-        path, ended = self._log(pod_id, lambda access, update: update())
-        return local_log.read_log(path, offset, limit, ended)
-
-    def tail_log(self, pod_id: str, lines: int) -> LogChunk:
-        """Return the last lines of the log. Raises RuntimeFailure if the cluster is too slow."""
-        path, ended = self._log(pod_id, lambda access, update: self._call(pod_id, access, "log", update))
-        return local_log.tail_log(path, lines, ended)
-
-    def _log(self, pod_id: str, run: Callable[[PoolAccess, Callable[[], None]], None]) -> tuple[Path, bool]:
-        """Let `run` update the log. Return the log's path and whether the pod has ended."""
-        final = self.ledger.log_path(pod_id)
-        entry = None if final.exists() else self.ledger.find(pod_id)
-        if entry is None or not entry.received:
-            return final, True
+    def _update_log(self, pod_id: str, entry: Entry, *, in_worker: bool) -> None:
         access = self._entry_access(entry)
-        run(access, partial(self._pods.update_log, pod_id, access.cluster, api_path(entry, pod_id)))
-        return (final if final.exists() else self._copies.path(pod_id)), entry.ended is not None
+        update = partial(self._pods.update_log, pod_id, access.cluster, api_path(entry, pod_id))
+        if in_worker:
+            self._call(pod_id, access, "log", update)
+        else:
+            update()
 
     def open_channel(self, pod_id: str) -> socket.socket:
         """Open a channel. If the cluster later rejects the request, the channel's status says why."""

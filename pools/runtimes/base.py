@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -169,6 +169,13 @@ class LogChunk:
     complete: bool
 
 
+LOG_TIMES_SECONDS = 2  # how much older than its recorded time a line may be
+
+# End offset of a part of a log, and the Unix time in milliseconds at which its last byte was written, or 0 if
+# the time is unknown. The part begins at the end of the previous one.
+LogTime = tuple[int, int]
+
+
 @dataclass(frozen=True)
 class PodUsage:
     """Resource usage of one pod.
@@ -310,6 +317,14 @@ class Runtime(PodFileReader, Protocol):
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
         """Return the last `lines` lines of the log, or only the end of these lines if they are very long."""
+        ...
+
+    def read_log_times(self, pod_id: str, start: int, end: int) -> Sequence[LogTime]:
+        """Return when the log was written from offset `start` to `end`, in ascending order.
+
+        The first bytes of each part may be older than its time by `LOG_TIMES_SECONDS`. The parts end before
+        `end` if the times of the last bytes are unknown.
+        """
         ...
 
     def open_channel(self, pod_id: str) -> socket.socket:

@@ -7,13 +7,15 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pools.runtimes.base import PodCause, PodReport, PodState
+from pools.runtimes import local_log
+from pools.runtimes.base import LogTime, PodCause, PodReport, PodState
+from pools.runtimes.log_times import store_times
 from pools.runtimes.pod_dir import validate_name
 from pools.runtimes.shim.records import Record, read_record, sync, sync_directory, write_record
 from pools.runtimes.wire import decode_report, encode_report
@@ -137,8 +139,13 @@ class Ledger:
         """Return the local path of a pod's log, which exists once the log has been fetched from the node."""
         return self._logs / validate_name(pod_id)
 
-    def save_log(self, pod_id: str, chunks: Iterable[tuple[int, bytes]]) -> None:
-        """Store chunks of the log at their offsets. Record a gap between chunks as a hole."""
+    def save_log(
+        self, pod_id: str, chunks: Iterable[tuple[int, bytes]], read_times: Callable[[int], Sequence[LogTime]]
+    ) -> None:
+        """Store chunks of the log at their offsets, and its times. Record a gap between chunks as a hole.
+
+        `read_times` returns the times of the first bytes of the log.
+        """
         log_path, draft = (
             self.log_path(pod_id),
             self._logs / f".{validate_name(pod_id)}.{threading.get_ident()}",
@@ -152,12 +159,12 @@ class Ledger:
                 file.seek(offset)
                 file.write(data)
                 end = offset + len(data)
+        if end:
+            store_times(log_path, read_times(end))
         draft.rename(log_path)
 
     def drop_log(self, pod_id: str) -> None:
-        log_path = self.log_path(pod_id)
-        Path(f"{log_path}.gap").unlink(missing_ok=True)
-        log_path.unlink(missing_ok=True)
+        local_log.delete_log(self.log_path(pod_id))
 
     def _write(self, pod_id: str, record: Record, *, durable: bool = True) -> None:
         write_record(str(self._pods / validate_name(pod_id)), record, durable)

@@ -7,15 +7,16 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pools.runtimes import local_log
+from pools.runtimes import local_log, log_times
 from pools.runtimes.base import (
     ChannelRejected,
     ClusterQuotas,
     LogChunk,
+    LogTime,
     Measurements,
     PodCause,
     PodReport,
@@ -240,10 +241,7 @@ class LocalRuntime(LocalFiles):
             return
         saved = self._saved_log(pod_id)
         if pod.log.exists():
-            gap = pod.path / "log.gap"
-            if gap.exists():
-                gap.rename(f"{saved}.gap")
-            pod.log.rename(saved)
+            local_log.move_log(pod.log, saved)
         else:
             saved.touch(mode=0o600)
         sync_directory(str(self._logs))
@@ -251,9 +249,7 @@ class LocalRuntime(LocalFiles):
 
     def drop_log(self, pod_id: str) -> None:
         if not self._pod_dir(pod_id).exists:
-            saved = self._saved_log(pod_id)
-            Path(f"{saved}.gap").unlink(missing_ok=True)
-            saved.unlink(missing_ok=True)
+            local_log.delete_log(self._saved_log(pod_id))
 
     def drop_workspace(self, workspace: str) -> None:
         path = self._workspaces / validate_name(workspace)
@@ -269,6 +265,10 @@ class LocalRuntime(LocalFiles):
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
         ended, path = self._find_log(pod_id)
         return local_log.tail_log(path, lines, ended)
+
+    def read_log_times(self, pod_id: str, start: int, end: int) -> Sequence[LogTime]:
+        ended, path = self._find_log(pod_id)
+        return log_times.read_times(path, start, end, grows=not ended)
 
     def _find_log(self, pod_id: str) -> tuple[bool, Path]:
         pod = self._pod_dir(pod_id)

@@ -1,13 +1,15 @@
-"""Read chunks of a pod's log by byte offset while the log grows."""
+"""Read chunks of a pod's log by byte offset while the log grows. Move and delete logs."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from pools.runtimes.base import LogChunk
 from pools.runtimes.shim.podlog import read_gap
 
+SIDE_FILES = (".gap", ".times")
 _BLOCK = 65536
 TAIL_MAX = 4 * 1024 * 1024
 
@@ -76,3 +78,16 @@ def last_lines_start(data: bytes, lines: int) -> int:
         if position < 0:
             return 0
     return position + 1
+
+
+def move_log(source: Path, target: Path) -> None:
+    """Move a log, after the files that describe it."""
+    for suffix in SIDE_FILES:
+        with suppress(FileNotFoundError):
+            Path(f"{source}{suffix}").rename(f"{target}{suffix}")
+    source.rename(target)
+
+
+def delete_log(path: Path) -> None:
+    for suffix in (*SIDE_FILES, ""):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)

@@ -247,6 +247,25 @@ def test_log_of_a_running_pod_is_read_by_offset(stage: Stage) -> None:
     assert (beyond.data, beyond.offset) == (b"", len(text) + 6)
 
 
+def test_times_of_a_log_outlive_its_pod(stage: Stage) -> None:
+    stage.runtime.start(stage.long("p-1"))
+    running(stage.runtime, "p-1")
+    assert stage.runtime.read_log_times("p-1", 0, 100) == []
+    stage.write_output("p-1", b"one\n")
+    size = stage.runtime.read_log("p-1", 0, 100).size
+    end, moment = stage.runtime.read_log_times("p-1", 0, size)[-1]
+    assert end == size and moment > 0
+    stage.end_pod("p-1", 0)
+    ended(stage.runtime, "p-1")
+    stage.runtime.begin_forget("p-1")
+    stage.runtime.forget("p-1")
+    times = stage.runtime.read_log_times("p-1", 0, size)
+    assert times[-1][0] == size and abs(times[-1][1] - moment) < 1000
+    assert stage.runtime.read_log_times("p-1", size, size + 1) == []
+    stage.runtime.drop_log("p-1")
+    assert stage.runtime.read_log_times("p-1", 0, size) == []
+
+
 def test_log_tail_contains_only_whole_lines(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")

@@ -3,7 +3,7 @@
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -14,6 +14,7 @@ from pools.runtimes.base import (
     ClusterQuotas,
     DeviceUsage,
     LogChunk,
+    LogTime,
     Measurements,
     PodCause,
     PodReport,
@@ -82,6 +83,8 @@ class FakeRuntime:
         self.errors_by_call: dict[str, deque[Exception]] = {}
         self._pods: dict[str, _Pod] = {}
         self._logs: dict[str, bytes] = {}
+        self.records_times = True
+        self._log_times: dict[str, list[LogTime]] = {}
         self._port = 20000
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
@@ -130,6 +133,10 @@ class FakeRuntime:
 
     def write(self, pod_id: str, data: bytes) -> None:
         self._pods[pod_id].log += data
+        if not self.records_times:
+            return
+        moment = int(self.clock.now().timestamp() * 1000)
+        self._log_times.setdefault(pod_id, []).append((len(self._pods[pod_id].log), moment))
 
     def was_started(self, pod_id: str) -> bool:
         """Return whether the pod was started. A pod can exist because of a stop without a start."""
@@ -215,6 +222,7 @@ class FakeRuntime:
 
     def drop_log(self, pod_id: str) -> None:
         self._logs.pop(pod_id, None)
+        self._log_times.pop(pod_id, None)
 
     def drop_workspace(self, workspace: str) -> None:
         self._called("drop_workspace", workspace)
@@ -225,6 +233,12 @@ class FakeRuntime:
         chunk = data[begin : begin + max(limit, 0)]
         end = begin + len(chunk)
         return LogChunk(chunk, begin, end, len(data), ended and end == len(data))
+
+    def read_log_times(self, pod_id: str, start: int, end: int) -> Sequence[LogTime]:
+        times = self._log_times.get(pod_id, [])
+        first = sum(part_end <= start for part_end, _ in times)
+        last = sum(part_end < end for part_end, _ in times)
+        return times[first : last + 1]
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
         data, ended = self._log(pod_id)

@@ -24,11 +24,12 @@ CONNECTION_LOSSES_MAX = 10
 
 def follow_output(
     client: "Client", workload: "Workload", pod: str | None = None, tail: int | None = None,
-    out: "TerminalOutput | LineFilter | None" = None,
+    out: "TerminalOutput | LineFilter | None" = None, *, timestamps: bool = False,
 ) -> "Workload":  # fmt: skip
     """Print the output of one pod across its attempts until the workload ends. Return the ended workload.
 
-    Phase changes are printed to stderr. `tail` limits the number of lines printed for the first attempt.
+    Phase changes are printed to stderr. `tail` limits the number of lines printed for the first attempt. With
+    `timestamps`, each line begins with its time.
     """
     out = out or TerminalOutput()
     printed, reported = "", ("", "")
@@ -40,7 +41,7 @@ def follow_output(
             reported = (workload.phase, workload.reason)
             print_change(workload)
         if latest is not None and is_new:
-            _print_attempt(client, latest, workload.id, None if printed else tail, out)
+            _print_attempt(client, latest, workload.id, None if printed else tail, out, timestamps)
             printed = latest.id
         elif workload.has_ended:
             return workload
@@ -59,27 +60,32 @@ def _latest_pod(client: "Client", workload: "Workload", name: str | None) -> "Po
 
 
 def _print_attempt(
-    client: "Client", pod: "Pod", workload_id: str, tail: int | None, out: "TerminalOutput | LineFilter"
-) -> None:
+    client: "Client", pod: "Pod", workload_id: str, tail: int | None,
+    out: "TerminalOutput | LineFilter", timestamps: bool,
+) -> None:  # fmt: skip
     """Print the entire output of one attempt. If the connection breaks, resume at the same byte."""
     from berth.client import Unreachable
 
-    offset, losses = 0, 0
+    offset, losses, stamped = 0, 0, StampedText()
     if tail is not None:
-        chunk = client.workloads.log(workload_id, pod=pod.short_name, run=pod.run, tail=tail)
-        out(chunk.data)
+        chunk = client.workloads.log(
+            workload_id, pod=pod.short_name, run=pod.run, tail=tail, timestamps=timestamps
+        )
+        out(stamped.read(chunk.data)[0] if timestamps else chunk.data)
         offset = chunk.next_offset
     while True:
         try:
             for piece in client.workloads.log_stream(
-                workload_id, pod=pod.short_name, run=pod.run, offset=offset
+                workload_id, pod=pod.short_name, run=pod.run, offset=offset, timestamps=timestamps
             ):
-                out(piece)
-                offset, losses = offset + len(piece), 0
+                text, size = stamped.read(piece) if timestamps else (piece, len(piece))
+                out(text)
+                offset, losses = offset + size, 0
             out.end()
             return
         except Unreachable:
             losses += 1
+            stamped.drop_incomplete()
             if losses > CONNECTION_LOSSES_MAX:
                 raise
             time.sleep(PAUSE_SECONDS * losses)
@@ -96,6 +102,7 @@ CONTROL_SEQUENCES = re.compile(
     rb"|\xc2[\x80-\x9f]"
     rb"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 )  # fmt: skip
+STAMP_BYTES = len("2026-01-01T00:00:00Z ")
 INCOMPLETE = re.compile(rb"(\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]*\x1b?|[ -/]*)|\xc2)\Z")
 
 
@@ -122,6 +129,32 @@ class TerminalOutput:
     def _write_text(self, piece: bytes) -> None:
         sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
+
+
+class StampedText:
+    """Reader of output with timestamps, which counts the bytes of the log itself."""
+
+    def __init__(self) -> None:
+        self._is_line_start, self._incomplete = True, b""
+
+    def read(self, piece: bytes) -> tuple[bytes, int]:
+        """Return the text without an incomplete timestamp at its end, and its size in the log."""
+        data, at, size = self._incomplete + piece, 0, 0
+        while at < len(data):
+            if self._is_line_start:
+                if len(data) - at <= STAMP_BYTES:
+                    break
+                at += STAMP_BYTES
+            line_feed = data.find(b"\n", at)
+            end = line_feed + 1 if line_feed >= 0 else len(data)
+            self._is_line_start = line_feed >= 0
+            at, size = end, size + end - at
+        self._incomplete = data[at:]
+        return data[:at], size
+
+    def drop_incomplete(self) -> None:
+        """Forget an incomplete timestamp, because the server will send it again."""
+        self._incomplete = b""
 
 
 class LineFilter:

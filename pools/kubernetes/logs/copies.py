@@ -8,13 +8,16 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from pools.runtimes import local_log
+from pools.runtimes.base import LogTime
 from pools.runtimes.local import LOG_LIMIT
+from pools.runtimes.log_times import extend_times
 from pools.runtimes.shim.podlog import PodLog, read_gap
 from pools.runtimes.shim.records import sync_directory
 
@@ -52,11 +55,9 @@ class LogCopies:
             while True:
                 fetched = fetch(_whole_seconds(position.since), FETCH_BYTES)
                 is_cut = len(fetched) >= FETCH_BYTES
-                new, position = _new_lines(fetched, position, is_cut=is_cut)
+                new, position, times = _new_lines(fetched, position, is_cut=is_cut)
                 if new:
-                    os.pwrite(fd, new, position.size - len(new))
-                    self._store(pod_id, position)
-                    self._trim(pod_id)
+                    self._append(pod_id, fd, new, position, times)
                 elif is_cut and position.since and fetched.startswith(position.since[:19].encode()):
                     position = self._skip_to_next_second(pod_id, fd, position)
                 else:
@@ -88,12 +89,20 @@ class LogCopies:
         with self._lock_copy(pod_id) as fd:
             position = self._load(pod_id)
             os.ftruncate(fd, position.size)
-            new, position = _new_lines(data, position, is_cut=False)
+            new, position, times = _new_lines(data, position, is_cut=False)
             if new:
-                os.pwrite(fd, new, position.size - len(new))
-                self._store(pod_id, position)
-                self._trim(pod_id)
+                self._append(pod_id, fd, new, position, times)
             return position.size if new else None
+
+    def _append(
+        self, pod_id: str, fd: int, data: bytes, position: Position, times: Sequence[LogTime]
+    ) -> None:
+        """Append data that ends at the position. A crash may interrupt this method after any call."""
+        begin = position.size - len(data)
+        os.pwrite(fd, data, begin)
+        extend_times(self.path(pod_id), self._limit, begin, times)
+        self._store(pod_id, position)
+        self._trim(pod_id)
 
     def continue_line(self, pod_id: str, data: bytes, end: int | None) -> int | None:
         """Append data to the last line of the copy.
@@ -115,27 +124,20 @@ class LogCopies:
     def move_to(self, pod_id: str, target: Path) -> None:
         """Move the copy, which may be empty, to its final path."""
         with self._lock_copy(pod_id):
-            gap = self._gap_path(pod_id)
-            if gap.exists():
-                gap.rename(f"{target}.gap")
-            self.path(pod_id).rename(target)
+            local_log.move_log(self.path(pod_id), target)
             self._position_path(pod_id).unlink(missing_ok=True)
             sync_directory(str(target.parent))
 
     def drop(self, pod_id: str) -> None:
-        self.path(pod_id).unlink(missing_ok=True)
+        local_log.delete_log(self.path(pod_id))
         self._position_path(pod_id).unlink(missing_ok=True)
-        self._gap_path(pod_id).unlink(missing_ok=True)
 
     def _trim(self, pod_id: str) -> None:
         """Drop the middle of a copy that exceeds the size limit. Offsets still count all bytes."""
         path = str(self.path(pod_id))
         log = PodLog(path, self._limit)
         log.gap_end = max(log.head, read_gap(path)[1])
-        log.trim()
-
-    def _gap_path(self, pod_id: str) -> Path:
-        return self._root / f"{pod_id}.gap"
+        log.check()
 
     @contextmanager
     def _lock_copy(self, pod_id: str) -> Iterator[int]:
@@ -163,10 +165,15 @@ class LogCopies:
         draft.rename(path)
 
 
-def _new_lines(fetched: bytes, position: Position, *, is_cut: bool) -> tuple[bytes, Position]:
-    """Return the lines after the position without timestamps, and the new position. Skip a truncated line."""
+def _new_lines(fetched: bytes, position: Position, *, is_cut: bool) -> tuple[bytes, Position, list[LogTime]]:
+    """Return the lines after the position without timestamps, the new position, and the lines' times.
+
+    Skip a truncated line.
+    """
     since, ties, seen = position.since, position.ties, 0
     new: list[bytes] = []
+    size = position.size
+    ends: dict[str, int] = {}  # end of the last line of each second
     lines = _split_lines(fetched)
     if is_cut and len(lines) > 1 and not lines[-1].endswith(b"\n"):
         lines.pop()
@@ -183,8 +190,10 @@ def _new_lines(fetched: bytes, position: Position, *, is_cut: bool) -> tuple[byt
                 continue
         since, ties = (since, ties + 1) if stamp == since else (stamp, 1)
         new.append(_join_parts(line[match.end() :]))
-    data = b"".join(new)
-    return data, Position(position.size + len(data), since, ties)
+        size += len(new[-1])
+        ends[_whole_seconds(stamp)] = size
+    times = [(end, int(datetime.fromisoformat(second).timestamp()) * 1000) for second, end in ends.items()]
+    return b"".join(new), Position(size, since, ties), sorted(times)
 
 
 def _split_lines(data: bytes) -> list[bytes]:

@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -15,6 +15,7 @@ import httpx
 from pools.runtimes.base import (
     ChannelRejected,
     LogChunk,
+    LogTime,
     Measurements,
     PodReport,
     PodSpec,
@@ -74,6 +75,15 @@ class NodeAgent:
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
         return self._request_chunk("tail", pod_id=pod_id, lines=lines)
+
+    def read_log_times(self, pod_id: str, start: int, end: int) -> Sequence[LogTime]:
+        """Return the times by Berth's clock, or none if the agent is too old to record them."""
+        try:
+            response = self._request("log_times", pod_id=pod_id, start=start, end=end)
+        except ValueError:
+            return ()
+        skew = int(_clock_skew(response).total_seconds() * 1000)
+        return [(part_end, moment and moment - skew) for part_end, moment in response.json()]
 
     def log_chunks(self, pod_id: str) -> Iterator[tuple[int, bytes]]:
         """Yield the pod's log in chunks, each with its offset."""

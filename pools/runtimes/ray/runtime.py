@@ -7,17 +7,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from pools.joining.instructions import Instructions
-from pools.runtimes import local_log
 from pools.runtimes.base import (
     ChannelRejected,
     ClusterQuotas,
-    LogChunk,
     Measurements,
     PodReport,
     PodSpec,
@@ -39,6 +38,7 @@ from pools.runtimes.ray.cluster import (
 )
 from pools.runtimes.ray.files import RayFiles
 from pools.runtimes.ray.jobs import Jobs, lost_report
+from pools.runtimes.ray.logs import RayLogs
 from pools.runtimes.ray.probes import ProbePods
 from pools.runtimes.ray.scripts import CHECK, STOP, start_script, update_script, upgrade_script
 from pools.runtimes.ray.starts import BackgroundStarts
@@ -51,7 +51,7 @@ STARTING_REPORT = PodReport(PodState.STARTING)
 ADDRESS_OF_RANK_0 = ""
 
 
-class RayRuntime(RayFiles):
+class RayRuntime(RayFiles, RayLogs):
     """Runtime of all Ray pools.
 
     `nodes` returns the current nodes. All other state is under `root` and on the nodes, so a new process
@@ -219,7 +219,8 @@ class RayRuntime(RayFiles):
         entry = self.ledger.find(pod_id)
         node = self._nodes.get(entry.instance_id) if entry and entry.ended else None
         if node is not None and not self.ledger.log_path(pod_id).exists():
-            self.ledger.save_log(pod_id, self._agent(node).log_chunks(pod_id))
+            agent = self._agent(node)
+            self.ledger.save_log(pod_id, agent.log_chunks(pod_id), partial(agent.read_log_times, pod_id, 0))
 
     def drop_log(self, pod_id: str) -> None:
         if self.ledger.find(pod_id) is None:
@@ -234,22 +235,6 @@ class RayRuntime(RayFiles):
         node = self._nodes.get(instance_id)
         if node is not None:
             self._agent(node).drop_workspace(workspace)
-
-    def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
-        agent = self._log_agent(pod_id)
-        if agent is None:
-            return local_log.read_log(self.ledger.log_path(pod_id), offset, limit, True)
-        return agent.read_log(pod_id, offset, limit)
-
-    def tail_log(self, pod_id: str, lines: int) -> LogChunk:
-        agent = self._log_agent(pod_id)
-        if agent is None:
-            return local_log.tail_log(self.ledger.log_path(pod_id), lines, True)
-        return agent.tail_log(pod_id, lines)
-
-    def _log_agent(self, pod_id: str) -> NodeAgent | None:
-        """Return the agent that can send the log, or None if the log is stored locally or does not exist."""
-        return None if self.ledger.log_path(pod_id).exists() else self._node_agent(pod_id)
 
     def _node_agent(self, pod_id: str) -> NodeAgent | None:
         entry, nodes = self.ledger.find(pod_id), self._nodes_by_instance()

@@ -15,7 +15,8 @@ PYTHON_VERSION = "3.11"
 _SOURCE = Path(__file__).resolve().parents[3]
 _PARTS = (
     "pools/__init__.py", "pools/runtimes/__init__.py", "pools/runtimes/base.py", "pools/runtimes/local.py",
-    "pools/runtimes/local_log.py", "pools/runtimes/pod_dir.py", "pools/runtimes/pod_env.py",
+    "pools/runtimes/local_log.py", "pools/runtimes/log_times.py", "pools/runtimes/pod_dir.py",
+    "pools/runtimes/pod_env.py",
     "pools/runtimes/files/*.py",
     "pools/runtimes/device_usage.py", "pools/runtimes/process_usage.py", "pools/runtimes/group_usage.py",
     "pools/runtimes/rendezvous.py", "pools/runtimes/shims.py", "pools/runtimes/shim/*.py",

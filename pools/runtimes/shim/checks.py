@@ -46,7 +46,7 @@ class Checks:
                 self._disk.start()
         if self._due <= now:
             self._due = now + CHECK_SECONDS
-            self.log.trim()
+            self.log.check()
             self._check_memory(now)
 
     def _check_memory(self, now: float) -> None:

@@ -10,6 +10,7 @@ import time
 
 from pools.runtimes.shim.checks import Checks
 from pools.runtimes.shim.interrupts import Interrupts
+from pools.runtimes.shim.logtimes import LogTimes
 from pools.runtimes.shim.pod import MIB, Pod
 from pools.runtimes.shim.podlog import PodLog
 from pools.runtimes.shim.prepared import PreparedEnclosure
@@ -60,7 +61,8 @@ def run_pod(directory: str, order: Record, anchor: str, prepared: PreparedEnclos
         write_exit(directory, pod.cause or "start_failed", message=failure)
         return
     wake_listeners(pod.order["wake_dir"])
-    checks = Checks(pod, PodLog(f"{directory}/log", int(pod.order["log_limit"])))
+    log_path, log_limit = f"{directory}/log", int(pod.order["log_limit"])
+    checks = Checks(pod, PodLog(log_path, log_limit, LogTimes(log_path, log_limit)))
     watch(pod, control, signals, anchor_fd, checks)
     message = checks.message or pod.memory_report()
     cause = "out_of_memory" if not pod.cause and pod.was_killed_for_memory() else pod.cause
@@ -104,7 +106,7 @@ def watch(pod: Pod, control: int, signals: int, anchor: int | None, checks: Chec
         pod.end_lead_time()
         checks.run()
     pod.kill()
-    checks.log.trim()
+    checks.log.check()
 
 
 def _apply_stop(pod: Pod) -> None:

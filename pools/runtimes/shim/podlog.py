@@ -1,9 +1,11 @@
-"""Keep a pod's log within its size limit.
+"""Keep a pod's log within its size limit, and record its times.
 
 The command writes directly to the file. When the log exceeds the limit, a hole is punched into its middle to
 free disk space. Up to a quarter of the limit is kept at the beginning, and up to half at the end. Offsets
 still count all bytes written. Between two checks, a fast writer may exceed the limit.
 """
+
+from __future__ import annotations
 
 import os
 
@@ -11,6 +13,10 @@ from pools.runtimes.shim.records import read_record, write_record
 
 CHECK_SECONDS = 2.0
 _KEEP_SIZE_AND_PUNCH_HOLE = 0x02 | 0x01
+
+TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as starting Python
+if TYPE_CHECKING:
+    from pools.runtimes.shim.logtimes import LogTimes
 
 
 def read_gap(path: str) -> tuple[int, int]:
@@ -20,15 +26,20 @@ def read_gap(path: str) -> tuple[int, int]:
 
 
 class PodLog:
-    def __init__(self, path: str, limit: int) -> None:
+    def __init__(self, path: str, limit: int, times: LogTimes | None = None) -> None:
         self.path, self.limit, self.head = path, limit, limit // 4
+        self.times = times
         self.gap_end = self.head
 
-    def trim(self) -> None:
+    def check(self) -> None:
+        """Record the time of new output, and drop the middle of a log that exceeds its limit."""
         try:
-            size = os.stat(self.path).st_size
+            info = os.stat(self.path)
         except FileNotFoundError:
             return
+        if self.times is not None:
+            self.times.record(info)
+        size = info.st_size
         if self.limit <= 0 or size - (self.gap_end - self.head) <= self.limit:
             return
         self.gap_end = size - self.limit // 2

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Annotated
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from berth.server.api.views import ApiView
 from pools.runtimes.base import LogChunk
 from projects import selectors
 from scheduler.api.logs.pod_log import MAX_CHUNK_BYTES, PodLog, find_latest_log
+from scheduler.api.logs.timestamps import LineStamper
 
 TEXT = "text/plain; charset=utf-8"
 POLL_SECONDS = 0.2  # seconds between reads while the log has no new data
@@ -38,6 +39,13 @@ class LogsQuery(Query):
         MAX_CHUNK_BYTES
     )
     follow: Annotated[bool, Field(description="Stream until the pod has ended.")] = False
+    timestamps: Annotated[
+        bool,
+        Field(
+            description="Prefix each line with the UTC time at which it was written, within 2 s, or with `-` "
+            "if the time is unknown. The prefix has 21 characters, which `limit` and offsets do not count."
+        ),
+    ] = False
 
 
 class Logs(ApiView):
@@ -51,45 +59,56 @@ class Logs(ApiView):
         workload = selectors.find_workload(self.actor, workload_id)
         log = find_latest_log(self.actor, workload, name=query.pod, run=query.run)
         chunk = log.read_chunk(query.offset, query.limit) if query.tail is None else log.tail(query.tail)
+        stamp = LineStamper(log) if query.timestamps else _plain
+        text = stamp(chunk)
         if not query.follow:
-            return HttpResponse(chunk.data, TEXT, headers=_headers(log, chunk))
+            return HttpResponse(text, TEXT, headers=_headers(log, chunk))
         follow = _follow if isinstance(request._request, ASGIRequest) else _follow_in_thread
         headers = {**_headers(log, chunk), "X-Accel-Buffering": "no"}
         for name in ("X-Next-Offset", "X-Complete"):  # these values are unknown until the stream ends
             del headers[name]
-        return StreamingHttpResponse(follow(log, chunk), content_type=TEXT, headers=headers)
+        return StreamingHttpResponse(follow(log, chunk, text, stamp), content_type=TEXT, headers=headers)
 
 
-async def _follow(log: PodLog, chunk: LogChunk) -> AsyncIterator[bytes]:
+Stamp = Callable[[LogChunk], bytes]  # returns the text of a chunk, with or without timestamps
+
+
+def _plain(chunk: LogChunk) -> bytes:
+    return chunk.data
+
+
+async def _follow(log: PodLog, chunk: LogChunk, text: bytes, stamp: Stamp) -> AsyncIterator[bytes]:
     """Stream the log from the event loop, and stop when the client disconnects."""
     while True:
-        if chunk.data:
-            yield chunk.data
+        if text:
+            yield text
         if chunk.complete:
             return
         if not chunk.data:
             await asyncio.sleep(POLL_SECONDS)
         try:
-            chunk = await sync_to_async(_read_next)(log, chunk)
+            chunk, text = await sync_to_async(_read_next)(log, chunk, stamp)
         except BerthError:
             return  # the headers have been sent, so the error can be reported only by ending the stream
 
 
-def _follow_in_thread(log: PodLog, chunk: LogChunk) -> Iterator[bytes]:
+def _follow_in_thread(log: PodLog, chunk: LogChunk, text: bytes, stamp: Stamp) -> Iterator[bytes]:
     """Stream the log on servers that use one thread per request."""
     while True:
-        if chunk.data:
-            yield chunk.data
+        if text:
+            yield text
         if chunk.complete:
             return
         if not chunk.data:
             time.sleep(POLL_SECONDS)
         chunk = log.read_chunk(chunk.next_offset)
+        text = stamp(chunk)
 
 
-def _read_next(log: PodLog, chunk: LogChunk) -> LogChunk:
+def _read_next(log: PodLog, chunk: LogChunk, stamp: Stamp) -> tuple[LogChunk, bytes]:
     try:
-        return log.read_chunk(chunk.next_offset)
+        chunk = log.read_chunk(chunk.next_offset)
+        return chunk, stamp(chunk)
     finally:
         connection.close()
 

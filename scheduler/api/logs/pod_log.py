@@ -1,5 +1,6 @@
 """Read a pod's log in bounded chunks, from any runtime, with secrets masked."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -9,7 +10,7 @@ from berth.core.errors import NotFound, Unavailable
 from berth.core.masking import MASK, Masker
 from berth.core.problems import format_value
 from berth.server.wiring import UnavailableImplementation, load_wiring
-from pools.runtimes.base import LogChunk, PodState, Runtime, RuntimeFailure
+from pools.runtimes.base import LogChunk, LogTime, PodState, Runtime, RuntimeFailure
 from projects import selectors
 from projects.actor import Actor
 from projects.models import Pod, Workload
@@ -62,6 +63,18 @@ class PodLog:
         except (RuntimeFailure, OSError) as error:
             raise Unavailable(f"The log cannot be read right now: {error}. Try again later.") from None
         return chunk
+
+    def read_times(self, chunk: LogChunk) -> Sequence[LogTime]:
+        """Return the times of a chunk, as far as they are known. See `Runtime.read_log_times`."""
+        try:
+            return self.runtime.read_log_times(str(self.pod.pk), chunk.offset, chunk.next_offset)
+        except (RuntimeFailure, OSError) as error:
+            raise Unavailable(
+                f"The times of the log cannot be read right now: {error}. Try again later."
+            ) from None
+
+    def is_line_start(self, offset: int) -> bool:
+        return offset == 0 or self.read_large_chunk(offset - 1, 1).data == b"\n"
 
     def _read_raw(self, offset: int, limit: int) -> LogChunk:
         return self.runtime.read_log(str(self.pod.pk), offset, limit)

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from projects.services.people import tokens
 from tests.api.asgi_client import Wire
 from tests.api.conftest import Caller
 from tests.cast import Cast, make_cast, training
+from tests.fakes.clock import FixedClock
 from tests.fakes.runtime import FakeRuntime
 
 
@@ -91,6 +93,40 @@ def test_pending_workload_has_no_log(cast: Cast, dave: Caller, frank: Caller, ru
     pod = start_pod(cast, runtime, workload=workload)
     runtime.write(str(pod.pk), b"secret")
     assert frank.get(f"workloads/{workload.pk}/logs").status_code == 404
+
+
+def test_lines_begin_with_their_times_if_requested(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
+    pod = start_pod(cast, runtime)
+    runtime.clock = clock = FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
+    runtime.write(str(pod.pk), b"one\ntw")
+    clock.advance(90)
+    runtime.write(str(pod.pk), b"o\n\nthree\n")
+    path, first, second = (
+        f"workloads/{pod.workload_id}/logs",
+        b"2026-01-01T00:00:00Z ",
+        b"2026-01-01T00:01:30Z ",
+    )
+    stamped = first + b"one\n" + first + b"two\n" + second + b"\n" + second + b"three\n"
+    answer = dave.get(path, timestamps="true")
+    assert (answer.content, answer["X-Next-Offset"]) == (stamped, "15")
+    assert dave.get(path, timestamps="true", tail=1).content == second + b"three\n"
+    assert dave.get(path, timestamps="true", offset=4, limit=2).content == first + b"tw"
+    assert (
+        dave.get(path, timestamps="true", offset=6).content == b"o\n" + second + b"\n" + second + b"three\n"
+    )
+    runtime.end(str(pod.pk), exit_code=0)
+    stream = dave.get(path, timestamps="true", follow="true", offset=5)
+    assert b"".join(stream.streaming_content) == b"wo\n" + second + b"\n" + second + b"three\n"
+
+
+def test_lines_of_unknown_time_begin_with_a_dash(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
+    pod = start_pod(cast, runtime)
+    runtime.records_times = False
+    runtime.write(str(pod.pk), b"one\ntwo\n")
+    runtime.write(str(pod.pk), b"three\n")
+    dash = b"-".ljust(21)
+    answer = dave.get(f"workloads/{pod.workload_id}/logs", timestamps="true")
+    assert answer.content == dash + b"one\n" + dash + b"two\n" + dash + b"three\n"
 
 
 @pytest.mark.heavy

@@ -1,13 +1,14 @@
 """Tests for `berth logs`: safe terminal output and search."""
 
 import io
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
 from berth.cli import following
-from berth.cli.following import LineFilter, TerminalOutput, strip_control_sequences
+from berth.cli.following import LineFilter, StampedText, TerminalOutput, strip_control_sequences
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import StubServer, page, pod, workload
 
@@ -106,9 +107,48 @@ def test_follow_option_with_a_search_prints_matching_lines(
     assert (result.exit_code, result.stdout) == (10, "loss 1\nloss 2\n")
 
 
+TIME = b"2026-01-01T00:00:00Z "
+
+
+def test_timestamps_are_requested_and_printed(terminal: Terminal) -> None:
+    log = httpx.Response(200, content=TIME + b"one\n", headers={"X-Next-Offset": "4", "X-Complete": "true"})
+    server = StubServer(page([workload(run=1)]), httpx.Response(200, json=workload(run=1)), log)
+    result = terminal.run("logs", "train", "--timestamps", server=server)
+    assert (result.exit_code, result.stdout) == (0, "2026-01-01T00:00:00Z one\n")
+    assert server.requests[2].url.params["timestamps"] == "true"
+
+
+def test_followed_timestamps_continue_after_a_lost_connection(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "PAUSE_SECONDS", 0)
+
+    def broken() -> Iterator[bytes]:
+        yield TIME + b"one\n" + TIME[:9]
+        raise httpx.ReadError("connection lost")
+
+    server = StubServer(
+        page([workload(run=1)]), httpx.Response(200, json=workload(run=1)), page([pod()]),
+        httpx.Response(200, content=broken()), httpx.Response(200, content=TIME + b"two\n"),
+        httpx.Response(200, json=workload(phase="failed", run=1)), page([pod()]),
+    )  # fmt: skip
+    result = terminal.run("logs", "-f", "train", "-t", server=server)
+    assert result.stdout.encode() == TIME + b"one\n" + TIME + b"two\n"
+    assert server.requests[4].url.params["offset"] == "4", "timestamps do not count"
+
+
+@pytest.mark.parametrize("size", [1, 5, 21, 22, 100])
+def test_timestamps_split_across_chunks_do_not_count(size: int) -> None:
+    text = TIME + b"one\n" + TIME + b"\n" + TIME + b"two"
+    stamped = StampedText()
+    read = [stamped.read(text[place : place + size]) for place in range(0, len(text), size)]
+    assert b"".join(piece for piece, _ in read) == text
+    assert sum(count for _, count in read) == len(b"one\n\ntwo")
+
+
 @pytest.mark.parametrize(
     "options", [["-i"], ["-C", "2"], ["--grep", ""], ["--grep", "a\nb"], ["--grep", "a", "--tail", "5"],
-                ["--grep", "a", "-f", "-C", "1"]],
+                ["--grep", "a", "-f", "-C", "1"], ["--grep", "a", "-t"]],
 )  # fmt: skip
 def test_conflicting_options_exit_with_code_2(terminal: Terminal, options: list[str]) -> None:
     assert terminal.run("logs", "train", *options, server=StubServer(page([]))).exit_code == 2

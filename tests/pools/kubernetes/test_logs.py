@@ -1,6 +1,7 @@
 """Tests for log copies."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pools.kubernetes.logs import copies as log_copies
 from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.logs.stream import PENDING_MAX, copy_stream
 from pools.runtimes.local_log import read_log
+from pools.runtimes.log_times import read_times
 from pools.runtimes.shim.podlog import read_gap
 
 STAMP = b"2026-01-01T00:00:0%d.000000000Z "
@@ -59,6 +61,17 @@ def test_log_copy_above_its_limit_preserves_its_beginning_end_and_offsets(tmp_pa
     start, end = read_gap(str(path))
     assert (start, end) == (16384, 10 * 40 * 1024 - 32768)
     assert read_log(path, start, 10, False).offset == end
+    assert read_times(path, end, end + 10)[0][1] > read_times(path, 0, 10)[0][1] > 0
     copies.move_to("p-1", tmp_path / "final")
+    assert read_times(tmp_path / "final", end, end + 10)
     assert read_log(tmp_path / "final", start, 10, True).offset == end
     assert list((tmp_path / "copies").iterdir()) == []
+
+
+def test_times_of_a_copy_are_those_of_the_cluster_in_seconds(tmp_path: Path) -> None:
+    copies = LogCopies(tmp_path)
+    copies.append("p-1", STAMP % 1 + b"one\n" + STAMP % 1 + b"two\n" + STAMP % 4 + b"three\n")
+    copies.append("p-1", STAMP % 5 + b"four\n")
+    start = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    times = [(end, moment / 1000 - start) for end, moment in read_times(copies.path("p-1"), 0, 100)]
+    assert times == [(8, 1.0), (14, 4.0), (19, 5.0)]

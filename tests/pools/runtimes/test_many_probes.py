@@ -42,6 +42,9 @@ class FakeAgent:
     def log_chunks(self, pod_id: str) -> Iterator[tuple[int, bytes]]:
         return iter(())
 
+    def read_log_times(self, pod_id: str, start: int, end: int) -> list[tuple[int, int]]:
+        return []
+
     def node_state(self, label: str) -> str:
         return "ALIVE"
 

@@ -25,6 +25,14 @@ def logs(
     ] = None,
     pod: Annotated[str | None, typer.Option(help="Pod, as ROLE-INDEX. Defaults to the first pod.")] = None,
     run: Annotated[int | None, typer.Option(min=1, help="Run number. Defaults to the latest run.")] = None,
+    timestamps: Annotated[
+        bool,
+        typer.Option(
+            "--timestamps",
+            "-t",
+            help="Begin each line with the UTC time at which it was written, within 2 s.",
+        ),
+    ] = False,
     grep: Annotated[
         str | None, typer.Option("--grep", "-g", help="Print only lines that contain this text.")
     ] = None,
@@ -42,25 +50,28 @@ def logs(
     berth logs train
     berth logs vision/train --pod worker-3 --tail 20
     berth logs train --run 1              before it was evicted
+    berth logs train --timestamps         with the time of each line
     berth logs -f train                   follow through evictions until the workload ends
     berth logs train --grep "loss" -C 2   search on the server, with line numbers
     berth logs -f train --grep loss       follow matching lines
 
+    With --timestamps, lines of unknown time begin with `-`, for example lines of pods that started before
+    Berth recorded times.
     With --follow, the exit code is 0 if the workload completes, 10 if it fails and 11 if it is cancelled.
     Control sequences other than colours are removed on a terminal, but not in pipes and files.
     """
     from berth.cli.following import LineFilter, TerminalOutput, follow_output
 
-    _check_options(follow, tail, grep, ignore_case, context)
+    _check_options(follow, tail, grep, ignore_case, context, timestamps)
     screen = TerminalOutput()
     out = screen if grep is None else LineFilter(grep, ignore_case, screen)
     with open_client() as client:
         selected = client.workloads.find(workload)
         if follow and run is None:
-            ended = follow_output(client, selected, pod, tail, out)
+            ended = follow_output(client, selected, pod, tail, out, timestamps=timestamps)
             raise typer.Exit(exit_code_for(ended.phase))
         if follow:
-            for piece in client.workloads.log_stream(selected.id, pod=pod, run=run):
+            for piece in client.workloads.log_stream(selected.id, pod=pod, run=run, timestamps=timestamps):
                 out(piece)
             out.end()
             raise typer.Exit(ExitCode.DONE)
@@ -68,13 +79,15 @@ def logs(
             _print_matches(client, selected.id, pod, run, grep, ignore_case, context)
             return
         if tail is not None:
-            out(client.workloads.log(selected.id, pod=pod, run=run, tail=tail).data)
+            out(client.workloads.log(selected.id, pod=pod, run=run, tail=tail, timestamps=timestamps).data)
         else:
-            _print_full_log(client, selected.id, pod, run, out)
+            _print_full_log(client, selected.id, pod, run, out, timestamps)
         out.end()
 
 
-def _check_options(follow: bool, tail: int | None, grep: str | None, ignore_case: bool, context: int) -> None:
+def _check_options(
+    follow: bool, tail: int | None, grep: str | None, ignore_case: bool, context: int, timestamps: bool
+) -> None:
     if grep is None and (ignore_case or context):
         raise typer.BadParameter("--ignore-case and --context require --grep")
     if grep is not None and (not grep or "\n" in grep):
@@ -83,16 +96,23 @@ def _check_options(follow: bool, tail: int | None, grep: str | None, ignore_case
         raise typer.BadParameter(
             "--grep searches the entire log and cannot be combined with --tail. Use only one of them."
         )
+    if grep is not None and timestamps:
+        raise typer.BadParameter(
+            "--timestamps cannot be combined with --grep. Pipe the output to grep instead."
+        )
     if follow and context:
         raise typer.BadParameter("--follow cannot be combined with --context. Use only one of them.")
 
 
 def _print_full_log(
-    client: "Client", workload_id: str, pod: str | None, run: int | None, out: "TerminalOutput | LineFilter"
-) -> None:
+    client: "Client", workload_id: str, pod: str | None, run: int | None,
+    out: "TerminalOutput | LineFilter", timestamps: bool,
+) -> None:  # fmt: skip
     offset = 0
     while True:
-        chunk = client.workloads.log(workload_id, pod=pod, run=run, offset=offset, limit=CHUNK)
+        chunk = client.workloads.log(
+            workload_id, pod=pod, run=run, offset=offset, limit=CHUNK, timestamps=timestamps
+        )
         out(chunk.data)
         if not chunk.data or chunk.complete:
             return

@@ -202,9 +202,15 @@ class AsyncWorkloads(AsyncResource):
         tail: int | None = None,
         offset: int | None = None,
         limit: int | None = None,
+        timestamps: bool = False,
     ) -> LogChunk:
-        """Return part of a pod's log: the last `tail` lines, or `limit` bytes from `offset`."""
+        """Return part of a pod's log: the last `tail` lines, or `limit` bytes from `offset`.
+
+        With `timestamps`, each line begins with the UTC time at which it was written, within 2 s, and a
+        space. If the time is unknown, `-` and spaces take its place.
+        """
         params = {"pod": pod, "run": run, "tail": tail, "offset": offset, "limit": limit}
+        params |= {"timestamps": True} if timestamps else {}
         response = await self._transport.execute("GET", f"workloads/{workload_id}/logs", params=params)
         return parse_log_chunk(response, offset or 0)
 
@@ -240,13 +246,16 @@ class AsyncWorkloads(AsyncResource):
                 return
 
     async def log_stream(
-        self, workload_id: str, *, pod: str | None = None, run: int | None = None, offset: int = 0
-    ) -> AsyncIterator[bytes]:
+        self, workload_id: str, *, pod: str | None = None, run: int | None = None, offset: int = 0,
+        timestamps: bool = False,
+    ) -> AsyncIterator[bytes]:  # fmt: skip
         """Stream a pod's log from byte `offset` until the pod has ended.
 
+        With `timestamps`, each line begins with its time, as in `log`.
         To stop earlier, close the iterator (`contextlib.aclosing`).
         """
         params = {"pod": pod, "run": run, "offset": offset, "follow": True}
+        params |= {"timestamps": True} if timestamps else {}
         async with self._transport.stream(f"workloads/{workload_id}/logs", params) as response:
             async for chunk in response.aiter_bytes():
                 yield chunk

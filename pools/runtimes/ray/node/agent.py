@@ -140,6 +140,10 @@ def _log(pods: NodePods, body: dict[str, Any]) -> LogChunk:
     return pods.read_log(body["pod_id"], int(body["offset"]), min(int(body["limit"]), CHUNK_MAX))
 
 
+def _log_times(pods: NodePods, body: dict[str, Any]) -> Any:
+    return pods.read_log_times(body["pod_id"], int(body["start"]), int(body["end"]))
+
+
 def _file(pods: NodePods, body: dict[str, Any]) -> bytes:
     offset, limit = int(body["offset"]), min(int(body["limit"]), CHUNK_MAX)
     return pods.read_file(body["pod_id"], body["path"], offset, limit)
@@ -161,6 +165,7 @@ def _volume_file(pods: NodePods, body: dict[str, Any]) -> bytes:
 
 CONCURRENT: dict[str, Callable[[NodePods, dict[str, Any]], Any]] = {
     "log": _log,
+    "log_times": _log_times,
     "files": lambda pods, body: asdict(pods.list_files(body["pod_id"], body["paths"])),
     "file": _file,
     "kept_files": _kept_files,

@@ -1,0 +1,62 @@
+"""Times of log lines: a prefix of each line in text, or a list beside the text."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from pools.runtimes.base import LogChunk
+from scheduler.api.logs.pod_log import PodLog
+
+LINE = re.compile(rb"[^\n]*\n|[^\n]+")
+UNKNOWN = b"-".ljust(len("2026-01-01T00:00:00Z "))  # as wide as a time, so that clients can count bytes
+
+
+class LineStamper:
+    """Prefix each line of consecutive chunks with its time, for example `2026-01-01T00:00:00Z `."""
+
+    def __init__(self, log: PodLog) -> None:
+        self._log = log
+        self._is_in_line: bool | None = None  # whether the next chunk continues a line; None before the first
+
+    def __call__(self, chunk: LogChunk) -> bytes:
+        if not chunk.data:
+            return b""
+        if self._is_in_line is None:
+            self._is_in_line = not self._log.is_line_start(chunk.offset)
+        stamp, last, parts = UNKNOWN, 0, []
+        for line, moment in _timed_lines(self._log, chunk):
+            if moment != last:
+                stamp, last = _format(moment), moment
+            parts.append(line if self._is_in_line else stamp + line)
+            self._is_in_line = not line.endswith(b"\n")
+        return b"".join(parts)
+
+
+def line_times(log: PodLog, chunk: LogChunk) -> list[tuple[int, int]]:
+    """Return (index, time) of each line in the chunk whose time differs from that of the line before.
+
+    Times are Unix times in milliseconds, or 0 if unknown.
+    """
+    changes: list[tuple[int, int]] = []
+    for index, (_, moment) in enumerate(_timed_lines(log, chunk)):
+        if not changes or changes[-1][1] != moment:
+            changes.append((index, moment))
+    return changes
+
+
+def _timed_lines(log: PodLog, chunk: LogChunk) -> Iterator[tuple[bytes, int]]:
+    """Yield each line of the chunk, which may be incomplete, and the time of its first byte in the chunk."""
+    parts = iter(log.read_times(chunk) if chunk.data else ())
+    end, moment = next(parts, (chunk.next_offset, 0))
+    offset = chunk.offset
+    for line in LINE.findall(chunk.data):
+        while end <= offset:
+            end, moment = next(parts, (chunk.next_offset, 0))
+        yield line, moment
+        offset += len(line)
+
+
+def _format(moment: int) -> bytes:
+    if not moment:
+        return UNKNOWN
+    return datetime.fromtimestamp(moment // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ ").encode()
