@@ -217,7 +217,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class TopologyConstraint:
-    """Topology label keys. All pods of the group must run on nodes with the same value of `required`."""
+    """Topology label keys. All of the group's pods must run on nodes with the same value for `required`."""
 
     required: str | None = None
     preferred: str | None = None

@@ -43,9 +43,8 @@ class ReleasableNode:
 def find_empty_nodes(
     snapshot: Snapshot, plan: Plan, pool: str, offered: Iterable[str], max_nodes: int
 ) -> tuple[str, ...]:
-    """Return nodes in `offered` that have no pods and that no pending workload needs.
-
-    The newest nodes come first, and at most `max_nodes` are returned.
+    """Return up to `max_nodes` nodes in `offered` that have no pods and that no pending workload needs,
+    newest first.
     """
     if max_nodes < 1 or not is_settled(plan, pool):
         return ()
@@ -223,7 +222,7 @@ def _move_bundle(
 
 
 def _queue_impacts(snapshot: Snapshot, plan: Plan, pool: str, project: str) -> tuple[QueueImpact, ...]:
-    """Return impacts on the project and its department. A move leaves their allocations unchanged."""
+    """Return the impact on the project and its department, whose allocations a move leaves unchanged."""
     parents = {queue.name: queue.parent for queue in snapshot.queues}
     reports = {report.queue: report for report in plan.queues if report.pool == pool}
     path = [reports[name] for name in (project, parents.get(project)) if name in reports]

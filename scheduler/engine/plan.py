@@ -62,7 +62,7 @@ UNSCHEDULABLE_REASONS = frozenset({
 
 
 def shortfall_sort_key(numbers: Numbers) -> tuple[float, float]:
-    """Return a sort key for rejections by policies. The smallest relative shortfall has the greatest key."""
+    """Return a sort key for policy rejections. The smallest relative shortfall has the greatest key."""
     missing, requested = float(numbers.get("missing") or 0), float(numbers.get("requested") or 0)
     return -missing / max(1, requested), float(numbers.get("reclaimable") or 0)
 
@@ -197,7 +197,7 @@ NO_LOAD = Load()
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Load that waits for nodes (`queued`), and load on the nodes once the plan is applied (`placed`)."""
+    """Load waiting for nodes (`queued`), and load on nodes once the plan is applied (`placed`)."""
 
     pool: str
     queued: Load = NO_LOAD

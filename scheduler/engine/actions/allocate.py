@@ -68,7 +68,7 @@ def _all_rejected(board: Board, groups: Sequence[PendingGroup]) -> bool:
 def _try_to_start(
     board: Board, group: PendingGroup, gang: Gang, rejected: RejectionCache
 ) -> Rejection | None:
-    """Try to place the gang. Return None on success, else the rejection."""
+    """Try to place the gang. Return its rejection, or None on success."""
     bound = exceeded_bound(gang, gang.requested)
     if bound is not None and _start_on_larger_devices(board, gang):
         return None

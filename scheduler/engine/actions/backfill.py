@@ -142,7 +142,7 @@ class _HoldSearch:
         self._tries = self._skipped = 0
 
     def hold_until_known_end(self, declared_only: bool) -> NodeHold | None:
-        """Return the nodes to hold until the first known end time when the gang fits, or None."""
+        """Return the nodes to hold until the first known end time at which the gang fits, or None."""
         now = self._board.now
         ending: dict[int, list[Gang]] = defaultdict(list)
         for end, gang in known_ends(self._board, declared_only):
@@ -190,8 +190,8 @@ class _HoldSearch:
     def _treat_as_ended(self, gangs: Iterable[Gang]) -> None:
         """Treat the gangs as ended.
 
-        To save time, a gang is removed from the board only when its removal can make a difference. Gangs of
-        the same project are removed immediately, because they count against the project's bound.
+        To save time, a gang is removed from the board only when this can make a difference. Gangs in the same
+        project are removed immediately, because they count against the project's bound.
         """
         kind, nodes = self._kind, self._board.nodes
         for gang in gangs:
@@ -215,7 +215,7 @@ class _HoldSearch:
                 self._board.drop(gang, part, pod)
 
     def _try_to_fit(self, last: bool) -> frozenset[int] | None:
-        """Return the nodes where the gang fits now, or None. To save time, some attempts are skipped."""
+        """Return the nodes where the gang fits now, or None. Some attempts are skipped to save time."""
         gang, requested = self._gang, self._gang.requested
         if self._usable < requested[self._kind] or not fits_within(
             gang.account.allocated, self._bound, requested

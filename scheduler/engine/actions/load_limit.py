@@ -16,8 +16,8 @@ Key = tuple[float | int | str, ...]
 def enforce_load_limit(board: Board, choice: int) -> None:
     """Scale down the most fulfilled elastic workload on an overloaded node, one replica at a time.
 
-    Scaling up respects the same limit. Workloads are not scaled below their minimum, and non-preemptible
-    workloads are not scaled down. Each iteration removes a replica, so the loop terminates.
+    Scaling up respects the same limit. No workload is scaled below its minimum, and non-preemptible workloads
+    are not scaled down. Each iteration removes a replica, so the loop terminates.
     """
     if min(board.nodes.cpu, default=0) >= 0:
         return

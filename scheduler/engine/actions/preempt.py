@@ -17,12 +17,12 @@ def consolidate(board: Board, choice: int) -> None:
 
 
 def reclaim(board: Board, choice: int) -> None:
-    """Evict workloads of queues over their quota or fair share in favour of queues below theirs."""
+    """Evict workloads from queues over their quota or fair share in favour of queues below theirs."""
     preempt_for_pending(board, choice, Reclaim)
 
 
 def reclaim_for_scale_up(board: Board, choice: int) -> None:
-    """Scale up gangs within their quota by evicting workloads of queues over their quota."""
+    """Scale up gangs within their quota by evicting workloads from queues over theirs."""
     for gang in elastic_gangs(board, choice):
         # One step of many replicas may need fewer evictions than many steps of one replica each.
         replicas = min(MAX_REPLICAS, max(part.role.max - part.count for part in gang.parts))
@@ -39,5 +39,5 @@ def reclaim_for_scale_up(board: Board, choice: int) -> None:
 
 
 def preempt(board: Board, choice: int) -> None:
-    """Evict workloads in favour of higher-priority workloads of the same project."""
+    """Evict workloads in favour of higher-priority workloads in the same project."""
     preempt_for_pending(board, choice, Preempt)

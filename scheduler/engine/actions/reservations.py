@@ -12,7 +12,7 @@ ReservedPod = tuple[BoardRole, Pod]
 
 
 def start_reserved_gangs(board: Board, choice: int) -> None:
-    """Start the gangs whose reserved capacity is free now. Reject the other gangs that have reservations."""
+    """Start the gangs whose reserved capacity is free now, and reject the others with reservations."""
     for gang in board.reserved:
         if gang.choice != choice or gang.name in board.served:
             continue
@@ -40,7 +40,7 @@ def _pending_reason(
     """Return the reason why a gang with reserved capacity cannot start yet.
 
     The capacity reserved for the `blocked` pods is not free yet. If `blocked` is empty, the gang waits for
-    victims that are stopping and still count towards a queue's limit.
+    stopping victims that still count towards a queue's limit.
     """
     nodes = {board.nodes.index[pod.node] for _, pod in blocked}
     booting = sum(board.nodes.booting[i] for i in nodes)

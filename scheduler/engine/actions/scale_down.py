@@ -32,7 +32,7 @@ def _excess_replicas(gang: Gang, part: BoardRole) -> int:
 
 
 def _remove_excess(board: Board, gang: Gang) -> Eviction:
-    """Remove the newest replicas above the maximum. Return the audit record."""
+    """Remove the newest replicas above the maximum, and return the audit record."""
     pods, lost_gpu_seconds = [], 0
     for part in gang.parts:
         for index in sorted(part.live, reverse=True)[: _excess_replicas(gang, part)]:

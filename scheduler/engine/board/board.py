@@ -117,7 +117,7 @@ class Board:
         return gang
 
     def remove(self, gang: Gang) -> None:
-        """Remove a gang that `add` added. Must not be called during a trial."""
+        """Remove a gang that was added with `add`. Do not call this during a trial."""
         del self.gangs[gang.name]
         self.mix.count(gang, -1)
         parts = {part.role.name: part for part in gang.parts}
@@ -195,7 +195,7 @@ class Board:
         return Trial(self, gang, default_reason)
 
     def begin_attempt(self) -> int:
-        """Count another placement attempt. Return a mark to which the board can be rewound."""
+        """Count another placement attempt, and return a mark to which the board can be rewound."""
         self.cycle.trials += 1
         return len(self._log)
 
@@ -348,7 +348,7 @@ class Board:
         return id(pod) in self._new_placements
 
     def _replace_placements(self, withdrawn_ids: AbstractSet[int], moves: Sequence[Move]) -> list[Move]:
-        """Withdraw or relocate pods that were placed earlier in this cycle. Return the remaining moves."""
+        """Withdraw or relocate pods placed earlier in this cycle, and return the remaining moves."""
         withdrawn = [self._new_placements.pop(pod) for pod in sorted(withdrawn_ids)]
         keys = {move_key(move) for move in withdrawn}
         replacements = {move_key(move): move for move in moves if move.placed and move_key(move) in keys}
@@ -364,7 +364,7 @@ class Board:
         ]
 
     def _mark_reserved_only(self, moves: Iterable[Move]) -> set[str]:
-        """Mark the gangs whose relocated pods can no longer start in this cycle. Return their names."""
+        """Mark gangs whose relocated pods can no longer start in this cycle, and return the gangs' names."""
         reserved_only = {
             move.gang.name for move in moves if not move.starts_now and self.starts_completely(move.gang)
         }

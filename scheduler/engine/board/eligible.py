@@ -103,7 +103,7 @@ def exceeded_load_quota(gang: Gang, arrangement: Arrangement | None = None) -> t
     """Return the reason if the gang would exceed a cluster quota on CPU limits, memory limits or pods, else
     None.
 
-    Evictions are not planned for these quotas.
+    No evictions are planned to meet these quotas.
     """
     account = gang.account
     for quota in account.load_quotas:

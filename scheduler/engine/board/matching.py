@@ -32,7 +32,7 @@ def matches(role: Role, node: Node) -> bool:
 def meets_constraints(role: Role, node: Node) -> bool:
     """Return whether the node has the role's labels, features and GPU model, and no untolerated taint.
 
-    Nodes that the role must avoid after a failure do not qualify.
+    A node that the role must avoid after a failure does not qualify.
     """
     return (
         node.name not in role.avoided_nodes

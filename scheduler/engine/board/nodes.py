@@ -22,9 +22,10 @@ class Slot(NamedTuple):
 
 
 class NodeHold(NamedTuple):
-    """Nodes held for one workload. Another workload may use them only if it ends by `until`.
+    """Nodes held for one workload.
 
-    If `until` is None, no other workload may use the nodes.
+    Another workload may use them only if it ends by `until`. If `until` is None, no other workload may use
+    them.
     """
 
     name: str
@@ -192,7 +193,7 @@ class Nodes:
             del self.leaving[i]
 
     def starts_now(self, i: int, devices: Sequence[int], milli: int, request: Request) -> bool:
-        """Return whether the resources are free now. Call this method before allocating the resources."""
+        """Return whether the resources are free now. Call this before allocating them."""
         if not self.ready[i]:
             return False
         leaving_pods = self.leaving.get(i)

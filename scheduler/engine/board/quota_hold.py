@@ -1,6 +1,6 @@
 """Hold a project's quota for its first blocked non-preemptible workload.
 
-Otherwise, non-preemptible workloads of lower priority could keep using the quota that this workload needs.
+Otherwise, lower-priority non-preemptible workloads could keep using the quota that this workload needs.
 Preemptible workloads and other projects may still use the held resources. Holds are not stored: each cycle
 computes them from the workload's age.
 """
@@ -91,7 +91,7 @@ class QuotaHold:
     def exceeded_by(self, gang: Gang, requested: Sequence[int]) -> Numbers | None:
         """Return the figures of the first held resource that a lower-priority gang would use, or None.
 
-        The gang may use held quota if it declares that it ends before the quota is needed.
+        The gang may use held quota if its declared end comes before the quota is needed.
         """
         if gang.workload.priority >= self.gang.workload.priority:
             return None

@@ -262,7 +262,7 @@ def _scope_obstacle(board: Board, scope: Scope, needs: Sequence[ReplicaRequest])
 def _domain_shortage(
     board: Board, needs: Sequence[ReplicaRequest], domain: NodeCounts
 ) -> tuple[str, int, int] | None:
-    """Return (resource, requested, capacity) if the empty domain is short of a resource, or else None."""
+    """Return (resource, requested, capacity) if the empty domain is short of a resource, else None."""
     requested, sums = (
         _requested_total(needs),
         _total_capacity(board.pool, [need.part.role for need in needs], domain),

@@ -109,10 +109,10 @@ class PendingReasons:
     def _binding_resource(
         self, gang: Gang, free: FreeCapacity, kinds: Sequence[int], within_share: bool
     ) -> tuple[int, Evictions | None]:
-        """Return the first resource that evictions cannot free in full, and the evictions that free most of
-        it.
+        """Return the first resource that evictions cannot free in full, and the evictions that free the most
+        of it.
 
-        If evictions can free all resources, return the first resource.
+        If evictions can free all resources, return the first one.
         """
         first: tuple[int, Evictions | None] | None = None
         for kind in kinds:

@@ -1,4 +1,4 @@
-"""Check whether only the pod limits of nodes or the spread limits of roles prevent a gang from starting."""
+"""Check whether only nodes' pod limits or roles' spread limits prevent a gang from starting."""
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, ReplicaRequest

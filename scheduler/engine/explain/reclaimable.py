@@ -19,7 +19,7 @@ from scheduler.engine.preemption.policies.pending import Preempt, Reclaim
 
 
 class Amount(NamedTuple):
-    """Amount that a victim frees for the preemptor, and the amount charged to the victim's queue."""
+    """Amount that a victim frees for the preemptor, and the amount charged to its queue."""
 
     freed: int
     charged: int

@@ -62,7 +62,7 @@ def _cache_key(gang: Gang) -> Hashable:
 
 
 def _unavailable_nodes(board: Board, arrangement: Arrangement) -> Obstacle | None:
-    """Return the obstacle of the first role that no node accepts now, or None."""
+    """Return the obstacle for the first role that no node accepts now, or None."""
     nodes = board.nodes
     for need in arrangement:
         mask = need.part.mask
@@ -149,10 +149,11 @@ def _fragmentation_numbers(free: FreeCapacity) -> Numbers:
 def _combined_fragmentation_numbers(
     free: FreeCapacity, need: ReplicaRequest, replicas_by_resource: Mapping[int, Sequence[int]]
 ) -> Numbers:
-    """Return the figures for a gang that lacks nodes with enough of every resource at once.
+    """Return the figures for a gang that lacks nodes with enough of every resource at once, although each
+    resource alone would suffice.
 
-    Each resource alone would suffice. The figures describe the resource that, if ignored, would let the most
-    replicas fit. In a tie, GPUs come last.
+    The figures describe the resource that, if ignored, would let the most replicas fit. In a tie, GPUs come
+    last.
     """
 
     def replicas_ignoring(kind: int) -> list[int]:

@@ -27,9 +27,9 @@ def divisions(snapshot: Snapshot, pool: str) -> list[Division]:
 def divide_requests(
     pool: Pool, nodes: Sequence[Node], queues: Sequence[Queue], requested: Mapping[str, Sequence[int]]
 ) -> list[Division]:
-    """Divide the pool's capacity fairly between queues with these requests. Return all divisions.
+    """Divide the pool's capacity fairly between queues with these requests, and return all divisions.
 
-    The request of a queue includes its allocation.
+    A queue's request includes its allocation.
     """
     ledger, recorded = Ledger(pool, queues), list[Division]()
     for account in ledger.accounts.values():

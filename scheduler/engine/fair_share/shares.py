@@ -102,7 +102,7 @@ def _divide_among(
 def shares_without_history(
     pool: Pool, accounts: Sequence[QueueAccount], kind: int, total: int
 ) -> dict[QueueAccount, int]:
-    """Return each account's share of a resource if past usage were equal, rounded up to whole units."""
+    """Return the share of a resource that each account would have with equal past usage, in whole units."""
     claims = divide(total, UNITS[kind], _claims(accounts, kind, total, pool))
     return {claim.account: claim.granted + claim.rounded_off for claim in claims}
 
@@ -246,7 +246,7 @@ def _distribute(
     weight_function: WeightFunction,
     notes: DivisionLog | None,
 ) -> int:
-    """Divide the remaining amount by weight until all needs are met. Return the amount granted."""
+    """Divide the remaining amount by weight until all needs are met, and return the amount granted."""
     if left <= 0 and notes is None:
         return 0
     target = {claim.account.name: goal for claim, goal in zip(claims, targets, strict=True)}

@@ -43,7 +43,7 @@ class SiblingLevel:
 class TurnTaking:
     """Rules that decide whether the preemptor's queue or a victim's queue has the next turn.
 
-    Only usage of the main resource that the preemptor requests is compared.
+    Only usage of the preemptor's main requested resource is compared.
     """
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:

@@ -53,7 +53,7 @@ def _count_equal(before: Sequence[Workload], i: int, now: Sequence[Workload], j:
 def _count_different(before: Sequence[Workload], i: int, now: Sequence[Workload], j: int) -> tuple[int, int]:
     """Return how many workloads to skip in each sequence to reach the next match.
 
-    Return the lengths of both remainders if there is no match within MAX_LOOKAHEAD.
+    If there is no match within MAX_LOOKAHEAD, return the lengths of both remainders.
     """
     left, new = len(before) - i, len(now) - j
     if not left or not new:

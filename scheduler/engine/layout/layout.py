@@ -28,7 +28,7 @@ _ACTIVE_STATES = (PodState.RUNNING, PodState.STARTING)
 class Layout:
     """Boards of a snapshot, by pool name, with notes on inconsistent input.
 
-    Workloads can be removed, and added again with a new state.
+    A workload can be removed, and added again with a new state.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:

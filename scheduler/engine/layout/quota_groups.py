@@ -69,7 +69,7 @@ class QuotaGroups:
         return sorted(self._boards.values(), key=lambda board: (self._first_pending(board), board.pool.name))
 
     def _first_pending(self, board: Board) -> tuple[Any, ...]:
-        """Return the smallest sort key of the board's pending workloads whose queues belong to a group."""
+        """Return the smallest sort key among the board's pending workloads whose queues belong to a group."""
         keys = [
             gang_sort_key(group.gangs[0])
             for group in (board.pending_groups.values() if board.pool.name in self._accounts else ())

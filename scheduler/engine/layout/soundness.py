@@ -53,7 +53,7 @@ def queues_without_parent(queues: Sequence[Queue]) -> Iterator[str]:
 
 
 def overallocated(nodes: Nodes, among: Iterable[int] | None = None) -> Iterator[str]:
-    """Yield a note for each node or device whose capacity is exceeded by its pods."""
+    """Yield a note for each node or device whose pods exceed its capacity."""
     for i in range(len(nodes.nodes)) if among is None else sorted(set(among)):
         node = nodes.nodes[i]
         if nodes.devices[i] and min(nodes.devices[i]) < 0:

@@ -99,7 +99,7 @@ def _matching_node_count(need: ReplicaRequest) -> int:
 
 
 class _ScopedPlacement:
-    """Placement of an arrangement, one topology scope at a time. The number of domains to try is limited."""
+    """Placement of an arrangement, one topology scope at a time, with a limited number of domains to try."""
 
     def __init__(self, board: Board, gang: Gang, horizon: Horizon) -> None:
         self.board, self.gang, self.horizon, self.left = board, gang, horizon, MAX_DOMAINS
@@ -144,7 +144,7 @@ def difficulty_key(need: ReplicaRequest) -> tuple[int, int, int, int]:
 def place_replicas(
     board: Board, gang: Gang, need: ReplicaRequest, horizon: Horizon, within: AbstractSet[int] | None
 ) -> bool:
-    """Place all replicas, each in its best slot. If that fails, some replicas may remain on the board."""
+    """Place all replicas, each in its best slot. On failure, some replicas may remain on the board."""
     return place_as_many_as_fit(board, gang, need, horizon, within) == need.count
 
 

@@ -15,7 +15,7 @@ RANKING_THRESHOLD = 64  # for this number of replicas or more, nodes are ranked 
 
 
 class Horizon(IntEnum):
-    """Capacity that a placement may use. Each member includes the capacity of the previous members."""
+    """Capacity that a placement may use. Each member includes the capacity of those before it."""
 
     NOW = 0  # only capacity that is free now
     LEAVING = 1  # also the capacity that stopping pods will free
@@ -219,7 +219,7 @@ def _fewest_free_devices_first(nodes: Nodes, count: int) -> Iterator[int]:
 
 
 def _shared_devices_first(nodes: Nodes, part: BoardRole) -> Iterator[int]:
-    """Yield the nodes with room for a fraction of a device. Nodes with a shared device come first."""
+    """Yield the nodes with room for a fraction of a device, those with a shared device first."""
     yield from sorted(nodes.partly_free, key=_packing_key(nodes, part))
     for bucket in nodes.by_free_devices:
         yield from bucket

@@ -76,10 +76,9 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
 def _all_rejected(
     board: Board, candidates: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]
 ) -> bool:
-    """If the policy cannot help any group, reject all groups without trying moves.
+    """If the policy cannot help any group, reject all groups without trying moves, and return True.
 
-    Return whether the groups were rejected. The order of groups does not matter, because the board does not
-    change until a gang is placed.
+    The order of groups does not matter, because the board does not change until a gang is placed.
     """
     rejections: list[tuple[Gang, Reason | None, Numbers]] = []
     needs_share, unreported = policy_type.needs_share(board), policy_type.unreported

@@ -46,7 +46,7 @@ class Budget:
 def propose(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: Budget
 ) -> Iterator[VictimSelection]:
-    """Yield victim selections. Each selection is applied to the board, and undone before the next one."""
+    """Yield victim selections, each applied to the board and undone before the next."""
     start, banned, offer_cache = board.mark(), set[int](), OfferCache()
     if not any(need.scopes for need in arrangement):
         replicas = sum(need.count for need in arrangement)
@@ -147,7 +147,7 @@ def _propose_by_node(
 def _propose_by_domain(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement
 ) -> list[tuple[AbstractSet[int], list[Victim]]]:
-    """Return the domains that could fit the arrangement with their victims, cheapest first."""
+    """Return the domains that could fit the arrangement, with their victims, cheapest first."""
     selection, priced = VictimSelection(board, policy), []
     for number, domain in enumerate(_domains(board, policy, arrangement)):
         victims = _victims_to_clear(board, policy, arrangement, domain)

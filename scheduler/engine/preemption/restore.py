@@ -16,16 +16,17 @@ Moved = tuple[Gang, BoardRole, Pod, Slot]
 
 
 class Restorer:
-    """Restore victims one by one, and remember how many replicas of each kind still fit."""
+    """Restorer of victims, one by one, that remembers how many replicas of each kind still fit."""
 
     def __init__(self, selection: VictimSelection) -> None:
         self._board, self._planned_slots = selection.board, selection.planned_slots
         self._room: dict[Hashable, int] = {}  # never increases, because restored pods use capacity
 
     def restore(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
-        """Restore these pods. Return the pods that had to move, or None if not all pods fit.
+        """Restore these pods.
 
-        After None, the caller must rewind the board.
+        Return the pods that had to move, or None if not all pods fit, in which case the caller must rewind
+        the board.
         """
         if self._planned_slots:
             return self._restore_as_planned(gang, pods)

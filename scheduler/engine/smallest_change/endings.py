@@ -20,7 +20,7 @@ def end_of_own_workload(case: PendingCase) -> Iterator[Ladder]:
 
 
 def end_of_other_workload(case: PendingCase) -> Iterator[Ladder]:
-    """Propose ending a workload of another project, preferring the same department."""
+    """Propose ending a workload in another project, preferring the same department."""
     return _ladders_of_endings(case, own=False)
 
 

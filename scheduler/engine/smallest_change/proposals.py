@@ -78,7 +78,7 @@ def raising_ladder(
 def step_size(amount: int, resource: str) -> int:
     """Return the step size: whole units for counts and devices, else at most an eighth of the amount.
 
-    Steps of memory are powers of two. Other steps are 1, 2 or 5 times a power of ten.
+    Memory steps are powers of two, and all others are 1, 2 or 5 times a power of ten.
     """
     if resource in ("replicas", "devices"):
         return max(1, amount // MAX_RUNGS)

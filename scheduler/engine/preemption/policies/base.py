@@ -1,4 +1,4 @@
-"""Base class of the preemption policies. A policy defines the victims, their order and their limits."""
+"""Base class of preemption policies, which define the victims, their order and their limits."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ Key = tuple[float | int | str, ...]
 
 
 class PreemptionPolicy:
-    """Base class of the policies. Non-preemptible gangs and the preemptor are never victims."""
+    """Base class of preemption policies. Non-preemptible gangs and the preemptor are never victims."""
 
     kind: Kind
     eviction_kind: Kind | None = None  # kind of eviction for entire gangs; None means `kind`
@@ -53,7 +53,7 @@ class PreemptionPolicy:
 
     @property
     def is_limited_to_own_project(self) -> bool:
-        """Return whether only workloads of the preemptor's own project may be victims."""
+        """Return whether only workloads in the preemptor's own project may be victims."""
         return False
 
     def projects(self) -> Iterator[QueueAccount]:
@@ -85,7 +85,7 @@ class PreemptionPolicy:
         return False
 
     def lift_share_limit(self) -> None:
-        """Allow the department to exceed its share again after the retry."""
+        """Allow the department to exceed its share again, after the retry."""
 
     def retries_without_new_gangs(self) -> bool:
         """Return whether to retry without the victims that will be protected in the next cycle.

@@ -1,7 +1,7 @@
 """Preemption policies: which workloads a preemptor may evict, and how far each queue may be reduced.
 
-A policy object is created for one preemptor. It reads the current board after the selected victims have been
-removed from it.
+Each policy object serves one preemptor, and reads the board from which the selected victims have already been
+removed.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
