@@ -215,7 +215,7 @@ class UsagePoint(models.Model):
 
 
 class UsageHour(models.Model):
-    """Usage of one user in one project and pool during one hour, based on released allocations.
+    """One user's usage in one project and pool during one hour, based on released allocations.
 
     IDs and names are copied because the rows outlive the project, user and pool.
     """
@@ -300,7 +300,7 @@ class PodUtilization(models.Model):
 
 
 class NodeUtilization(models.Model):
-    """Latest measurement of a node's GPUs. A node without a row was never measured."""
+    """Latest measurement of a node's GPUs. Nodes that were never measured have no row."""
 
     node = models.OneToOneField("pools.Node", primary_key=True, on_delete=models.CASCADE, related_name="use")
     at = models.DateTimeField()

@@ -13,7 +13,7 @@ from berth.core.version import installed_version
 def engine_version() -> str:
     """Return a version such as `0.1.0+3f2a9c81d0`.
 
-    An engine with a different version may decide differently in a replay.
+    In a replay, an engine with a different version may decide differently.
     """
     digest = hashlib.blake2b(digest_size=5)
     for folder in (scheduler.engine, berth.core):

@@ -116,7 +116,7 @@ class Scheduler(LeaderLoop):
             self._tick_at += self._tick_pause(self._changed_at is not None)
 
     def _tick_pause(self, changed: bool) -> float:
-        """Return the number of seconds until the next tick if the process is not woken earlier."""
+        """Return the seconds until the next tick if the process is not woken earlier."""
         assert self.loop is not None
         idle_seconds = EMPTY_SECONDS if self.loop.is_empty else IDLE_SECONDS
         seconds = BUSY_SECONDS if changed else idle_seconds

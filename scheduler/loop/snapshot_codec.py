@@ -99,7 +99,7 @@ def decode_snapshot(document: Any) -> Snapshot:
 
 
 def _to_plain(value: Any) -> Any:
-    """Convert a value that the JSON encoder does not support. The encoder converts nested values."""
+    """Convert a value that the JSON encoder does not support, leaving nested values to the encoder."""
     kind = type(value)
     if kind in _FIELDS_BY_TYPE or is_dataclass(value):
         document = {}
@@ -115,7 +115,7 @@ _FIELDS_BY_TYPE: dict[type, list[tuple[str, Any]]] = {}
 
 
 def _fields(kind: type) -> list[tuple[str, Any]]:
-    """Return the field names with their defaults. The default of a required field is MISSING."""
+    """Return the field names with their defaults, which are MISSING for required fields."""
     if kind not in _FIELDS_BY_TYPE:
         _FIELDS_BY_TYPE[kind] = [
             (

@@ -41,7 +41,7 @@ class StoredCycle:
 def pack(snapshot: Snapshot, plan: Plan, encoder: SnapshotEncoder | None = None) -> bytes | None:
     """Return the compressed snapshot and plan, or None if the cluster is too large.
 
-    `encoder` caches encoded parts between cycles. Packing without a cache takes longer than a decision. Do
+    `encoder` caches encoded parts between cycles; without a cache, packing takes longer than a decision. Do
     not call this function within a transaction.
     """
     if len(snapshot.workloads) > MAX_WORKLOADS:

@@ -185,7 +185,7 @@ class Loop:
                 wake("scheduler", "array")  # the next cycle places the released tasks
 
     def _next_bundles(self, plan: Plan) -> tuple[Bundle, ...]:
-        """Return the bundles to commit in this tick. Bundles that were recently stale come last."""
+        """Return the bundles to commit in this tick, with recently stale ones last."""
         workloads = {bundle.workload for bundle in plan.bundles}
         self._stale = {name: at for name, at in self._stale.items() if name in workloads}
         never = datetime.min.replace(tzinfo=UTC)
@@ -278,13 +278,16 @@ class Loop:
         return bool(self._run_safely("idle rules", lambda: apply_idle_rules(now, self.context)))
 
     def _has_draining_nodes(self) -> bool:
-        """Return whether the newest view has draining nodes. New drains wake the scheduler."""
+        """Return whether the newest view has draining nodes.
+
+        It is current, because new drains wake the scheduler.
+        """
         return not self._runs or any(
             node.state is NodeState.DRAINING for node in self._runs[-1].view.snapshot.nodes
         )
 
     def _record_cycles(self) -> Iterator[bool]:
-        """Record the cycles that ran before this step. Then keep only the newest cycle in memory."""
+        """Record the cycles that ran before this step, and keep only the newest one in memory."""
         runs, (notes, self._notes) = [*self._runs], (self._notes, [])
         for run in runs:
             if not run.written:
@@ -361,10 +364,7 @@ class Loop:
         return result
 
     def _only_while_leading(self, step: Callable[[], Result]) -> Callable[[], Result]:
-        """Wrap a step so that it writes only while this process is the leader.
-
-        Use this for steps that do not check the lease themselves.
-        """
+        """Make a step that does not check the lease itself write only while this process leads."""
 
         def fenced_step() -> Result:
             with fenced_transaction(self.context.held_lease):

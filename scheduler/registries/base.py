@@ -17,7 +17,7 @@ RunKey = tuple[uuid.UUID, int]  # workload ID and run number
 class RegistryFault(StrEnum):
     """Kind of registry failure.
 
-    Each value is also the reason recorded for workloads that fail because of the error.
+    Each value is also the reason recorded for workloads that fail with the error.
     """
 
     UNAUTHORIZED = "ImageUnauthorized"
@@ -53,7 +53,7 @@ class Resolution:
 
 
 class DigestResolver(Protocol):
-    """Background lookups of digests, so that slow registries do not delay the scheduler."""
+    """Digest lookups in the background, so that slow registries do not delay the scheduler."""
 
     def request(self, key: RunKey, image: ImageReference, auth: str) -> None:
         """Start a lookup, unless one is in progress or its result has not been collected for this run.

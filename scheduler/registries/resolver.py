@@ -1,4 +1,4 @@
-"""Look up image digests in one background thread. A slow registry delays only its own images."""
+"""Look up image digests in a background thread, in which a slow registry delays only its own images."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ NAME_LOOKUPS = 32  # number of threads for DNS lookups, which can hang
 
 
 class HttpResolver:
-    """Resolver that queries registries over HTTP. The thread starts with the first request."""
+    """Resolver that queries registries over HTTP, in a thread that starts with the first request."""
 
     def __init__(self, access: "RegistryAccess | None" = None) -> None:
         self._access = access

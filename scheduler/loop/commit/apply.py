@@ -93,7 +93,7 @@ def _cycle_transaction(held_lease: HeldLease, record: Cycle) -> Iterator[None]:
 
 
 def _raise_if_unavailable(error: Exception) -> None:
-    """Reraise the error if the database is unavailable, because another attempt would also fail."""
+    """Re-raise the error if the database is unavailable, because another attempt would also fail."""
     if isinstance(error, OperationalError | InterfaceError) and not is_lost_race(error):
         raise error
 

@@ -27,7 +27,7 @@ def total_request(rows: Iterable[Reservation], spec: ParsedSpec) -> Amounts:
 class QueueBounds:
     """Quotas and allocations of all queues, read once for any number of workloads.
 
-    For a quota group, the allocation is the sum over all of its pools.
+    A quota group's allocation is the sum over all of its pools.
     """
 
     quotas: Mapping[Key, Quota]

@@ -106,7 +106,7 @@ def _find_evictions(
 def _cluster_eviction(
     pods: Sequence[Pod], evicted_ids: Collection[uuid.UUID], *, is_on_record: bool
 ) -> ClusterEviction:
-    """Split a workload's pods into evicted and other pods. Replacements of evicted pods are left out."""
+    """Split a workload's pods into evicted and other pods, omitting replacements of evicted pods."""
     evicted = [pod for pod in pods if pod.pk in evicted_ids]
     replicas = {(pod.role, pod.index) for pod in evicted}
     others = [pod for pod in pods if (pod.role, pod.index) not in replicas]

@@ -222,7 +222,7 @@ def _pod_fact(pod: Pod, gang: Gang) -> PodFact:
 def _eviction_reason(pod: Pod, gang: Gang) -> str:
     """Return why the cluster or Berth is stopping or has stopped this pod, or an empty string.
 
-    The result is empty for a replica that the cluster refused to start, because it never ran.
+    The result is empty for a replica that never ran because the cluster refused to start it.
     """
     if pod.state in (PodState.STOPPING, PodState.STOPPED):
         if pod.stop_reason == "Shrunk":
@@ -287,7 +287,10 @@ def _all_consolidated(pods: Iterable[Pod]) -> bool:
 
 
 def _verdict_columns(step: Verdict, gang: Gang, now: datetime, names: Mapping[int, str]) -> dict[str, Any]:
-    """Return the column values that a verdict sets. `names` are the names of nodes where a gang failed."""
+    """Return the column values that a verdict sets.
+
+    `names` are the names of the nodes where a gang failed.
+    """
     workload = gang.workload
     columns: dict[str, Any] = {}
     if step.stale is not None:

@@ -107,7 +107,7 @@ class LookupResult:
 def resolve_images(pods: Iterable[Pod], now: datetime, context: SchedulerContext) -> RunImages:
     """Return the images of the pods' runs. Record finished lookups, and start the lookups that are due.
 
-    A workload whose image cannot be resolved is stopped. The workload fails unless a retry rule restarts it.
+    A workload whose image cannot be resolved is stopped, and fails unless a retry rule restarts it.
     """
     assert_no_transaction()
     runs = _runs_with_images(pods, context)

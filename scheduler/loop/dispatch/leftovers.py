@@ -31,7 +31,7 @@ TASK = "scheduler.tasks.clear_workspace"
 
 
 def clear_logs(context: SchedulerContext) -> Iterator[int]:
-    """Delete the logs of deleted workloads, in batches. Yield the number of cleared pods in each batch."""
+    """Delete the logs of deleted workloads in batches, yielding the number of cleared pods in each."""
     assert_no_transaction()
     by_pool: dict[NodePool, list[Leftover]] = defaultdict(list)
     pods = Leftover.objects.filter(kind=Leftover.Kind.POD).select_related("pool").order_by("pk")
@@ -45,7 +45,7 @@ def clear_logs(context: SchedulerContext) -> Iterator[int]:
 
 
 def queue_workspaces(now: datetime, context: SchedulerContext) -> Iterator[int]:
-    """Queue workspaces for deletion, in batches. Yield the number of queued workspaces in each batch.
+    """Queue workspaces for deletion in batches, yielding the number of queued workspaces in each.
 
     A batch is queued and marked in one transaction.
     """

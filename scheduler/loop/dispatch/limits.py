@@ -97,7 +97,7 @@ SESSIONS = compiled_once(
 
 @dataclass(slots=True)
 class IdleTracker:
-    """Log size of each workload with an idle timeout, and the time when the size last changed."""
+    """Log size of each workload with an idle timeout, and when the size last changed."""
 
     sizes: dict[uuid.UUID, tuple[int, datetime]] = field(default_factory=dict)
     checked_at: dict[uuid.UUID, datetime] = field(default_factory=dict)
@@ -190,7 +190,7 @@ def _start_timeout_failures(
 
 
 def _start_failures(workloads: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
-    """Return the start failure of each workload's lowest-ranked pod that has one."""
+    """Return the start failure of the lowest-ranked pod with one, by workload."""
     if not workloads:
         return {}
     pods = Pod.objects.filter(workload_id__in=workloads, state=PodState.STARTING).exclude(message="")

@@ -43,7 +43,7 @@ def port_env(pod: Pod) -> dict[str, str]:
 def _listening_address(pod: Pod, address: str) -> str:
     """Return the address that the pod listens on.
 
-    A pod with its own address listens on all addresses. It can then also be reached through its cluster,
+    A pod with its own address listens on all addresses, so that it can also be reached through its cluster,
     which connects to a loopback address.
     """
     if runtime_capabilities(pod.node.pool.runtime).pods_have_addresses:

@@ -1,6 +1,6 @@
 """Release the resources of pods that a cluster keeps rejecting.
 
-A starting workload is requeued. A running workload is scaled down to its current replicas.
+A starting workload is requeued, and a running workload is scaled down to its current replicas.
 """
 
 import logging
@@ -56,7 +56,7 @@ def _record_rejections(
     now: datetime,
     sent: SentCommands,
 ) -> None:  # fmt: skip
-    """Record rejections. Remove the records of pods that were accepted or are no longer starting."""
+    """Record rejections, and remove the records of pods that were accepted or are no longer starting."""
     pods = {pod.pk for pod in starting}
     earlier = {pk: at for pk, at in sent.rejected.items() if pk in pods and pk not in accepted}
     sent.rejected = {**earlier, **dict.fromkeys(rejected, now)}
@@ -100,9 +100,8 @@ def _release_rejected(messages: Mapping[uuid.UUID, str], now: datetime, context:
 def _scale_down(
     gangs: Iterable[Gang], rejections: Mapping[uuid.UUID, str], now: datetime, sent: SentCommands
 ) -> list[Workload]:
-    """Stop rejected replicas of locked workloads that meet their minimum without them.
-
-    Return these workloads.
+    """Stop rejected replicas of locked workloads that meet their minimum without them, and return these
+    workloads.
     """
     stopped: list[Pod] = []
     scaled_down: list[Workload] = []

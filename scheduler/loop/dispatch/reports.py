@@ -89,8 +89,8 @@ def record_reports(
 ) -> ReportSummary:
     """Query the runtimes about all live pods and update rows.
 
-    Some updates may be left for the next tick. Idempotent. Pools are queried only if one is missing from
-    `known_pools`.
+    Some updates may be left for the next tick. Idempotent. Pools are read from the database only if one is
+    missing from `known_pools`.
     """
     pods = [pod for pod in context.cache.workloads.read_pods() if pod.state in LIVE_POD_STATES]
     node_values = NODES([*{pod.node_id for pod in pods}]) if pods else ()
@@ -227,7 +227,7 @@ def _pods_being_evicted(
 def _unknown_pod_change(pod: PodRow, now: datetime) -> PodChange | None:
     """Return the change for a pod that is unknown to its runtime.
 
-    A running pod is lost. A starting pod is unchanged, because it may not have been sent to its node yet.
+    A running pod is lost, but a starting pod is unchanged, because it may not have been sent to its node yet.
     """
     if pod.state != PodState.RUNNING:
         return None

@@ -1,7 +1,7 @@
 """Stop running pods whose row is missing or marked as ended, and delete the runtimes' records of ended pods.
 
-An ended pod's log is kept as long as its row exists. Its files are kept until its outputs are stored, and
-until the time in `files_until`.
+An ended pod's log is kept as long as its row exists. Its files are kept until its outputs are stored and the
+time in `files_until` has passed.
 """
 
 import logging
@@ -109,7 +109,7 @@ def _ended_pods(runtime: Runtime, now: datetime) -> Iterator[_EndedPod | None]:
 def _begin_forgets(
     pods: Iterable[_EndedPod | None], runtime: Runtime, failed: set[int | None], context: SchedulerContext
 ) -> Iterator[_EndedPod | None]:
-    """Begin to delete the runtime's records of pods. Yield each pod.
+    """Begin to delete the runtime's records of pods, yielding each pod.
 
     Up to FORGETS_AHEAD deletions are in progress while the caller handles an earlier pod.
     """

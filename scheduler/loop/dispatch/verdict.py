@@ -58,9 +58,9 @@ class PodFact:
 class GangFacts:
     """State of a gang.
 
-    `replaced` are lost and evicted pods of the current run whose replicas have newer pods. `peer_failures`
-    counts the runs that ended because a pod failed after the loss of a peer, since the last run with
-    progress.
+    `replaced` contains the current run's lost and evicted pods whose replicas have newer pods.
+    `peer_failures` counts the runs that ended because a pod failed after the loss of a peer, since the last
+    run with progress.
     """
 
     phase: str

@@ -41,10 +41,7 @@ def reported_missing_features(report: Report | None) -> Features:
 
 
 def missing_features_by_pool(nodes: Iterable[NodeWithReport]) -> Mapping[int, Features]:
-    """Return the features that all reporting nodes of a pool lack, by pool.
-
-    New nodes will probably lack them too.
-    """
+    """Return the features that all reporting nodes in a pool lack, and new nodes probably will, by pool."""
     lacking: dict[int, dict[str, str]] = {}
     for node in nodes:
         if node.isolation is not None:

@@ -134,7 +134,7 @@ class LiveWorkloads:
         return {pk: entry.names.name for pk in ids if (entry := self._entries.get(pk)) is not None}
 
     def read_pods(self) -> Collection[PodRow]:
-        """Return the live pods, and succeeded pods of running workloads."""
+        """Return the live pods, and the succeeded pods of running workloads."""
         self._changed_pods |= self._pod_rows.read()
         return self._pod_rows.rows.values()
 

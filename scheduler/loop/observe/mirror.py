@@ -88,7 +88,7 @@ class MirroredRows(Generic[Row]):
 class Mirror(Generic[Row]):
     """Live rows as of the last read, by ID.
 
-    Unchanged rows are represented by the same object.
+    An unchanged row remains the same object.
     """
 
     source: MirroredRows[Row]
@@ -100,7 +100,7 @@ class Mirror(Generic[Row]):
     _read_at: float = 0.0  # monotonic time of the last read
 
     def read(self) -> set[uuid.UUID]:
-        """Update the rows. Return the IDs of added, changed and removed rows."""
+        """Update the rows, and return the IDs of added, changed and removed ones."""
         horizon, self._horizon = self._horizon, None  # after an error, read all rows again
         age, self._read_at = time.monotonic() - self._read_at, time.monotonic()
         if (

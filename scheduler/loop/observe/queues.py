@@ -1,7 +1,7 @@
 """Convert departments, projects, quotas and usage to engine queues.
 
-In the engine, departments and projects are both queues. If a department and a project have the same name, a
-suffix that no valid name can contain is added to the department's queue.
+In the engine, departments and projects are both queues. If a department and a project share a name, the
+department's queue gets a suffix that no valid name can contain.
 """
 
 from collections import defaultdict
@@ -32,7 +32,7 @@ USAGES = compiled_once(lambda pools: Usage.objects.filter(pool_id__any=pools))
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The owner of a queue: a department, or a project with its department."""
+    """Owner of a queue: a department, or a project with its department."""
 
     department_id: int
     project_id: int | None

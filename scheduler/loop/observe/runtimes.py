@@ -24,7 +24,7 @@ SELECT project.id, array_agg(last.seconds)
 
 
 class ExpectedRuntimes:
-    """Expected runtimes by project ID, reloaded when they are older than REFRESH_AFTER."""
+    """Expected runtimes by project ID, reloaded once they are older than REFRESH_AFTER."""
 
     def __init__(self) -> None:
         self._read_at: datetime | None = None

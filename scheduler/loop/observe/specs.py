@@ -36,7 +36,7 @@ class ParsedSpec:
 
     @property
     def may_use_gpus(self) -> bool:
-        """Return whether a pod of the workload can have devices. True if the document cannot be read."""
+        """Return whether the workload's pods can have devices, or True if the document cannot be read."""
         return self.spec is None or any(role.request.devices for role in self.roles.values())
 
     @property
@@ -108,6 +108,6 @@ class SpecCache:
 
 
 def _read_documents(ids: list[uuid.UUID]) -> Iterator[tuple[uuid.UUID, int, object, str]]:
-    """Yield each workload's ID, edit count, document name, and the rest of its document as text."""
+    """Yield each workload's ID, edit count, document name, and remaining document text."""
     for pk, edits, name, text in prepared.fetch_all(DOCUMENTS, [ids]) if ids else ():
         yield pk, edits, name and json.loads(name), text

@@ -31,7 +31,7 @@ CAPACITIES = compiled_once(
 
 
 def report_demand(view: ClusterView, demands: Iterable[Demand], held_lease: HeldLease) -> int:
-    """Report the allocated and queued load of each pool. Return the number of pools that must be resized."""
+    """Report each pool's allocated and queued load. Return the number of pools that must be resized."""
     by_name = {demand.pool: demand for demand in demands}
     capacity = _capacity_by_pool()
     allocated = _allocated_by_pool() if view.workloads else {}  # only live workloads use resources
@@ -88,7 +88,7 @@ def _allocated_by_pool() -> dict[int, Load]:
 def report_empty_drains(now: datetime) -> int:
     """Report draining nodes without live pods, which can be removed.
 
-    Return the number of nodes that are reported for the first time.
+    Return the number of nodes reported for the first time.
     """
     busy = Pod.objects.filter(state__in=LIVE_POD_STATES).values("node_id")
     return mark_nodes_emptied(Node.objects.exclude(pk__in=busy), at=now)

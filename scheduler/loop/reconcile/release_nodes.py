@@ -67,7 +67,7 @@ class NodeReleases:
         return count
 
     def _is_search_due(self, pool: NodePool, now: datetime) -> bool:
-        """Return whether a search is due. A clock that was set back must not delay the search for long."""
+        """Return whether a search is due, without a long delay if the clock was set back."""
         if pool.pk not in self.searched:
             return True
         at, pause = self.searched[pool.pk]

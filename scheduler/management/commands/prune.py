@@ -57,7 +57,7 @@ def _count_older(table: str, before: datetime) -> int:
 
 
 def _prune(table: str, trigger: str, before: datetime) -> int:
-    """Delete old rows from a table, and audit the deletion. Return the number of deleted rows.
+    """Delete old rows from a table, audit the deletion, and return the number of deleted rows.
 
     The trigger is disabled only within this transaction, and other writers wait until the transaction ends.
     """
