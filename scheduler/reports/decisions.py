@@ -112,7 +112,8 @@ class Decision:
 class DecidedCycle:
     """Cycle with its visible decisions.
 
-    `hidden` is the number of decisions about other tenants. `stale` lists dropped bundles with the reason.
+    `hidden` is the number of decisions about other tenants, and `stale` lists dropped bundles with the
+    reason.
     """
 
     row: Cycle
@@ -137,7 +138,7 @@ class _Submission:
 class _Redaction:
     """Rules that hide other projects' decisions. `projects` is None if the user may see all projects.
 
-    A deleted project's name may be used again. The new project's members cannot see the old project's
+    If a deleted project's name is used again, the new project's members cannot see the old project's
     decisions.
     """
 
@@ -156,7 +157,7 @@ class _Redaction:
 def decided_cycles(
     actor: Actor, filters: DecisionFilters, since: datetime | None = None, until: datetime | None = None
 ) -> QuerySet[Cycle]:
-    """Return the cycles of a period that contain a matching decision that the user may see.
+    """Return the period's cycles that contain a matching decision that the user may see.
 
     Unless all cycles with decisions match, only the latest CYCLES_SEARCHED of them are searched.
     """
@@ -206,12 +207,12 @@ def _project_pattern(projects: Iterable[str]) -> str:
 
 
 def _names_condition(test: str) -> str:
-    """Return a JSONPath condition that applies `test` to the names of all workloads in a bundle."""
+    """Return a JSONPath condition that applies `test` to all workload names in a bundle."""
     return f"(exists(@.workload ? ({test})) || exists(@.steps[*].workload ? ({test})))"
 
 
 def render_cycles(actor: Actor, rows: Sequence[Cycle], filters: DecisionFilters) -> list[DecidedCycle]:
-    """Return the cycles with their matching decisions. Names of hidden workloads are redacted."""
+    """Return the cycles with their matching decisions, redacting the names of hidden workloads."""
     redaction = _Redaction(actor)
     handles = {
         handle for row in rows for bundle in _stored_bundles(row) for handle in _workload_handles(bundle)
@@ -379,7 +380,7 @@ def _stored_bundles(row: Cycle) -> list[dict[str, Any]]:
 
 
 def _workload_handles(bundle: Mapping[str, Any]) -> list[str]:
-    """Return the bundle's workloads as `project/name`. The placed workload comes first."""
+    """Return the bundle's workloads as `project/name`, the placed workload first."""
     return list(dict.fromkeys((bundle["workload"], *(step["workload"] for step in bundle["steps"]))))
 
 

@@ -25,8 +25,8 @@ class FragmentationLevel:
 class Fragmentation:
     """Free GPU capacity of the ready nodes.
 
-    `free_devices` counts the fully free devices. `partial_milli` is the free capacity of partly allocated
-    devices, in milli-GPU.
+    `free_devices` counts entirely free devices, and `partial_milli` is the free capacity of partly allocated
+    devices in milli-GPU.
     """
 
     levels: tuple[FragmentationLevel, ...]

@@ -46,7 +46,7 @@ class LeasedThread:
         return True
 
     def work(self, held: HeldLease) -> None:
-        """Do the job once. Writes are fenced by the lease."""
+        """Do the job once, with writes fenced by the lease."""
         raise NotImplementedError
 
     def begin(self) -> None:

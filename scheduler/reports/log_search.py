@@ -57,7 +57,7 @@ class LogMatches:
 
 
 class _LogSearch:
-    """Search a log in a single pass over its chunks.
+    """Log search in a single pass over the chunks.
 
     Each matching line is counted once, even if incomplete.
     """

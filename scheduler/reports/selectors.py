@@ -27,7 +27,7 @@ def victim_filter(actor: Actor, text: str) -> Q:
 def preemptor_filter(actor: Actor, text: str) -> Q:
     """Return a filter by the preemptor's ID, name or project.
 
-    The project name matches even if the preemptor is hidden, because both parties to an eviction may see each
+    The project name matches even if the preemptor is hidden, because the parties to an eviction may see each
     other's project name.
     """
     visible = _restrict_to_visible(

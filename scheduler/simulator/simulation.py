@@ -92,7 +92,7 @@ class World:
         self._mark_stale()
 
     def advance(self, seconds: int) -> None:
-        """Advance the clock. Finish stopping pods and ended runs, and start pods with reservations."""
+        """Advance the clock: finish stopping pods and ended runs, and start pods with reservations."""
         self.now += seconds
         self._finish_boots()
         for name in [name for name, until in self._transition_ends.items() if until <= self.now]:

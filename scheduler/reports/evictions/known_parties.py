@@ -41,7 +41,7 @@ def unknown_parties(
 
 
 def _visible_evictions(actor: Actor, column: str) -> QuerySet[Eviction]:
-    """Return the evictions where the user may see the name of the victim or preemptor in this column."""
+    """Return the evictions whose victim or preemptor name, in this column, the user may see."""
     rows = evictions(actor)
     if is_platform_admin(actor):
         return rows

@@ -32,7 +32,7 @@ class PredictedEvictions:
 
 
 def summarize(documents: Sequence[Mapping[str, Any]]) -> PredictedEvictions:
-    """Return the table for predicted evictions that are given as JSON objects."""
+    """Return the table for predicted evictions given as JSON objects."""
     rows = [_predicted_eviction(document) for document in documents]
     alternatives = (
         line.removeprefix(ALTERNATIVE_PREFIX)

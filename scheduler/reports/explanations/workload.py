@@ -58,7 +58,7 @@ class Explanation:
 def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Explanation:
     """Explain the state of a workload that `actor` may see.
 
-    Results of the last cycle are included only for pending and reserved workloads.
+    The last cycle's results are included only for pending and reserved workloads.
     """
     stored, now = (
         (workload.explanation or {}) if workload.phase in PENDING_PHASES else {},
@@ -143,7 +143,7 @@ def with_share_explanations(actor: Actor, workload: Workload, queues: Mapping[st
 def _queue_documents(workload: Workload) -> dict[str, Any]:
     """Return the quotas and statuses of the workload's project and department.
 
-    The pool is the workload's pool or, before placement, the first pool that the workload allows.
+    The pool is the workload's own or, before placement, the first one that it allows.
     """
     project = workload.project
     pool = workload.pool or NodePool.objects.filter(name=workload.pools[0]).first()

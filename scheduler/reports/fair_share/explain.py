@@ -112,7 +112,7 @@ class _ShareExplanation:
         return f"{line}." if whole else f"{line}, rounded down to {self._format_amount(mine.granted)}."
 
     def _format_portion(self, mine: Offer) -> str:
-        """Format the queue's portion in percent, before and after any adjustment for decayed usage."""
+        """Format the queue's percentage, before and after any adjustment for decayed usage."""
         if mine.part == mine.plain:
             return _format_percent(mine.part)
         used, k = format_number(float(self.mine.usage)), format_number(float(self.division.k))

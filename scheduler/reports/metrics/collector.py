@@ -101,8 +101,8 @@ class MetricsCollector(LeasedThread):
     def _stop_tasks(self, now: datetime, held: HeldLease) -> None:
         """Apply the stop rules of arrays whose tasks have reported metrics since the last round.
 
-        A new leader applies all rules, because its predecessor may have stored reports without applying the
-        rules. An array whose rule fails does not delay the others.
+        A new leader applies all rules, because its predecessor may have stored reports without applying them.
+        If an array's rule fails, the other arrays are not delayed.
         """
         if self._rules_at is not None and now - self._rules_at < STOP_RULES_INTERVAL:
             return
@@ -127,7 +127,7 @@ class MetricsCollector(LeasedThread):
     def _reapply_after_other_leader(self, held: HeldLease) -> None:
         """Apply all rules again if another process has held the lease in the meantime.
 
-        Each acquisition adds 1 to the epoch, even if the holder stays the same.
+        Each acquisition adds 1 to the epoch, even if the holder remains the same.
         """
         if self._epoch is not None and held.epoch != self._epoch + 1:
             self._reported = None

@@ -36,7 +36,7 @@ WAITS_ONLY_FOR_CAPACITY = Q(array__isnull=True) | Q(array__max_running__isnull=T
 def pending_times(actor: Actor, pools: Iterable[NodePool], since: datetime) -> PendingTimes:
     """Return the pending times of visible workloads that first started after `since`.
 
-    Tasks of arrays with a maximum number of running tasks are left out.
+    Tasks of arrays that limit running tasks are omitted.
     """
     waited = ExpressionWrapper(F("first_started_at") - F("submitted_at"), output_field=DurationField())
     recent = Q(first_started_at__gte=since, pool__in=list(pools))

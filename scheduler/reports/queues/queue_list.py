@@ -21,7 +21,8 @@ QUEUE_POOL = Coalesce(KT("explanation__pool"), Cast(F("pools__0"), TextField()))
 class QueueLength:
     """Length of the entire queue, including workloads that the user may not see.
 
-    An array counts as one workload, as in lists of workloads. Its queued tasks are rows of the queue.
+    An array counts as one workload, as in workload lists, although its queued tasks are separate rows of the
+    queue.
     """
 
     workloads: int
@@ -71,7 +72,7 @@ def queue_length(pool: NodePool | None) -> QueueLength:
 def unschedulable_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
     """Return the visible workloads that can never start, in one pool or in all pools, unordered.
 
-    Each task of an array that can never start is a row.
+    Each array task that can never start is a row of its own.
     """
     rows = workloads(actor).filter(phase=Phase.PENDING, reason=UNSCHEDULABLE)
     return rows if pool is None else rows.filter(pools__contains=[pool.name])
@@ -96,7 +97,7 @@ def queue_lengths() -> dict[str, tuple[int, int]]:
 def _queue_filter(pool: NodePool | None) -> Q:
     """Return a filter for the pending workloads in a pool's queue, or in all queues.
 
-    Unschedulable workloads and held tasks of arrays are in no queue.
+    Unschedulable workloads and held array tasks are in no queue.
     """
     return _pending_in(pool) & Q(held=False) & ~Q(reason=UNSCHEDULABLE)
 

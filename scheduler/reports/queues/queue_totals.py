@@ -1,6 +1,6 @@
-"""Totals of queues: resources allocated to pods, and reserved for replicas that cannot start yet.
+"""Queue totals: resources allocated to pods, and reserved for replicas that cannot start yet.
 
-No other module sums allocations and reservations by queue. Both count towards quotas and fair shares.
+Both count towards quotas and fair shares. No other module sums allocations and reservations by queue.
 """
 
 from collections.abc import Collection
@@ -72,7 +72,7 @@ def totals_by_queue(
 ) -> dict[Key, QueueTotals]:
     """Return the allocated and reserved resources of each queue, by pool and queue.
 
-    Departments include their projects. `pools` and `preemptible` restrict the sums to these pools, and to
+    Departments include their projects. `pools` restricts the sums to these pools, and `preemptible` to
     preemptible (True) or non-preemptible (False) workloads.
     """
     result: dict[Key, QueueTotals] = {}

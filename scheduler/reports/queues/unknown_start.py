@@ -36,7 +36,7 @@ UNDECLARED, MISSING_NODES = "workloads without a maximum runtime have ", "even i
 
 
 def short_start_reason(reason: str) -> str:
-    """Return brief wording for a workload without an expected start.
+    """Return a brief text for a workload without an expected start.
 
     `reason` is the stored sentence that explains why the start time is unknown.
     """

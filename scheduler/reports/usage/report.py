@@ -1,7 +1,7 @@
 """Usage reports by department, project, user and pool, in steps from one hour to one month.
 
-Released allocations are stored as `UsageHour`. Active allocations are counted up to now. Usage is therefore
-never sampled, missed or counted twice.
+Released allocations are stored as `UsageHour`, and active ones are counted up to now, so usage is never
+sampled, missed or counted twice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -199,7 +199,7 @@ def floor_to_hour(at: datetime) -> datetime:
 def _price_at(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | None:
     """Return the price per GPU-hour that was in effect until `until`, or the current price.
 
-    Return None if there is no such price, for example because the pool was deleted.
+    The result is None if there is no price, for example because the pool was deleted.
     """
     if (pool_id, until) not in cache:
         past = PoolPrice.objects.filter(pool_id=pool_id, until=until).first() if until else None

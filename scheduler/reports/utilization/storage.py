@@ -1,6 +1,6 @@
 """Write measurements and delete old ones.
 
-All tables are written in one transaction, so a crash never leaves partly written measurements.
+All tables are written in one transaction, so a crash never leaves partially written measurements.
 """
 
 import json

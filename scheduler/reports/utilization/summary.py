@@ -110,7 +110,7 @@ def sum_utilization(uses: Iterable[Utilization]) -> Utilization:
 def devices_by_node(
     nodes: Sequence[Node], now: datetime, max_age: timedelta = MAX_MEASUREMENT_AGE
 ) -> dict[int, tuple[Device, ...]]:
-    """Return the measured GPUs by node. Nodes without measurements are omitted."""
+    """Return the measured GPUs by node, omitting nodes without measurements."""
     rows = NodeUtilization.objects.filter(node__in=nodes, at__gte=now - max_age)
     return {row.node_id: _measured_devices(range(len(row.devices)), row.devices) for row in rows}
 

@@ -1,6 +1,6 @@
 """Preview quota edits with the real engine, without storing anything.
 
-The preview compares two plans for the next cycle: one with the current quotas and one with the edited quotas.
+The preview compares two plans for the next cycle, with the current quotas and with the edited ones.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ Document = dict[str, Any]
 class Impact(PlanChanges):
     """Effects of quota edits.
 
-    `tag` identifies the compared quota versions. Clients send it in `If-Match` to apply the edits.
+    `tag` identifies the compared quota versions; clients send it in `If-Match` to apply the edits.
     """
 
     tag: str

@@ -17,7 +17,7 @@ LOCK_CLASS = 0x62647279  # first key of the advisory locks; project and slot for
 def dry_run_slot(project: Project) -> Iterator[None]:
     """Hold one of the project's dry-run slots during the block. Raises RateLimited if all slots are in use.
 
-    The lock is released when its transaction ends, even if the process dies.
+    The underlying lock is released when its transaction ends, even if the process dies.
     """
     with transaction.atomic():
         if not any(_acquire_slot(project.pk, slot) for slot in range(MAX_DRY_RUNS)):

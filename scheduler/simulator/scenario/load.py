@@ -32,7 +32,7 @@ class Scenario:
 
 
 def load(source: object) -> Scenario:
-    """Load a scenario from a path or from data. Raises ScenarioError if the scenario is invalid."""
+    """Load a scenario from a path or from data. Raises ScenarioError if it is invalid."""
     data = read(source) if isinstance(source, str | Path) else source
     document = _parse_document(data)
     if problems := list(broken_references(document)):

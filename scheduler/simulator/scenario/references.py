@@ -125,7 +125,7 @@ def _check_topology_levels(
 def _dependency_cycles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Problem]:
     """Yield a problem for each workload in a dependency cycle.
 
-    Workloads without unmet dependencies are removed until only cycles remain.
+    To find them, workloads without unmet dependencies are removed until only cycles remain.
     """
     awaited = {workload.name: {entry.workload for entry in workload.after} for workload in workloads}
     unresolved = dict(awaited)
