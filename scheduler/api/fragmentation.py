@@ -17,7 +17,7 @@ class FragmentationLevelResponse(ResponseModel):
 
 
 class FragmentationResponse(ResponseModel):
-    """Entirely free devices on ready nodes, excluding reserved devices.
+    """Entirely free GPUs on ready nodes, excluding reserved ones.
 
     CPU or memory may allow fewer replicas.
     """

@@ -106,7 +106,7 @@ class QuotaInPoolResponse(ResponseModel):
 
 
 class OverQuotaResponse(ResponseModel):
-    """Running workload with pods that are within quota now but would be over quota after the change."""
+    """Running workload with pods that are within quota now, but would be over quota after the change."""
 
     kind: OwnerKind = Field(description="Kind of the queue whose quota they would exceed.")
     name: str

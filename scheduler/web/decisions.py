@@ -1,4 +1,4 @@
-"""Pages of scheduling decisions by cycle, with links to evictions and to the replay."""
+"""Pages of scheduling decisions by cycle, with links to evictions and replays."""
 
 from django.http import Http404, HttpResponse
 from django.views.decorators.http import require_GET, require_POST

@@ -76,10 +76,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
 
 
 def default_columns(queues: Sequence[QueueShare]) -> dict[str, str]:
-    """Return the columns where all queues have the default value, with that value as text.
-
-    The page hides these columns.
-    """
+    """Return the columns to hide, where all queues have the default value, with that value as text."""
     defaults: Mapping[str, tuple[str, Callable[[QueueShare], bool]]] = {
         "rank": ("rank 0", lambda queue: queue.rank == 0),
         "weight": ("weight 1", lambda queue: queue.weight == 1),
@@ -144,7 +141,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 def _most_below_share_first(
     tree: Sequence[tuple[QueueShare, list[QueueShare]]],
 ) -> list[tuple[QueueShare, list[QueueShare]]]:
-    """Sort departments, and the projects in each, by the GPUs that they lack. Ties keep their order."""
+    """Sort departments, and the projects in each, by missing GPUs. Ties keep their order."""
     return sorted(
         ((top, sorted(children, key=lambda queue: -queue.below_share)) for top, children in tree),
         key=lambda pair: -max([pair[0].below_share, *(queue.below_share for queue in pair[1])]),

@@ -178,7 +178,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class _Choices:
-    """Filter choices with the number of workloads for each. An array counts as one workload."""
+    """Filter choices, each with its number of workloads. An array counts as one workload."""
 
     reasons: list[tuple[str, int]]  # most frequent first
     projects: list[str]

@@ -90,10 +90,10 @@ def _fold_key(row: Any) -> tuple[object, ...]:
 
 
 def describe_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
-    """Set each row's section, and the reason why it is ahead of a workload with a higher priority.
+    """Set each row's section, and why the row is ahead of a higher-priority workload.
 
-    Only the first row of a section has the section, unless the queue has only one section. Rows that are not
-    in queue order have neither sections nor reasons.
+    A section is set only on its first row, and not at all if all rows are simply in queue order. Rows that
+    are not in queue order have neither sections nor reasons.
     """
     for row, *_ in entries:
         row.section, row.ahead_of, row.ahead_because = None, None, ""

@@ -9,7 +9,7 @@ from projects.models import Pod
 
 
 def open_pod_port(pod_id: str, port: int) -> socket.socket:
-    """Connect to a port of a pod in a Kubernetes pool. Raises OSError with the reason."""
+    """Connect to a pod's port in a Kubernetes pool. Raises OSError with the reason."""
     try:
         pod = Pod.objects.select_related("node__pool").get(pk=pod_id)
         runtime = load_wiring().runtime_for(pod.node.pool)

@@ -42,7 +42,7 @@ UNAUTHENTICATED = (
 
 
 class ScrapeParameters(BaseModel):
-    """URL parameters from a Prometheus scrape configuration. Berth ignores them."""
+    """URL parameters from a Prometheus scrape configuration, which Berth ignores."""
 
 
 class Metrics(ApiView):
@@ -86,7 +86,7 @@ def has_metrics_token(request: HttpRequest) -> bool:
 def is_from_allowed_network(request: HttpRequest) -> bool:
     """Return whether the request comes directly from an allowed network.
 
-    Requests through a proxy are not accepted, because forwarded addresses can be forged.
+    Requests through a proxy do not count, because forwarded addresses can be forged.
     """
     if any(name in request.META for name in FORWARDED):
         return False

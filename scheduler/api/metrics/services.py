@@ -21,7 +21,7 @@ def service_metrics() -> Iterable[Metric]:
 
 
 def berth_metrics() -> Iterable[Metric]:
-    """Return metrics of Berth itself: notification deliveries, task queue and version."""
+    """Return Berth's own metrics: notification deliveries, task queue and version."""
     deliveries = GaugeMetricFamily("berth_deliveries", "Notification deliveries by state.", labels=["state"])
     counts = dict(Delivery.objects.order_by().values_list("state").annotate(n=Count("pk")))
     for state in Delivery.State.values:

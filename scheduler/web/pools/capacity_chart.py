@@ -45,7 +45,7 @@ class CapacityChart:
 def build_capacity_chart(pool: NodePool, now: datetime, span: str) -> CapacityChart:
     """Return the chart of node counts over `span`, a key of SPANS.
 
-    Any other value selects the default span.
+    Any other value means the default span.
     """
     span = span if span in SPANS else DEFAULT_SPAN
     points = capacity_over_time(pool, now=now, span=SPANS[span][1])

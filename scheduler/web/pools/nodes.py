@@ -1,4 +1,4 @@
-"""Nodes on a pool's page, as tiles or, for large pools, as a table, and the contents of a node's page."""
+"""Nodes on a pool's page, as tiles or (in large pools) a table, and the contents of a node's page."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

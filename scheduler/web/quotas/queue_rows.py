@@ -55,10 +55,10 @@ class QuotaLine:
 
     @cached_property
     def held_bar(self) -> Bar:
-        """Bar of the allocated and reserved GPUs, without pending GPUs and without a mark at the fair share.
+        """Bar of allocated and reserved GPUs, without pending GPUs or a mark at the fair share.
 
-        The mark is at the quota in all shown pools. GPUs over the quota of one pool may be left of the mark
-        if quota of other pools is unused.
+        The mark is at the quota in all shown pools. GPUs over one pool's quota may be left of the mark if
+        other pools have unused quota.
         """
         return quota_bar(
             allocated=self.allocated,
@@ -89,7 +89,7 @@ class QuotaLine:
     def gpus(self) -> int | None:
         """Total GPU quota, or None if any of the quotas is unlimited.
 
-        A group's quota excludes allocations in pools of the group that are not shown.
+        A group's quota excludes allocations in the group's pools that are not shown.
         """
         total = sum_bounds(quota.gpu_milli for quota in self.quotas)
         return total if total is None else max(0, total - self.elsewhere)

@@ -138,7 +138,7 @@ def _apply(request: Request, edit_page: EditPage, document: dict[str, Any], *, d
 
 
 def _patched_document(workload: Workload, text: str) -> dict[str, Any]:
-    """Return the workload's document, patched with the JSON merge patch `text`. Ignore an invalid patch."""
+    """Return the workload's document, patched with the JSON merge patch `text` unless that is invalid."""
     try:
         patch = json.loads(text or "{}")
         if isinstance(patch, dict) and patch:

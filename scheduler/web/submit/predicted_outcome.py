@@ -21,7 +21,7 @@ class PredictedOutcome:
     def limits(self) -> list[str]:
         """Resource limits of each role's pods, such as `worker: 1 CPU (...)`, by pool if they differ.
 
-        Limits that equal the requests are left out.
+        Limits equal to the requests are omitted.
         """
         by_role: dict[str, dict[str, str]] = {}
         for each in self.prediction.limits if self.prediction else []:

@@ -239,7 +239,7 @@ def _save_page(request: Request, form: SaveForm) -> HttpResponse:
 def _with_permissions(request: Request, rows: list[Template], mine: set[str]) -> Iterator[Row]:
     """Yield (template, whether the user may use it, whether the user may change it).
 
-    Permission to operate a project is checked only once per project.
+    Permissions are checked only once per project.
     """
     runs: dict[int, bool] = {}
     for row in rows:
@@ -264,7 +264,7 @@ def _with_document_check(template_page: TemplatePage, draft: Draft) -> TemplateP
 
 
 def _show_conflict(template_page: TemplatePage) -> None:
-    """Show a version conflict on the page. If the user saves again, the stored version is overwritten."""
+    """Show a version conflict on the page. Saving again overwrites the stored version."""
     template_page.conflicting = Template.objects.filter(
         project=template_page.project, name=template_page.name
     ).first()

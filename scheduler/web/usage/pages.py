@@ -272,10 +272,7 @@ def _step_starts(question: UsageQuery) -> list[datetime]:
 
 
 def _next_start(at: datetime, step: Step) -> datetime:
-    """Return the start of the next step.
-
-    A day may have 23 or 25 hours because of daylight saving time.
-    """
+    """Return the start of the next step, allowing for days of 23 or 25 hours due to daylight saving time."""
     if step is Step.HOUR:
         return (at.astimezone(UTC) + timedelta(hours=1)).astimezone(at.tzinfo)
     if step is Step.MONTH:

@@ -189,7 +189,7 @@ def _unit_and_scale(
 
 
 def _memory_scale(amounts: Sequence[int | None]) -> tuple[str, Callable[[int | None], int | None]]:
-    """Return the unit for amounts in MiB, and a function that converts MiB to thousandths of that unit."""
+    """Return the unit for amounts in MiB, and a function that converts MiB to its thousandths."""
     divisor = MIB_PER_GIB if max((amount or 0 for amount in amounts), default=0) >= MIB_PER_GIB else 1
 
     def convert(mib: int | None) -> int | None:

@@ -56,9 +56,9 @@ def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink 
 
 
 def admin_link(actor: Actor, project: Project, change: Change) -> ChangeLink | None:
-    """Return a link to the page that changes a quota of the project, a pool or a node, or None.
+    """Return a link to the page that changes a project quota, a pool or a node.
 
-    The result is None if the user may not make the change, or if the change concerns anything else.
+    The result is None if the user may not make the change, or if it concerns anything else.
     """
     kind, subject, pool = ChangeKind(change["kind"]), str(change["subject"]), str(change["pool"])
     if kind in QUEUE_KINDS:
@@ -121,7 +121,7 @@ def _roles(part: Mapping[str, Any]) -> Iterator[Document]:
 
 
 def _drop_topology(part: Document, level: str) -> None:
-    """Remove the required topology level from a workload or group and from all parts below it."""
+    """Remove the required topology level from a workload or group and all parts below it."""
     if (part.get("topology") or {}).get("required") == level:
         part["topology"] = {key: value for key, value in part["topology"].items() if key != "required"}
         if not part["topology"]:

@@ -83,7 +83,7 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
 
 
 def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the queues of project and department, with URLs of the share traces that the user may open."""
+    """Return the project's and department's queues, with URLs of the share traces that the user may open."""
     whole = visible_department_ids(actor)
     may_read = {"project": True, "department": whole is None or workload.project.department_id in whole}
     result = []
@@ -109,7 +109,7 @@ def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
 def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[Obstacle]]:
     """Return the decisive reason and the other reasons.
 
-    After a shortage, NothingToReclaim is left out.
+    After a shortage, NothingToReclaim is omitted.
     """
     others = [obstacle for obstacle in reasons[1:] if obstacle.reason != NOTHING_TO_RECLAIM]
     return next(iter(reasons), None), others
@@ -126,7 +126,7 @@ def _other_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def pod_placements(actor: Actor, workload: Workload) -> tuple[list[PodPlacement], list[PodPlacement]]:
-    """Return the pods of the current run and the pods of earlier runs, latest runs first."""
+    """Return the current run's pods and those of earlier runs, latest runs first."""
     result = list(
         pods(actor)
         .filter(workload=workload)

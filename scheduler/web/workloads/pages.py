@@ -137,9 +137,10 @@ def review_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 
 def _has_contents(tab: str, workload: Workload, *, is_operator: bool) -> bool:
-    """Return whether to show a tab. Before the first run, tabs about running pods would be empty.
+    """Return whether to show a tab.
 
-    A terminal needs a pod that is running or about to run.
+    Before the first run, tabs about running pods would be empty, and a terminal needs a pod that is running
+    or about to run.
     """
     if workload.run == 0 and tab in TABS_OF_RUNS:
         return False
@@ -168,7 +169,7 @@ def _is_resubmittable(actor: Actor, workload: Workload) -> bool:
 
 
 def _pending_context(workload: Workload, tab: str) -> Context:
-    """Return the reason, the message and the end of a restart delay, unless the page shows them elsewhere.
+    """Return the reason, message and end of a restart delay, unless the page shows them elsewhere.
 
     On the overview, a card shows the pending reason. On other tabs, the header shows the reason's title.
     """
@@ -255,7 +256,7 @@ def _recent_events(
     suffered: Sequence[RenderedEviction],
     caused: Sequence[RenderedEviction],
 ) -> Sequence[Entry]:
-    """Return the latest events. A card of the page shows why the workload is still pending."""
+    """Return the latest events, without the reason why the workload is still pending, which a card shows."""
     entries = timeline(actor, workload, suffered, caused, shows_still_pending=False).entries
     return entries[:EVENTS_ON_OVERVIEW]
 

@@ -36,8 +36,7 @@ class FragmentationLevel(Model):
 
 
 class Fragmentation(Model):
-    """Entirely free devices on ready nodes, excluding reserved devices.  CPU or memory may allow fewer
-    replicas."""
+    """Entirely free GPUs on ready nodes, excluding reserved ones.  CPU or memory may allow fewer replicas."""
 
     nodes: int = 0
     free_gpus: int = 0

@@ -9,7 +9,7 @@ from berth.client.models.pools import NodePool
 
 
 class DrainingNode(Model):
-    """Node to drain, chosen based on its current work. The choice may change before the drain starts."""
+    """Node to drain, chosen by its current work. The choice may change before the drain starts."""
 
     node: str = ""
     pods: int = 0

@@ -184,7 +184,7 @@ class QuotaInPool(Model):
 
 
 class OverQuota(Model):
-    """Running workload with pods that are within quota now but would be over quota after the change."""
+    """Running workload with pods that are within quota now, but would be over quota after the change."""
 
     kind: str = ""
     """Kind of the queue whose quota they would exceed."""

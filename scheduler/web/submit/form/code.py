@@ -16,9 +16,9 @@ CODE_SOURCES = ((NO_CODE, "No code"), (FILES, "Files from this computer"), (GIT,
 
 @dataclass(frozen=True, slots=True)
 class ShownCode:
-    """Stored files or the Git repository that the document refers to.
+    """Stored files or Git repository that the document refers to.
 
-    `stored` is None if the project does not have the files.
+    `stored` is None if the project lacks the files.
     """
 
     tree: str = ""
