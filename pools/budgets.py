@@ -58,7 +58,7 @@ def parse_budgets(pool: NodePool) -> tuple[Budget, ...]:
 
 
 def drain_allowance(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Allowance:
-    """Return how many nodes may be drained now for each reason. An expired pool ignores its budgets."""
+    """Return how many nodes may be drained now for each reason, ignoring an expired pool's budgets."""
     if not pool.disruption_budgets or (pool.expires_at is not None and now >= pool.expires_at):
         return UNLIMITED
     states = [node.state for node in nodes]

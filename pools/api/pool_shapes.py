@@ -1,4 +1,4 @@
-"""REST models for the settings of node pools, and for responses about pools."""
+"""REST models for node pool settings and for responses about pools."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""REST endpoints for the secrets of pools, and REST models for all secrets. Responses contain no values."""
+"""REST endpoints for pool secrets, and REST models for all secrets. Responses contain no values."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace

@@ -71,7 +71,7 @@ class ScaleDecision:
 def decide_node_count(
     pressure: Pressure, current_desired: int, config: AutoscalerConfig, clock: ScalingTimes
 ) -> ScaleDecision:
-    """Return the new desired node count. The first rule that applies decides.
+    """Return the new desired node count, according to the first rule that applies.
 
     The cooldown delays scaling down but not scaling up.
     """

@@ -40,7 +40,7 @@ class ImagePolicy:
 def matches(pattern: str, image: ImageReference) -> bool:
     """Return whether an image reference matches a pattern, in which `*` and `?` are wildcards.
 
-    Registry and name are compared separately, so that `*` never spans both. A pattern without a tag or digest
+    Registry and name are compared separately, so `*` never spans both. A pattern without a tag or digest
     matches every tag and digest. A pattern with a tag never matches a reference by digest, because the digest
     takes precedence over the tag.
     """

@@ -143,7 +143,7 @@ def _surplus_in_queue(fleet: Fleet) -> tuple[int, ...]:
 
 
 def surplus_nodes(fleet: Fleet, work_to_lose: Mapping[int, Work]) -> tuple[int, ...]:
-    """Return the nodes to drain in order. Disruption budgets are ignored.
+    """Return the nodes to drain in order, ignoring disruption budgets.
 
     The head node is included only if the pool needs no nodes.
     """
@@ -167,9 +167,7 @@ def _undo_drains(fleet: Fleet) -> tuple[Fleet, UndoDrain]:
 
 
 def _needs_nodes(fleet: Fleet) -> bool:
-    """Return whether the fleet has too few nodes or no head node. Other nodes are useless without a head
-    node.
-    """
+    """Return whether the fleet has too few nodes, or no head node, without which all others are useless."""
     return fleet.desired > fleet.effective_size or (fleet.desired > 0 and HEAD not in fleet.ordinals_in_use)
 
 

@@ -52,7 +52,7 @@ class Host:
 def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> Task | None:
     """Return the task that is due, or None.
 
-    `watched_for` is how long this process has received reports. Silence before that does not count, because
+    `watched_for` is how long this process has been receiving reports. Earlier silence does not count, because
     agents cannot report while Berth is stopped.
     """
     if host.is_busy or (host.retry_at is not None and now < host.retry_at <= now + RETRY_MAX):

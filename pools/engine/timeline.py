@@ -16,7 +16,7 @@ class NodePhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeHistory:
-    """Phases of one node over time. The node is pending from `began`.
+    """Phases of one node over time. The node is pending from `began` on.
 
     `moves` lists (time, phase) pairs in the order they were recorded.
     """

@@ -27,9 +27,10 @@ NO_WORK = Work()
 def choose_victims(
     current: Collection[int], count: int, work_to_lose: Mapping[int, Work], *, include_head: bool = False
 ) -> tuple[int, ...]:
-    """Return `count` nodes to drain, in order. Nodes with the least work come first.
+    """Return `count` nodes to drain, in order.
 
-    Ties are resolved by ordinal, highest first. The head node comes last.
+    Nodes with the least work come first, and the head node comes last. Ties are resolved by ordinal, highest
+    first.
     """
     candidates = set(current) - {HEAD}
     ordered = sorted(candidates, key=lambda ordinal: (work_to_lose.get(ordinal, NO_WORK), -ordinal))

@@ -103,7 +103,7 @@ class LocalEnvironments:
         return InstallStatus(progress) if is_running else None
 
     def end(self, name: str) -> None:
-        """Stop the installation for a node and delete its record. Other nodes are not affected."""
+        """Stop the installation for a node and delete its record, without affecting other nodes."""
         home = self._boot_directory(name)
         record = read_record(str(home / "process"))
         if record is not None and self._is_running(home):
@@ -112,7 +112,7 @@ class LocalEnvironments:
         shutil.rmtree(home, ignore_errors=True)
 
     def clear(self, keep: frozenset[str]) -> list[str]:
-        """Delete environments that are not in `keep` and not being installed. Return the deleted digests."""
+        """Delete environments that are neither in `keep` nor being installed. Return the deleted digests."""
         installing = {_read_text(path) for path in self.root.glob("boots/*/digest")}
         deleted = []
         for path in sorted(self.root.glob("[0-9a-f]" * 64)):

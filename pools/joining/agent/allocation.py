@@ -17,7 +17,7 @@ ENDS_NOW = "the cluster ends the allocation now"
 
 
 class JobEnds(Exception):
-    """Raised if the agent's job is being terminated. All its processes will be killed shortly."""
+    """Raised if the agent's job is being terminated, because all its processes will be killed shortly."""
 
 
 class EndSignals:
@@ -60,7 +60,7 @@ def has_job_ended() -> bool:
 
 
 def allocated_gpus(gpus: list[dict[str, str]]) -> list[str]:
-    """Return the device IDs of the GPUs that are allocated to the job, or of all GPUs outside a job.
+    """Return the device IDs of the job's allocated GPUs, or of all GPUs outside a job.
 
     The cluster lists the devices by index or UUID. A job that is confined to its devices sees no others, and
     device indexes begin at 0.
