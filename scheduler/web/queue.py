@@ -171,6 +171,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "projects": choices.projects,
         "length": length,
         "unschedulable": unschedulable,
+        "may_create_pool": not pools and may(request.actor, Action.ADMINISTER),
         "no_scheduler": not is_scheduler_running(timezone.now()),
     }
     return page(request, "scheduler/queue/list.html", context, inner="scheduler/queue/rows.html")

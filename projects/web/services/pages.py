@@ -13,7 +13,7 @@ from berth.core.amounts import MILLI
 from berth.server.api.transport.streaming import csv_response
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, page, signed_in
-from projects.access import Action, may
+from projects.access import Action, may, visible_pools
 from projects.elastic.autoscale import load_window
 from projects.engine.replicas.conditions import conditions
 from projects.engine.scaling import FINAL
@@ -108,7 +108,13 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     listing = list_query(request, COLUMNS, rows, _service_rows, file_name="services", default="-created")
     if file := requested_csv(request, listing):
         return file
-    context = {"listing": listing, "rows": listing.rows}
+    has_pools = bool(listing.rows) or visible_pools(request.actor).exists()
+    context = {
+        "listing": listing,
+        "rows": listing.rows,
+        "has_pools": has_pools,
+        "may_create_pool": not has_pools and may(request.actor, Action.ADMINISTER),
+    }
     return page(request, "projects/services/list.html", context, inner="projects/services/rows.html")
 
 

@@ -1,6 +1,7 @@
 """Current allocation and utilization of pods, workloads, nodes and pools."""
 
 import uuid
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -105,6 +106,14 @@ def sum_utilization(uses: Iterable[Utilization]) -> Utilization:
     values: dict[str, Any] = {name: sum(getattr(use, name) for use in uses) for name in summed_fields}
     values |= {name: _sum_measured(getattr(use, name) for use in uses) for name in used}
     return Utilization(at=max(read, default=None), **values)
+
+
+def utilization_by_pool(pools: Iterable[NodePool], now: datetime) -> dict[str, Utilization]:
+    """Return the utilization of the pods in each pool, by pool name. Pools without pods are omitted."""
+    by_pool: dict[str, list[Utilization]] = defaultdict(list)
+    for pod in summarize_pods(running_allocations().filter(node__pool__in=list(pools)), now):
+        by_pool[pod.pool].append(pod.use)
+    return {name: sum_utilization(uses) for name, uses in by_pool.items()}
 
 
 def devices_by_node(

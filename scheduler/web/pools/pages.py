@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from django.db.models import QuerySet
@@ -17,7 +18,7 @@ from berth.server.web.charts.bars import Bar, stacked_bar
 from berth.server.web.lists.tables import Column, Listing, list_rows, requested_csv
 from berth.server.web.pages import Request, page, signed_in
 from pools import selectors
-from pools.costs import HOURS_PER_MONTH, pool_costs
+from pools.costs import HOURS_PER_MONTH, current_price, pool_costs
 from pools.models import NodePool, ScalingEvent
 from pools.models.scaling import ScalingKind
 from pools.scale_down import blocked_reasons
@@ -26,7 +27,9 @@ from projects.volumes import visible_volumes
 from scheduler.reports.fragmentation import Fragmentation, FragmentationLevel, measure_fragmentation
 from scheduler.reports.pool_diagnosis import diagnose_pool
 from scheduler.reports.pool_findings import Finding, Severity
-from scheduler.web.pools.capacity import Capacity, pool_capacity
+from scheduler.reports.queues.queue_list import queue_lengths
+from scheduler.reports.utilization.summary import utilization_by_pool
+from scheduler.web.pools.capacity import Capacity, capacity_by_pool, pool_capacity
 from scheduler.web.pools.capacity_chart import SPANS, build_capacity_chart
 from scheduler.web.pools.csv_exports import history_listing, requested_pool_csv
 from scheduler.web.pools.node_table import BULK_STEPS
@@ -74,6 +77,10 @@ class PoolRow:
     pool: NodePool
     capacity: Capacity
     is_admin: bool = False
+    pending_workloads: int = 0
+    pending_gpu_milli: int = 0
+    busy_percent: float | None = None  # of the allocated GPUs, None if not measured
+    price: Decimal | None = None  # per GPU-hour
 
     @property
     def findings(self) -> FindingCounts:
@@ -83,6 +90,11 @@ class PoolRow:
     @property
     def state(self) -> str:
         return selectors.pool_state(self.pool, timezone.now())
+
+    @property
+    def cost_per_hour(self) -> Decimal | None:
+        """Cost of the ready and starting GPUs per hour."""
+        return None if self.price is None else self.price * self.capacity.existing / MILLI
 
     @property
     def allocation(self) -> float | None:
@@ -106,11 +118,21 @@ COLUMNS: tuple[Column[PoolRow], ...] = (
     Column("allocated", "Allocated", lambda row: row.capacity.allocated / MILLI, "GPUs", number=True),
     Column("reserved", "Reserved", lambda row: row.capacity.reserved / MILLI, "GPUs", in_file=True),
     Column("allocation", "Allocation", lambda row: row.allocation, "%"),
+    Column("used", "Utilization", lambda row: row.busy_percent, "%", number=True),
+    Column("queue", "Pending", lambda row: row.pending_workloads, "workloads", number=True),
+    Column(
+        "requested",
+        "Requested by pending workloads",
+        lambda row: row.pending_gpu_milli / MILLI,
+        "GPUs",
+        in_file=True,
+    ),
+    Column("cost", "Cost per hour", lambda row: row.cost_per_hour, number=True, is_secondary=True),
     Column("node", "Per node", lambda row: row.pool.gpus_per_node, "GPUs", is_secondary=True),
-    Column("maximum", "Maximum", lambda row: row.pool.nodes_max, "nodes"),
+    Column("maximum", "Maximum", lambda row: row.pool.nodes_max, "nodes", page_title="Size"),
     Column("minimum", "Minimum", lambda row: row.pool.nodes_min, "nodes", in_file=True),
     Column("total", "Total", lambda row: row.capacity.total / MILLI, "GPUs", in_file=True),
-    Column("pending", "Pending", lambda row: row.capacity.pending / MILLI, "GPUs", in_file=True),
+    Column("pending", "Starting", lambda row: row.capacity.pending / MILLI, "GPUs", in_file=True),
     Column("model", "Model", lambda row: row.pool.gpu_model, in_file=True),
     Column("cores", "Per node", lambda row: row.pool.cpu_milli / MILLI, "cores", in_file=True),
     Column("memory", "Per node", lambda row: row.pool.memory_mib, "MiB", in_file=True),
@@ -123,7 +145,7 @@ COLUMNS: tuple[Column[PoolRow], ...] = (
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     is_admin = may(request.actor, Action.ADMINISTER)
-    rows = [PoolRow(pool, pool_capacity([pool]), is_admin) for pool in _visible_pools(request)]
+    rows = _pool_rows(list(_visible_pools(request)), is_admin=is_admin)
     listing = list_rows(request, COLUMNS, rows, file_name="node-pools", default="name")
     if file := requested_csv(request, listing):
         return file
@@ -134,6 +156,26 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "may_view": may(request.actor, Action.VIEW_CAPACITY),
     }
     return page(request, "scheduler/pools/list.html", context, inner="scheduler/pools/rows.html")
+
+
+def _pool_rows(pools: list[NodePool], *, is_admin: bool) -> list[PoolRow]:
+    capacity, queues = capacity_by_pool(pools), queue_lengths()
+    uses = utilization_by_pool(pools, timezone.now())
+    rows = []
+    for pool in pools:
+        workloads, gpu_milli = queues.get(pool.name, (0, 0))
+        rows.append(
+            PoolRow(
+                pool,
+                capacity[pool.pk],
+                is_admin,
+                pending_workloads=workloads,
+                pending_gpu_milli=gpu_milli,
+                busy_percent=uses[pool.name].busy_percent if pool.name in uses else None,
+                price=current_price(pool),
+            )
+        )
+    return rows
 
 
 def _selected_tab(request: Request, history: Listing[Any]) -> str:
