@@ -16,7 +16,7 @@ def test_workload_can_be_found_by_keyboard_in_the_search_dialog(opened: Open, wi
         dialog = page.get_by_role("dialog", name="Search")
         expect(dialog.get_by_role("link", name="Fair share")).to_be_visible()
         page.keyboard.type("ablation-7")
-        link = dialog.get_by_role("link", name=re.compile("ablation-7"))
+        link = dialog.get_by_role("link", name=re.compile("^ablation-7"))
         expect(link).to_be_visible()
         page.keyboard.press("ArrowDown")
         expect(link).to_be_focused()

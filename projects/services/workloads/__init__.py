@@ -9,7 +9,14 @@ from projects.services.workloads.control import (
     resume,
     suspend,
 )
-from projects.services.workloads.editing import DocumentChange, Edit, edit, is_editable
+from projects.services.workloads.editing import (
+    EDITABLE_PHASES,
+    DocumentChange,
+    Edit,
+    edit,
+    is_editable,
+    managed_workloads,
+)
 from projects.services.workloads.resubmission import (
     next_free_name,
     resubmission_obstacle,
@@ -25,6 +32,7 @@ from projects.services.workloads.submission import (
 )
 
 __all__ = [
+    "EDITABLE_PHASES",
     "BulkChange",
     "Change",
     "DocumentChange",
@@ -37,6 +45,7 @@ __all__ = [
     "delete",
     "edit",
     "is_editable",
+    "managed_workloads",
     "name_taken_error",
     "next_free_name",
     "resubmission_obstacle",

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping
+import uuid
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -114,6 +115,15 @@ def edit(
 
 def is_editable(workload: Workload) -> bool:
     return _edit_obstacle(workload) == ""
+
+
+def managed_workloads(candidates: Collection[Workload]) -> set[uuid.UUID]:
+    """Return the IDs of the workloads whose document is set by a Python session or an inference service."""
+    rows = (
+        model.objects.filter(workload__in=candidates).order_by().values_list("workload", flat=True)
+        for model in (Session, Service, InferenceEngine)
+    )
+    return {workload for each in rows for workload in each if workload is not None}
 
 
 def _edit_obstacle(workload: Workload) -> str:

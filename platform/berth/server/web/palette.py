@@ -30,17 +30,23 @@ from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 from projects.selectors import arrays, projects, schedules, workloads
 from projects.services.arrays import TaskCounts, count_tasks_by_array
 from projects.services.schedules import may_change
+from projects.services.workloads import EDITABLE_PHASES, managed_workloads
 from projects.web.workloads.steps import bulk_steps, steps_for
 
 MIN_VERB_LETTERS = 3
-VERBS = ("cancel", "clone", "copy", "delete", "log", "pause", "resume", "retry", "run", "suspend")
-TITLE_STARTS: Mapping[str, str] = {"clone": "edit a copy", "copy": "edit a copy"}
+VERBS = (
+    "cancel", "clone", "copy", "delete", "edit", "log", "pause", "resubmit", "resume", "retry", "run",
+    "suspend",
+)  # fmt: skip
+# The beginnings of actions' titles that differ from the verb.
+TITLE_STARTS: Mapping[str, str] = {"clone": "edit a copy", "copy": "edit a copy", "log": "show log"}
 # Phases of the workloads to which a verb applies.
 PHASES_BY_VERB: Mapping[str, Collection[str]] = {
     "cancel": LIVE_PHASES,
     "suspend": LIVE_PHASES,
     "resume": (Phase.SUSPENDED, Phase.STOPPING),
     "delete": ENDED_PHASES,
+    "resubmit": ENDED_PHASES,
 }
 
 
@@ -121,7 +127,7 @@ def page_actions(actor: Actor, url: str | None) -> list[Hit]:
         return list(row_actions(actor, (), arrays(actor).filter(pk=match.kwargs["array_id"])))
     if "workload_id" in match.kwargs:
         workload = workloads(actor).filter(pk=match.kwargs["workload_id"]).first()
-        return list(workload_actions(actor, workload)) if workload else []
+        return list(row_actions(actor, [workload], ())) if workload else []
     if match.url_name == "schedule":
         project, name = match.kwargs["project"], match.kwargs["name"]
         schedule = schedules(actor).filter(project__name=project, name=name).first()
@@ -162,12 +168,13 @@ def row_actions(
     actor: Actor, chosen_workloads: Iterable[Workload], chosen_arrays: Iterable[WorkloadArray]
 ) -> Iterator[Hit]:
     """Yield the actions on workloads and arrays, latest submissions first."""
-    chosen_arrays = list(chosen_arrays)
+    chosen_workloads, chosen_arrays = list(chosen_workloads), list(chosen_arrays)
+    managed = managed_workloads(chosen_workloads) if chosen_workloads else frozenset()
     counts = count_tasks_by_array(chosen_arrays) if chosen_arrays else {}
     rows: list[Workload | WorkloadArray] = [*chosen_workloads, *chosen_arrays]
     for row in sorted(rows, key=lambda row: row.submitted_at, reverse=True):
         if isinstance(row, Workload):
-            yield from workload_actions(actor, row)
+            yield from workload_actions(actor, row, is_managed=row.pk in managed)
         else:
             yield from array_actions(actor, row, counts[row.pk])
 
@@ -187,18 +194,26 @@ def array_actions(actor: Actor, array: WorkloadArray, counts: TaskCounts) -> Ite
     yield from _copy_action(actor, array)
 
 
-def workload_actions(actor: Actor, workload: Workload) -> Iterator[Hit]:
-    """Yield the actions that the workload's phase and the user's role allow."""
-    project = workload.project.name
-    if may(actor, Action.OPERATE, workload):
-        for step in steps_for(workload):
-            path = reverse("workload-step", args=[workload.pk, step])
-            yield Hit(f"{step.capitalize()} {workload.name}", path, "workloads", project, in_dialog=True)
-    yield from _copy_action(actor, workload)
+def workload_actions(actor: Actor, workload: Workload, *, is_managed: bool) -> Iterator[Hit]:
+    """Yield the actions that the workload's phase and the user's role allow.
+
+    A managed workload has its document from a session or service and cannot be edited or resubmitted.
+    """
+    name, project = workload.name, workload.project.name
+    can_operate = may(actor, Action.OPERATE, workload)
+    has_own_document = not is_managed and workload.array_id is None
     if workload.run:
-        yield Hit(
-            f"Log of {workload.name}", reverse("workload-logs", args=[workload.pk]), "template", project
-        )
+        yield Hit(f"Show log of {name}", reverse("workload-logs", args=[workload.pk]), "template", project)
+    if can_operate and has_own_document and workload.phase in EDITABLE_PHASES:
+        yield Hit(f"Edit {name}", reverse("workload-edit", args=[workload.pk]), "submit", project)
+    for step in steps_for(workload) if can_operate else ():
+        path = reverse("workload-step", args=[workload.pk, step])
+        yield Hit(f"{step.capitalize()} {name}", path, "workloads", project, in_dialog=True)
+    can_resubmit = has_own_document and workload.phase in ENDED_PHASES
+    if can_resubmit and may(actor, Action.SUBMIT, workload.project):
+        path = reverse("workload-resubmit", args=[workload.pk])
+        yield Hit(f"Resubmit {name}", path, "submit", project, in_dialog=True)
+    yield from _copy_action(actor, workload)
 
 
 def _copy_action(actor: Actor, row: Workload | WorkloadArray) -> Iterator[Hit]:

@@ -42,6 +42,7 @@ from berth.server.web.search_workloads import (
 from pools.models.node import NodeState
 from projects.access import visible_nodes, visible_pools, with_roles
 from projects.actor import Actor
+from projects.models import Workload
 from projects.selectors import arrays, projects, quota_groups, schedules, templates, workloads
 from projects.service_selectors import services
 
@@ -53,8 +54,11 @@ MAX_CANDIDATES = 20  # maximum number of workloads whose actions are searched
 
 @dataclass(frozen=True, slots=True)
 class HitGroup:
+    """Results of one kind. A group about the first result of another group `follows` that group."""
+
     title: str
     hits: list[Hit]
+    follows: str = ""
 
 
 @signed_in
@@ -95,10 +99,16 @@ def start_groups(actor: Actor, url: str | None) -> Iterator[HitGroup]:
 
 def _find_nonempty(actor: Actor, words: list[str], url: str | None) -> list[HitGroup]:
     """Return the groups with hits. Groups, and the hits in a group, are ordered by their best match."""
-    groups = [group for group in find_groups(actor, words, url) if group.hits]
+    all_groups = [group for group in find_groups(actor, words, url) if group.hits]
+    groups = [group for group in all_groups if not group.follows]
     for group in groups:
         group.hits.sort(key=lambda hit: rank(hit, words))
-    return sorted(groups, key=lambda group: rank(group.hits[0], words))
+    groups.sort(key=lambda group: rank(group.hits[0], words))
+    for group in all_groups:
+        if group.follows:
+            place = next(at for at, other in enumerate(groups, 1) if other.title == group.follows)
+            groups.insert(place, group)
+    return groups
 
 
 def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Iterator[HitGroup]:
@@ -116,9 +126,17 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     yield HitGroup("Pages", _without_duplicates(actions, pages))
     lists = [] if verb else state_list_hits(actor, words)
     yield HitGroup("Lists", [*lists, *user_list_hits(actor, words)])
-    yield HitGroup("Workloads", list(_workloads(actor, words)))
-    matching_arrays = _matches(arrays(actor), words, "name", "project__name")[:MAX_OF_A_KIND]
-    yield HitGroup("Arrays", list(array_hits(list(matching_arrays))))
+    matching = _matches(workloads(actor).filter(array=None), words, "name", "project__name")
+    matching_workloads = list(matching.order_by("match", "-submitted_at")[:MAX_OF_A_KIND])
+    yield HitGroup("Workloads", [_workload_hit(row) for row in matching_workloads])
+    matching_arrays = list(_matches(arrays(actor), words, "name", "project__name")[:MAX_OF_A_KIND])
+    yield HitGroup("Arrays", list(array_hits(matching_arrays)))
+    if not verb and matching_workloads:
+        best = min(matching_workloads, key=lambda row: rank(_workload_hit(row), words))
+        yield HitGroup(f"Actions on {best.name}", list(row_actions(actor, [best], ())), "Workloads")
+    elif not verb and matching_arrays:
+        best_array = matching_arrays[0]
+        yield HitGroup(f"Actions on {best_array.name}", list(row_actions(actor, (), [best_array])), "Arrays")
     yield HitGroup("Array tasks", list(task_hits(actor, words)))
     yield HitGroup("Services", list(_services(actor, words)))
     yield HitGroup(
@@ -184,11 +202,9 @@ def _without_duplicates(others: Iterable[Hit], hits: Iterable[Hit]) -> list[Hit]
     return [hit for hit in hits if hit.path not in paths]
 
 
-def _workloads(actor: Actor, words: list[str]) -> Iterator[Hit]:
-    matching = _matches(workloads(actor).filter(array=None), words, "name", "project__name")
-    for row in matching.order_by("match", "-submitted_at")[:MAX_OF_A_KIND]:
-        path = reverse("workload", args=[row.pk])
-        yield Hit(row.name, path, "workloads", row.project.name, state=state_of(row))
+def _workload_hit(row: Workload) -> Hit:
+    path = reverse("workload", args=[row.pk])
+    return Hit(row.name, path, "workloads", row.project.name, state=state_of(row))
 
 
 def _services(actor: Actor, words: list[str]) -> Iterator[Hit]:
