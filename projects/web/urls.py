@@ -30,7 +30,7 @@ urlpatterns = [
     path("arrays/<uuid:array_id>/worst", array_changes.cancel_worst, name="array-worst"),
     path("arrays/<uuid:array_id>/delete", array_changes.delete, name="array-delete"),
     re_path(
-        r"^arrays/(?P<array_id>[0-9a-f-]{36})/(?P<step>cancel|retry)$",
+        r"^arrays/(?P<array_id>[0-9a-f-]{36})/(?P<step>cancel|retry|suspend|resume)$",
         array_changes.change,
         name="array-step",
     ),

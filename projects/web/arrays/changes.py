@@ -1,4 +1,4 @@
-"""Forms that cancel, retry or delete the tasks of an array."""
+"""Forms that cancel, suspend, resume, retry or delete the tasks of an array."""
 
 import uuid
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from django import forms
+from django.db.models import Q
 from django.http import HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
@@ -18,12 +19,18 @@ from berth.server.web.forms import Form
 from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
 from projects.access import Action, require
 from projects.models import Phase, Workload, WorkloadArray
+from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 from projects.selectors import find_array
 from projects.services import arrays
 from projects.services.arrays import count_tasks_by_array
 
 USUAL, OTHER = "usual", "other"  # choices of tasks in forms
 MAX_LISTED, MAX_INDEX_TEXT = 200, 60  # limits on the list of failed tasks in forms
+# Tasks that are being suspended count as suspended.
+IS_SUSPENDED = Q(phase=Phase.SUSPENDED) | Q(phase=Phase.STOPPING, next_phase=Phase.SUSPENDED)
+CAN_BE_SUSPENDED = (
+    Q(phase__in=LIVE_PHASES) & ~IS_SUSPENDED & ~Q(phase=Phase.STOPPING, next_phase__in=ENDED_PHASES)
+)
 
 
 class TasksForm(Form):
@@ -87,6 +94,7 @@ class Change:
     text: str
     result: str
     run: Callable[..., int]
+    dismiss: str = "Cancel"
 
 
 CHANGES = {
@@ -95,6 +103,21 @@ CHANGES = {
         "Running pods get the grace period to stop. Tasks that have ended stay unchanged.",
         "{} of {} cancelled.",
         arrays.cancel,
+        "Keep running",
+    ),
+    "suspend": Change(
+        "Suspend",
+        "Running pods get the grace period to stop. The tasks stay suspended until you resume them.",
+        "{} of {} suspended.",
+        arrays.suspend,
+        "Keep running",
+    ),
+    "resume": Change(
+        "Resume",
+        "The tasks return to the project's queue in the order of their indexes.",
+        "{} of {} queued again.",
+        arrays.resume,
+        "Keep suspended",
     ),
     "retry": Change(
         "Retry",
@@ -132,7 +155,7 @@ def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
         back=url,
         text=action.text,
         danger=step == "cancel",
-        dismiss="Keep running" if step == "cancel" else "Cancel",
+        dismiss=action.dismiss,
     )
 
 
@@ -141,6 +164,12 @@ def _usual_tasks(array: WorkloadArray, step: str) -> tuple[str, int]:
     counts = count_tasks_by_array([array])[array.pk]
     if step == "cancel":
         return (f"All {format_count(counts.live, 'live task')}" if counts.live else ""), counts.live
+    if step in ("suspend", "resume"):
+        is_resume = step == "resume"
+        tasks = Workload.objects.filter(array=array, superseded=False)
+        count = tasks.filter(IS_SUSPENDED if is_resume else CAN_BE_SUSPENDED).count()
+        kind = "suspended task" if is_resume else "pending and running task"
+        return (f"All {format_count(count, kind)}" if count else ""), count
     if not counts.failed:
         return "", 0
     failed = Workload.objects.filter(array=array, superseded=False, phase=Phase.FAILED)

@@ -12,19 +12,22 @@ from projects.services.arrays import FailureGroup, failures_by_array
 
 GROUPS_MAX = 5
 INDEXES_MAX = 200  # maximum number of failed tasks whose indexes are listed
+LINKS_MAX = 12  # maximum number of failed tasks of one cause that are links
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Group of failed tasks. `task` is the first task, and `pod` is its first pod to fail, if any.
 
-    `indexes` lists the indexes of all tasks as text, unless there are too many.
+    `indexes` lists the indexes of all tasks as text, unless there are too many. A few tasks are listed with
+    their IDs.
     """
 
     group: FailureGroup
     task: Workload
     pod: uuid.UUID | None
     indexes: str
+    tasks: Sequence[tuple[int, uuid.UUID]] = ()
 
 
 def load_failures(array: WorkloadArray) -> list[Failure]:
@@ -38,20 +41,26 @@ def load_failures(array: WorkloadArray) -> list[Failure]:
     pods = Pod.objects.filter(workload__in=firsts.values(), state=PodState.FAILED)
     ordered = pods.order_by("workload", "-run", "ended_at", "rank").distinct("workload")
     by_task = dict(ordered.values_list("workload", "pk"))
-    indexes = _failed_index_ranges(failed, groups)
-    return [
-        Failure(group, task, by_task.get(task.pk), indexes.get((group.reason, group.exit_code), ""))
-        for group in groups[:GROUPS_MAX]
-        if (task := firsts.get(group.first)) is not None
-    ]
+    by_cause = _tasks_by_cause(failed, groups)
+    failures = []
+    for group in groups[:GROUPS_MAX]:
+        if (task := firsts.get(group.first)) is not None:
+            tasks = sorted(by_cause.get((group.reason, group.exit_code), ()))
+            indexes = format_ranges(index for index, _ in tasks) if tasks else ""
+            links = tasks if len(tasks) <= LINKS_MAX else ()
+            failures.append(Failure(group, task, by_task.get(task.pk), indexes, links))
+    return failures
 
 
-def _failed_index_ranges(
+def _tasks_by_cause(
     failed: QuerySet[Workload], groups: Sequence[FailureGroup]
-) -> dict[tuple[str, int | None], str]:
+) -> dict[tuple[str, int | None], list[tuple[int, uuid.UUID]]]:
+    """Return the indexes and IDs of all failed tasks, or nothing if there are too many."""
     if sum(group.count for group in groups) > INDEXES_MAX:
         return {}
-    by_cause: dict[tuple[str, int | None], list[int]] = {}
-    for reason, exit_code, index in failed.order_by().values_list("reason", "exit_code", "array_index"):
-        by_cause.setdefault((reason, exit_code), []).append(index or 0)
-    return {cause: format_ranges(each) for cause, each in by_cause.items()}
+    by_cause: dict[tuple[str, int | None], list[tuple[int, uuid.UUID]]] = {}
+    for reason, exit_code, index, pk in failed.order_by().values_list(
+        "reason", "exit_code", "array_index", "pk"
+    ):
+        by_cause.setdefault((reason, exit_code), []).append((index or 0, pk))
+    return by_cause

@@ -31,6 +31,7 @@ from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.workloads.activity import load_activity
 from projects.web.workloads.columns import run_seconds
 from projects.web.workloads.filters import STATES
+from projects.web.workloads.steps import bulk_steps
 
 MAX_SQUARES = 1000  # maximum number of tasks in the grid of squares
 SQUARE_KINDS = ("completed", "running", "failed", "pending", "reserved", "held", "suspended", "cancelled")
@@ -50,6 +51,15 @@ class Square:
     pk: uuid.UUID
     kind: str  # one of `SQUARE_KINDS`; "held" if the task waits for earlier tasks
     title: str
+
+
+@dataclass(frozen=True, slots=True)
+class IdleReason:
+    """Why no task of an active array is running: a sentence, and the first queued task with its reason."""
+
+    sentence: str
+    task: Workload | None = None
+    reason: str = ""
 
 
 @signed_in
@@ -113,7 +123,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "offers_retry": "retry" in changes and progress.counts.failed > 0,
         "waits_for": dependency_statuses(request.actor, array),
         "awaited_by": find_dependents(request.actor, array),
-        "idle_reason": _idle_reason(all_tasks, progress) if array.state == ArrayState.ACTIVE else "",
+        "idle_reason": _idle_reason(all_tasks, progress) if array.state == ArrayState.ACTIVE else None,
         "stop_rule": stop_rule(array),
         "stops": preview_stops(array),
         "preview_tasks_max": PREVIEW_TASKS_MAX,
@@ -132,19 +142,19 @@ def _rows_text(row_slice: Slice[Workload], total: int) -> str:
     return f"Tasks {min(indexes)} to {max(indexes)}, {len(indexes):,} of {total:,}"
 
 
-def _idle_reason(tasks: QuerySet[Workload], progress: ArrayProgress) -> str:
-    """Return why no task of an active array is running, or an empty string if one is."""
+def _idle_reason(tasks: QuerySet[Workload], progress: ArrayProgress) -> IdleReason | None:
+    """Return why no task of an active array is running, or None if one is."""
     counts = progress.counts
     if counts.starting + counts.running + counts.stopping:
-        return ""
+        return None
     first = tasks.filter(phase__in=("reserved", "pending"), held=False).order_by("array_index").first()
     if first is not None:
         queued = format_count(counts.pending + counts.reserved, "task")
         reason = f"{to_words(first.reason)}. {first.message}".strip() if first.reason else first.message
-        return f"{queued} queued. {first.name}: {reason or 'not yet evaluated.'}"
+        return IdleReason(f"{queued} queued.", first, reason or "Not evaluated yet.")
     if counts.suspended:
-        return f"{format_count(counts.suspended, 'task')} suspended. Resume them to continue."
-    return "The scheduler has not released the next tasks yet." if counts.held else ""
+        return IdleReason(f"{format_count(counts.suspended, 'task')} suspended. Resume them to continue.")
+    return IdleReason("The scheduler has not released the next tasks yet.") if counts.held else None
 
 
 def _as_csv(
@@ -192,5 +202,6 @@ def _possible_changes(request: Request, array: WorkloadArray, counts: TaskCounts
     if not may(request.actor, Action.OPERATE, array):
         return []
     if array.state == ArrayState.ACTIVE:
-        return ["retry", "cancel"] if counts.failed else ["cancel"]
+        offered = bulk_steps(request.actor, array, counts)
+        return [step for step in ("retry", "suspend", "resume", "cancel") if step in offered]
     return ["retry" if counts.failed else "run again", "delete"]

@@ -42,6 +42,18 @@ class ArrayProgress:
         return str(Phase.SUSPENDED) if self.counts.suspended else self.outcome
 
     @property
+    def title(self) -> str:
+        """Text of the state's label if it differs from the state.
+
+        An array that waits between tasks shows its progress, because *Pending* would suggest that it has not
+        started.
+        """
+        counts = self.counts
+        has_started = counts.completed + counts.failed + counts.cancelled > 0
+        is_waiting = self.state == Phase.PENDING and has_started
+        return f"{counts.completed:,} of {counts.total:,} done" if is_waiting else ""
+
+    @property
     def is_unschedulable(self) -> bool:
         """Return whether no task is running and all queued tasks are unschedulable."""
         return not self.running and 0 < self.unschedulable == self.counts.pending

@@ -163,6 +163,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "unknown": "" if row_slice.rows else describe_unknown(*unknown_names(request.actor, filters)),
         "empty_title": "No workloads yet" if filters.state == "all" else "No live workloads",
         "columns": [(key, COLUMNS[key]) for key in columns if key in with_values],
+        "shows_state": "state" in columns,
         "all_columns": [(key, column, key in columns) for key, column in COLUMNS.items()],
         "chosen": ",".join(columns) if columns != DEFAULT_COLUMNS else "",
         "views": SavedView.objects.filter(user=request.actor.user),

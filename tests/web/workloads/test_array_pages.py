@@ -158,7 +158,7 @@ def test_tasks_are_filtered_by_parameters_of_the_matrix(cast: Cast, sign_in: Sig
     assert ">Any LR<" in page and ">Any SEED<" in page and "Any MODEL" not in page, "one value is no choice"
     query = {"state": "live", "parameter-LR": "0.01", "parameter-SEED": "2"}
     page = text(client, f"/arrays/{array.pk}", **query)
-    assert [n for n in range(6) if f">grid-{n}</a>" in page] == [4]
+    assert [n for n in range(6) if f">grid-{n}</a>" in page.partition('id="tasks"')[2]] == [4]
     assert re.findall(r'id="state-[^>]*>(\w+) <span class="faint">(\d+)<', page) == [
         ("Live", "1"), ("Pending", "1"), ("All", "1"),
     ]  # fmt: skip
@@ -174,7 +174,7 @@ def test_array_page_offers_actions_only_to_permitted_users(sweep: WorkloadArray,
     assert "Cancel tasks" in text(sign_in("dave"), f"/arrays/{sweep.pk}")
     assert "Cancel tasks" not in text(sign_in("erin"), f"/arrays/{sweep.pk}")
     assert sign_in("erin").post(f"/arrays/{sweep.pk}/cancel").status_code == 403
-    for path in ("", "/cancel", "/retry", "/delete"):
+    for path in ("", "/cancel", "/retry", "/suspend", "/resume", "/delete"):
         assert sign_in("grace").get(f"/arrays/{sweep.pk}{path}").status_code == 404
 
 
@@ -296,8 +296,57 @@ def test_array_page_explains_why_no_task_runs(sweep: WorkloadArray, sign_in: Sig
     tasks.filter(array_index=3).update(phase="completed", ended_at=make.ago(minutes=1))
     tasks.filter(array_index=4).update(reason="ProjectLimit", message="1 GPU requested.", held=False)
     page = client.get(address)
-    assert page.context["idle_reason"].endswith("queued. sweep-4: Project limit. 1 GPU requested.")
-    assert "No task is running." in page.content.decode()
+    notice = page.content.decode().partition("No task is running.")[2].partition("</p>")[0]
+    words = " ".join(re.sub(r"<[^>]+>", " ", notice).split()).replace(" :", ":")
+    assert words.endswith("queued. sweep-4: Project limit. 1 GPU requested.")
+    assert f'href="/workloads/{tasks.get(array_index=4).pk}"' in notice
+
+
+def test_array_that_waits_between_tasks_shows_its_progress_as_its_state(
+    sweep: WorkloadArray, sign_in: SignIn
+) -> None:
+    client, tasks = sign_in("dave"), Workload.objects.filter(array=sweep)
+    title = text(client, f"/arrays/{sweep.pk}").partition("<h1>")[2].partition("</h1>")[0]
+    assert ">Running<" in title
+    tasks.filter(array_index=3).update(phase="completed", ended_at=make.ago(minutes=1))
+    title = text(client, f"/arrays/{sweep.pk}").partition("<h1>")[2].partition("</h1>")[0]
+    assert ">2 of 120 done<" in title
+    listed = text(client, "/workloads")
+    assert ">2 of 120 done<" in listed and "2 of 120 tasks completed, " not in listed
+    assert "2 of 120 tasks completed, " in text(client, "/workloads?columns=status")
+    tasks.update(phase="pending", ended_at=None)
+    title = text(client, f"/arrays/{sweep.pk}").partition("<h1>")[2].partition("</h1>")[0]
+    assert ">Pending<" in title
+
+
+def test_tasks_are_suspended_and_resumed_on_the_page(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    dave, url = sign_in("dave"), f"/arrays/{sweep.pk}"
+    Workload.objects.filter(array=sweep, array_index=3).update(phase="completed", ended_at=make.ago())
+    page = text(dave, url)
+    assert 'id="step-suspend"' in page and 'id="step-resume"' not in page
+    form = dave.get(f"{url}/suspend", headers=HTMX).content.decode()
+    assert "All 116 pending and running tasks" in form and ">Suspend 116 tasks</span>" in form
+    answer = dave.post(f"{url}/suspend", {"indexes": "10-19"}, headers=HTMX)
+    assert "10 tasks of sweep suspended." in answer.headers["HX-Trigger"]
+    assert (
+        "106 tasks of sweep suspended."
+        in dave.post(f"{url}/suspend", {"indexes": ""}, headers=HTMX).headers["HX-Trigger"]
+    )
+    assert set(Workload.objects.filter(array=sweep, array_index__gt=3).values_list("phase", flat=True)) == {
+        "suspended"
+    }
+    page = text(dave, url)
+    assert 'id="step-suspend"' not in page and 'id="step-resume"' in page
+    form = dave.get(f"{url}/resume", headers=HTMX).content.decode()
+    assert "All 116 suspended tasks" in form and "Keep suspended" in form
+    assert (
+        "116 tasks of sweep queued again."
+        in dave.post(f"{url}/resume", {"indexes": ""}, headers=HTMX).headers["HX-Trigger"]
+    )
+    assert not Workload.objects.filter(array=sweep, phase="suspended").exists()
+    for step in ("suspend", "resume"):
+        assert sign_in("erin").post(f"{url}/{step}").status_code == 403
+        assert sign_in("grace").post(f"{url}/{step}").status_code == 404
 
 
 def test_array_failures_are_grouped_with_a_log_for_each_group(
@@ -314,11 +363,15 @@ def test_array_failures_are_grouped_with_a_log_for_each_group(
     page = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="failed")
     words = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     assert "38 tasks: exit code 1 Tasks 0 to 6, 8, 10 to 39" in words
-    assert "2 tasks: SIGKILL Tasks 7, 9" in words
+    assert "2 tasks: SIGKILL Tasks 7 , 9" in words
+    killed = tasks.get(array_index=9)
+    assert f'<a href="/workloads/{killed.pk}">9</a>' in page
+    assert f'<a href="/arrays/{sweep.pk}?state=failed#tasks">Tasks 0 to 6, 8, 10 to 39</a>' in page
     assert f'data-log-line="/workloads/{first.pk}/log?pod={pod.pk}&amp;tail=40"' in page
     assert f'href="/workloads/{first.pk}/logs">Show log' in page
     assert "6 more tasks with the same state and reason: sweep-1 to sweep-6" in words
-    assert re.findall(r">(sweep-\d+)</a>", page)[:2] == ["sweep-0", "sweep-7"]
+    listed = page.partition('id="tasks"')[2]
+    assert re.findall(r">(sweep-\d+)</a>", listed)[:2] == ["sweep-0", "sweep-7"]
     assert ">2 min</td>" in page, "the runtime"
     listed = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="failed", rows="all")
     assert listed.count('<th scope="row">') == 40

@@ -182,7 +182,13 @@ def row_actions(
 def array_actions(actor: Actor, array: WorkloadArray, counts: TaskCounts) -> Iterator[Hit]:
     """Yield the actions that the states of the array's tasks and the user's role allow."""
     steps = bulk_steps(actor, array, counts)
-    titles = {"retry": "Retry failed tasks of {}", "cancel": "Cancel tasks of {}", "delete": "Delete {}"}
+    titles = {
+        "retry": "Retry failed tasks of {}",
+        "suspend": "Suspend tasks of {}",
+        "resume": "Resume tasks of {}",
+        "cancel": "Cancel tasks of {}",
+        "delete": "Delete {}",
+    }
     for step, title in titles.items():
         if step in steps:
             path = (
