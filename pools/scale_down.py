@@ -63,7 +63,7 @@ def list_nodes_to_drain(pool: NodePool, desired: int, now: datetime) -> tuple[No
 
 
 def blocked_reasons(pool: NodePool, now: datetime) -> tuple[str, ...]:
-    """Return a sentence for each action that a budget blocks. Without budgets, no query is run."""
+    """Return a sentence for each action that a budget blocks. Without budgets, nothing is queried."""
     if not pool.disruption_budgets or pool.paused:
         return ()
     nodes = load_active_nodes(pool.pk)

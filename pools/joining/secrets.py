@@ -24,7 +24,7 @@ def for_node(key: int) -> str:
 
 
 def for_machine(key: int, version: int) -> str:
-    """Return the secret of a machine. `key` is its primary key.
+    """Return a machine's secret. `key` is the machine's primary key.
 
     The version changes when the machine joins again, so the old secret becomes invalid.
     """

@@ -26,7 +26,7 @@ class Environment(models.Model):
 
 
 class PluginSecret(models.Model):
-    """Encrypted secret of a plugin. Processes receive it in the environment variable `variable`."""
+    """A plugin's encrypted secret, which processes receive in the environment variable `variable`."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="plugin_secrets")
     plugin = models.CharField(max_length=40)

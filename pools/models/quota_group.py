@@ -1,4 +1,4 @@
-"""Database model of quota groups. The pools of a group share quotas."""
+"""Database model of quota groups, whose pools share quotas."""
 
 from django.db import models
 from django.db.models import Q

@@ -45,7 +45,7 @@ class Secret(models.Model):
 
 
 class PoolSecret(Secret):
-    """Secret of a pool. Pods of all projects in the pool may use it."""
+    """A pool's secret, which pods of all projects in the pool may use."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="secrets")
 

@@ -34,7 +34,7 @@ class DeclaredPlugin:
 
 
 def parse_plugins(value: object) -> tuple[tuple[DeclaredPlugin, ...], tuple[Problem, ...]]:
-    """Parse a list of plugins. Return the plugins and any problems. An entry may be only a name."""
+    """Parse a list of plugins. Return the plugins and any problems. An entry may be just a name."""
     if not isinstance(value, list | tuple):
         return (), (
             Problem(

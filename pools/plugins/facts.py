@@ -54,7 +54,7 @@ class InstanceInfo:
 
 
 class ClientPool(Protocol):
-    """Open session of a client on a pool, as passed to the hook `around_client`."""
+    """A client's open session on a pool, as passed to the hook `around_client`."""
 
     def parallel(self) -> AbstractContextManager[object]:
         """Run joblib's `Parallel(n_jobs=-1)` calls inside the block on the session's workers."""

@@ -59,7 +59,7 @@ def available_plugins() -> Mapping[str, RegisteredPlugin]:
 
 
 def unavailable_plugins() -> Mapping[str, str]:
-    """Return why plugins of installed packages cannot be used, by plugin name."""
+    """Return the reasons why plugins of installed packages cannot be used, by plugin name."""
     return {entry.name: reason for entry in _entries() if isinstance(reason := _load(entry), str)}
 
 

@@ -90,7 +90,7 @@ def _record_failure(pool_id: int, order: LaunchRequest, error: ProviderError, co
 
 
 def _record_result(pool_id: int, order: LaunchRequest, result: ProvisionResult, context: PassContext) -> bool:
-    """Create a node for each usable instance in the result. Terminate the other instances."""
+    """Create a node for each usable instance in the result, and terminate the others."""
     with context.fence():
         pool = lock_pool(pool_id)
         if not _is_current_request(pool, order):

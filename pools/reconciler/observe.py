@@ -111,7 +111,7 @@ def _interrupt(node: Node, interruption: Interruption, context: PassContext) -> 
 
 
 def _is_ready(node: Node, instance: Instance, context: PassContext) -> bool:
-    """Return whether the machine is running, has joined if it must, and has installed its environment."""
+    """Return whether the machine is running, has joined if required, and has installed its environment."""
     joined = node.joined_at or not context.provider.machines_join
     prepared = node.environment_id is None or node.prepared_at or instance.prepared
     return bool(instance.state == InstanceState.READY and joined and prepared)
@@ -147,7 +147,7 @@ def _store_reason(node: Node, instance: Instance) -> bool:
 def _store_queued(node: Node, instance: Instance, context: PassContext) -> bool:
     """Store whether the node's launch request is in the provider's own queue.
 
-    The node's age counts from the time when the request leaves the queue.
+    The node's age counts from the time when the request left the queue.
     """
     is_queued = instance.state is InstanceState.QUEUED
     if node.queued == is_queued:

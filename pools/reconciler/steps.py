@@ -20,9 +20,10 @@ from pools.services.readiness import has_readiness_changed, record_readiness
 def take_step(
     pool: NodePool, nodes: Sequence[Node], context: PassContext, work_to_lose: Mapping[int, Work]
 ) -> bool:
-    """Take the pool's next step if one is due. Check this without a lock first. Return whether rows changed.
+    """Take the pool's next step if one is due. Return whether rows changed.
 
-    `nodes` are the pool's nodes that had not ended when they were last read.
+    Whether a step is due is first checked without a lock. `nodes` are the pool's nodes that had
+    not ended when they were last read.
     """
     due = would_autoscale(pool, nodes, context.now) or has_readiness_changed(pool, nodes)
     if not due and not _next_commands(pool, nodes, context, work_to_lose):

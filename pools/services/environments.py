@@ -82,7 +82,7 @@ def environment_secrets(pool: NodePool, environment: Environment | None) -> dict
 
 
 def plugin_secrets(pool: NodePool, environment: Environment | None) -> list[PluginSecret]:
-    """Return the secrets that are passed to processes in the environment."""
+    """Return the secrets that processes receive in the environment."""
     names = environment.image["secrets"] if environment else ()
     return list(PluginSecret.objects.filter(pool=pool, variable__in=names)) if names else []
 

@@ -1,7 +1,7 @@
 """Count a pool's failed boots, delay launches after failures, and stop after too many failures in a row.
 
 A boot fails if a node is lost before it becomes ready. A machine incurs costs even if it fails to boot. A
-rejected request incurs no costs and is repeated at the pool's next tick.
+rejected request costs nothing and is repeated at the pool's next tick.
 """
 
 from datetime import datetime, timedelta

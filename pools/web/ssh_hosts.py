@@ -35,7 +35,7 @@ HOSTS: tuple[Column[HostRow], ...] = (
 class _KeyForm(Form):
     """Form that accepts the host key shown on the page.
 
-    If the host has since presented a different key, the key is not pinned.
+    If the host has presented a different key in the meantime, no key is pinned.
     """
 
     key = forms.CharField(widget=forms.HiddenInput)

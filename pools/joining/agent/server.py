@@ -79,7 +79,7 @@ def _make_opener() -> urllib.request.OpenerDirector:
 
 
 def _error_message(body: bytes) -> str:
-    """Return the error message in a response, or the beginning of the response."""
+    """Return the response's error message or, if it has none, the beginning of its body."""
     text = body.decode(errors="replace")[:2000]
     try:
         return str(json.loads(text)["detail"])

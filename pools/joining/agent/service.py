@@ -161,7 +161,7 @@ def _delete_files() -> None:
 
 
 def _try_delete_files() -> bool:
-    """Delete as many files as possible. Return whether all of them were deleted."""
+    """Delete as many files as possible. Return whether all were deleted."""
     others = {os.path.join(STATE, name) for name in os.listdir(STATE)} - {AGENT_FILE, ENVIRONMENT_FILE}
     for path in others:
         _delete(path)

@@ -1,3 +1,3 @@
-"""Version of the agent. The server writes it when it packages the agent."""
+"""Version of the agent, written by the server when it packages the agent."""
 
 VERSION = "0"

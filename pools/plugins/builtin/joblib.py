@@ -1,4 +1,4 @@
-"""Plugin for joblib. `Parallel(n_jobs=-1)` runs on the session's workers or on its Ray cluster."""
+"""Plugin for joblib, which runs `Parallel(n_jobs=-1)` on the session's workers or on its Ray cluster."""
 
 import functools
 import importlib.util

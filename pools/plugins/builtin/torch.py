@@ -1,4 +1,4 @@
-"""Plugin for PyTorch. It installs the build for the pool's GPUs and sets up a process group."""
+"""Plugin for PyTorch, which installs the build for the pool's GPUs and sets up a process group."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

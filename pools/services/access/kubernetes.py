@@ -60,9 +60,9 @@ class KubernetesAccess:
 
     @reconnects
     def all_pools(self) -> Mapping[str, PoolAccess | UnusableCluster]:
-        """Return each pool's cluster, or the reason that it cannot be used, by pool name.
+        """Return each pool's cluster, or the reason why it cannot be used, by pool name.
 
-        Clusters that are no longer used by any pool are closed.
+        Close clusters that no pool uses any longer.
         """
         rows = NodePool.objects.filter(provider=KUBERNETES).order_by("name").values_list(*COLUMNS)
         pools = {name: self._open_access(json.dumps(settings), sealed) for name, settings, sealed in rows}

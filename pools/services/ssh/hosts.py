@@ -66,7 +66,7 @@ def sync_hosts(pool: NodePool, *, actor: Any) -> None:
 
 
 def remove_all_hosts(pool: NodePool) -> None:
-    """Delete the rows of hosts without an agent. Raises Conflict if a host has one."""
+    """Delete the rows of the pool's hosts. Raises Conflict if an agent is installed on any of them."""
     SshHost.objects.filter(pool=pool, touched_at=None).delete()
     if count := SshHost.objects.filter(pool=pool).count():
         raise Conflict(

@@ -14,7 +14,7 @@ from pools.services.secrets import SecretContent, set_pool_secret
 
 
 class PoolKeys:
-    """SSH keys of a pool. `unstored` contains keys that are not stored yet."""
+    """A pool's SSH keys. `unstored` contains keys that are not stored yet."""
 
     def __init__(self, pool: NodePool | None, unstored: Mapping[str, str] | None = None) -> None:
         rows = PoolSecret.objects.filter(pool=pool, kind=SecretKind.SSH_KEY) if pool and pool.pk else ()
