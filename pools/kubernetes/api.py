@@ -132,7 +132,7 @@ class Api:
         return self._call("POST", path, {}, body)
 
     def delete(self, path: str, grace_seconds: int | None = None) -> None:
-        """Delete an object. Do nothing if it does not exist."""
+        """Delete an object if it exists."""
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         if grace_seconds is not None:
             body["gracePeriodSeconds"] = grace_seconds  # type: ignore[assignment]

@@ -40,7 +40,7 @@ NO_USAGE = Usage()
 
 @dataclass(frozen=True, slots=True)
 class ClusterNode:
-    """Node of the cluster. `obstacle` is the reason that it accepts no pods, or empty.
+    """Node of the cluster. `obstacle` says why it accepts no pods, or is empty.
 
     `allocatable` includes the maximum number of pods. `unready_since` is set while the node is not ready.
     """

@@ -109,7 +109,7 @@ class KubernetesRuntime(ReadsCopies, ReadsLogs):
             self._call(spec.pod_id, access, START, call)
 
     def begin_start(self, spec: PodSpec) -> None:
-        """Queue a pod's start for its cluster's worker. A later call of `start` raises any error."""
+        """Queue a pod's start for its cluster's worker. A later call to `start` raises any error."""
         with suppress(RuntimeFailure, OSError, ValueError):
             if not self.ledger.has_ended(spec.pod_id):
                 access, call = self._start_call(spec)
@@ -180,7 +180,10 @@ class KubernetesRuntime(ReadsCopies, ReadsLogs):
         return reports
 
     def _current_report(self, pod_id: str, pod: Mapping[str, Any] | None) -> PodReport:
-        """Return the pod's report. If that fails, report the failure and leave the pod's state unchanged."""
+        """Return the pod's report.
+
+        If a call fails, report the failure and leave the pod's state unchanged.
+        """
         try:
             return self._report(pod_id, pod)
         except RuntimeFailure as failure:
@@ -276,7 +279,7 @@ class KubernetesRuntime(ReadsCopies, ReadsLogs):
             self._pods.drop_record(pod_id)
 
     def begin_forget(self, pod_id: str) -> None:
-        """Queue the calls that forget a pod. A later call of `forget` raises any error."""
+        """Queue the calls that forget a pod. A later call to `forget` raises any error."""
         with suppress(RuntimeFailure, OSError, ValueError):
             entry = self.ledger.find(pod_id)
             if entry is not None and entry.ended is not None and entry.received:

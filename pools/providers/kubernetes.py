@@ -158,10 +158,7 @@ class KubernetesProvider:
 
 
 def _is_own(pod: Mapping[str, Any], mirror: Mirror, pool: str, instances: Collection[str]) -> bool:
-    """Return whether the pod belongs to one of the pool's current instances.
-
-    Pods of earlier instances do not.
-    """
+    """Return whether the pod belongs to one of the pool's current instances, not to an earlier one."""
     metadata = pod["metadata"]
     return (
         mirror.is_own(pod)

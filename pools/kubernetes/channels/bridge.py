@@ -32,7 +32,7 @@ class Bridge:
         self._api, self._pod, self._ports = api, pod, ports
 
     async def serve(self, connection: socket.socket) -> None:
-        """Serve the channel until the request or the connection ends. Then close the connection."""
+        """Serve the channel until the request or the connection ends, then close the connection."""
         connection.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=connection)
         client = ChannelClient(self._pod, reader, writer)
@@ -73,7 +73,7 @@ class Bridge:
     async def _begin(
         self, client: ChannelClient, request: dict[str, Any]
     ) -> Coroutine[Any, Any, Status | None] | str:
-        """Return the coroutine that serves the request, or the reason that the request is invalid.
+        """Return the coroutine that serves the request, or the reason why the request is invalid.
 
         Raises ChannelRejected or RuntimeFailure.
         """
