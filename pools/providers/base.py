@@ -129,7 +129,7 @@ class ProviderErrorKind(StrEnum):
 
 
 class ProviderError(Exception):
-    """Raised if a call to a provider fails or the provider rejects it. `kind` classifies the error."""
+    """Raised if a call to a provider fails or is rejected. `kind` classifies the error."""
 
     def __init__(self, kind: ProviderErrorKind, message: str) -> None:
         super().__init__(message)

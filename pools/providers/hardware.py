@@ -11,7 +11,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """GPU. `identity` is its value in CUDA_VISIBLE_DEVICES."""
+    """GPU, identified in CUDA_VISIBLE_DEVICES by `identity`."""
 
     identity: str
     model: str = ""

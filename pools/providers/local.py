@@ -74,7 +74,7 @@ class LocalProvider:
         return Preview()
 
     def _create_instances(self, order: LaunchRequest) -> tuple[Instance, ...]:
-        """Create instances until the free devices are used up. An instance without GPUs needs no device."""
+        """Create instances until no free devices are left. An instance without GPUs needs no device."""
         free = self._free_devices()
         gpus = order.shape.gpus
         count = min(order.count, len(free) // gpus) if gpus else order.count

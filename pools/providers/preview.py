@@ -29,9 +29,9 @@ class Finding:
 class PreviewedNode:
     """Machine that the pool could use as a node.
 
-    `total` is the capacity of the machine, and `used` is the part that others use. `obstacle` is the reason
-    that the pool excludes the machine, or empty. `details` describes the machine briefly, for example its
-    system. `host_key` is the public key that an SSH host presented, if the host was listed without one.
+    `total` is the machine's capacity, and `used` is the part that others use. `obstacle` says why the pool
+    excludes the machine, or is empty. `details` describes the machine briefly, for example its system.
+    `host_key` is the public key that an SSH host presented, if the host was listed without one.
     """
 
     name: str

@@ -49,7 +49,7 @@ def classify(code: str) -> Kind:
 
 @contextmanager
 def provider_errors() -> Iterator[None]:
-    """Convert errors of the AWS SDK inside the block to ProviderError."""
+    """Convert the AWS SDK's errors inside the block to ProviderError."""
     from botocore import exceptions as sdk
 
     try:

@@ -17,7 +17,7 @@ class MachineType:
 
 
 class MachineTypes:
-    """Cache of instance types. The hardware of an instance type never changes."""
+    """Cache of instance types, whose hardware never changes."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients, self._cache = clients, dict[str, MachineType]()

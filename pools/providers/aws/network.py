@@ -1,4 +1,4 @@
-"""Security group of a pool, which allows traffic only between the pool's nodes."""
+"""A pool's security group, which allows traffic only between the pool's nodes."""
 
 from typing import Any
 

@@ -45,7 +45,7 @@ class Finished:
 
 
 class Connection:
-    """Open SSH connection. All methods raise SshError."""
+    """Open SSH connection. All methods raise SshError on failure."""
 
     def __init__(self, connection: asyncssh.SSHClientConnection, name: str, timeouts: Timeouts) -> None:
         self._connection, self._name, self._timeouts = connection, name, timeouts

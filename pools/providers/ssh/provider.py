@@ -1,6 +1,6 @@
 """Provider of nodes on hosts that Berth reaches over SSH.
 
-Berth installs the agent on each host. The hosts are then joined machines, like those of the static provider.
+Berth installs the agent on each host, which then joins the pool like a machine of the static provider.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ HOSTS_NAMED = 3
 
 
 class SshProvider(StaticProvider):
-    """Provider of one SSH pool. Each call of `list_instances` also continues the maintenance of its hosts.
+    """Provider of one SSH pool. Each call to `list_instances` also continues the maintenance of its hosts.
 
     Only a preview reads `pool`, which may not be stored yet.
     """

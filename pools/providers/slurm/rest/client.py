@@ -117,7 +117,7 @@ class SlurmRest:
         return Connection(self._server())
 
     def _negotiated_api(self, connection: Connection) -> Api:
-        """Return the API version, which is negotiated once for each server."""
+        """Return the API version, negotiated once for each server."""
         url = connection.server.url
         api = self._versions.get(url)
         if api is None:

@@ -36,7 +36,7 @@ class Response:
     content: bytes
 
     def json(self) -> Mapping[str, Any] | None:
-        """Return the JSON object in the body, or None if the body is something else."""
+        """Return the body's JSON object, or None if the body is not a JSON object."""
         try:
             value = json.loads(self.content)
         except (ValueError, RecursionError):
