@@ -269,7 +269,7 @@ class Runtime(PodFileReader, Protocol):
     def begin_start(self, spec: PodSpec) -> None:
         """Start the pod in the background, if the runtime can start several pods at once.
 
-        This method raises no errors. A later call of `start` for the pod waits for the result.
+        This method raises no errors. A later call to `start` for the pod waits for the result.
         """
         ...
 

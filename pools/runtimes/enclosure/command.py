@@ -100,11 +100,11 @@ def without_temporary_paths(view: View) -> View:
 
 
 def own_mounts(view: View, shared: View) -> list[str] | None:
-    """Return the mounts that turn the prepared enclosure of `shared` into the enclosure of `view`.
+    """Return the mounts that turn an enclosure prepared for `shared` into the enclosure of `view`.
 
-    Each mount is three texts: bubblewrap's option, the source and the target. Return None if the result would
-    differ from an enclosure that is built at once, or if another pod could have placed symbolic links in the
-    path of a target.
+    Each mount consists of three texts: bubblewrap's option, the source and the target. Return None if the
+    result would differ from an enclosure that is built at once, or if another pod could have placed symbolic
+    links in the path of a target.
     """
     of_all, of_shared = _mounts(view), dict.fromkeys(_mounts(shared))
     own = [mount for mount in of_all if mount not in of_shared]
@@ -124,7 +124,7 @@ def own_mounts(view: View, shared: View) -> list[str] | None:
 
 
 def _base_options(view: View, level: Level, program: str, blocks_nesting: bool) -> list[str]:
-    """Return the program and its options for the namespaces, /proc, /dev and the links of the view."""
+    """Return the program and its options for the namespaces, /proc, /dev and the view's links."""
     argv = [program, "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
     if level is Level.NAMESPACES:
         argv += ["--unshare-user", *(["--disable-userns"] if blocks_nesting else [])]

@@ -1,4 +1,4 @@
-"""Find the device nodes of GPUs. A pod sees only the device nodes of its own GPUs."""
+"""Find GPUs' device nodes. A pod sees only the device nodes of its own GPUs."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class StartDirectory:
 
 
 class Enclosures:
-    """Enclosures of a runtime's pods. `pods` is the parent of their directories.
+    """Enclosures of a runtime's pods. `pods` is the parent of the pods' directories.
 
     Pods must not see `state`, which contains Berth's own files. `shared` is the root of the `workspace`
     paths.

@@ -21,7 +21,7 @@ from pools.runtimes.shim.records import Record, write_record
 
 
 class Preparation:
-    """Record in a runtime's directory `root`. Spare shims read it to prepare enclosures."""
+    """Record from which spare shims prepare enclosures. `root` is the runtime's directory."""
 
     def __init__(self, root: Path) -> None:
         self._path = str(root / FILE)

@@ -190,7 +190,7 @@ def until_complete(attempt: Callable[[], str], attempts: int = PROBE_ATTEMPTS) -
 
 @contextmanager
 def probe_directory(root: Path) -> Iterator[Path]:
-    """Yield a temporary directory for a probe pod. Delete old directories of killed probes."""
+    """Delete directories left behind by killed probes, and yield a temporary directory for a probe pod."""
     for stray in root.glob(f"{PREFIX}*"):
         with suppress(OSError):
             if time.time() - stray.stat().st_mtime > STRAY_SECONDS:

@@ -54,8 +54,8 @@ def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
 def list_changed(parent: str, name: str, since: int) -> tuple[PodFiles, set[str]]:
     """Return the regular files in a directory tree whose status changed after `since` (nanoseconds).
 
-    Also return the paths of all entries that are not directories. All paths are relative to the directory.
-    Raises FilesGone.
+    Also return the paths of all entries except directories. All paths are relative to the directory. Raises
+    FilesGone.
     """
     walk = _Walk(since)
     with _open_directory(parent, [name]) as base:

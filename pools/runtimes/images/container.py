@@ -1,4 +1,4 @@
-"""Create the container of a pod that has an image.
+"""Create the container for a pod that has an image.
 
 podman creates it around a waiting process. The shim then starts the pod's command in the container's
 namespaces, just as in bubblewrap's namespaces. A small process next to the shim ends the container if the

@@ -54,7 +54,7 @@ class NodeImages:
             return self._support
 
     def begin_probe(self) -> None:
-        """Test the support for images in the background, so that later reads of `support` do not wait."""
+        """Test the support for images in the background, so that reading `support` later does not wait."""
         threading.Thread(target=lambda: self.support, name="images", daemon=True).start()
 
     def describe(self, isolation: Isolation) -> Isolation:

@@ -138,7 +138,7 @@ def _try_container(store: ImageStore, pods: Path, shim: Shim, init: str) -> str:
 
 
 def _probe_view(root: Path) -> View:
-    """Return a view that mounts the machine's programs below `root`."""
+    """Return a view with the machine's programs mounted below `root`."""
     machine = machine_view([])
     for target, link in machine.links:
         (root / link.lstrip("/")).symlink_to(target)

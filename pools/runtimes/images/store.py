@@ -15,7 +15,7 @@ ATTEMPTS = 3  # maximum attempts to remove a container
 
 
 class ImageStore:
-    """Image storage below `root`, with records about each image.
+    """Image storage below `root`, with records of images.
 
     `digests` contains the configurations of images. A file's modification time is the image's last use.
     `projects` contains the digests that each project has pulled. `locks` contains a lock for each digest.

@@ -20,11 +20,11 @@ class BackgroundStarts:
         self._calls[pod_id] = self._threads.submit(call, *arguments)
 
     def has_begun(self, pod_id: str) -> bool:
-        """Return whether a call for the pod has begun and its result has not been read yet."""
+        """Return whether the pod has a call whose result has not been read yet."""
         return pod_id in self._calls
 
     def finish(self, pod_id: str) -> None:
-        """Wait for the pod's call. Raises the call's error."""
+        """Wait for the pod's call, and raise its error, if any."""
         self._calls.pop(pod_id).result()
 
     def settle(self, pod_id: str) -> None:

@@ -69,7 +69,7 @@ class Cgroups:
                 raise CannotLimit(f"{error.strerror}: {error.filename}") from None
 
     def join(self) -> None:
-        """Move this single-threaded process into the control groups. Future child processes start in them.
+        """Move this single-threaded process into the control groups, where its future child processes start.
 
         In version 1, a thread that moves itself through `tasks` avoids a kernel delay of about 10 ms. Version
         2 has no such file for groups of processes.

@@ -13,13 +13,16 @@ FILE = "enclosure"
 
 
 class PreparedEnclosure:
-    """Enclosure without a pod's own mounts. `digest` identifies the command and the files it mounts."""
+    """Enclosure without a pod's own mounts. `digest` identifies its command and mounted files."""
 
     def __init__(self, digest: str, builder: Builder) -> None:
         self._digest, self._builder = digest, builder
 
     def take(self, order: Record) -> Builder | None:
-        """Return the builder if the enclosure fits this pod spec and still exists. Otherwise end it."""
+        """Return the builder if the enclosure fits this pod spec and still exists.
+
+        Otherwise, end the builder.
+        """
         if dict(order).get("prepared") == self._digest and self._builder.is_running():
             return self._builder
         self._builder.end()
