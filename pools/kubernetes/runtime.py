@@ -230,7 +230,7 @@ class KubernetesRuntime(ReadsCopies, ReadsLogs):
         if entry is not None and entry.ended is not None:
             return entry.ended
         if entry is None or not entry.received:
-            return PodReport(PodState.UNKNOWN)  # the next call of `start` resumes the pod
+            return PodReport(PodState.UNKNOWN)  # the next call to `start` resumes the pod
         access, path = self._entry_access(entry), api_path(entry, pod_id)
         try:
             pod = access.cluster.worker.run(pod_id, "check", partial(self._pods.find, access.cluster, path))

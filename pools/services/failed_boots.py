@@ -78,7 +78,7 @@ def launches_are_delayed(pool: NodePool, now: datetime) -> bool:
 
 
 def _failure_message(pool: NodePool, node: Node, reason: str, delay: int) -> str:
-    reason = reason.rstrip(" .:;,")  # output of a program may end with punctuation
+    reason = reason.rstrip(" .:;,")  # a program's output may end with punctuation
     if pool.provisioning_stopped:
         count_text = (
             "1 failed boot" if pool.boot_failures == 1 else f"{pool.boot_failures} failed boots in a row"

@@ -342,7 +342,7 @@ class Workload:
     endless: bool = False  # whether the workload runs until it is stopped, like a service
     scale_up_adds_nodes: bool = True  # whether pools may add nodes to scale up the workload
     suspended: bool = False
-    misconfigured: str = ""  # reason the workload is unschedulable, as a clause; empty if valid
+    misconfigured: str = ""  # why the workload is unschedulable, as a clause; empty if it is valid
     after: tuple[Dependency, ...] = ()  # workloads that must end first
     awaits_code: str = ""  # why the workload's code is not available yet, as a sentence
     pods: tuple[Pod, ...] = ()

@@ -128,7 +128,7 @@ class Eviction:
     whole: bool  # whether the entire gang is requeued
     victim: tuple[QueueImpact, ...] = ()  # the project, then its department
     winner: tuple[QueueImpact, ...] = ()
-    rejected: tuple[Blocker, ...] = ()  # reasons that the preemptor could not start without the eviction
+    rejected: tuple[Blocker, ...] = ()  # why the preemptor could not start without the eviction
     lost_gpu_seconds: int = 0
     earns_backoff: bool = True  # False if only the victim's turn ended; it may then restart immediately
 

@@ -33,7 +33,7 @@ class SshCommands:
 
 
 async def _run(endpoint: Endpoint, arguments: Sequence[str], stdin: str, seconds: float) -> CommandResult:
-    # Import asyncssh only for pools with a login node, because it uses much memory.
+    # Import asyncssh only for pools with a login node, because it uses a lot of memory.
     try:
         from pools.providers.ssh.connection import connect
     except ModuleNotFoundError as error:

@@ -94,7 +94,7 @@ class _Walk:
     def __init__(self, since: int = -1) -> None:
         self._since = since
         self.files: list[PodFile] = []
-        self.existing: set[str] = set()  # paths of all entries that are not directories
+        self.existing: set[str] = set()  # paths of all entries except directories
         self.skipped: dict[str, str] = {}
         self._seen = 0
         self._path_bytes = 0

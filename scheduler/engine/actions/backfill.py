@@ -29,7 +29,7 @@ from scheduler.engine.placement.slots import Horizon
 # length in seconds of the first hold without a known end; the length of later holds doubles each time
 FIRST_PERIOD = 1800
 MAX_WAIT = 24 * 3600  # in seconds; workloads that end later are ignored
-MAX_GANGS = 4  # maximum number of gangs per cycle that nodes to hold are searched for
+MAX_GANGS = 4  # maximum number of searches for nodes to hold per cycle, one per gang
 MAX_STEPS = 32  # number of attempts after which the search skips more and more end times
 NOTHING = (0, 0, 0)
 
@@ -132,7 +132,7 @@ class _HoldSearch:
         nodes, kind = board.nodes, main_resource(gang.requested)
         self._kind = kind
         self._replica = min((part.amounts[kind] for part in gang.parts if part.amounts[kind]), default=0)
-        # Free amounts of the main resource, per node and in total, once the gangs processed so far end.
+        # Free amounts of the main resource, per node and in total, once all gangs processed so far have ended.
         self._room = list((nodes.gpu, nodes.cpu, nodes.memory)[kind])
         self._usable = sum(room for room in compress(self._room, nodes.ready) if room >= self._replica)
         self._ended: set[str] = set()

@@ -27,7 +27,7 @@ class CycleState:
     # Finds the nodes to hold. Called only when a decision depends on held nodes.
     find_hold: Callable[[], NodeHold | None] | None = None
     overdue: list[PendingGroup] = field(default_factory=list)  # groups that are eligible for a hold
-    hold_searches: int = 0  # number of gangs that nodes to hold were searched for
+    hold_searches: int = 0  # number of searches for nodes to hold, one per gang
     trials: int = 0  # number of trials, and of placement attempts within trials
     accepted_trials: int = 0
     repack_steps: int = 0  # number of exact repacking search steps
