@@ -76,7 +76,8 @@ class EditSubscriptionForm(SubscriptionForm):
             self.fields["to"].help_text = f"Leave empty to keep {service.display_address(row.to)}"
 
 
-SubscriptionRow = tuple[Subscription, str, str, list[str]]  # channel, masked address, short event titles
+# channel, masked address, short event titles, latest delivery
+SubscriptionRow = tuple[Subscription, str, str, list[str], Delivery | None]
 DeliveryRow = tuple[Delivery, str, str, str]  # channel, masked address, event title
 SUBSCRIPTIONS: tuple[Column[SubscriptionRow], ...] = (
     Column("scope", "Scope", lambda row: row[0].scope_name),
@@ -91,6 +92,7 @@ SUBSCRIPTIONS: tuple[Column[SubscriptionRow], ...] = (
     ),
     Column("channel", "Channel", lambda row: row[1], order="channel", is_secondary=True),
     Column("to", "To", lambda row: row[2]),
+    Column("latest", "Last delivery", lambda row: row[4].state if row[4] else None),
     Column("made", "Since", lambda row: row[0].created_at, order="pk"),
     Column("created-by", "Created by", lambda row: row[0].created_by, in_file=True),
 )
@@ -107,8 +109,20 @@ DELIVERIES: tuple[Column[DeliveryRow], ...] = (
 
 
 def _subscription_rows(rows: list[Subscription]) -> list[SubscriptionRow]:
+    latest = {
+        delivery.subscription_id: delivery
+        for delivery in Delivery.objects.filter(subscription_id__in=[row.pk for row in rows])
+        .order_by("subscription_id", "-pk")
+        .distinct("subscription_id")
+    }
     return [
-        (row, *_channel_and_address(row), [_short_title(row, word) for word in row.events]) for row in rows
+        (
+            row,
+            *_channel_and_address(row),
+            [_short_title(row, word) for word in row.events],
+            latest.get(row.pk),
+        )
+        for row in rows
     ]
 
 

@@ -121,6 +121,10 @@ class SecretRow:
         return PROJECT if isinstance(self.row, ProjectSecret) else POOL
 
     @property
+    def is_plugin(self) -> bool:
+        return isinstance(self.row, PluginSecret)
+
+    @property
     def kind_label(self) -> str:
         return "Plugin" if isinstance(self.row, PluginSecret) else self.row.get_kind_display()
 
@@ -169,6 +173,7 @@ SECRETS: tuple[Column[SecretRow], ...] = (
     Column("registry", "Registry", lambda each: each.login[0]),
     Column("username", "Username", lambda each: each.login[1], in_file=True),
     Column("version", "Version", lambda each: each.row.version, number=True, is_secondary=True),
+    Column("uses", "Used by", lambda each: each.uses, number=True),
     Column("updated", "Updated", lambda each: each.updated[0]),
     Column("by", "Updated by", lambda each: each.updated[1], in_file=True),
 )
@@ -185,18 +190,18 @@ USES: tuple[Column[SecretUse], ...] = (
 @signed_in
 @require_GET
 def index(request: Request) -> HttpResponse | StreamingHttpResponse:
-    listing = list_rows(request, SECRETS, _secret_rows(request.actor), file_name="secrets", default="name")
+    rows = list(_secret_rows(request.actor))
+    counts = secret_use_counts(request.actor, [each.row for each in rows])
+    rows = [replace(each, uses=counts.get(each.key, 0)) for each in rows]
+    listing = list_rows(request, SECRETS, rows, file_name="secrets", default="name")
     if file := requested_csv(request, listing):
         return file
     outdated = outdated_secret_users(request.actor, [each.row for each in listing.rows])
-    counts = secret_use_counts(request.actor, [each.row for each in listing.rows])
-    secrets = [
-        replace(each, outdated_users=outdated.get(each.key, 0), uses=counts.get(each.key, 0))
-        for each in listing.rows
-    ]
+    secrets = [replace(each, outdated_users=outdated.get(each.key, 0)) for each in listing.rows]
     context = {
         "listing": listing,
         "secrets": secrets,
+        "is_admin": may(request.actor, Action.ADMINISTER),
         "may_set_registry": bool(_registry_owners(request.actor)),
         "may_set_s3_key": bool(_pool_owners(request.actor)),
     }

@@ -93,7 +93,10 @@ def test_failed_delivery_can_be_resent_by_users_who_may_change_the_subscription(
     path = f"/notifications/deliveries/{delivery.pk}/resend"
     assert sign_in("dave").post(path).status_code == 404
     carol = sign_in("carol")
-    assert path in carol.get("/notifications").content.decode()
+    listed = carol.get("/notifications").content.decode()
+    assert path in listed
+    cell = listed.partition('data-label="Last delivery"')[2].partition("</td>")[0]
+    assert "Failed" in cell and "HTTP status 503" in cell
     assert "Send this notification to team@example.org again?" in carol.get(path).content.decode()
     answer = carol.post(path, headers=HTMX)
     assert (answer.status_code, "queued again" in answer.headers["HX-Trigger"]) == (204, True)

@@ -250,6 +250,17 @@ def test_schedule_form_offers_the_templates_of_the_chosen_project(cast: Cast, si
     assert '"transcribe" is not available. Choose one of evaluate, train.' in text(answer)
 
 
+def test_template_pages_name_the_schedules_that_use_the_template(cast: Cast, sign_in: SignIn) -> None:
+    for name in ("train", "unused"):
+        set_template(actor=cast.dave, project=cast.vision, name=name, text=TEXT)
+    create(cast, text="", template="train")
+    dave, link = sign_in("dave"), f'<a href="{PAGE}">nightly</a>'
+    assert dave.get("/templates").content.decode().count(link) == 1
+    assert link in dave.get("/templates/vision/train/edit").content.decode()
+    assert link not in dave.get("/templates/vision/unused/edit").content.decode()
+    assert "dave · template train" in text(dave.get("/schedules"))
+
+
 @pytest.mark.heavy
 def test_schedule_form_states_that_the_project_has_no_templates(cast: Cast, sign_in: SignIn) -> None:
     answer = sign_in("dave").get("/schedules/templates", {"project": "vision"})
@@ -306,7 +317,7 @@ def test_list_shows_why_the_last_run_was_skipped_and_the_runs_before_it(cast: Ca
         due_at = now - timedelta(days=len(outcomes) - number)
         schedule.runs.create(due_at=due_at, outcome=outcome, message=message)
     page = sign_in("dave").get("/schedules").content.decode()
-    assert f'<a href="{PAGE}#runs-title">The previous run, nightly, had not ended.</a>' in page
+    assert f'The previous run, nightly, had not ended. <a href="{PAGE}#runs-title">Show runs' in page
     dots = re.findall(r'<i class="(\w*)" title="(\w+), ', page)
     assert [title for _, title in dots] == ["Submitted", "Submitted", "Submitted", "Rejected", "Skipped"]
     assert [tone for tone, _ in dots] == ["good", "good", "good", "bad", "warn"]

@@ -98,7 +98,7 @@ def test_secrets_page_counts_workloads_with_an_older_version(cast: Cast, sign_in
     assert "older version" not in text(erin.get("/secrets"))
     ProjectSecret.objects.update(version=2)
     assert "1 workload still uses an older version" in text(erin.get("/secrets"))
-    assert "><span>1 use</span></a>" in text(erin.get("/secrets")), (
+    assert "><span>1 run</span></a>" in text(erin.get("/secrets")), (
         "the row counts the runs that received the secret"
     )
     page = text(erin.get("/secrets/project/vision/hf-token/uses"))

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from zoneinfo import ZoneInfo
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
@@ -13,7 +14,8 @@ from berth.core.errors import BerthError
 from berth.core.words import format_count
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, done, page, signed_in
-from projects.access import Action, may
+from berth.server.web.zones import parse_time, reader_zone
+from projects.access import Action, may, visible_pools
 from projects.actor import Actor
 from projects.models import QuotaChange, QuotaExpiry
 from projects.selectors import VisibleScope, audit, departments, find_quota_change, quota_changes
@@ -23,6 +25,8 @@ from projects.web.activity.values import list_differences
 from scheduler.reports.what_if.quota_preview import preview
 
 PAGE_SIZE = 25
+KEYS = ("pool", "user", "since", "until")
+DEFAULTS = {"Weight": "1", "Over quota": "yes"}  # values of a new quota that are not listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class ListedChange:
 
     @property
     def description(self) -> str:
-        shown = [f"{quota.name} in {quota.place}: {_format_values(quota)}" for quota in self.quotas]
+        shown = [f"Quota of {quota.name} in {quota.place}{_format_values(quota)}" for quota in self.quotas]
         return "; ".join(
             [*shown, f"{format_count(self.hidden, 'more quota')} not visible to you"]
             if self.hidden
@@ -58,10 +62,12 @@ class ListedChange:
 def _format_values(quota: ChangedQuota) -> str:
     """Return the old and new values as text."""
     if quota.removed:
-        return "removed"
+        return " deleted"
     if quota.created:
-        return "created: " + ", ".join(f"{key} {after or 'none'}" for key, _, after in quota.values)
-    return ", ".join(f"{key} {before or 'none'} → {after or 'none'}" for key, before, after in quota.values)
+        return " created: " + ", ".join(f"{key} {after or 'none'}" for key, _, after in quota.values)
+    return ": " + ", ".join(
+        f"{key} {before or 'none'} → {after or 'none'}" for key, before, after in quota.values
+    )
 
 
 COLUMNS: tuple[Column[ListedChange], ...] = (
@@ -84,14 +90,38 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         rows = rows.filter(
             Q(pk__in=named.values("change_id")) | Q(actor__icontains=word) | Q(comment__icontains=word)
         )
+    filters = {key: request.GET.get(key, "").replace("\x00", "")[:150] for key in KEYS}
+    users = rows.order_by("actor").values_list("actor", flat=True).distinct()
+    rows = _filter_changes(rows, filters, reader_zone(request))
     listing = list_query(
         request, COLUMNS, rows, lambda some: list_changes(actor, some),
         file_name="quota-changes", default="-at", size=PAGE_SIZE,
     )  # fmt: skip
     if file := requested_csv(request, listing):
         return file
-    context = {"listing": listing, "changes": listing.rows}
+    context = {
+        "listing": listing,
+        "changes": listing.rows,
+        "filters": filters,
+        "is_filtered": bool(listing.search or any(filters.values())),
+        "pools": visible_pools(actor).order_by("name").values_list("name", flat=True),
+        "users": users,
+    }
     return page(request, "scheduler/quotas/changes.html", context, inner="scheduler/quotas/change_rows.html")
+
+
+def _filter_changes(
+    rows: QuerySet[QuotaChange], filters: Mapping[str, str], zone: ZoneInfo
+) -> QuerySet[QuotaChange]:
+    if filters["pool"]:
+        rows = rows.filter(written__contains=[{"pool": filters["pool"]}])
+    if filters["user"]:
+        rows = rows.filter(actor=filters["user"])
+    if since := parse_time(filters["since"], zone):
+        rows = rows.filter(at__gte=since)
+    if until := parse_time(filters["until"], zone, end=True):
+        rows = rows.filter(at__lte=until)
+    return rows
 
 
 @signed_in
@@ -162,12 +192,15 @@ def list_changes(actor: Actor, rows: Iterable[QuotaChange]) -> list[ListedChange
 
 def _changed_quota(quota: Mapping[str, Any]) -> ChangedQuota:
     before, after = (_merge_weights(quota[side] or {}) for side in ("before", "after"))
+    values = list_differences(before, after)
+    if not before:
+        values = [value for value in values if DEFAULTS.get(value[0]) != value[2]]
     return ChangedQuota(
         quota["name"],
         f"{'quota group' if quota['pool_id'] is None else 'pool'} {quota['pool']}",
         created=not before,
         removed=not after,
-        values=list_differences(before, after),
+        values=values,
     )
 
 

@@ -1,5 +1,6 @@
 """Pages for project templates."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,7 +21,7 @@ from berth.server.web.pages import Request, confirm_page, done, form_page, page,
 from projects.access import Action, may
 from projects.known_names import unknown_project
 from projects.models import Project, Template
-from projects.selectors import find_project, templates
+from projects.selectors import find_project, schedules, templates
 from projects.services.workloads import templates as service
 from scheduler.web.submit.document_presets import template_text, text_from_workload
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
@@ -29,12 +30,14 @@ from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for, submittable_projects
 
 SAVE, EDIT = "save", "edit"
-Row = tuple[Template, bool, bool, str]  # template, usable, editable, and what its roles request
+# template, usable, editable, what its roles request, and the names of the schedules that use it
+Row = tuple[Template, bool, bool, str, list[str]]
 COLUMNS: tuple[Column[Row], ...] = (
     Column("name", "Template", lambda row: row[0].name, order="name"),
     Column("project", "Project", lambda row: row[0].project.name, order="project__name"),
     Column("description", "Description", lambda row: row[0].description),
     Column("requests", "Requests", lambda row: row[3]),
+    Column("schedules", "Schedules", lambda row: ", ".join(row[4])),
     Column("changed", "Changed", lambda row: row[0].changed_at, order="changed_at"),
     Column("by", "Changed by", lambda row: row[0].changed_by, in_file=True),
 )
@@ -237,17 +240,30 @@ def _save_page(request: Request, form: SaveForm) -> HttpResponse:
 
 
 def _with_permissions(request: Request, rows: list[Template], mine: set[str]) -> Iterator[Row]:
-    """Yield (template, whether the user may use it, whether the user may change it).
+    """Yield the rows of the list.
 
     Permissions are checked only once per project.
     """
+    used_by = _schedules_by_template(request, rows)
     runs: dict[int, bool] = {}
     for row in rows:
         if row.project_id not in runs:
             runs[row.project_id] = may(request.actor, Action.OPERATE, row.project)
         usable = row.project.name in mine
         made = usable and row.made_by_id is not None and row.made_by_id == request.user.pk
-        yield row, usable, runs[row.project_id] or made, describe_request(row.text)
+        schedules = used_by.get((row.project_id, row.name), [])
+        yield row, usable, runs[row.project_id] or made, describe_request(row.text), schedules
+
+
+def _schedules_by_template(request: Request, rows: list[Template]) -> dict[tuple[int, str], list[str]]:
+    """Return the names of the visible schedules that use each template, by project ID and template name."""
+    names: dict[tuple[int, str], list[str]] = defaultdict(list)
+    matching = schedules(request.actor).filter(
+        project__in={row.project_id for row in rows}, template__in={row.name for row in rows}
+    )
+    for project, template, name in matching.values_list("project_id", "template", "name"):
+        names[project, template].append(name)
+    return names
 
 
 def _projects(request: Request) -> list[tuple[str, str]]:
@@ -299,6 +315,12 @@ def _page(request: Request, draft: Draft, template_page: TemplatePage, *, status
         "template_page": template_page,
         "offer": offer,
         "post_to": request.get_full_path(),
+        "schedules": list(
+            schedules(request.actor)
+            .filter(project=template_page.project, template=template_page.name)
+            .exclude(template="")
+            .values_list("name", flat=True)
+        ),
         "is_new": "name" not in (request.resolver_match.kwargs if request.resolver_match else {}),
     }
     return page(

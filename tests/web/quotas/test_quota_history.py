@@ -1,12 +1,15 @@
 """Tests for the page of quota changes and for reverting changes."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from projects.models import Quota, QuotaChange
 from projects.services import quotas
 from tests import factories as make
 from tests.cast import Cast
-from tests.web.conftest import SignIn
+from tests.web.conftest import SignIn, streamed
 
 HTMX = {"HX-Request": "true"}
 
@@ -57,7 +60,7 @@ def test_new_quota_is_listed_as_created(cast: Cast, sign_in: SignIn) -> None:
     page = sign_in("bob").get("/quotas/changes")
     assert "<span>created</span>:" in page.content.decode()
     (listed,) = page.context["changes"]
-    assert listed.description.startswith("vision in pool local: created: GPUs 1")
+    assert listed.description.startswith("Quota of vision in pool local created: GPUs 1")
 
 
 @pytest.mark.heavy
@@ -107,3 +110,18 @@ def test_role_determines_which_quota_changes_a_user_can_see_and_revert(
         text = client.get("/quotas/changes").content.decode()
         assert (f"/quotas/changes/{project}/revert" in text) is (of_project == 200), name
         assert (f"/quotas/changes/{department}/revert" in text) is (of_department == 200), name
+
+
+def test_quota_changes_are_filtered_by_pool_user_and_day(cast: Cast, sign_in: SignIn) -> None:
+    Quota.objects.filter(project=cast.vision).delete()
+    quotas.set_quota(actor=cast.bob, owner=cast.vision, pool=cast.pool, values={"gpu": 1})
+    client, today = sign_in("bob"), timezone.now().date()
+
+    def count(query: str) -> int:
+        return len(client.get(f"/quotas/changes?{query}").context["changes"])
+
+    assert count("") == count("pool=local") == count("user=bob") == count(f"since={today}") == 1
+    assert count("pool=other") == count("user=alice") == count(f"until={today - timedelta(days=1)}") == 0
+    assert "Clear filters" in client.get("/quotas/changes?user=alice").content.decode()
+    file = streamed(client.get("/quotas/changes?format=csv&user=bob")).decode()
+    assert "Quota of vision in pool local created: GPUs 1" in file and "Over quota" not in file
