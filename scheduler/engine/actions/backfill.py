@@ -132,7 +132,7 @@ class _HoldSearch:
         nodes, kind = board.nodes, main_resource(gang.requested)
         self._kind = kind
         self._replica = min((part.amounts[kind] for part in gang.parts if part.amounts[kind]), default=0)
-        # Free amounts of the main resource, per node and in total, once all gangs processed so far have ended.
+        # Free amounts of the main resource, per node and in total, after all processed gangs have ended.
         self._room = list((nodes.gpu, nodes.cpu, nodes.memory)[kind])
         self._usable = sum(room for room in compress(self._room, nodes.ready) if room >= self._replica)
         self._ended: set[str] = set()
