@@ -48,6 +48,11 @@ def test_service_list_and_page_show_engines_and_scale_out_progress(
     assert "Scale-out in progress" in shown
     assert "Show pending reason" in shown
     assert 'aria-current="step"' in shown
+    assert re.search(r'aria-label="Queued requests over time, now [\w ]+, in the last hour"', shown)
+    assert "scale-out above" not in shown
+    Autoscaler.objects.update(enabled=True)
+    assert "scale-out above 5 s" in dave.get(f"/services/{service.workload_id}").content.decode()
+    Autoscaler.objects.update(enabled=False)
     scaling = dave.get(f"/services/{service.workload_id}?tab=autoscaler").content.decode()
     assert "Token usage high" in scaling and "Scale requests" in scaling
     assert "above 5 s" in scaling and "above 85%<" in scaling, "every number has its unit"

@@ -39,6 +39,7 @@ PROGRESS_STATES = {
     "scale_in": ("PENDING", "DRAINING", "REMOVING", "COMPLETED"),
 }
 MAX_ROWS = 20
+TREND_SPAN = "1h"
 TABS = (("overview", "Overview"), ("autoscaler", "Autoscaler and scaling"), ("metrics", "Metrics"))
 
 
@@ -213,6 +214,9 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
         if tab == "metrics"
         else None,
         "spans": SPANS,
+        "trends": {chart.key: chart for chart in metrics_over_time(service, config, now, TREND_SPAN).charts}
+        if tab == "overview"
+        else {},
         "synced_engines": sum(
             bool(service.weight_version) and row.engine.weight_version == service.weight_version
             for row in engines
