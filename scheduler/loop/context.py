@@ -11,6 +11,7 @@ from pools.runtimes.base import Runtime
 from scheduler.loop.decide import LayoutCache
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.view import ObservationCache
+from scheduler.loop.tick_size import TickSize
 from scheduler.registries import DigestResolver, HttpResolver
 
 Runtimes = Callable[[NodePool], Runtime]
@@ -83,6 +84,7 @@ class SchedulerContext:
     cache: ObservationCache = field(default_factory=ObservationCache)
     layout: LayoutCache = field(default_factory=LayoutCache)
     sent: SentCommands = field(default_factory=SentCommands)
+    size: TickSize = field(default_factory=TickSize)
     images: DigestResolver = field(default_factory=HttpResolver)
     start_messages: StartMessages = field(default_factory=StartMessages)
     # Whether reservation rows may exist in this tick. Only its commit inserts any.

@@ -70,8 +70,6 @@ ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, Work]], bo
 POD_TRIGGER = "pod"  # trigger of a tick caused only by pod reports
 SWEEP_EVERY = timedelta(seconds=60)
 CLEAN_UP_SECONDS = 0.005  # maximum time for sweeping pods in one clean-up round
-# Maximum number of bundles per tick, to bound the tick's duration. The next tick handles the other workloads.
-MAX_BUNDLES = 100
 
 
 @dataclass(slots=True)
@@ -103,12 +101,14 @@ class Loop:
 
         With `reconcile=False`, the caller runs the slow last step and may delay it briefly.
         """
-        now, self._changed, self.must_retry, self.has_more = self.clock.now(), False, False, False
+        now, began = self.clock.now(), time.monotonic()
+        self._changed, self.must_retry, self.has_more = False, False, False
         with self._trace_tick(trigger):
             view = self.observe(now, trigger)  # rows -> frozen view; None if no decision is due
             plan = self.decide(view)  # view -> plan, without side effects
             self.commit(view, plan)  # plan -> rows; each bundle is checked again under locks
             self.dispatch(now, view)  # rows -> started and stopped pods
+        self.context.size.adapt(time.monotonic() - began, has_more=self.has_more)
         if reconcile:
             self._changed |= self.reconcile()  # rows -> resized pools
         return self._changed
@@ -174,7 +174,7 @@ class Loop:
         run = self._cycle_step("commit", step)
         if run is not None:
             untried = sum(bundle.workload not in self._stale for bundle in plan.bundles)
-            goes_on = bool(run.outcome.applied) or untried > MAX_BUNDLES
+            goes_on = bool(run.outcome.applied) or untried > self.context.size.starts
             self.has_more |= goes_on and len(plan.bundles) > len(bundles)
             record.commit_ms = self._timer.milliseconds["commit"]
             self._runs.append(run)
@@ -185,13 +185,12 @@ class Loop:
                 wake("scheduler", "array")  # the next cycle places the released tasks
 
     def _next_bundles(self, plan: Plan) -> tuple[Bundle, ...]:
-        """Return the bundles to commit in this tick, with recently stale ones last."""
+        """Return this tick's bundles, with recently stale ones last. The next tick plans the rest again."""
         workloads = {bundle.workload for bundle in plan.bundles}
         self._stale = {name: at for name, at in self._stale.items() if name in workloads}
         never = datetime.min.replace(tzinfo=UTC)
-        return tuple(
-            sorted(plan.bundles, key=lambda bundle: self._stale.get(bundle.workload, never))[:MAX_BUNDLES]
-        )
+        bundles = sorted(plan.bundles, key=lambda bundle: self._stale.get(bundle.workload, never))
+        return tuple(bundles[: self.context.size.starts])
 
     def dispatch(self, now: datetime, view: ClusterView | None = None) -> None:
         """Start and stop pods to match their rows."""

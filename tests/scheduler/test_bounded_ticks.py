@@ -8,11 +8,11 @@ from projects.models import Phase, Pod, PodState, Workload
 from scheduler.engine.plan import Plan
 from scheduler.loop import cycle_record, tick
 from scheduler.loop.cycle_record import Pace
-from scheduler.loop.dispatch import pods, reports
 from scheduler.models import Cycle
 from scheduler.reports.explanations import writer
 from scheduler.reports.replay import replay
 from tests.present import present
+from tests.scheduler.sizes import fix_tick_size
 from tests.scheduler.stage import NOON, Stage
 from tests.scheduler.statements import phases, submit_copies
 
@@ -32,7 +32,7 @@ def live(state: str) -> int:
 def test_bundles_beyond_the_maximum_are_committed_in_later_ticks(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tick, "MAX_BUNDLES", MOST)
+    fix_tick_size(stage, monkeypatch, MOST)
     submit_copies(stage, COUNT)
     for started in (2, 4, 5):
         stage.loop.tick()
@@ -42,7 +42,7 @@ def test_bundles_beyond_the_maximum_are_committed_in_later_ticks(
 
 @pytest.mark.heavy
 def test_stale_bundles_do_not_block_later_bundles(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tick, "MAX_BUNDLES", MOST)
+    fix_tick_size(stage, monkeypatch, MOST)
     workloads = submit_copies(stage, COUNT)
     now = stage.clock.now()
     view = stage.loop.observe(now)
@@ -65,7 +65,7 @@ def test_stale_bundles_do_not_block_later_bundles(stage: Stage, monkeypatch: pyt
 def test_starts_beyond_the_maximum_are_dispatched_in_later_ticks(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pods, "MAX_STARTS", MOST)
+    fix_tick_size(stage, monkeypatch, MOST)
     submit_copies(stage, COUNT)
     for started in (2, 4, 5):
         stage.loop.tick()
@@ -77,7 +77,7 @@ def test_starts_beyond_the_maximum_are_dispatched_in_later_ticks(
 def test_pods_that_cannot_start_do_not_block_other_pods(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pods, "MAX_STARTS", MOST)
+    fix_tick_size(stage, monkeypatch, MOST)
     submit_copies(stage, COUNT)
     stage.runtime.next("start", RuntimeFailure("no"), RuntimeFailure("no"))
     for _ in range(3):
@@ -87,7 +87,7 @@ def test_pods_that_cannot_start_do_not_block_other_pods(
 
 @pytest.mark.heavy
 def test_failed_pod_starts_are_retried_in_turn(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pods, "MAX_STARTS", MOST)
+    fix_tick_size(stage, monkeypatch, MOST)
     workloads = submit_copies(stage, COUNT)
     stage.runtime.next("start", *[RuntimeFailure("no")] * 3 * MOST)
     broken = {str(row.pk) for row in sorted(workloads, key=lambda row: row.pk)[:MOST]}
@@ -106,7 +106,7 @@ def test_failed_pod_starts_are_retried_in_turn(stage: Stage, monkeypatch: pytest
 
 @pytest.mark.heavy
 def test_failed_commit_is_not_repeated_immediately(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tick, "MAX_BUNDLES", MOST)
+    fix_tick_size(stage, monkeypatch, MOST)
     monkeypatch.setattr(tick, "rendezvous_for_plan", lambda *arguments: 1 / 0)
     submit_copies(stage, COUNT)
     stage.loop.tick()
@@ -120,7 +120,7 @@ def test_pod_reports_of_one_workload_are_recorded_in_one_tick(
 ) -> None:
     gang = stage.submit("gang", roles=[{"name": "worker", "replicas": COUNT, "gpu": 1}])
     stage.tick(2)
-    monkeypatch.setattr(reports, "MAX_CHANGES", MOST)
+    fix_tick_size(stage, monkeypatch, MOST, changes_per_start=1)
     stage.finish(gang)
     stage.loop.tick()
     assert stage.phase(gang) == Phase.COMPLETED
@@ -133,7 +133,7 @@ def test_pod_reports_beyond_the_maximum_are_recorded_in_later_ticks(
     workloads = submit_copies(stage, COUNT)
     stage.tick(2)
     assert live(PodState.RUNNING) == COUNT
-    monkeypatch.setattr(reports, "MAX_CHANGES", MOST)
+    fix_tick_size(stage, monkeypatch, MOST, changes_per_start=1)
     for row in workloads:
         stage.finish(row)
     for running in (3, 1, 0):
@@ -209,7 +209,7 @@ def test_queue_positions_are_updated_in_batches(stage: Stage, monkeypatch: pytes
 
 @pytest.mark.heavy
 def test_stale_bundles_are_retried_in_turn(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tick, "MAX_BUNDLES", MOST)
+    fix_tick_size(stage, monkeypatch, MOST)
     workloads = submit_copies(stage, COUNT)
     tried: list[set[str]] = []
 

@@ -37,7 +37,6 @@ from scheduler.loop.queries import PROJECTS
 log = logging.getLogger(__name__)
 
 RESEND_INTERVAL = timedelta(seconds=15)  # interval for repeating starts and stops that had no effect
-MAX_STARTS = 100  # maximum number of starts per tick, to bound the tick's duration
 STARTS_AHEAD = 32  # maximum number of starts that runtimes process while a tick starts pods
 STARTS_BETWEEN = 64  # maximum number of starts that runtimes process between the starts of two ticks
 NEVER = datetime.min.replace(tzinfo=UTC)
@@ -107,7 +106,7 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
     # Retry pods that failed to start last, least recently tried first, so that they do not delay others.
     failed = {pod.pk: context.sent.failed.get(pod.pk, NEVER) for pod in due_pods}
     due_pods.sort(key=lambda pod: (pod.message != "", failed[pod.pk]))
-    due_pods, later_pods = due_pods[:MAX_STARTS], due_pods[MAX_STARTS:]
+    due_pods, later_pods = due_pods[: context.size.starts], due_pods[context.size.starts :]
     context.sent.starts_left = any(pod.message == "" for pod in later_pods)
     candidates = [pod for pod in later_pods[:STARTS_BETWEEN] if pod.message == ""]
     next_pods = [pod for pod in candidates if _starts_in_background(pod, context)]

@@ -46,8 +46,6 @@ REASONS = {
 }
 LOST_OR_ENDED = ("lost", "ended")
 ALIVE = (Reported.STARTING, Reported.RUNNING)
-# Maximum number of changes per tick, to bound the tick's duration. Changes of one workload stay together.
-MAX_CHANGES = 200
 
 
 class NodeSummary(NamedTuple):
@@ -107,7 +105,7 @@ def record_reports(
         for pod in pods
         if (change := pod_change(pod, nodes[pod.node_id], reports.get(pod.pk), now)) is not None
     ]
-    left, changes = _split_changes(sorted(changes, key=lambda change: change.pod.workload_id))
+    left, changes = _split_changes(changes, context.size.changes)
     being_evicted = _pods_being_evicted(pods, changes, nodes, reports)
     store_messages(progress_messages(pods, reports, now, context), now, context)
     to_evaluate = set(workloads_to_evaluate())
@@ -169,13 +167,13 @@ def _record_separately(
     return rejections, notes
 
 
-def _split_changes(changes: list[PodChange]) -> tuple[int, list[PodChange]]:
+def _split_changes(changes: list[PodChange], maximum: int) -> tuple[int, list[PodChange]]:
     """Return the number of changes left for the next tick, and the changes for this tick.
 
-    A workload's changes stay together, because its outcome depends on which of its pods have
-    failed.
+    A workload's changes stay together, because its outcome depends on which of its pods have failed.
     """
-    end = MAX_CHANGES
+    changes.sort(key=lambda change: change.pod.workload_id)
+    end = maximum
     while 0 < end < len(changes) and changes[end].pod.workload_id == changes[end - 1].pod.workload_id:
         end += 1
     return max(0, len(changes) - end), changes[:end]

@@ -8,6 +8,7 @@ from pools.runtimes.base import PodSpec, RuntimeFailure
 from scheduler.loop.dispatch import pods
 from scheduler.loop.dispatch.pods import STARTS_AHEAD
 from tests.fakes.runtime import FakeRuntime
+from tests.scheduler.sizes import fix_tick_size
 from tests.scheduler.stage import Stage
 
 
@@ -52,7 +53,7 @@ def test_number_of_concurrent_starts_is_bounded(stage: Stage, recording: Recordi
 def test_next_starts_begin_between_two_ticks(
     stage: Stage, recording: RecordingRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pods, "MAX_STARTS", 5)
+    fix_tick_size(stage, monkeypatch, 5)
     monkeypatch.setattr(pods, "STARTS_BETWEEN", 3)
     workload = submit(stage, 10)
     stage.tick()
@@ -96,7 +97,7 @@ def test_former_leader_starts_no_further_pods(stage: Stage, recording: Recording
 def test_runtime_without_background_starts_starts_no_pods_between_ticks(
     stage: Stage, recording: RecordingRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pods, "MAX_STARTS", 5)
+    fix_tick_size(stage, monkeypatch, 5)
     monkeypatch.setattr(recording, "starts_in_background", False)
     submit(stage, 10)
     stage.tick()

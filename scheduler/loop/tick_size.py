@@ -1,0 +1,33 @@
+"""Bound the work of a tick, so that a tick takes about a quarter of a second at most.
+
+Each tick observes and decides for the whole cluster, so larger ticks cost less per workload. Smaller ones
+respond sooner.
+"""
+
+from dataclasses import dataclass
+
+SMALLEST, LARGEST = 100, 400
+CHANGES_PER_START = (
+    4  # a pod's start and end are two changes; twice as many, so that ends are never left behind
+)
+SHORT_SECONDS, LONG_SECONDS = 0.2, 0.3
+GROWTH = 1.5
+
+
+@dataclass(slots=True)
+class TickSize:
+    """Maximum work of the next tick: `starts` bounds both the bundles to commit and the pods to start."""
+
+    starts: int = SMALLEST
+
+    @property
+    def changes(self) -> int:
+        """Maximum number of changes that pods report. All changes of one workload belong to the same tick."""
+        return self.starts * CHANGES_PER_START
+
+    def adapt(self, seconds: float, *, has_more: bool) -> None:
+        """Adapt to the duration of the last tick, and to whether that tick left work for the next one."""
+        if seconds > LONG_SECONDS:
+            self.starts = max(SMALLEST, int(self.starts * LONG_SECONDS / seconds))
+        elif has_more and seconds < SHORT_SECONDS:
+            self.starts = min(LARGEST, int(self.starts * GROWTH))
