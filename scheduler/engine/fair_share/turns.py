@@ -1,11 +1,12 @@
 """Alternate between queues if workloads are too large to match their queues' shares.
 
 A queue's turn lasts as long as it runs a workload that exceeds its share. Its resources can be reclaimed once
-its relative usage is clearly above that of the preemptor's queue. The difference must outweigh the cost of
-the change. How large it must be depends on the size of the change. Reallocating the whole pool shifts usage
-quickly and must not happen too often. A small change shifts usage slowly, but must happen eventually. The
-required difference is therefore at most a third of the gap towards which usage is heading, both before and
-after the change.
+its relative usage clearly exceeds that of the preemptor's queue.
+
+How large this difference must be depends on the size of the change. Reallocating the whole pool shifts usage
+quickly and must not happen too often, whereas a small change shifts usage slowly but must happen eventually.
+The required difference is therefore at most a third of the difference that usage would reach with the current
+allocation, and at most a third of the opposite difference that it would reach after the change.
 """
 
 import math

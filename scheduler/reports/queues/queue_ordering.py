@@ -31,7 +31,7 @@ def order_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[str]]]:
 def describe_queue_states(ordering: Sequence[str]) -> str:
     """Describe the state of the workload's queues, such as "exceeds quota" or "research exceeds quota".
 
-    The amounts include the workload, so a queue that borrows nothing yet may exceed its quota with it.
+    The amounts include the workload, which may push a queue over its quota even if it does not borrow yet.
 
     `ordering` contains the sentences of the stored queue key, from the department to the project. A queue is
     named only if the states of the queues differ. The result is empty if the sentences name no queue.
