@@ -88,8 +88,8 @@ class Instance:
     `prepared` is true once the provider knows that the environment is installed; it stays false if the
     machine reports the installation itself. `phases` is the progress of the installation, or None if the
     provider does not know it. `message` explains why an instance is gone or still booting, if known. `shape`
-    is the machine's own capacity, or None if it equals the requested capacity. `obstacle` is the reason that
-    the machine accepts no new pods for now, or empty. `shared` is set if others also use the machine.
+    is the machine's own capacity, or None if it equals the requested capacity. `obstacle` says why the
+    machine currently accepts no new pods, or is empty. `shared` is set if others also use the machine.
     `is_evicted` is true if the provider or its admins have taken the machine back, although it did not fail.
     """
 

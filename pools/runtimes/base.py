@@ -40,18 +40,18 @@ class PodSpec:
     name inside the workload's workspace. `project` names the tenant, and `uid` is the Unix user of its pods
     on nodes that separate users. Limits are 0 if there are none. A node that cannot enforce a limit rejects
     the pod, unless `optional_limits` (`memory`, `cpu`) names the limit. `workspace_limit_mib` limits the disk
-    space of the workspace and of the pod's own directories. From `code_url`, the node downloads the pod's
-    code as a tar archive, and from `volumes_url` the objects of volumes in S3. Both need `download_secret` as
+    space of the workspace and of the pod's own directories. The node downloads the pod's code as a tar
+    archive from `code_url`, and the objects of S3 volumes from `volumes_url`. Both need `download_secret` as
     the bearer token. `download_ca` contains the certificates that verify the server, or is empty for those of
     the node. `secret_env` extends and overrides `env`, and `secret_files` are contents by file name. Both are
     kept out of records and logs.
 
     `pool` names the node's pool. `cpu_milli` and `memory_mib` are requests, for runtimes with a scheduler of
     their own. `address_env` names the variables that contain the pod's own address, on runtimes whose pods
-    have addresses. `image` is a reference by digest, `registry/name@sha256:...`, or empty for a process of
-    the node. `image_pull_policy` is `if_not_present`, `always` or `never`. `registry_auth` is the content of
-    an auth.json for the pull, or empty for an anonymous pull. The pod sees `volumes`. Berth reads `outputs`
-    after the end. With `keeps_files`, it reads all files of a failed pod.
+    have addresses. `image` is a reference by digest, `registry/name@sha256:...`, or empty if the pod uses the
+    node's own programs. `image_pull_policy` is `if_not_present`, `always` or `never`. `registry_auth` is the
+    content of an auth.json for the pull, or empty for an anonymous pull. The pod sees `volumes`. Berth reads
+    `outputs` after the pod has ended. With `keeps_files`, it reads all files of a failed pod.
     """
 
     pod_id: str

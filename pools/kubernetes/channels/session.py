@@ -106,7 +106,7 @@ async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
 
 
 def read_status(status: dict[str, Any] | None) -> dict[str, object] | None:
-    """Return the channel's status: the command's exit code, or the reason that it could not be started.
+    """Return the channel's status: the command's exit code, or the reason why it could not be started.
 
     Return None if the connection was lost before the cluster reported the end.
     """

@@ -19,7 +19,7 @@ FAILURE = "the code could not be copied to the pod"
 
 @dataclass(slots=True)
 class Delivery:
-    """Delivery of one pod's code. `failure` is the reason that the pod cannot start, or empty."""
+    """Delivery of one pod's code. `failure` says why the pod cannot start, or is empty."""
 
     api: Api
     pod: str

@@ -136,7 +136,7 @@ class Collections:
         return True
 
     async def _copy(self, pod_id: str, source: Source) -> None:
-        """Store the pod's files, or the reason that they could not be copied."""
+        """Store the pod's files, or the reason why they could not be copied."""
         try:
             async with self._slots, asyncio.timeout(TOTAL_SECONDS):
                 await self._retry(lambda: self._attempt(pod_id, source))

@@ -31,9 +31,9 @@ class Namespaces:
 
     `pids` are the processes of bubblewrap, which do not belong to the pod. `errors` is a file for
     bubblewrap's output. `call_filter` is the BPF program that filters the pod's system calls, or empty.
-    `cause` is the reason that the pod must not start, or empty. `directory` is the working directory of the
-    pod's image. With `prepared`, an enclosure that has already been built, the namespaces are complete once
-    the mounts in `own` have been added to it.
+    `cause` says why the pod must not start, or is empty. `directory` is the working directory of the pod's
+    image. With `prepared`, an enclosure that has already been built, the namespaces are complete once the
+    mounts in `own` have been added to it.
     """
 
     is_container = False

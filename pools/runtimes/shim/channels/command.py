@@ -38,7 +38,7 @@ _NAMES_BY_NUMBER = {number: name for name, number in _NUMBERS_BY_NAME.items()}
 class Command:
     """Running command. `outputs` maps file descriptors to 1 (stdout) or 2 (stderr).
 
-    `failure` is the reason that the command could not be started, or empty.
+    `failure` says why the command could not be started, or is empty.
     """
 
     def __init__(self, pid: int, input_fd: int, outputs: dict[int, int], has_terminal: bool) -> None:
