@@ -150,14 +150,14 @@ def search_log(
     else:
         offset = max(offset, size)
     whole = offset >= size
-    lines = tuple(_line_with_context(read, place, context_lines) for place in log_search.places)
+    lines = tuple(line_with_context(read, place, context_lines) for place in log_search.places)
     return LogMatches(
         log_search.matches, lines, size, offset,
         log_search.next_match or (None if whole else log_search.current_line),
     )  # fmt: skip
 
 
-def _line_with_context(read: ReadChunk, place: LinePosition, context_lines: int) -> MatchingLine:
+def line_with_context(read: ReadChunk, place: LinePosition, context_lines: int) -> MatchingLine:
     begin = max(0, place.offset - (CONTEXT_BYTES if context_lines else 0))
     before: deque[bytes] = deque(maxlen=context_lines)
     if context_lines and place.offset:

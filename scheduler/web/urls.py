@@ -59,6 +59,7 @@ urlpatterns = [
     path("workloads/<uuid:workload_id>/smallest-change", workloads.smallest_change, name="smallest-change"),
     path("workloads/<uuid:workload_id>/review-change", workloads.review_change, name="review-change"),
     path("workloads/<uuid:workload_id>/log", log.read, name="workload-log"),
+    path("workloads/<uuid:workload_id>/log/times", log.times, name="workload-log-times"),
     path("workloads/<uuid:workload_id>/log/pods", log.pods, name="workload-log-pods"),
     path("workloads/<uuid:workload_id>/log/search", log.find, name="workload-log-search"),
     path("workloads/<uuid:workload_id>/log/download", log.download, name="workload-log-download"),

@@ -186,6 +186,7 @@ def _scale_in(page: Page) -> None:
 
 
 def _search_log(page: Page) -> None:
+    page.get_by_label("Timestamps").check()
     page.get_by_label("Search the log").fill("checkpoint")
     page.keyboard.press("Enter")
     page.wait_for_selector("#log .hit")

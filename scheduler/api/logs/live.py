@@ -11,6 +11,7 @@ from pools.runtimes.base import LogChunk
 from projects.actor import Actor
 from projects.connections.sockets import SignedInConsumer
 from scheduler.api.logs.pod_log import PodLog, find_pod_log
+from scheduler.api.logs.timestamps import line_times
 
 NOT_FOUND = 4404
 CHUNK_BYTES = 256 * 1024
@@ -21,7 +22,7 @@ RETRY_SECONDS = 3.0
 class LogConsumer(SignedInConsumer):
     """WebSocket consumer that sends the log of the pod in `?pod=`, from `?offset=` until the pod has ended.
 
-    Messages are {"text", "begin", "next", "complete"}.
+    Messages are {"text", "begin", "next", "complete"}. With `?timestamps=true`, they also have `times`.
     """
 
     async def check_permission(self, actor: Actor) -> int:
@@ -42,6 +43,7 @@ class LogConsumer(SignedInConsumer):
             if offset_text.isascii() and offset_text.isdigit() and len(offset_text) < 17
             else 0
         )
+        with_times = self._query("timestamps", "") == "true"
         while True:
             try:
                 chunk: LogChunk = await database_sync_to_async(self.log.read_chunk)(offset, CHUNK_BYTES)
@@ -52,6 +54,8 @@ class LogConsumer(SignedInConsumer):
             if chunk.data or chunk.complete:
                 text = decoder.decode(chunk.data, chunk.complete)
                 message = {"text": text, "begin": chunk.offset, "next": offset, "complete": chunk.complete}
+                if with_times:
+                    message["times"] = await database_sync_to_async(_line_times)(self.log, chunk)
                 await self.send_json(message)
             if chunk.complete:
                 await self.close()
@@ -62,3 +66,11 @@ class LogConsumer(SignedInConsumer):
     def _query(self, name: str, default: str) -> str:
         values = parse_qs(self.scope["query_string"].decode("ascii", "replace"))
         return values.get(name, [default])[0]
+
+
+def _line_times(log: PodLog, chunk: LogChunk) -> list[tuple[int, int]]:
+    """Return the times of a chunk's lines, or none if the node does not respond."""
+    try:
+        return line_times(log, chunk)
+    except Unavailable:
+        return []

@@ -32,15 +32,20 @@ class LineStamper:
         return b"".join(parts)
 
 
-def line_times(log: PodLog, chunk: LogChunk) -> list[tuple[int, int]]:
-    """Return (index, time) of each line in the chunk whose time differs from that of the line before.
+def line_times(log: PodLog, *chunks: LogChunk) -> list[tuple[int, int]]:
+    """Return (index, time) of each line in consecutive chunks whose time differs from the previous one.
 
     Times are Unix times in milliseconds, or 0 if unknown.
     """
     changes: list[tuple[int, int]] = []
-    for index, (_, moment) in enumerate(_timed_lines(log, chunk)):
-        if not changes or changes[-1][1] != moment:
-            changes.append((index, moment))
+    index, is_in_line = -1, False
+    for chunk in chunks:
+        for line, moment in _timed_lines(log, chunk):
+            if not is_in_line:
+                index += 1
+                if not changes or changes[-1][1] != moment:
+                    changes.append((index, moment))
+            is_in_line = not line.endswith(b"\n")
     return changes
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scheduler.web.workloads.log import plain_text
+from scheduler.reports.log_text import plain_text
 
 FILES_MAX = 200
 PREVIEW_BYTES = 64 * 1024

@@ -8,7 +8,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
-from django.http import Http404, HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET
@@ -18,20 +18,17 @@ from berth.server.web.pages import Request, signed_in
 from projects.selectors import find_workload
 from scheduler.api.logs.pod_log import MAX_CHUNK_BYTES, PodLog, find_pod_log
 from scheduler.api.logs.search import format_cursor, parse_cursor
+from scheduler.api.logs.timestamps import line_times
+from scheduler.reports.log_errors import search_errors
 from scheduler.reports.log_search import MAX_TEXT_LENGTH, LogMatches, MatchingLine, search_log
+from scheduler.reports.log_text import shown_text
 from scheduler.web.workloads.details import PodPlacement, pod_placements
 from scheduler.web.workloads.failure import first_failed_pod
 
 TEXT = "text/plain; charset=utf-8"
 MAX_BYTES, MAX_LINES = 256 * 1024, 2000
+MAX_TIMED_BYTES = 8 * 1024 * 1024  # more than a page shows
 MAX_HITS, CONTEXT_LINES = 30, 2
-SEQUENCES = re.compile(
-    rb"\x1b\[[0-?]*[ -/]*[@-~]"  # escape sequences for colours and cursor movements
-    rb"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # escape sequences for titles, links and device strings
-    rb"|\x1b[ -/]*[0-~]?"
-)
-# includes bidirectional control characters, which could disguise a line
-CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +62,23 @@ def read(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 @signed_in
 @require_GET
+def times(request: Request, workload_id: uuid.UUID) -> JsonResponse:
+    """Return the times of the lines from `offset` to `end`. See `line_times`."""
+    log = _find_log(request, workload_id)
+    offset, end = _int_parameter(request, "offset", 0), _int_parameter(request, "end", 0)
+    end = min(end, offset + MAX_TIMED_BYTES)
+    chunks = []
+    while offset < end:
+        chunk = log.read_large_chunk(offset, end - offset)
+        if not chunk.data:
+            break
+        chunks.append(chunk)
+        offset = chunk.next_offset
+    return JsonResponse({"times": line_times(log, *chunks)})
+
+
+@signed_in
+@require_GET
 def pods(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     workload = find_workload(request.actor, workload_id)
     now, earlier = pod_placements(request.actor, workload)
@@ -83,22 +97,26 @@ def find(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     text = request.GET.get("text", "").replace("\x00", "").strip("\r\n")[:MAX_TEXT_LENGTH]
     fold = request.GET.get("ignore_case") == "on"
     workload = find_workload(request.actor, workload_id)
-    context: dict[str, Any] = {"text": text, "ignore_case": fold, "workload": workload}
-    if text:
+    finds_errors = request.GET.get("errors") == "on"
+    context: dict[str, Any] = {
+        "text": text, "ignore_case": fold, "workload": workload, "finds_errors": finds_errors,
+    }  # fmt: skip
+    if text or finds_errors:
         log = _find_log(request, workload_id)
         start = parse_cursor(request.GET.get("cursor", ""))
-        matches = search_log(
-            log.read_large_chunk,
-            text,
-            start=start,
-            max_matches=MAX_HITS,
-            context_lines=CONTEXT_LINES,
-            ignore_case=fold,
-        )
+        if finds_errors:
+            matches = search_errors(
+                log.read_large_chunk, start=start, max_matches=MAX_HITS, context_lines=CONTEXT_LINES
+            )
+        else:
+            matches = search_log(
+                log.read_large_chunk, text, start=start, max_matches=MAX_HITS,
+                context_lines=CONTEXT_LINES, ignore_case=fold,
+            )  # fmt: skip
         context |= {
             "log": log,
             "result": matches,
-            "hits": build_hits(matches, text, fold),
+            "hits": build_hits(matches, "" if finds_errors else text, fold),
             "more": start.offset > 0,
             "next": format_cursor(matches.resume_at),
         }
@@ -126,14 +144,15 @@ def pods_by_run(pods: list[PodPlacement]) -> list[tuple[int, list[PodPlacement]]
 
 
 def build_hits(matches: LogMatches, text: str, ignore_case: bool) -> list[Hit]:
-    pattern = re.compile(f"({re.escape(text)})", re.IGNORECASE if ignore_case else 0)
+    """Return the matching lines as the page shows them. Without a text, no part of a line is marked."""
+    pattern = re.compile(f"({re.escape(text)})" if text else "($^)", re.IGNORECASE if ignore_case else 0)
     return [
         Hit(
             line,
             tuple(shown_text(context_line) for context_line in line.before),
             tuple(
                 (piece, place % 2 == 1)
-                for place, piece in enumerate(pattern.split(shown_text(line.text, pattern)))
+                for place, piece in enumerate(pattern.split(shown_text(line.text, pattern if text else None)))
                 if piece
             ),
             tuple(shown_text(context_line) for context_line in line.after),
@@ -179,19 +198,3 @@ async def _async_pieces(log: PodLog, size: int) -> AsyncIterator[bytes]:
 
 def _next_piece(pieces: Iterator[bytes]) -> bytes:
     return next(pieces, b"")
-
-
-def plain_text(raw_output: bytes) -> str:
-    """Return program output without terminal control sequences."""
-    text = SEQUENCES.sub(b"", raw_output).decode("utf-8", "replace").rstrip("\r")
-    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def shown_text(raw_line: bytes, pattern: re.Pattern[str] | None = None) -> str:
-    """Return a line as a terminal shows it: a carriage return replaces the line.
-
-    If the pattern matches only replaced text, return the last match.
-    """
-    versions = plain_text(raw_line).split("\r")
-    matching = [text for text in versions if pattern and pattern.search(text)]
-    return (matching or versions)[-1]

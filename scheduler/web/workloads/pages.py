@@ -37,6 +37,7 @@ from scheduler.engine.smallest_change.search import Outcome
 from scheduler.reports.evictions.rendering import RenderedEviction
 from scheduler.reports.explanations.workload import PENDING_PHASES, expected_start
 from scheduler.reports.health import is_scheduler_running
+from scheduler.reports.log_errors import ERROR_PATTERN
 from scheduler.reports.queues.unknown_start import short_start_reason
 from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import NOT_PENDING, ChangeAnswer, find_smallest_change
@@ -225,6 +226,7 @@ def _overview(request: Request, workload: Workload) -> Context:
         "strip": utilization_strip(workload, now) if workload.phase in MEASURED_PHASES else (),
         "is_unmeasured": is_unmeasured(workload, now),
         "log_runs": pods_by_run([*current, *earlier]),
+        "error_pattern": ERROR_PATTERN,
         # A pending workload's last eviction is described at the top of the page.
         "as_victim": suffered[1 if last_eviction else 0 :][:EVICTIONS_ON_OVERVIEW],
         "as_preemptor": caused[:EVICTIONS_ON_OVERVIEW],
@@ -265,6 +267,7 @@ def _log_context(request: Request, workload: Workload) -> Context:
     current, earlier = details.pod_placements(request.actor, workload)
     return {
         "log_runs": pods_by_run([*current, *earlier]),
+        "error_pattern": ERROR_PATTERN,
         "failed_pod": first_failed_pod(workload, current),
     }
 

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 from pools.runtimes.pod_dir import PodDir
+from pools.runtimes.shim.logtimes import append_entries
 from projects.models import Workload
 from tests.present import present
 
@@ -16,9 +17,25 @@ def write_log(workload: Workload, home: Path) -> None:
         place = PodDir(home / "run" / "pods" / str(pod.pk))
         place.create()
         lines = [f"rank {pod.rank} meets the others at 127.0.0.1:29500"]
+        started, times, size = (
+            int(present(workload.started_at).timestamp() * 1000),
+            list[tuple[int, int]](),
+            0,
+        )
         for step in range(1, 901):
             loss = 7.2 * math.exp(-step / 300) + 0.3 * abs(math.sin(step))
             lines.append(f"step {step:>5}  loss {loss:.4f}  {41_300 + step % 17 * 11:,} tokens/s")
             if step % 300 == 0:
                 lines.append(f"checkpoint of step {step} saved in 4.1 s")
+            if step == 880:
+                lines += [
+                    "Traceback (most recent call last):",
+                    '  File "train.py", line 88, in next_batch',
+                    "    return self.reader.read()",
+                    "ConnectionResetError: [Errno 104] Connection reset by peer",
+                    "shard 17 is read again",
+                ]
+            size = len("\n".join(lines)) + 1
+            times.append((size, started + step * 2_000))
         place.log.write_text("\n".join(lines) + "\n")
+        append_entries(str(place.log), 0, times)

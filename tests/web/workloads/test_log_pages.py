@@ -20,7 +20,7 @@ from pools.runtimes.base import PodSpec
 from projects.connections.sockets import SIGNED_OUT
 from projects.models import Membership, Pod
 from scheduler.api.logs.live import NOT_FOUND
-from scheduler.web.workloads.log import plain_text, shown_text
+from scheduler.reports.log_text import plain_text, shown_text
 from tests import factories as make
 from tests.cast import Cast, make_cast
 from tests.fakes.runtime import FakeRuntime

@@ -2,8 +2,8 @@
 (() => {
   "use strict";
   const PIECE = 65536, PIECE_MOST = 4 * PIECE, TAIL_MOST = 2 ** 20; // bytes that are requested, and that a response has at most
-  const MOST = 2_000_000, ELEMENT = 20, RETRY_MOST = 20000, POLL = 2000;
-  const { LogReader } = window.berthLog;
+  const MOST = 2_000_000, RETRY_MOST = 20000, POLL = 2000;
+  const { LogReader, cutCharacter, decode, fill, stamp, weigh } = window.berthLog;
   const box = document.getElementById("log");
   if (!box) return;
   const body = box.querySelector("pre"), follow = document.getElementById("log-follow");
@@ -15,42 +15,19 @@
   const ERROR = /error|exception|fatal|panic|killed|denied|not found|cannot|can't|failed/i, ERROR_LINES = 40;
   let pod = "", next = 0, complete = false, length = 0, turn = 0, socket = null, retry = 1000;
   let reader = new LogReader();
+  const errorLine = new RegExp(box.dataset.errors), errors = document.getElementById("log-errors");
+  const timestamps = document.getElementById("log-timestamps"), TIMESTAMPS = "berth-log-timestamps";
   const lines = new WeakMap(); // line of each element, and the element of each line
   let line = 0; // number of the first line that is shown, or 0 if it is unknown
   let pattern = null, chosen = -1; // searched text, and the match that is shown
 
   const first = () => Number(body.firstElementChild?.dataset.begin ?? 0);
 
-  /** Show a line with its styles, and with the searched text marked. The text is never markup. */
-  function fill(element, { runs, ended }) {
-    const found = pattern ? [...runs.map(([text]) => text).join("").matchAll(pattern)] : [];
-    let at = 0;
-    element.replaceChildren();
-    for (const [text, style] of runs) {
-      const end = at + text.length, parts = [];
-      while (found.length && found[0].index < end) {
-        const from = Math.max(found[0].index, at), last = found[0].index + found[0][0].length, to = Math.min(last, end);
-        const mark = document.createElement("mark");
-        mark.textContent = text.slice(text.length - end + from, text.length - end + to);
-        parts.push(text.slice(text.length - end + at, text.length - end + from), mark);
-        at = to;
-        if (last > end) break; // the match continues in the next style
-        found.shift();
-      }
-      parts.push(text.slice(text.length - end + at));
-      at = end;
-      if (!style) { element.append(...parts); continue; }
-      const span = document.createElement("span");
-      span.className = style.trim();
-      span.append(...parts);
-      element.append(span);
-    }
-    if (ended) element.append("\n");
-    element.normalize();
+  /** Show a line, in red if it names an error. */
+  function draw(element, line) {
+    fill(element, line, pattern);
+    element.classList.toggle("error", errorLine.test(element.textContent.trimEnd()));
   }
-
-  /** Return how much of the page's memory an element takes, in characters. */
-  const weigh = (element) => element.textContent.length + ELEMENT * element.querySelectorAll("*").length;
 
   /** Return a piece of output with new lines. */
   function piece(begin, added) {
@@ -60,7 +37,7 @@
       const element = document.createElement("span");
       element.className = "l";
       lines.set(element, each).set(each, element);
-      fill(element, each);
+      draw(element, each);
       span.append(element);
     }
     return span;
@@ -73,13 +50,13 @@
   }
 
   /** Add output. If the last line is unfinished, the text continues or replaces it. */
-  function append(text, begin) {
+  function append(text, begin, times) {
     const open = reader.line, changed = reader.read(text, complete);
     if (!body.firstElementChild) body.textContent = "";
     if (open) {
       const element = lines.get(changed.shift());
       length -= weigh(element);
-      fill(element, open);
+      draw(element, open);
       length += weigh(element);
     }
     if (changed.length) {
@@ -87,6 +64,7 @@
       if (open) span.dataset.continues = ""; // its first line break ends a line of an earlier piece
       body.append(span);
       length += weigh(span);
+      if (times) stamp([...span.children], times, open ? 1 : 0, startedToday());
     }
     while (length > MOST && body.childElementCount > 1) { // limit the memory of the page
       const removed = body.firstElementChild;
@@ -105,6 +83,7 @@
     box.classList.toggle("complete", complete);
     follow.closest("label").hidden = !pod || pods()?.selectedOptions[0]?.dataset.ended !== undefined;
     showError();
+    countErrors();
     if (!body.firstElementChild) body.textContent = !pod ? body.textContent : complete ? "No output." : `No output yet${elapsed()}.`;
   }
 
@@ -115,28 +94,40 @@
     const last = [...body.querySelectorAll(".l")].filter((each) => each.textContent.trim()).slice(-ERROR_LINES);
     const element = last.findLast((each) => ERROR.test(each.textContent)) ?? last.at(-1);
     if (!element) return;
-    body.querySelector(".error")?.classList.remove("error");
     if (ERROR.test(element.textContent)) element.classList.add("error");
     target.textContent = element.textContent.trim().slice(0, 300);
     target.parentElement.hidden = false;
+  }
+
+  /** Show how many error lines the shown output has, or at least has if earlier output is not shown. */
+  function countErrors() {
+    if (!errors) return;
+    const count = body.querySelectorAll(".l.error").length, isWhole = body.firstElementChild && first() <= 0 && later.hidden;
+    errors.querySelector("[data-error-count]").textContent = count ? `${count}${isWhole ? "" : "+"} error line${count === 1 && isWhole ? "" : "s"}` : isWhole ? "No errors" : "Find errors";
+    errors.classList.toggle("danger", count > 0);
+    errors.disabled = Boolean(isWhole && complete && !count);
+  }
+
+  // Times are shown for the whole log in one format, with the day unless the pod started today.
+  const startedToday = () => new Date(box.dataset.started).toDateString() === new Date().toDateString();
+
+  /** Show the times of all lines that are shown. Lines that arrive later have their times with them. */
+  async function fetchTimes() {
+    box.classList.toggle("timed", Boolean(timestamps?.checked));
+    box.classList.toggle("today", startedToday());
+    if (!timestamps?.checked || !body.firstElementChild) return;
+    const mine = turn, begin = first(), shown = [...body.querySelectorAll(".l")], isWhole = body.firstElementChild.dataset.continues === undefined;
+    const answer = await fetch(`${box.dataset.times}?pod=${encodeURIComponent(pod)}&offset=${begin}&end=${next}`, { headers: { Accept: "application/json" } });
+    if (!answer.ok || mine !== turn || begin !== first()) return;
+    const { times } = await answer.json();
+    stamp(shown, times, isWhole ? 0 : 1, startedToday());
+    if (follow.checked) box.scrollTop = box.scrollHeight;
   }
 
   function elapsed() {
     const minutes = Math.floor((Date.now() - Date.parse(box.dataset.started)) / 60000);
     if (!(minutes > 0)) return "";
     return minutes < 60 ? `, ${minutes} min after the start` : `, ${Math.floor(minutes / 60)} h ${minutes % 60} min after the start`;
-  }
-
-  const decode = (data) => new TextDecoder().decode(data);
-
-  /** Return how many bytes at the end of the data begin a character that continues after it. */
-  function cutCharacter(data) {
-    for (let count = 1; count <= Math.min(3, data.length); count += 1) {
-      const byte = data.at(-count);
-      if (byte >= 0xc0) return (byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2) > count ? count : 0;
-      if (byte < 0x80) return 0;
-    }
-    return 0;
   }
 
   async function fetched(query) {
@@ -163,7 +154,8 @@
     next = got.next;
     complete = got.complete;
     const text = got.text ?? decode(got.data);
-    if (text) append(text, got.begin);
+    if (text) append(text, got.begin, got.times);
+    if (!got.times) fetchTimes();
     settle();
   }
 
@@ -176,7 +168,7 @@
     if (mine !== turn || complete || !follow.checked || socket) return;
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
     let heard = false;
-    socket = new WebSocket(`${scheme}//${location.host}${box.dataset.socket}?pod=${encodeURIComponent(pod)}&offset=${next}`);
+    socket = new WebSocket(`${scheme}//${location.host}${box.dataset.socket}?pod=${encodeURIComponent(pod)}&offset=${next}${timestamps?.checked ? "&timestamps=true" : ""}`);
     socket.onmessage = (event) => {
       if (mine !== turn) return;
       heard = true;
@@ -238,13 +230,14 @@
     const before = new LogReader(), added = before.read(decode(got.data), true), rest = before.line ? added.pop() : null, next = lines.get(top);
     if (rest && !next.replaced && !before.isBack) { // the start of a very long line
       next.runs.unshift(...rest.runs);
-      fill(top, next);
+      draw(top, next);
     }
     const span = piece(got.begin, added);
     body.prepend(span);
     length += weigh(span);
     if (line) line -= added.length;
     number();
+    fetchTimes();
     settle();
     box.scrollTop += box.scrollHeight - height;
   });
@@ -274,6 +267,13 @@
   });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && card.classList.contains("full")) fullScreen(false);
+  });
+  if (timestamps) timestamps.checked = localStorage.getItem(TIMESTAMPS) === "on";
+  timestamps?.addEventListener("change", () => {
+    localStorage.setItem(TIMESTAMPS, timestamps.checked ? "on" : "off");
+    hangUp();
+    fetchTimes();
+    listen(turn);
   });
   wrap?.addEventListener("change", () => box.classList.toggle("nowrap", !wrap.checked));
 
@@ -361,7 +361,7 @@
     if (!matches?.contains(event.target)) return;
     if (event.target === matches) {
       const flags = search.elements.ignore_case.checked ? "gi" : "g";
-      pattern = result ? new RegExp(result.dataset.text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), flags) : null;
+      pattern = result?.dataset.text ? new RegExp(result.dataset.text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), flags) : null;
       chosen = -1;
     }
     choose(chosen + 1);

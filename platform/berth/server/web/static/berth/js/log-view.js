@@ -1,0 +1,62 @@
+// Lines of logs as elements, with marks, errors and times.
+(() => {
+  "use strict";
+  const ELEMENT = 20; // characters of memory that an element takes
+  const { exact, exactDay } = window.berthTimes;
+
+  /** Show a line with its styles, and with the searched text marked. The text is never markup. */
+  function fill(element, { runs, ended }, pattern) {
+    const found = pattern ? [...runs.map(([text]) => text).join("").matchAll(pattern)] : [];
+    let at = 0;
+    element.replaceChildren();
+    for (const [text, style] of runs) {
+      const end = at + text.length, parts = [];
+      while (found.length && found[0].index < end) {
+        const from = Math.max(found[0].index, at), last = found[0].index + found[0][0].length, to = Math.min(last, end);
+        const mark = document.createElement("mark");
+        mark.textContent = text.slice(text.length - end + from, text.length - end + to);
+        parts.push(text.slice(text.length - end + at, text.length - end + from), mark);
+        at = to;
+        if (last > end) break; // the match continues in the next style
+        found.shift();
+      }
+      parts.push(text.slice(text.length - end + at));
+      at = end;
+      if (!style) { element.append(...parts); continue; }
+      const span = document.createElement("span");
+      span.className = style.trim();
+      span.append(...parts);
+      element.append(span);
+    }
+    if (ended) element.append("\n");
+    element.normalize();
+  }
+
+  /** Return how much of the page's memory an element takes, in characters. */
+  const weigh = (element) => element.textContent.length + ELEMENT * element.querySelectorAll("*").length;
+
+  const decode = (data) => new TextDecoder().decode(data);
+
+  /** Return how many bytes at the end of the data begin a character that continues after it. */
+  function cutCharacter(data) {
+    for (let count = 1; count <= Math.min(3, data.length); count += 1) {
+      const byte = data.at(-count);
+      if (byte >= 0xc0) return (byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2) > count ? count : 0;
+      if (byte < 0x80) return 0;
+    }
+    return 0;
+  }
+
+  /** Show the times of consecutive lines: `times` has [index, Unix time in milliseconds] of each line where the time changes. */
+  function stamp(elements, times, skipped, isToday) {
+    let place = -1;
+    elements.forEach((element, index) => {
+      while (place + 1 < times.length && times[place + 1][0] <= index + skipped) place += 1;
+      const time = times[place]?.[1];
+      // the style sheet justifies the time and the line number, and this kind of space keeps its width
+      element.dataset.time = time ? (isToday ? exact : exactDay).format(time).replaceAll(" ", "\u2007") : "-";
+    });
+  }
+
+  Object.assign(window.berthLog, { cutCharacter, decode, fill, stamp, weigh });
+})();

@@ -1,0 +1,87 @@
+"""Search a pod's log for lines that name an error."""
+
+import re
+import time
+from collections.abc import Callable
+
+from scheduler.reports.log_search import (
+    CHUNK_SIZE,
+    LOG_START,
+    TIME_LIMIT,
+    LinePosition,
+    LogMatches,
+    ReadChunk,
+    line_with_context,
+)
+from scheduler.reports.log_text import shown_text
+
+# The page marks lines with the same pattern, so it must mean the same in JavaScript.
+ERROR_PATTERN = (
+    r"\bTraceback \(most recent|\b(?:[A-Z]\w*)?(?:Error|Exception)\b(?::|$)|^\w*KeyboardInterrupt$"
+    r"|\b(?:ERROR|FATAL|CRITICAL|PANIC)\b|\b(?:error|fatal|panic): |\b[Oo]ut of memory\b|\bCUDA error\b"
+    r"|\bNCCL (?:WARN|error)\b|\bKilled\b|\bSegmentation fault\b|\bBus error\b|\(core dumped\)"
+    r"|: command not found|\bNo such file or directory\b|\bPermission denied\b"
+)
+_ERROR = re.compile(ERROR_PATTERN, re.ASCII)
+_CANDIDATE = re.compile(  # cheap test of raw bytes, which may contain control sequences
+    rb"[Ee]rror|ERROR|Traceback|Exception|KeyboardInterrupt|[Ff]atal|FATAL|CRITICAL|PANIC|panic|ut of memory"
+    rb"|NCCL|Killed|fault|dumped|not found|No such file|denied"
+)
+_LINE_MAX = 64 * 1024  # bytes of a line that are searched
+
+
+def search_errors(
+    read: ReadChunk,
+    *,
+    start: LinePosition = LOG_START,
+    max_matches: int,
+    context_lines: int,
+    seconds: float = TIME_LIMIT,
+    clock: Callable[[], float] = time.monotonic,
+) -> LogMatches:
+    """Return the lines of a log that name an error, as `search_log` does for a text."""
+    until, size = clock() + seconds, read(start.offset, 0).size
+    line, offset, places, matches = start, start.offset, list[LinePosition](), 0
+    resume_at: LinePosition | None = None
+    carried = b""  # start of the line at `line`
+    while offset < size:
+        chunk = read(offset, min(CHUNK_SIZE, size - offset))
+        if not chunk.data:
+            break
+        if chunk.offset != offset:  # bytes in between were deleted, so a new line begins
+            line, carried = LinePosition(chunk.offset, line.line + 1), b""
+        offset = chunk.next_offset
+        data = carried + chunk.data
+        begin = offset - len(data)
+        end = len(data) if offset >= size else data.rfind(b"\n") + 1
+        if not end and len(data) > CHUNK_SIZE:  # search a very long line in parts
+            end = len(data)
+        for at in _error_lines(data[:end]):
+            matches += 1
+            number = line.line + data.count(b"\n", line.offset - begin, at)
+            line = LinePosition(begin + at, number)
+            if len(places) < max_matches:
+                places.append(line)
+            elif resume_at is None:
+                resume_at = line
+        line = LinePosition(begin + end, line.line + data.count(b"\n", line.offset - begin, end))
+        carried = data[end:]
+        if clock() >= until:
+            break
+    return LogMatches(
+        matches, tuple(line_with_context(read, place, context_lines) for place in places), size,
+        min(line.offset, size), resume_at or (None if line.offset >= size else line),
+    )  # fmt: skip
+
+
+def _error_lines(data: bytes) -> list[int]:
+    """Return the offsets in `data` at which lines that name an error begin."""
+    starts, position = [], 0
+    while (candidate := _CANDIDATE.search(data, position)) is not None:
+        start = data.rfind(b"\n", 0, candidate.start()) + 1
+        end = data.find(b"\n", candidate.start())
+        end = len(data) if end < 0 else end
+        if _ERROR.search(shown_text(data[start : min(end, start + _LINE_MAX)])):
+            starts.append(start)
+        position = end + 1
+    return starts

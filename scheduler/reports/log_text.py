@@ -1,0 +1,27 @@
+"""Text of log lines as a terminal shows it."""
+
+import re
+
+SEQUENCES = re.compile(
+    rb"\x1b\[[0-?]*[ -/]*[@-~]"  # escape sequences for colours and cursor movements
+    rb"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # escape sequences for titles, links and device strings
+    rb"|\x1b[ -/]*[0-~]?"
+)
+# includes bidirectional control characters, which could disguise a line
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def plain_text(raw_output: bytes) -> str:
+    """Return program output without terminal control sequences."""
+    text = SEQUENCES.sub(b"", raw_output).decode("utf-8", "replace").rstrip("\r")
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def shown_text(raw_line: bytes, pattern: re.Pattern[str] | None = None) -> str:
+    """Return a line as a terminal shows it: a carriage return replaces the line.
+
+    If the pattern matches only replaced text, return the last match.
+    """
+    versions = plain_text(raw_line).split("\r")
+    matching = [text for text in versions if pattern and pattern.search(text)]
+    return (matching or versions)[-1]

@@ -1,0 +1,115 @@
+"""Browser tests for times and errors of log lines."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from pools.runtimes.shim.logtimes import append_entries
+from projects.models import Pod
+from tests.browser.conftest import Open
+from tests.browser.driver.axe import accessibility_faults
+from tests.browser.test_logs import pods, write
+
+MINUTE = 60_000
+START = 1_767_225_600_000  # 2026-01-01, 00:00:00 UTC
+
+__all__ = ["pods"]
+
+
+def write_timed(home: Path, pod: Pod, *parts: tuple[str, int]) -> None:
+    """Write parts of a log, each with its time in minutes."""
+    log = home / "run" / "pods" / str(pod.pk) / "log"
+    for text, minutes in parts:
+        write(home, pod, text)
+        append_entries(str(log), 0, [(log.stat().st_size, START + minutes * MINUTE)])
+
+
+def times(page: Page) -> list[str]:
+    shown = page.locator("#log .l").evaluate_all("each => each.map(line => line.dataset.time ?? '')")
+    return [time[-8:] for time in shown]
+
+
+def test_times_of_lines_are_shown_on_request_and_remembered(
+    opened: Open, pods: list[Pod], home: Path
+) -> None:
+    write_timed(home, pods[0], ("one\ntwo", 1), (" continues\nthree\n", 2))
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        expect(page.locator("#log .l")).to_have_count(3)
+        assert times(page) == ["", "", ""]
+        page.get_by_label("Timestamps within 2 s").check()
+        expect(page.locator("#log .l[data-time]")).to_have_count(3)
+        assert [time[-5:] for time in times(page)] == ["01:00", "01:00", "02:00"]
+        write_timed(home, pods[0], ("four\n", 3))
+        expect(page.locator("#log .l[data-time]")).to_have_count(4)
+        assert times(page)[-1].endswith("03:00")
+        page.reload()
+        expect(page.get_by_label("Timestamps within 2 s")).to_be_checked()
+        expect(page.locator("#log .l[data-time]")).to_have_count(4)
+        assert accessibility_faults(page) == []
+        page.get_by_label("Timestamps within 2 s").uncheck()
+        expect(page.locator("#log.timed")).to_have_count(0)
+        assert faults == []
+
+
+def test_lines_of_unknown_time_show_no_time(opened: Open, pods: list[Pod], home: Path) -> None:
+    write(home, pods[0], "from an earlier version\n")
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        page.get_by_label("Timestamps within 2 s").check()
+        expect(page.locator("#log .l[data-time='-']")).to_have_count(1)
+        assert faults == []
+
+
+def test_error_lines_are_counted_marked_and_shown_one_after_another(
+    opened: Open, pods: list[Pod], home: Path
+) -> None:
+    filler = "".join(f"step {number} {'x' * 60}\n" for number in range(1, 3001))
+    lines = (
+        "Traceback (most recent call last):\n  File a.py\n\x1b[31mRuntimeError\x1b[0m: CUDA out of memory\n"
+    )
+    write(home, pods[0], f"ERROR first\n{filler}{lines}0 errors, error_rate 0.1\n")
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        button = page.locator("#log-errors")
+        expect(button).to_have_text("2+ error lines")
+        expect(page.locator("#log .l.error")).to_have_text([re.compile("Traceback"), re.compile("CUDA")])
+        button.click()
+        expect(page.locator("#log-count")).to_contain_text("3 error lines in")
+        expect(page.locator("#log-place")).to_have_text("1 of 3")
+        expect(page.locator("#log .hit")).to_have_text("ERROR first")
+        page.get_by_role("button", name="Next error").click()
+        expect(page.locator("#log .hit")).to_contain_text("Traceback")
+        expect(page.locator("#log mark")).to_have_count(0)
+        page.get_by_role("button", name="Previous error").click()
+        expect(page.locator("#log .hit")).to_have_text("ERROR first")
+        assert accessibility_faults(page) == []
+        assert faults == []
+
+
+def test_error_written_to_a_followed_log_is_counted(opened: Open, pods: list[Pod], home: Path) -> None:
+    write(home, pods[0], "step 1\n")
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        button = page.locator("#log-errors")
+        expect(button).to_have_text("No errors")
+        write(home, pods[0], "worker 3: Killed\n")
+        expect(button).to_have_text("1 error line")
+        expect(page.locator("#log .l.error")).to_have_text("worker 3: Killed\n")
+        assert faults == []
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("width", [360, 390])
+def test_log_toolbar_fits_on_phones(opened: Open, pods: list[Pod], home: Path, width: int) -> None:
+    write_timed(home, pods[0], ("one\nERROR two\n", 1))
+    with opened("dave") as (page, faults):
+        page.set_viewport_size({"width": width, "height": 780})
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        page.get_by_label("Timestamps").check()
+        for row in ("#log-card .log-head", "#log-search"):
+            height = page.locator(row).evaluate("row => row.clientHeight")
+            assert height < 80, f"{row} takes one line"
+        assert faults == []

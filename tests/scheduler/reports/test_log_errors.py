@@ -1,0 +1,82 @@
+"""Tests for the search for error lines."""
+
+import pytest
+
+from pools.runtimes.base import LogChunk
+from scheduler.reports import log_errors
+from scheduler.reports.log_errors import search_errors
+from scheduler.reports.log_search import LinePosition, ReadChunk
+
+ERRORS = [
+    "Traceback (most recent call last):",
+    "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB",
+    "[rank0]: torch.cuda.OutOfMemoryError: CUDA out of memory",
+    "\x1b[31mERROR\x1b[0m loss is NaN",
+    "2026-01-01 12:00:00 | FATAL | node lost",
+    "make: error: no rule",
+    "KeyboardInterrupt",
+    "Killed",
+    "train.sh: line 3: 712 Segmentation fault (core dumped)",
+    "sh: 1: torchrun: command not found",
+    "cat: /data/x: No such file or directory",
+    "node-1: NCCL WARN Cuda failure",
+    "50%\r60%\rError: disk full",
+]
+ORDINARY = [
+    "0 errors, error_rate 0.1", "mean squared error 0.3", "errors: 0", "no exception was raised",
+    "ERROR is gone\rdone", "skilled workers", "Exceptional results", "KILLED_BY_TIMEOUT=false",
+]  # fmt: skip
+
+
+def read(data: bytes, gap: tuple[int, int] = (0, 0)) -> ReadChunk:
+    def chunk(offset: int, limit: int) -> LogChunk:
+        begin = gap[1] if gap[0] <= offset < gap[1] else offset
+        stop = gap[0] if begin < gap[0] else len(data)
+        part = data[begin : min(begin + limit, stop)]
+        return LogChunk(part, begin, begin + len(part), len(data), False)
+
+    return chunk
+
+
+@pytest.mark.parametrize("size", [64, 101, 1 << 22])
+def test_lines_that_name_an_error_are_found_with_their_numbers(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_errors, "CHUNK_SIZE", size)
+    lines = [line for pair in zip(ERRORS, ORDINARY * 2, strict=False) for line in pair]
+    data = "\n".join(lines).encode()
+    result = search_errors(read(data), max_matches=100, context_lines=0)
+    assert [match.text.decode() for match in result.lines] == ERRORS
+    assert [match.at.line for match in result.lines] == [lines.index(line) + 1 for line in ERRORS]
+    assert all(data[match.at.offset :].startswith(match.text) for match in result.lines)
+    assert (result.matches, result.is_complete, result.resume_at) == (len(ERRORS), True, None)
+
+
+def test_more_errors_are_found_from_the_returned_position() -> None:
+    data = b"ok\n" + b"ERROR\n" * 5
+    first = search_errors(read(data), max_matches=2, context_lines=1)
+    assert (first.matches, first.lines[0].before, first.lines[0].after) == (5, (b"ok",), (b"ERROR",))
+    assert first.resume_at == LinePosition(15, 4)
+    second = search_errors(read(data), start=LinePosition(15, 4), max_matches=9, context_lines=0)
+    assert [match.at.line for match in second.lines] == [4, 5, 6]
+
+
+def test_error_after_a_gap_has_its_number_in_the_stored_log() -> None:
+    data = b"one\ntwo half" + b"\0" * 100 + b" half\nERROR\n"
+    [match] = search_errors(read(data, gap=(12, 112)), max_matches=9, context_lines=0).lines
+    assert (match.text, match.at.line) == (b"ERROR", 4)
+
+
+def test_search_stops_when_its_time_is_over_and_can_be_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_errors, "CHUNK_SIZE", 10)
+    data = b"ERROR one\n" * 3
+    ticks = iter([0.0, 9.0])
+    first = search_errors(read(data), max_matches=9, context_lines=0, clock=lambda: next(ticks))
+    assert (first.matches, first.resume_at, first.is_complete) == (1, LinePosition(10, 2), False)
+
+
+def test_very_long_line_is_searched_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_errors, "CHUNK_SIZE", 100)
+    data = b"x" * 1000 + b" ERROR " + b"x" * 1000 + b"\nERROR\n"
+    result = search_errors(read(data), max_matches=9, context_lines=0)
+    assert [match.at.line for match in result.lines] == [1, 2]
