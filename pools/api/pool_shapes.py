@@ -300,7 +300,7 @@ class NodePoolResponse(ResponseModel):
     max_pods: int
     default_limits: DefaultLimitsResponse
     workspace_limit_mib: int | None = Field(
-        description="Maximum disk space of a workspace with its pods; null for no limit."
+        description="Maximum disk space of a workspace and its pods; null for no limit."
     )
     labels: dict[str, Any]
     taints: list[dict[str, Any]]

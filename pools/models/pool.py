@@ -135,7 +135,7 @@ class NodePool(ChecksTogether, FastRows):
     workspace_limit_mib = models.PositiveIntegerField(
         null=True,
         blank=True,
-        help_text="Maximum disk space in MiB of a workspace with its pods. Empty for no limit.",
+        help_text="Maximum disk space in MiB of a workspace and its pods. Empty for no limit.",
     )
 
     # Environment of each node. If empty, nodes use the machine's own Python and packages.
