@@ -162,7 +162,7 @@ def _problems(path: str, entry: object, *, is_kubernetes: bool) -> Iterator[Prob
         allowed = f"at most {LABELS_MAX} labels that its nodes have; {{}} for all nodes"
         yield Problem(f"{path}.nodes", "is not a mapping of labels", format_value(nodes), allowed)
     projects = entry.get("projects") or ()
-    if not _is_names(projects):
+    if not _is_list_of_names(projects):
         allowed = "a list of project names; [] for all projects"
         yield Problem(f"{path}.projects", "is not a list of projects", format_value(projects), allowed)
 
@@ -181,11 +181,11 @@ def _source_problem(source: object, *, is_kubernetes: bool) -> str:
             return "names no server"
         path = slash + rest
     elif any(path == each or path.startswith(f"{each}/") for each in SYSTEM):
-        return "is a directory of the system"
+        return "is a system directory"
     return path_problem(path)
 
 
-def _is_names(value: object) -> bool:
+def _is_list_of_names(value: object) -> bool:
     if not isinstance(value, list | tuple) or len(value) > PROJECTS_MAX:
         return False
     return all(isinstance(each, str) and NAME.fullmatch(each) for each in value)

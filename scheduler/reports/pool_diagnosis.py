@@ -219,7 +219,7 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
             Fix.NODES,
             all_names(lost_nodes),
         )
-    interrupted = [node for node in facts.hosting if node.interruption_at is not None]
+    interrupted = [node for node in facts.hosting_nodes if node.interruption_at is not None]
     if interrupted:
         first = min(node.interruption_at for node in interrupted if node.interruption_at)
         yield Finding(
@@ -274,7 +274,7 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
 
 
 def _isolation_findings(facts: PoolFacts) -> Iterator[Finding]:
-    reported = [(node, node.isolation) for node in facts.hosting if node.isolation is not None]
+    reported = [(node, node.isolation) for node in facts.hosting_nodes if node.isolation is not None]
     images_required = read_policy(facts.pool.image_policy).mode == "require"
     questions: tuple[tuple[str, Severity, tuple[str, str], Callable[[dict[str, object]], bool], str], ...] = (
         ("images", Severity.ERROR if images_required else Severity.NOTE,

@@ -61,7 +61,7 @@ class PoolFacts:
         return [node for node in self.nodes if node.state in states]
 
     @property
-    def hosting(self) -> list[Node]:
+    def hosting_nodes(self) -> list[Node]:
         return self.in_states(*HOSTING)
 
 

@@ -157,7 +157,7 @@ def test_overlapping_mounts_are_rejected(volumes: Stage) -> None:
     [
         ({"source": "mnt"}, "volumes[0].source: is not an absolute path in normal form; received 'mnt'"),
         ({"source": "/mnt/../etc"}, "volumes[0].source: leaves its directory"),
-        ({"source": "/etc"}, "volumes[0].source: is a directory of the system"),
+        ({"source": "/etc"}, "volumes[0].source: is a system directory"),
         ({"source": "nfs://server/data"}, "volumes[0].source: is supported only on Kubernetes"),
         ({"source": None}, "volumes[0].source: is missing"),
         ({"acces": "read_only"}, "volumes[0].acces: unknown key; received 'acces'. Did you mean `access`?"),
