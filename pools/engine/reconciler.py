@@ -109,7 +109,7 @@ def next_step(
     """Return the commands that bring the fleet closer to its desired size, and the resulting fleet.
 
     `work_to_lose` maps ordinals to the work that a drain would lose. Nodes with the least work are drained
-    first, as far as the disruption budgets allow.
+    first, within the limits of the disruption budgets.
     """
     commands: list[Command] = []
     blocked: tuple[int, ...] = ()

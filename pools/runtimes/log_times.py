@@ -14,7 +14,7 @@ _BATCH = 1024
 
 
 def read_times(log_path: Path, start: int, end: int, *, grows: bool = False) -> list[LogTime]:
-    """Return the times of the bytes from `start` to `end`, as far as they are known.
+    """Return the known times of the bytes from `start` to `end`.
 
     With `grows`, the log's modification time is also the time of the bytes since the last entry.
     """

@@ -282,6 +282,6 @@ def _reservation_sentence(nodes: Sequence[Node]) -> str:
 
 
 def _expected_ready(nodes: Sequence[Node]) -> datetime | None:
-    """Return the expected time when all booting nodes are ready, or None if it is unknown."""
+    """Return when all booting nodes are expected to be ready, or None if unknown."""
     booting = [node.ready_at for node in nodes if node.state in PENDING]
     return max(filter(None, booting), default=None) if booting and all(booting) else None

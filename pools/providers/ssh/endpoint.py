@@ -40,7 +40,7 @@ class Endpoint:
     """SSH server, with the user and the private key to log in.
 
     `host_key` is the server's pinned public key, as in `ssh-ed25519 AAAA...`. Berth never connects to a
-    server without one. `private_key` is the text of the key. `bastion` is the server through which the
+    server without one. `private_key` contains the key itself. `bastion` is the server through which the
     connection is made.
     """
 

@@ -65,7 +65,7 @@ class PodLog:
         return chunk
 
     def read_times(self, chunk: LogChunk) -> Sequence[LogTime]:
-        """Return the times of a chunk, as far as they are known. See `Runtime.read_log_times`."""
+        """Return the known times of a chunk (see `Runtime.read_log_times`)."""
         try:
             return self.runtime.read_log_times(str(self.pod.pk), chunk.offset, chunk.next_offset)
         except (RuntimeFailure, OSError) as error:

@@ -100,8 +100,8 @@ def exceeded_bounds(
 
 
 def exceeded_load_quota(gang: Gang, arrangement: Arrangement | None = None) -> tuple[Reason, Numbers] | None:
-    """Return the reason if the gang would exceed a cluster quota on CPU limits, memory limits or pods, else
-    None.
+    """Return the reason why the gang would exceed a cluster quota on CPU limits, memory limits or pods, or
+    None if it would not.
 
     No evictions are planned to meet these quotas.
     """
@@ -217,15 +217,16 @@ def _with_group_numbers(numbers: Numbers, allocated: int, bound: int) -> Numbers
 
 
 def exceeded_share(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return a reason if the request would put the project over its quota and fair share, else None."""
+    """Return the reason if the request would put the project over both quota and fair share, or else None."""
     return _exceeded_share(gang.account, requested)
 
 
 def exceeded_share_at_any_level(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    """Return a reason if the request would put one of the gang's queues over quota and fair share, else None.
+    """Return the reason if the request would put one of the gang's queues over both quota and fair share, or
+    else None.
 
-    A department that would exceed them only because another of its projects borrows is ignored, as borrowed
-    resources can be reclaimed.
+    A department that would exceed both only because another of its projects borrows is ignored, because
+    borrowed resources can be reclaimed.
     """
     kinds = tuple(kind for kind in KINDS if requested[kind] > 0)
     for number, step in enumerate(gang.account.path):

@@ -38,7 +38,7 @@ class Topology:
         return {i: nodes for nodes in self.domains(level).values() for i in nodes}
 
     def domain_at(self, level: str, i: int) -> frozenset[int]:
-        """Return the node's domain, or an empty set if it belongs to none."""
+        """Return the node's domain, or an empty set if the node belongs to no domain."""
         return next((nodes for nodes in self.domains(level).values() if i in nodes), frozenset())
 
     @cached_property

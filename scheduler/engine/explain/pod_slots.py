@@ -14,7 +14,7 @@ from scheduler.engine.plan import Numbers, Reason
 
 
 def pod_slot_obstacle(board: Board, gang: Gang, arrangement: Arrangement) -> tuple[Reason, Numbers] | None:
-    """Return a reason if only pod limits or spread limits rule out the arrangement, else None."""
+    """Return the reason if only pod limits or spread limits rule out the arrangement, or else None."""
     nodes = board.nodes
     arrangement = tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
     if min(nodes.pods, default=0) < sum(need.count for need in arrangement):

@@ -48,7 +48,7 @@ def search(
 
 
 def is_search_useful(arrangement: Arrangement) -> bool:
-    """Return whether simple packing may miss a placement, due to several roles, scopes or shared devices."""
+    """Return whether several roles, scopes or shared devices may cause simple packing to miss a placement."""
     return len(arrangement) > 1 or any(
         need.scopes or (need.part.request.devices > 1 and need.part.milli < MILLI) for need in arrangement
     )

@@ -32,7 +32,7 @@ class _QueueTotals:
 
 
 def shortfall(selection: VictimSelection, arrangement: Arrangement) -> tuple[Reason, Numbers] | None:
-    """Return why evicting all possible victims would not be enough, or None if it might be enough."""
+    """Return why even evicting all possible victims would not suffice, or None if it might suffice."""
     return _find_shortfall(_pool_totals(selection), selection.policy.requested, least_request(arrangement))
 
 

@@ -19,7 +19,7 @@ HOUR = timedelta(hours=1)
 class PoolHour:
     """GPU-hours of one hour, which may be the current, incomplete hour.
 
-    `begin` is the time when the first node was added, if that was in this hour, or else `at`.
+    `begin` is the time when the first node was added if that happened in this hour, or else `at`.
     """
 
     at: datetime

@@ -197,7 +197,7 @@ def floor_to_hour(at: datetime) -> datetime:
 
 
 def _price_at(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | None:
-    """Return the price per GPU-hour that was in effect until `until`, or the current price.
+    """Return the price per GPU-hour that applied until `until`, or the current price.
 
     The result is None if there is no price, for example because the pool was deleted.
     """

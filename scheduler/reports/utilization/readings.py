@@ -177,7 +177,7 @@ def _last_busy_at(
     before: models.PodUtilization | None,
     at: datetime,
 ) -> datetime | None:
-    """Return the last time when any of the pod's GPUs was busy, or None if no GPU is measured."""
+    """Return when any of the pod's GPUs was last busy, or None if no GPU is measured."""
     measured = [busy for busy, _ in devices if busy is not None]
     if not measured:
         return None

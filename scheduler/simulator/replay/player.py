@@ -118,7 +118,7 @@ class ReplayRun:
         self._record_changes()
 
     def _hold_end(self, layout: Layout) -> int | None:
-        """Return the time when the first hold on nodes ends, or None if no nodes are held."""
+        """Return when the first hold on nodes ends, or None if no nodes are held."""
         ends = []
         for board in layout.boards.values():
             hold, after = board.cycle.backfill_hold, board.pool.reservation_after

@@ -134,7 +134,7 @@ def _unallocated_devices(node: Node) -> list[DeviceMap]:
 def build_legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int]]:
     """Return the hue, name and milli-GPU of each visible project, sorted by name.
 
-    Hidden projects come last, as one entry.
+    Hidden projects share one entry at the end.
     """
     milli_by_project: dict[tuple[int, str, str], int] = defaultdict(int)
     for node_map in maps:

@@ -61,7 +61,7 @@ class _Utilization:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """Line of the table. `problem` is a short phrase, or empty for a node without problems."""
+    """Row of the node table. `problem` is a short phrase, or empty for a node without problems."""
 
     node: Node
     allocated: _Allocated

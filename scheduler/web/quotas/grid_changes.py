@@ -112,7 +112,7 @@ def latest_change_id() -> int:
 
 
 def _requested_expiry(request: Request) -> datetime | None:
-    """Return the time when the change expires, or None if it does not expire.
+    """Return when the change expires, or None if it does not expire.
 
     A time without an offset is in the user's time zone. Raises Invalid if the time is not valid.
     """

@@ -58,7 +58,7 @@ def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink 
 def admin_link(actor: Actor, project: Project, change: Change) -> ChangeLink | None:
     """Return a link to the page that changes a project quota, a pool or a node.
 
-    The result is None if the user may not make the change, or if it concerns anything else.
+    The result is None for any other change, or if the user may not make the change.
     """
     kind, subject, pool = ChangeKind(change["kind"]), str(change["subject"]), str(change["pool"])
     if kind in QUEUE_KINDS:
