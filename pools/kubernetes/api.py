@@ -273,7 +273,7 @@ def _rejection_message(connection: Connection) -> str:
 
 
 def _retry_after(response: httpx.Response | Response) -> float:
-    """Return the seconds to wait before the next request to an overloaded server, by default one."""
+    """Return the seconds to wait before the next request to an overloaded server (by default, one)."""
     text = response.headers.get("retry-after") or ""
     return float(text) if text.isdecimal() else 1.0
 

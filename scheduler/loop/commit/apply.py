@@ -1,4 +1,4 @@
-"""Apply a plan's still valid bundles, and record the cycle."""
+"""Apply the plan's bundles that are still valid, and record the cycle."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
