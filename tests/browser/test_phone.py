@@ -164,6 +164,7 @@ def test_pool_header_stays_beside_the_first_column_of_the_quota_grid(opened: Ope
     "path",
     [
         "/",
+        "/workloads",
         "/queue",
         "/services",
         "/usage",
@@ -179,6 +180,20 @@ def test_controls_on_a_phone_are_at_least_40_pixels_high(opened: Open, path: str
         page.goto(path)
         assert page.evaluate(SMALL_TARGETS) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+        assert faults == []
+
+
+@pytest.mark.heavy
+def test_controls_of_workload_pages_on_a_phone_are_at_least_40_pixels_high(
+    opened: Open, scene: Scene
+) -> None:
+    names = ("diffusion-xl", "policy-sweep", "detr-long")
+    paths = [f"/workloads/{scene.workloads[name].pk}" for name in names]
+    with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
+        for path in (*paths, f"/arrays/{present(scene.array).pk}"):
+            page.goto(path)
+            assert page.evaluate(SMALL_TARGETS) == [], path
+            assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"], path
         assert faults == []
 
 
