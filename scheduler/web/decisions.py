@@ -1,6 +1,7 @@
 """Pages of scheduling decisions by cycle, with links to evictions and replays."""
 
 from django.http import Http404, HttpResponse
+from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from berth.core.errors import Conflict
@@ -23,10 +24,11 @@ from scheduler.reports.replay import replay
 from scheduler.reports.triggers import describe_trigger
 from scheduler.web.decision_rows import decision_rows
 from scheduler.web.decision_steps import step_rows
+from scheduler.web.evictions import PERIODS
 
 SORTS = {"at": "pk"}
 CYCLES_PER_PAGE = 50
-KEYS = ("kind", "pool", "project", "workload", "since", "until")
+KEYS = ("kind", "pool", "project", "workload", "since", "until", "period")
 
 
 @signed_in
@@ -36,6 +38,9 @@ def index(request: Request) -> HttpResponse:
     filters = DecisionFilters(values["kind"], values["pool"], values["project"], values["workload"])
     zone = reader_zone(request)
     since, until = parse_time(values["since"], zone), parse_time(values["until"], zone, end=True)
+    if length := next((length for key, _, length in PERIODS if key == values["period"]), None):
+        begin = timezone.now() - length
+        since = max(since, begin) if since else begin
     rows = decided_cycles(request.actor, filters, since, until)
     cursor = request.GET.get("cursor", "")
     listing = load_slice(rows, SORTS, sort="-at", default="-at", cursor=cursor, size=CYCLES_PER_PAGE)
@@ -48,6 +53,7 @@ def index(request: Request) -> HttpResponse:
         "slice": listing,
         "rows": decision_rows(render_cycles(request.actor, listing.rows, filters)),
         "kinds": KIND_TITLES.items(),
+        "periods": [(key, title) for key, title, _ in PERIODS],
         "pools": visible_pools(request.actor).order_by("name"),
         "projects": projects(request.actor),
     }

@@ -42,7 +42,7 @@ FILTERS = {
 
 SORTS = {"at": "pk", "kind": "kind", "gpus": "gpu_milli", "lost": "lost_gpu_seconds"}
 OTHER_FILTERS = ("workload", "since", "until", "period")
-PERIODS = (("24h", "24 hours", timedelta(hours=24)), ("7d", "7 days", timedelta(days=7)))
+PERIODS = (("24h", "Last 24 hours", timedelta(hours=24)), ("7d", "Last 7 days", timedelta(days=7)))
 
 
 @signed_in
@@ -72,7 +72,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "grid": build_matrix(totals),
         "count": sum(pair.count for pair in totals) - moved,
         "moved": moved,
-        "periods": [("", "All"), *((key, title) for key, title, _ in PERIODS)],
+        "periods": [(key, title) for key, title, _ in PERIODS],
         "lost_gpu_seconds": sum(pair.lost_gpu_seconds for pair in totals),
     }
     return page(request, "scheduler/evictions/list.html", context, inner="scheduler/evictions/rows.html")

@@ -19,6 +19,7 @@ def test_autoscaler_settings_are_previewed_and_then_saved(opened: Open, scene: S
     with opened("dave") as (page, faults):
         page.goto(f"/services/{workload.pk}")
         expect(page.locator(".page-head")).to_contain_text("4 of 6 serving: 1 waiting for capacity")
+        page.locator("#service-scaler summary").click()
         page.get_by_role("link", name="Edit autoscaler").click()
         page.get_by_label("Token usage above (%)").fill("60")
         page.get_by_label("Max engines").fill("6")

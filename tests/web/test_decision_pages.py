@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils.html import escape
 from pytest_django import DjangoAssertNumQueries
 
 from berth.core.words import format_ranges
@@ -96,6 +97,21 @@ def test_decision_list_applies_its_filters(
     text = page(sign_in("alice"), f"/decisions?{query}")
     assert shown in text
     assert missing not in text
+
+
+def test_decisions_show_their_reasons_and_are_filtered_by_period(
+    cast: Cast, sign_in: SignIn, reclaim: Eviction
+) -> None:
+    alice = sign_in("alice")
+    Cycle.objects.filter(evictions=0).update(at=make.ago(hours=30))
+    pages = {
+        period: alice.get(f"/decisions?period={period}").content.decode() for period in ("", "24h", "7d")
+    }
+    reason = "Uses the quota of ads."
+    assert [reason in page for page in pages.values()] == [True] * 3
+    start = escape(decisions.KIND_REASONS["start"])
+    assert [start in page for page in pages.values()] == [True, False, True]
+    assert '<option value="24h" selected>Last 24 hours</option>' in pages["24h"]
 
 
 @pytest.mark.heavy
