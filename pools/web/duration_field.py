@@ -14,16 +14,17 @@ WORDS = (
     (re.compile(r"(?<=\d)(minutes?|min|m)(?![a-z])"), "m"),
     (re.compile(r"(?<=\d)(seconds?|sec|s)(?![a-z])"), "s"),
 )
+PRECISE = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(ms|s(?:ec(?:onds?)?)?|)", re.ASCII)
 ALLOWED = "a duration, for example 90 s, 10 min or 1 h 30 min"
 
 
 class DurationField(forms.CharField):
     """Duration, such as "10 min". Without a unit, it is in seconds. The value of the field is in seconds."""
 
-    def __init__(self, *, label: str, initial: int, help_text: str = "") -> None:
+    def __init__(self, *, label: str, initial: int | None = None, help_text: str = "") -> None:
         super().__init__(label=label, initial=initial, help_text=help_text, max_length=40)
 
-    def clean(self, value: Any) -> int:
+    def clean(self, value: Any) -> float:
         text = "".join(super().clean(value).lower().split())
         for pattern, unit in WORDS:
             text = pattern.sub(unit, text)
@@ -35,6 +36,20 @@ class DurationField(forms.CharField):
     def prepare_value(self, value: Any) -> Any:
         """Format a stored number of seconds. Return text that the user entered unchanged."""
         return format_exactly(value) if isinstance(value, int) else value
+
+
+class PreciseDurationField(DurationField):
+    """Duration that may also be a fraction of a second, such as "2.5 s" or "500 ms"."""
+
+    def clean(self, value: Any) -> float:
+        text = "".join(str(value or "").lower().split())
+        if (match := PRECISE.fullmatch(text)) is None:
+            return super().clean(value)
+        seconds = float(match[1]) / (1000 if match[2] == "ms" else 1)
+        return int(seconds) if seconds.is_integer() else seconds
+
+    def prepare_value(self, value: Any) -> Any:
+        return f"{value:g} s" if isinstance(value, float) else super().prepare_value(value)
 
 
 def format_exactly(seconds: int) -> str:

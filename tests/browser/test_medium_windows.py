@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import ViewportSize, expect
 
 from tests.browser.conftest import Open
+from tests.browser.driver.axe import accessibility_faults
 from tests.browser.driver.chromium import WIDE
 
 MEDIUM: ViewportSize = {"width": 1024, "height": 768}
@@ -98,4 +99,23 @@ def test_prediction_stays_beside_the_submission_form_in_a_medium_width_window(op
         assert form and prediction
         assert prediction["x"] >= form["x"] + form["width"]
         assert prediction["y"] < 768
+        assert faults == []
+
+
+@pytest.mark.parametrize("viewport", [MEDIUM, WIDE], ids=["medium", "wide"])
+def test_predicted_evictions_fit_beside_the_submission_form(opened: Open, viewport: ViewportSize) -> None:
+    document = (
+        "name: urgent\nproject: vision\npools: [train]\ncommand: sleep 1\npriority: 90\n"
+        "roles:\n  - {name: worker, replicas: 2, gpu: 1}\n"
+    )
+    with opened("dave", viewport=viewport) as (page, faults):
+        page.goto("/submit")
+        page.locator("#document").fill(document)
+        expect(page.get_by_label("Name", exact=True)).to_have_value("urgent")
+        table = page.get_by_role("table", name="Predicted evictions")
+        expect(table).to_contain_text("vision/diffusion-xl")
+        expect(table).to_contain_text("Work lost")
+        area = table.locator("xpath=..")
+        assert area.evaluate("area => area.scrollWidth <= area.clientWidth")
+        assert accessibility_faults(page) == []
         assert faults == []

@@ -159,13 +159,19 @@ def test_autoscaler_form_saves_percentages_as_fractions_and_keeps_other_settings
     before = autoscalers.full_settings(Autoscaler.objects.get())
     fields = autoscaler_fields(
         dave, at, enabled="on", max_engines="9", scale_out_policy__token_usage_threshold="72.5",
-        scale_out_policy__durations__ttft_high="45",
+        scale_out_policy__durations__ttft_high="45", scale_out_policy__ttft_p95_threshold="750 ms",
+        scale_in_cooldown_secs="1 h 30 min", metrics_interval_secs="2.5 s",
     )  # fmt: skip
     assert dave.post(f"{at}/autoscaler", fields, headers=HTMX).status_code == 204
     after = autoscalers.full_settings(Autoscaler.objects.get())
     assert after["enabled"] and after["max_engines"] == 9
     assert after["scale_out_policy"]["token_usage_threshold"] == 0.725
     assert after["scale_out_policy"]["durations"]["ttft_high"] == 45
+    assert after["scale_out_policy"]["ttft_p95_threshold"] == 0.75
+    assert (after["scale_in_cooldown_secs"], after["metrics_interval_secs"]) == (5400, 2.5)
+    shown = autoscaler_fields(dave, at)
+    assert shown["scale_out_policy__ttft_p95_threshold"] == "0.75 s"
+    assert (shown["scale_in_cooldown_secs"], shown["metrics_interval_secs"]) == ("1 h 30 min", "2.5 s")
     unchanged = {key for key in before if before[key] == after[key]}
     assert {"scale_in_policy", "rollout_service_url", "min_engines"} <= unchanged
 
@@ -175,6 +181,11 @@ def test_autoscaler_form_shows_errors_next_to_their_fields(
 ) -> None:
     service, dave = stage.serve(), sign_in("dave")
     at = f"/services/{service.workload_id}"
+    invalid = autoscaler_fields(dave, at, scale_in_cooldown_secs="soon")
+    answer = dave.post(f"{at}/autoscaler", invalid, headers=HTMX)
+    assert answer.context["form"].errors == {
+        "scale_in_cooldown_secs": ["Enter a duration, for example 90 s, 10 min or 1 h 30 min."]
+    }
     fields = autoscaler_fields(dave, at, max_engines="0", scale_in_policy__token_usage_threshold="130")
     answer = dave.post(f"{at}/autoscaler", fields, headers=HTMX)
     assert answer.status_code == 422

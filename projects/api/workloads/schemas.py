@@ -223,6 +223,13 @@ class DryRunResponse(ResponseModel):
     queue_position: int | None = None
     expected_start: datetime | None = None
     expected_start_reason: str = ""
+    may_change_at: Annotated[
+        datetime | None,
+        Field(
+            description="When the next backoff of a pending workload in the same pools ends. Fair shares and "
+            "the queue change then, so the outcome may change, too."
+        ),
+    ] = None
     nodes_to_boot: Annotated[
         int, Field(description="Nodes after whose boot the workload would start, or 0 if more is missing.")
     ] = 0

@@ -10,6 +10,7 @@ from django import forms
 from berth.core.errors import BerthError
 from berth.core.problems import Problem
 from berth.server.web.forms import Form, Section
+from pools.web.duration_field import PreciseDurationField
 from projects.web.services.conditions import TITLES
 
 OUT, IN, DURATIONS = "scale_out_policy", "scale_in_policy", "durations"
@@ -22,7 +23,7 @@ class Setting:
 
     path: tuple[str, ...]
     label: str
-    kind: str = "number"  # number | whole | percent
+    kind: str = "whole"  # whole | percent | duration
     hint: str = ""
 
     @property
@@ -31,6 +32,8 @@ class Setting:
 
     def field(self) -> forms.Field:
         options: dict[str, Any] = {"label": self.label, "help_text": self.hint}
+        if self.kind == "duration":
+            return PreciseDurationField(**options)
         return forms.IntegerField(**options) if self.kind == "whole" else forms.FloatField(**options)
 
 
@@ -51,7 +54,7 @@ def _condition(policy: str, threshold: str, name: str, label: str, kind: str) ->
     return ConditionSettings(
         TITLES[name],
         Setting((policy, threshold), label, kind),
-        Setting((policy, DURATIONS, name), "Held for (s)"),
+        Setting((policy, DURATIONS, name), "Held for", "duration"),
     )
 
 
@@ -62,12 +65,12 @@ GENERAL = (
 OUT_CONDITIONS = (
     _condition(OUT, "token_usage_threshold", "token_usage_high", "Token usage above (%)", "percent"),
     _condition(OUT, "queue_depth_per_engine", "queue_backlog", "Queue per engine above", "whole"),
-    _condition(OUT, "queue_time_p95_threshold", "queue_latency_high", "Queue time p95 above (s)", "number"),
-    _condition(OUT, "ttft_p95_threshold", "ttft_high", "TTFT p95 above (s)", "number"),
+    _condition(OUT, "queue_time_p95_threshold", "queue_latency_high", "Queue time p95 above", "duration"),
+    _condition(OUT, "ttft_p95_threshold", "ttft_high", "TTFT p95 above", "duration"),
 )
 SCALE_OUT = (
     Setting((OUT, "max_delta"), "Engines per step", "whole", "Maximum number added at once."),
-    Setting(("scale_out_cooldown_secs",), "Cooldown (s)"),
+    Setting(("scale_out_cooldown_secs",), "Cooldown", "duration"),
 )
 IN_CONDITIONS = (
     _condition(IN, "token_usage_threshold", "token_usage_low", "Token usage below (%)", "percent"),
@@ -82,12 +85,12 @@ SCALE_IN = (
         "Token usage of the remaining engines.",
     ),
     Setting((IN, "max_delta"), "Engines per step", "whole", "Maximum number removed at once."),
-    Setting(("scale_in_cooldown_secs",), "Cooldown (s)"),
+    Setting(("scale_in_cooldown_secs",), "Cooldown", "duration"),
 )
 INTERVALS = (
-    Setting(("metrics_interval_secs",), "Metrics interval (s)"),
-    Setting(("evaluation_interval_secs",), "Evaluation interval (s)"),
-    Setting(("condition_window_secs",), "Condition window (s)"),
+    Setting(("metrics_interval_secs",), "Metrics interval", "duration"),
+    Setting(("evaluation_interval_secs",), "Evaluation interval", "duration"),
+    Setting(("condition_window_secs",), "Condition window", "duration"),
 )
 CONDITION_SETTINGS = tuple(
     setting for condition in (*OUT_CONDITIONS, *IN_CONDITIONS) for setting in condition.settings

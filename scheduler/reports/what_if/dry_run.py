@@ -67,7 +67,26 @@ def predict(
             missing = missing_nodes(bundles, rejection, view)
             if missing is not None:
                 prediction = with_boot_forecast(prediction, missing, now)
+        prediction = replace(prediction, may_change_at=_next_backoff_end(stored, candidate, now))
         return _sum_outcomes(prediction, plan, rejections, candidates, view, viewer)
+
+
+def _next_backoff_end(
+    stored: Sequence[model.Workload], candidate: model.Workload, now: datetime
+) -> datetime | None:
+    """Return when the next backoff ends of a workload without pods in the candidate's pools.
+
+    Its demand does not count until then, so fair shares may change.
+    """
+    ends = [
+        each.backoff_until
+        for each in stored
+        if each.backoff_until is not None
+        and each.backoff_until > to_timestamp(now)
+        and not each.pods
+        and set(each.pools) & set(candidate.pools)
+    ]
+    return datetime.fromtimestamp(min(ends), UTC) if ends else None
 
 
 def add_unsaved_workload(

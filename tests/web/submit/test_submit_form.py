@@ -142,6 +142,14 @@ def test_value_that_the_form_cannot_edit_is_preserved() -> None:
     assert "    a\n    b\n" in draft.text
 
 
+def test_services_have_no_array_section_unless_the_document_has_an_array() -> None:
+    service = TEXT + "kind: service\n"
+    parts = [part.title for part in prepare_form(open_draft(service), FORM_CHOICES).parts]
+    assert "Service" in parts and "Array" not in parts
+    with_array = [part.title for part in prepare_form(open_draft(service + "array: 3\n"), FORM_CHOICES).parts]
+    assert "Array" in with_array, "an error in the array can be corrected in the form"
+
+
 def test_command_list_stays_a_list() -> None:
     text = TEXT.replace("python train.py", "[python, train.py]")
     draft = post(open_draft(text), command="python\ntrain.py\n--fast run")

@@ -51,8 +51,11 @@ def test_edit_page_previews_and_saves_changes(dave: Client, train: Workload) -> 
         assert re.search(rf'<input id="f-{fixed}" value="\w[^"]*" readonly>', opened.content.decode()), fixed
     form = form_of(opened)
     form["document"] = form["document"].replace("priority: 50", "priority: 60")
+    shown = opened.content.decode()
+    assert shown.index('id="prediction"') < shown.index('id="changes-title"'), "no changes yet"
     previewed = dave.post(address(train), {**form, "step": "look"}, headers=HTMX).content.decode()
     assert "Queue time unchanged" in previewed
+    assert previewed.index('id="changes-title"') < previewed.index('id="prediction"')
     train.refresh_from_db()
     assert train.priority == 50
     assert dave.post(address(train), {**form, "step": "save"}, headers=HTMX).status_code == 204

@@ -111,7 +111,7 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
         FormPart("Secrets and outputs", _file_fields(), summary="Secrets to receive, files to store"),
         *(
             ()
-            if offer.for_edit
+            if offer.for_edit or (data.get("kind") == "service" and "array" not in data)
             else (FormPart("Array", _array_fields(), summary="Several tasks from one document"),)
         ),
         *(() if _has_uploaded_code(data) else (_git_part(),)),

@@ -1,6 +1,7 @@
 """Tests that dry runs predict the next cycle."""
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.test import Client
@@ -162,3 +163,15 @@ def test_edit_page_names_the_workloads_that_would_be_evicted(stage: Stage) -> No
     page = answer.content.decode()
     assert "Would start and evict 1 other workload" in page
     assert re.search(r'<th scope="row" class="wrap">(vision/)?low<', page)
+
+
+def test_prediction_says_when_a_backoff_ends_that_may_change_it(stage: Stage) -> None:
+    stage.submit("held", roles=FOUR)
+    stage.tick()
+    retried = stage.submit("retried", roles=FOUR)
+    assert predict(stage).may_change_at is None
+    until = (stage.clock.now() + timedelta(seconds=90)).replace(microsecond=0)
+    Workload.objects.filter(pk=retried.pk).update(backoff_until=until)
+    assert predict(stage).may_change_at == until
+    Workload.objects.filter(pk=retried.pk).update(backoff_until=stage.clock.now() - timedelta(seconds=1))
+    assert predict(stage).may_change_at is None
