@@ -90,3 +90,11 @@ def running_workload(cast: Cast) -> Workload:
     numbers = {"victim": [{"queue": "vision", "quota": {"gpu": 2000}, "share": {"gpu": 2500}, "usage": 0.5}]}
     make.eviction(running, waiting, cast.pool, numbers=numbers)
     return running
+
+
+@pytest.fixture
+def rack7(cast: Cast) -> None:
+    """Create a node and two workloads whose names begin with rack7."""
+    make.node(cast.pool, name="rack7-node")
+    make.workload(cast.vision, "rack7-train", phase="running")
+    make.workload(cast.ads, "rack7-ranker")

@@ -3,13 +3,11 @@
 import html
 import re
 from urllib.parse import urlencode
-from uuid import UUID
 
 import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from berth.server.web import nearest_words
 from projects.models import Service, Workload, WorkloadArray
 from projects.services import arrays, schedules
 from projects.services.quotas import groups
@@ -24,13 +22,6 @@ def create_schedule(cast: Cast) -> None:
     text = "name: report\ncommand: ./report\nroles: [{name: worker, replicas: 1}]\n"
     values = schedules.ScheduleValues(cron="0 3 * * 1", text=text)
     schedules.set_schedule(actor=cast.dave, project=cast.vision, name="weekly", values=values)
-
-
-@pytest.fixture
-def objects(cast: Cast) -> None:
-    make.node(cast.pool, name="rack7-node")
-    make.workload(cast.vision, "rack7-train", phase="running")
-    make.workload(cast.ads, "rack7-ranker")
 
 
 def links(client: Client, words: str) -> list[str]:
@@ -62,9 +53,7 @@ def array(cast: Cast, name: str, *phases: str) -> WorkloadArray:
     return stored
 
 
-def test_search_results_include_pages_objects_and_projects(
-    cast: Cast, objects: None, sign_in: SignIn
-) -> None:
+def test_search_results_include_pages_objects_and_projects(cast: Cast, rack7: None, sign_in: SignIn) -> None:
     alice = sign_in("alice")
     names = [title for title in titles(alice, "rack7") if title.startswith("rack7")]
     assert set(names) == {"rack7-node", "rack7-train", "rack7-ranker"}
@@ -94,7 +83,7 @@ def test_exact_name_match_is_listed_first(cast: Cast, sign_in: SignIn) -> None:
     assert links(alice, cast.pool.name)[0] == f"/node-pools/{cast.pool.name}"
 
 
-def test_verb_finds_the_actions_that_the_role_allows(cast: Cast, objects: None, sign_in: SignIn) -> None:
+def test_verb_finds_the_actions_that_the_role_allows(cast: Cast, rack7: None, sign_in: SignIn) -> None:
     train, ranker = (Workload.objects.get(name=f"rack7-{name}") for name in ("train", "ranker"))
     alice = links(sign_in("alice"), "canc rack7")
     assert alice[:2] == [f"/workloads/{ranker.pk}/cancel", f"/workloads/{train.pk}/cancel"]
@@ -300,7 +289,7 @@ def test_verb_without_a_name_requires_a_constant_number_of_queries(
         assert len(links(dave, "cancel")) == 6
 
 
-def test_search_finds_only_objects_visible_to_the_user(cast: Cast, objects: None, sign_in: SignIn) -> None:
+def test_search_finds_only_objects_visible_to_the_user(cast: Cast, rack7: None, sign_in: SignIn) -> None:
     actions = {f"{verb} rack7-train" for verb in ("Suspend", "Cancel", "Edit", "Edit a copy of")}
     assert set(titles(sign_in("dave"), "rack7")) - actions == {"rack7-node", "rack7-train"}
     assert Client().get("/search", {"q": "rack7"}, headers=HTMX).status_code == 401
@@ -328,46 +317,6 @@ def test_search_query_count_is_independent_of_the_number_of_workloads(
         links(alice, "failed many-3")
     with django_assert_max_num_queries(28):
         links(alice, "edit quota many local")
-
-
-def test_misspelt_words_find_the_nearest_pages_actions_and_objects(
-    cast: Cast, objects: None, sign_in: SignIn
-) -> None:
-    alice = sign_in("alice")
-    assert "/quotas" in links(alice, "quta")
-    assert "/node-pools" in links(alice, "nod pols")
-    assert "rack7-train" in titles(alice, "rakc7-train")
-    assert "Create schedule" in titles(alice, "craete schedul")
-    text = alice.get("/search", {"q": "quta"}, headers=HTMX).content.decode()
-    assert "Nothing matches “quta”. Showing results for “quota”." in text
-    assert links(alice, "zzzzzz") == []
-    assert "rack7-ranker" not in titles(sign_in("dave"), "rakc7-ranker"), "hidden names are not suggested"
-
-
-def test_misspelt_words_find_the_latest_of_many_workloads(
-    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nearest_words, "NAMES_COMPARED", 1)
-    make.workload(cast.vision, "brightness", id=UUID(int=1), submitted_at=make.ago(minutes=1))
-    make.workload(cast.vision, "older", id=UUID(int=2), submitted_at=make.ago(hours=9))
-    assert "brightness" in titles(sign_in("alice"), "brihgtness")
-
-
-def test_name_matches_come_before_hidden_keywords(cast: Cast, sign_in: SignIn) -> None:
-    boom = make.workload(cast.vision, "boom", phase="failed")
-    alice = sign_in("alice")
-    assert links(alice, "bo")[0] == f"/workloads/{boom.pk}"
-    assert "/" not in links(alice, "bo"), "dashboard contains bo but does not start with it"
-    assert links(alice, "dash")[0] == "/"
-
-
-def test_workload_whose_name_begins_with_the_text_comes_before_newer_workloads_that_contain_it(
-    cast: Cast, sign_in: SignIn
-) -> None:
-    first = make.workload(cast.vision, "grid-search", submitted_at=make.ago(hours=9))
-    for number in range(9):
-        make.workload(cast.vision, f"hypergrid-{number}")
-    assert links(sign_in("alice"), "grid")[0] == f"/workloads/{first.pk}"
 
 
 def test_search_results_show_the_state_and_highlight_the_match(cast: Cast, sign_in: SignIn) -> None:
