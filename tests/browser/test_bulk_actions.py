@@ -18,6 +18,7 @@ def test_selection_bar_shows_how_many_rows_an_action_applies_to(opened: Open) ->
         select(page, "ablation-7")
         expect(bar.get_by_role("button", name="Cancel selected workloads")).to_be_visible()
         expect(bar.get_by_role("link", name="Edit a copy of the selected workload")).to_be_visible()
+        expect(page.locator("#toasts")).to_be_empty()
         select(page, "vit-baseline")
         expect(bar.get_by_role("link", name="Edit a copy of the selected workload")).to_be_hidden()
         bar.get_by_role("button", name="Cancel 1 of 2 selected workloads").click()

@@ -136,7 +136,7 @@ def test_overview_lists_the_longest_waits_with_one_row_per_array(cast: Cast, sig
         ("never", 9, "Unschedulable"),
     ):
         make.workload(cast.vision, name, since=make.ago(hours=hours), reason=reason)
-    card = sign_in("dave").get("/").content.decode().partition("Longest waits")[2].partition("</ul>")[0]
+    card = sign_in("erin").get("/").content.decode().partition("Longest waits")[2].partition("</ul>")[0]
     assert re.findall(r">([a-z-]+)</a>", card) == ["sweep", "older", "new"]
     assert f'href="/arrays/{array.pk}"' in card and ">Waiting to restart<" in card
 
@@ -248,10 +248,10 @@ def test_own_workloads_without_a_known_start_show_the_same_text_as_the_queue(
     text = sign_in("dave").get("/").content.decode()
     card = text.partition('aria-labelledby="mine-title"')[2].partition("</section>")[0]
     words = " ".join(re.sub(r"<[^>]+>", " ", card).split())
-    assert "alone vision Pending 2 when others end 1 requested" in words
-    assert "grid vision · 2 tasks Pending 2 pending 3 when others end 1 per task" in words
-    assert "too-large vision Unschedulable Can never start 1 requested" in words
-    assert re.search(r"broken vision Failed \S.* 2 requested", words)
+    assert "alone vision Pending position 2 starts when others end 1 GPU requested" in words
+    assert "grid vision · 2 tasks Pending 2 pending position 3 starts when others end 1 GPU per task" in words
+    assert "too-large vision Unschedulable Can never start 1 GPU requested" in words
+    assert re.search(r"broken vision Failed \S.* 2 GPUs requested", words)
 
 
 def test_overview_statement_count_does_not_grow_with_arrays(cast: Cast, sign_in: SignIn) -> None:

@@ -91,11 +91,12 @@ def index(request: Request) -> HttpResponse:
     hours_with_nodes = sum(hour.total > 0 for hour in hourly_means)
     zone = reader_zone(request)
     reasons = reason_counts(actor, shown)
-    longest = longest_pending(actor, shown) if reasons else []
     queues = select_busiest(quota_lines(actor, shown))
     recent = evictions(actor).filter(pool_id__in=[each.pk for each in shown])
     mine = own_workloads(actor, now)
     is_admin = may(actor, Action.ADMINISTER)
+    # The user's own pending workloads are listed with their reasons already.
+    longest = longest_pending(actor, shown) if reasons and (is_admin or not mine) else []
     no_scheduler = not is_scheduler_running(now)
     shown_maps = maps if small else []
     context = {

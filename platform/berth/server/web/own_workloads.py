@@ -15,6 +15,7 @@ from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 from projects.selectors import arrays, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.arrays.progress import ArrayProgress, load_progress
+from projects.web.workloads.engine_rows import with_open_engines, without_engines
 from projects.web.workloads.request_words import load_request_words
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
@@ -67,8 +68,8 @@ def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
     if actor.user is None:
         return []
     is_shown = Q(phase__in=LIVE_PHASES) | Q(phase__in=ENDED_PHASES, ended_at__gte=now - DAY)
-    rows = workloads(actor).filter(is_shown, submitted_by=actor.user, array=None)
-    rows = rows.order_by(
+    matching = workloads(actor).filter(is_shown, submitted_by=actor.user, array=None)
+    rows = without_engines(matching).order_by(
         Case(When(phase__in=PENDING_PHASES, then=0), When(phase__in=ENDED_PHASES, then=2), default=1),
         QUEUE_POSITION.asc(nulls_last=True),
         F("ended_at").desc(nulls_last=True),
@@ -76,6 +77,7 @@ def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
     )
     shown = list(rows[:OWN_MAX])
     load_request_words(shown)
+    with_open_engines(shown, matching, "")
     own = [OwnWorkload(row, *_stored_forecast(row)) for row in shown]
     return sorted([*own, *_own_arrays(actor, now)], key=lambda each: each.order)[:OWN_MAX]
 

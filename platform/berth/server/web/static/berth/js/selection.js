@@ -28,7 +28,7 @@
     }
     const copy = document.querySelector("[data-copy-selected]"), none = document.querySelector("[data-no-step]");
     if (copy) {
-      copy.hidden = chosen.length !== 1 || !("copy" in chosen[0].dataset);
+      copy.hidden = chosen.length !== 1 || !("copyable" in chosen[0].dataset);
       if (!copy.hidden) copy.href = copy.dataset.copySelected + chosen[0].value;
     }
     if (!none) return;
