@@ -158,10 +158,12 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         with_values.discard("gpus")
     if not any(row.array.ended_at if row.array else row.ended_at for row in row_slice.rows):
         with_values.discard("runtime")
+    states = count_by_state(request.actor, filters)
+    has_any = any(count for _, _, count in states)
     context = {
         "filters": filters,
         "unknown": "" if row_slice.rows else describe_unknown(*unknown_names(request.actor, filters)),
-        "empty_title": "No workloads yet" if filters.state == "all" else "No live workloads",
+        "empty_title": "No live workloads" if has_any else "No workloads yet",
         "columns": [(key, COLUMNS[key]) for key in columns if key in with_values],
         "shows_state": "state" in columns,
         "all_columns": [(key, column, key in columns) for key, column in COLUMNS.items()],
@@ -170,7 +172,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "here": _query_for_saved_view(request),
         "slice": row_slice,
         "sort": row_slice.sort,
-        "states": count_by_state(request.actor, filters),
+        "states": states,
         "projects": projects(request.actor),
         "pools": visible_pools(request.actor).order_by("name"),
         "kinds": WorkloadKind.choices,

@@ -351,3 +351,10 @@ def test_ended_array_shows_its_runtime_and_the_cause_of_failures(cast: Cast, sig
     text = sign_in("dave").get("/workloads?state=ended").content.decode()
     assert '3 failed <span class="nowrap">(exit code 1)</span>' in text
     assert re.search(r'data-label="Runtime">.*?20 min', text)
+
+
+def test_empty_list_says_whether_there_are_ended_workloads(cast: Cast, sign_in: SignIn) -> None:
+    client = sign_in("dave")
+    assert "No workloads yet" in client.get("/workloads").content.decode()
+    make.workload(cast.vision, "old", phase="completed", ended_at=make.ago(hours=1))
+    assert "No live workloads" in client.get("/workloads").content.decode()

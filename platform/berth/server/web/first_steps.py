@@ -94,7 +94,7 @@ def _installation_steps(actor: Actor) -> FirstSteps:
             reverse("quota", args=["departments", department, pool])
             if pool and department
             else reverse("quotas"),
-            f"Set quota of {department}" if pool and department else "Go to quotas",
+            f"Set quota of {department}" if pool and department else "Set quota",
             "admins/#quotas", has_quota,
         ),
         Step(
