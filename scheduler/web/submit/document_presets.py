@@ -9,7 +9,7 @@ from berth.documents import CannotEdit, edit_text
 from berth.documents.ordered import dump_workload
 from projects.access import visible_pools
 from projects.actor import Actor
-from projects.models import Template, Workload, WorkloadArray
+from projects.models import Membership, Template, Workload, WorkloadArray
 from projects.selectors import arrays, templates, workloads
 from projects.services.workloads import next_free_name
 from projects.services.workloads.templates import template_document
@@ -128,12 +128,23 @@ def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
         return document_text(like, name=name)
     mine = submittable_projects(actor)
     chosen = query.get("project", "")
-    project = chosen if chosen in mine else mine[0] if mine else "my-project"
+    project = chosen if chosen in mine else _usual_project(actor, mine)
     kind = query.get("kind", "")
     _, name, rest = EXAMPLES.get(kind, EXAMPLES[DEFAULT_EXAMPLE])
     if kind not in EXAMPLES and not visible_pools(actor).filter(gpus_per_node__gt=0).exists():
         rest = rest.replace(EXAMPLE_GPU, EXAMPLE_WITHOUT_GPU)
     return HEADER.format(name=name, project=project) + rest
+
+
+def _usual_project(actor: Actor, mine: list[str]) -> str:
+    """Return the project of the user's latest workload, or else a project in which the user has a role."""
+    own = Workload.objects.filter(submitted_by=actor.user, project__name__in=mine)
+    latest = own.order_by("-submitted_at").values_list("project__name", flat=True).first()
+    if latest is not None:
+        return str(latest)
+    member = Membership.objects.filter(user=actor.user, project__name__in=mine)
+    first = member.order_by("project__name").values_list("project__name", flat=True).first()
+    return str(first) if first is not None else mine[0] if mine else "my-project"
 
 
 def example_links() -> list[tuple[str, str]]:

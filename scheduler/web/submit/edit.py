@@ -26,7 +26,7 @@ from projects.services.workloads import DocumentChange, Edit
 from projects.services.workloads.prediction import Prediction, predict_edit
 from scheduler.web.submit.form.code import code_context
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
-from scheduler.web.submit.form.field_kinds import SECONDS_KIND
+from scheduler.web.submit.form.field_kinds import MEMORY, SECONDS_KIND, format_memory
 from scheduler.web.submit.form.fields import Field, FormChoices
 from scheduler.web.submit.form.presentation import ShownForm, prepare_form
 from scheduler.web.submit.form_choices import choices_for
@@ -164,7 +164,9 @@ def _add_error(edit_page: EditPage, error: BerthError) -> None:
 
 def _page(request: Request, draft: Draft, edit_page: EditPage, *, status: int = 200) -> HttpResponse:
     offer = _choices(request)
-    shown = prepare_form(draft, offer, edit_page.problems, read_only=FIXED_FIELDS)
+    shown = prepare_form(
+        draft, offer, edit_page.problems, read_only=FIXED_FIELDS, stored=edit_page.workload.spec
+    )
     data = {**(draft.form_data or {}), "project": edit_page.workload.project.name}
     context = {
         "text": draft.text,
@@ -211,6 +213,8 @@ def _describe_change(change: DocumentChange, shown: ShownForm) -> ShownChange:
 def _format_value(value: Any, form_field: Field | None) -> str:
     if form_field is not None and form_field.kind is SECONDS_KIND and isinstance(value, int):
         return format_duration(value)
+    if form_field is not None and form_field.kind is MEMORY and isinstance(value, int):
+        return format_memory(value)
     if form_field is not None and isinstance(value, str | int | bool):
         return dict(form_field.choices).get(str(value), format_value_briefly(value))
     return format_value_briefly(value)

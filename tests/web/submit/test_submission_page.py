@@ -13,6 +13,7 @@ from berth.core.priorities import DEFAULT, SERVICE_DEFAULT
 from berth.documents import read_document
 from pools.models import NodePool
 from projects.models import Workload
+from projects.services import workloads
 from projects.services.workloads.prediction import Prediction
 from scheduler.web.submit.document_presets import EXAMPLES
 from scheduler.web.submit.form.draft import PREFIX
@@ -355,3 +356,16 @@ def test_smallest_change_is_found_while_the_pool_has_too_few_ready_nodes(cast: C
     text = "name: wide\nproject: vision\ncommand: run\nroles:\n- gpu: 4\n"
     card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
     assert "could start once resources are free if each replica of role worker requested 2 GPUs" in card
+
+
+def test_form_selects_the_project_of_the_latest_workload(cast: Cast, sign_in: SignIn) -> None:
+    alice = sign_in("alice")
+    document = "command: sleep 1\nroles: [{replicas: 1}]\n"
+    for project in ("vision", "ads"):
+        workloads.submit(
+            actor=cast.alice,
+            project=getattr(cast, project),
+            document={"name": "x", **read_document(document)},
+        )
+        assert f"project: {project}\n" in alice.get("/submit").context["text"]
+    assert "project: vision\n" in alice.get("/submit?project=vision").context["text"]

@@ -64,7 +64,9 @@ def test_unchanged_document_is_preserved_byte_for_byte() -> None:
         ("outputs", "results\nlogs/loss.csv", "# short\n",
          "# short\noutputs: [results, logs/loss.csv]\n"),
         ("roles[0].gpu", "0.5", "gpu: 1\n", "gpu: 0.5\n"),
-        ("roles[0].memory_mib", "4Gi", "    gpu: 1\n", "    gpu: 1\n    memory_mib: 4Gi\n"),
+        ("roles[0].memory_mib", "4 GiB", "    gpu: 1\n", "    gpu: 1\n    memory_mib: 4096\n"),
+        ("roles[0].memory_mib", "512Mi", "    gpu: 1\n", "    gpu: 1\n    memory_mib: 512\n"),
+        ("roles[0].memory_mib", "4G", "    gpu: 1\n", "    gpu: 1\n    memory_mib: 4G\n"),
         ("roles[0].gpu_models", "A100, H100", "disk: fast}   # no field shows this\n",
          "disk: fast}   # no field shows this\n    gpu_models: [A100, H100]\n"),
         ("roles[0].at_least", "4", "replicas: 2", "replicas: 4"),
@@ -148,6 +150,16 @@ def test_services_have_no_array_section_unless_the_document_has_an_array() -> No
     assert "Service" in parts and "Array" not in parts
     with_array = [part.title for part in prepare_form(open_draft(service + "array: 3\n"), FORM_CHOICES).parts]
     assert "Array" in with_array, "an error in the array can be corrected in the form"
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"), [("4096", "4 GiB"), ("1500", "1500 MiB"), ("4Gi", "4Gi"), ("2097152", "2 TiB")]
+)
+def test_memory_has_a_unit_and_stays_as_written_until_it_is_changed(written: str, shown: str) -> None:
+    text = TEXT.replace("    gpu: 1\n", f"    gpu: 1\n    memory_mib: {written}\n")
+    draft = open_draft(text)
+    assert fields(draft)["roles[0].memory_mib"] == shown
+    assert f"memory_mib: {written}\n" in post(draft, name="other").text
 
 
 def test_command_list_stays_a_list() -> None:

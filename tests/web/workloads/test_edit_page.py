@@ -73,6 +73,17 @@ def test_form_fields_update_the_document(dave: Client, train: Workload) -> None:
     assert "a max runtime of 2h instead of 1h" in shown
 
 
+def test_edit_page_warns_of_missing_programs_only_in_changed_commands(cast: Cast, dave: Client) -> None:
+    document = training(command="python train.py")
+    row = workloads.submit(actor=cast.dave, project=cast.vision, document=document)
+    opened = dave.get(address(row))
+    assert "is not part of this workload" not in opened.content.decode()
+    form = form_of(opened)
+    form["document"] = form["document"].replace("train.py", "other.py")
+    changed = dave.post(address(row), {**form, "step": "look"}, headers=HTMX).content.decode()
+    assert "other.py is not part of this workload" in changed
+
+
 def test_edit_page_predicts_the_effect_of_the_changes(cast: Cast, dave: Client, train: Workload) -> None:
     opened = dave.get(address(train))
     prediction = f"{address(train)}/prediction"

@@ -38,7 +38,7 @@ def test_blocker_numbers_are_formatted(cast: Cast, sign_in: SignIn) -> None:
     explanation = {"blockers": [{"reason": "Backoff", "message": "It was stopped once.", "numbers": numbers}]}
     workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
-    assert re.search(r"<dt>remaining</dt><dd>3,?[56]\d\d s</dd>", page)
+    assert re.search(r"<dt>Remaining</dt><dd>3,?[56]\d\d s</dd>", page)
     assert str(until) not in page.replace(",", "")
 
 

@@ -11,10 +11,12 @@ from berth.documents.edits import ABSENT
 
 INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
 DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,17})\.[0-9]{0,9}", re.ASCII)
+MEMORY_TEXT = re.compile(r"([0-9]{1,12})\s*([MGT])i[bB]?", re.ASCII)
 DURATION = re.compile(r"([0-9]{1,12})\s*(s|m|min|h|d)", re.ASCII)
 TASKS_ALLOWED = "a number such as 30, or indexes and ranges such as 0-29 or 1, 5, 10-90:10"
 FILE_PREFIX = "file:"
 PERSONAL_PREFIX = "personal/"
+MIB = {"M": 1, "G": 1024, "T": 1024**2}
 SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 
@@ -127,6 +129,18 @@ def _format_seconds(value: Any, written: str | None) -> str | None:
     return f"{value}s"
 
 
+def format_memory(mib: int) -> str:
+    """Format an amount in the largest unit that needs no fraction, such as 4 GiB."""
+    unit = next((unit for unit in ("T", "G") if mib and mib % MIB[unit] == 0), "M")
+    return f"{mib // MIB[unit]} {unit}iB"
+
+
+def _format_memory(value: Any, written: str | None) -> str | None:
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        return _format_scalar(value, written)
+    return format_memory(value)
+
+
 def _parse_text(text: str, _: Any) -> Any:
     return text.strip() or ABSENT
 
@@ -142,6 +156,11 @@ def _parse_amount(text: str, _: Any) -> Any:
 def _parse_seconds(text: str, _: Any) -> Any:
     match = DURATION.fullmatch(text.strip())
     return int(match[1]) * SECONDS[match[2]] if match else _parse_amount(text, _)
+
+
+def _parse_memory(text: str, _: Any) -> Any:
+    match = MEMORY_TEXT.fullmatch(text.strip())
+    return int(match[1]) * MIB[match[2]] if match else _parse_amount(text, _)
 
 
 def _parse_command(text: str, now: Any) -> Any:
@@ -218,6 +237,7 @@ def _parse_flag(text: str, _: Any) -> Any:
 TEXT = Kind("input", _format_scalar, _parse_text)
 AMOUNT = Kind("number", _format_scalar, _parse_amount)
 SECONDS_KIND = Kind("number", _format_seconds, _parse_seconds)
+MEMORY = Kind("number", _format_memory, _parse_memory)
 CHOICE = Kind("select", _format_scalar, _parse_text)
 NUMBER_CHOICE = Kind("select", _format_scalar, _parse_amount)
 FLAG = Kind("select", _format_scalar, _parse_flag)

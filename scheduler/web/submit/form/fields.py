@@ -156,7 +156,7 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
         *(() if is_service and value_at(data, (*at, "max")) is None else (_max_replicas_field(at),)),
         Field((*at, "gpu"), "GPUs per pod", field_kinds.AMOUNT, "2, or a fraction: 0.5"),
         Field((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "2, 0.5 or 800m"),
-        Field((*at, "memory_mib"), "Memory", field_kinds.AMOUNT, "MiB, or with a unit: 4Gi"),
+        Field((*at, "memory_mib"), "Memory", field_kinds.MEMORY, "4 GiB or 512 MiB"),
     )
     more = (
         *((role_name,) if alone else ()),
@@ -170,8 +170,8 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
         Field(
             (*at, "gpu_memory_mib"),
             "GPU memory",
-            field_kinds.AMOUNT,
-            "Instead of GPUs: MiB, or with a unit: 8Gi",
+            field_kinds.MEMORY,
+            "Instead of GPUs, for example 8 GiB",
         ),
         Field(
             (*at, "gpu_devices"),

@@ -179,10 +179,12 @@ def prepare_form(
     problems: Iterable[Problem] = (),
     *,
     read_only: Container[str] = (),
+    stored: Mapping[str, Any] | None = None,
 ) -> ShownForm:
     """Prepare the form for rendering.
 
-    `read_only` contains the paths of fields that cannot be changed.
+    `read_only` contains the paths of fields that cannot be changed, and `stored` is the document of the
+    workload that is edited. Warnings about its commands were shown when it was submitted.
     """
     faults = list(dict.fromkeys([*draft.problems, *problems]))
     places = SourceLines.from_text(draft.text if draft.data is not None else draft.agreed)
@@ -191,8 +193,10 @@ def prepare_form(
     fields = {field.form_field.path: field for part in parts for field in (*part.fields, *part.more)}
     for path, shown in fields.items():
         shown.is_read_only = path in read_only
+    warned = missing_programs(stored or {}).items()
     for path, program in missing_programs(data).items():
-        if path in fields and not offer.for_template:  # users of a template may still add code
+        # users of a template may still add code
+        if path in fields and not offer.for_template and (path, program) not in warned:
             fields[path].warning = MISSING_PROGRAM.format(program=program)
     form, errors = ShownForm(parts, is_behind=draft.data is None), []
     labels = {shown.form_field.path: label for label, shown in form.labelled_fields.values()}
