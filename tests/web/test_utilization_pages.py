@@ -343,3 +343,12 @@ def test_chart_of_a_workload_shows_its_whole_allocation_in_its_first_minute(
     Allocation.objects.filter(pod=pod).update(bound_at=at + timedelta(seconds=50))
     text = page(sign_in("erin"), f"/workloads/{pod.workload_id}/utilization")
     assert 'aria-label="GPU utilization: up to 0.50 of 1.00 GPUs used"' in text
+
+
+def test_run_that_ended_before_its_first_measurement_says_so(cast: Cast, sign_in: SignIn) -> None:
+    ended = make.ago(minutes=1)
+    short = make.workload(
+        cast.vision, "short", phase="failed", run=1, started_at=ended - timedelta(seconds=4), ended_at=ended
+    )
+    text = page(sign_in("dave"), f"/workloads/{short.pk}/resources")
+    assert "The run ended before its first measurement." in text and "longer time range" not in text

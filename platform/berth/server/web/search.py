@@ -90,11 +90,11 @@ def search(request: Request) -> HttpResponse:
 
 
 def start_groups(actor: Actor, url: str | None) -> Iterator[HitGroup]:
-    """Yield the groups for an empty search: actions on the page at `url`, the pages, and a few forms."""
+    """Yield the groups for an empty search: actions on the page at `url`, a few forms, and the pages."""
     yield HitGroup("Actions on this page", page_actions(actor, url))
     forms = list(islice(form_actions(actor, ()), MAX_FORMS))
-    yield HitGroup("Pages", _without_duplicates(forms, page_hits(actor, ())))
     yield HitGroup("Actions", forms)
+    yield HitGroup("Pages", _without_duplicates(forms, page_hits(actor, ())))
 
 
 def _find_nonempty(actor: Actor, words: list[str], url: str | None) -> list[HitGroup]:
