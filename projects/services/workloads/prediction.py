@@ -42,7 +42,7 @@ class Prediction:
     queue_position: int | None = None
     expected_start: datetime | None = None
     expected_start_reason: str = ""
-    may_change_at: datetime | None = None  # when the next backoff of a pending workload ends
+    may_change_at: datetime | None = None  # when the next backoff of another workload ends
     nodes_to_boot: int = 0  # nodes whose boot is all that the workload needs; 0 if anything else is missing
     warnings: list[str] = field(default_factory=list)
     limits: list[dict[str, Any]] = field(default_factory=list)

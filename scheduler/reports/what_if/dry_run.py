@@ -64,10 +64,10 @@ def predict(
             forecast = forecasts(snapshot, plan).get(workload.handle, Forecast(None, ""))
             start = None if forecast.at is None else datetime.fromtimestamp(forecast.at, UTC)
             prediction = replace(prediction, expected_start=start, expected_start_reason=forecast.because)
+            prediction = replace(prediction, may_change_at=_next_backoff_end(stored, candidate, now))
             missing = missing_nodes(bundles, rejection, view)
             if missing is not None:
                 prediction = with_boot_forecast(prediction, missing, now)
-        prediction = replace(prediction, may_change_at=_next_backoff_end(stored, candidate, now))
         return _sum_outcomes(prediction, plan, rejections, candidates, view, viewer)
 
 
