@@ -128,11 +128,26 @@ def _phase_rows(node: Node, *, is_admin: bool) -> list[dict[str, Any]]:
     return phases if is_admin else [{**row, "message": ""} for row in phases]
 
 
+PHASE_TITLES = {
+    "apt": "Debian packages",
+    "python": "Python",
+    "pip": "Python packages",
+    "code": "Berth's code",
+}
+
+
 def _boot_steps(node: Node, phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the steps of a node's boot: the machine, the environment's phases, and the first report."""
     has_machine = node.state == NodeState.BOOTING
     steps = [{"title": "Machine", "state": "done" if has_machine else "running", "seconds": None}]
-    steps += [{"title": row["phase"], "state": row["state"], "seconds": row["seconds"]} for row in phases]
+    steps += [
+        {
+            "title": PHASE_TITLES.get(row["phase"], row["phase"]),
+            "state": row["state"],
+            "seconds": row["seconds"],
+        }
+        for row in phases
+    ]
     is_prepared = has_machine and all(row["state"] == "done" for row in phases)
     return [*steps, {"title": "Ready", "state": "running" if is_prepared else "pending", "seconds": None}]
 

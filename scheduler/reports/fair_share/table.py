@@ -51,6 +51,11 @@ class QueueShare:
         """Requested GPUs within the fair share that are neither allocated nor reserved."""
         return max(0, min(self.share, self.requested) - self.held)
 
+    @property
+    def above_share(self) -> int:
+        """Allocated and reserved GPUs beyond the fair share."""
+        return max(0, self.held - self.share)
+
 
 def share_table(actor: Actor, pool: NodePool) -> list[tuple[QueueShare, list[QueueShare]]]:
     """Return the departments with their projects, sorted by rank and name."""

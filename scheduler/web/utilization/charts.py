@@ -22,6 +22,7 @@ DEFAULT_SPAN = "1h"
 LAST_RUN = "run"  # span key for a workload's last run
 MIB_PER_GIB = 1024
 # Smallest scales in thousandths, so that idle processes do not fill a chart.
+MAX_CAPACITY_RATIO = 3  # a capacity that is further above the amounts than this would flatten them
 LEAST = {"cores": 100, "MiB": 100 * MILLI, "GiB": MILLI, "GPUs": MILLI}
 ROWS = 60
 PointValue = Callable[[Point], int | None]
@@ -31,7 +32,8 @@ PointValue = Callable[[Point], int | None]
 class Chart:
     """Chart that shows usage as an area and the allocation as a line.
 
-    `now` and `of` are the current usage and allocation, in thousandths of the unit.
+    `now` and `of` are the current usage and allocation, in thousandths of the unit. `hidden_capacity` is the
+    capacity if it is too far above them to be drawn.
     """
 
     key: str
@@ -41,6 +43,7 @@ class Chart:
     now: int | None
     of: int
     label: str
+    hidden_capacity: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,18 +167,27 @@ def _chart(series: _Series, points: Sequence[Point], axis: Axis) -> Chart | None
             times.append(at + axis.step)
             values.append(0)
             line.append(None)
+    highest, allocated = max(values), max(number or 0 for number in line)
     capacity = scaled(series.capacity) or None
+    is_drawn = capacity is not None and capacity <= MAX_CAPACITY_RATIO * max(highest, allocated)
     steps = step_chart(
         times, [("used", values)], line,
-        begin=axis.begin.timestamp(), end=end, least=LEAST[unit], limit=capacity,
+        begin=axis.begin.timestamp(), end=end, least=LEAST[unit],
+        limit=capacity if is_drawn else None,
     )  # fmt: skip
-    highest, allocated = max(values), max(number or 0 for number in line)
     requested = f" of {allocated / MILLI:,.2f}" if allocated else ""
     label = f"{series.title}: up to {highest / MILLI:,.2f}{requested} {unit} used"
     if capacity:
         label += f"; capacity {capacity / MILLI:,.2f}"
     return Chart(
-        series.key, series.title, unit, steps, scaled(series.now), scaled(series.allocated_now) or 0, label
+        series.key,
+        series.title,
+        unit,
+        steps,
+        scaled(series.now),
+        scaled(series.allocated_now) or 0,
+        label,
+        hidden_capacity=None if is_drawn else capacity,
     )
 
 

@@ -61,7 +61,7 @@ def test_quotas_and_fair_shares_state_the_gpus_of_starting_nodes(
 def test_pages_show_allocated_and_reserved_gpus_separately(sign_in: SignIn, cast: Cast, held: None) -> None:
     client, pool = sign_in("alice"), cast.pool.name
     overview = text_of(client, "/")
-    assert "vision 3 reserved 2 allocated 1 over quota (5 of 4)" in overview
+    assert "vision 2 + 3 reserved of quota 4 1 over quota" in overview
     assert "3 reserved GPUs free 3 and 3 reserved" in overview
     quotas = text_of(client, f"/quotas?pool={pool}")
     assert "2 of 8 GPUs allocated · 3 reserved" in quotas
@@ -75,7 +75,7 @@ def test_pages_show_allocated_and_reserved_gpus_separately(sign_in: SignIn, cast
     cells = page[page.index(">vision</a>") :].split("</tr>")[0]
     values = dict(re.findall(r'data-label="(Allocated|Reserved|Over quota)">\s*([\d.]+)', cells))
     assert values == {"Allocated": "2", "Reserved": "3", "Over quota": "1"}
-    assert "2 GPUs 3 reserved Free 3 GPUs" in text_of(client, f"/node-pools/{pool}")
+    assert "2 GPUs of 8 on ready nodes · 3 reserved Free 3 GPUs" in text_of(client, f"/node-pools/{pool}")
 
 
 @pytest.mark.heavy

@@ -1,6 +1,6 @@
 """Landing page of the admin site: problems that need attention, and recent events."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from django_q.models import Failure, OrmQ
 
 from berth.core.words import format_gpu_time
-from berth.server.web.admin_site.base import actor, is_platform_admin
+from berth.server.web.admin_site.base import actor, is_platform_admin, render_table
 from berth.server.web.numbers import milliseconds
 from berth.server.web.zones import reader_zone
 from pools.models import Node, NodePool
@@ -28,6 +28,7 @@ from scheduler.reports.health import health_document
 
 DAY = timedelta(days=1)
 MAX_ROWS = 6  # rows per table
+NUMBERS = ("Decisions applied", "Evictions", "Work lost", "Duration")
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 Card = dict[str, Any]
 
@@ -38,6 +39,7 @@ def landing_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any
         raise PermissionDenied
     now = timezone.now()
     return context | {
+        "title": "Overview",
         "cards": [
             _scheduling_card(now),
             _capacity_card(),
@@ -159,13 +161,9 @@ def _changes_table(actor: Actor) -> Card:
     return _table("Latest changes", ("Change", "User", "Time"), rows, "projects_audit")
 
 
-def _table(title: str, headings: Iterable[str], rows: Iterable[Iterable[object]], model: str) -> Card:
+def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]], model: str) -> Card:
     link = reverse(f"admin:{model}_changelist")
-    return {
-        "title": title,
-        "link": link,
-        "table": {"headers": list(headings), "rows": [list(row) for row in rows]},
-    }
+    return {"title": title, "link": link, "table": render_table(headings, rows, numbers=NUMBERS)}
 
 
 def _link_to_row(row: Eviction | Cycle | Audit, text: str) -> SafeString:
