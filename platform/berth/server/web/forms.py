@@ -60,6 +60,12 @@ class ShownSection:
         more = f", {len(shown) - MAX_VALUES_SHOWN} more" if len(shown) > MAX_VALUES_SHOWN else ""
         return f"{', '.join(shown[:MAX_VALUES_SHOWN])}{more}"
 
+    @property
+    def default_values(self) -> str:
+        """Return the labels and short values of the first fields, for a section that has only defaults."""
+        texts = [_describe_value(field) for field in self.fields if not isinstance(field.initial, bool)]
+        return ", ".join([text for text in texts if text][:MAX_VALUES_SHOWN])
+
 
 class Form(forms.Form):
     """Form that replaces Django's general error messages with specific messages."""
@@ -93,7 +99,15 @@ class Form(forms.Form):
 def _text_if_set(field: forms.BoundField) -> str:
     """Return the field's label with its value, only the label if the value is long, or "" for the default."""
     default, value = field.field.initial, field.initial
-    if value in (None, "", [], {}) or str(value) == str(default) or (value is False and not default):
+    if str(value) == str(default) or (value is False and not default):
+        return ""
+    return _describe_value(field)
+
+
+def _describe_value(field: forms.BoundField) -> str:
+    """Return the field's label with its value, only the label if the value is long, or "" if it is empty."""
+    value = field.initial
+    if value in (None, "", [], {}):
         return ""
     label, unit = match.groups() if (match := UNIT.fullmatch(str(field.label))) else (str(field.label), "")
     if isinstance(value, bool):
