@@ -26,6 +26,11 @@ def test_every_page_links_to_the_account_page(cast: Cast, sign_in: SignIn) -> No
     assert "Member" in text and "vision" in text and 'href="/account/password"' in text
 
 
+def test_role_is_shown_with_the_date_on_which_it_was_granted(cast: Cast, sign_in: SignIn) -> None:
+    text = sign_in("dave").get("/account").content.decode()
+    assert re.search(r'since <time datetime="[^"]+" data-style="moment"', text)
+
+
 @pytest.mark.heavy
 def test_account_page_names_the_role_of_a_superuser(cast: Cast) -> None:
     User.objects.create_superuser("admin", password=OLD)
