@@ -242,8 +242,11 @@ def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Ma
         with transaction.atomic():
             machine.save()
     except IntegrityError:
-        name = f"A machine named {measured.name}"
-        raise Conflict(f"{name} has already joined pool {machine.pool.name}.") from None
+        name, pool = measured.name, machine.pool.name
+        raise Conflict(
+            f"A machine named {name} has already joined pool {pool}. Rename this machine, or remove the "
+            f"other one with `berth machine remove {pool} {name}`."
+        ) from None
     return machine
 
 

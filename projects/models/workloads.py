@@ -127,7 +127,9 @@ class Workload(FastRows):
     start_refusal = models.TextField(
         blank=True, help_text="Reason why the last start failed, as a clause. Cleared at the next start."
     )
-    max_runtime = models.PositiveIntegerField(null=True, blank=True, help_text="In seconds, per run.")
+    max_runtime = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Maximum runtime of one run, in seconds."
+    )
     deadline = models.DateTimeField(null=True, blank=True)
     idle_timeout = models.PositiveIntegerField(
         null=True, blank=True, help_text="Seconds without log output or port requests."

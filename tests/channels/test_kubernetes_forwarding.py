@@ -153,7 +153,7 @@ def test_error_names_a_port_without_a_listening_program(channels: tuple[ChannelL
         reserved.bind(("127.0.0.1", 0))
         port = port_of(reserved)
         received = frames(connect(channels, port))
-    message = f"Nothing listens on port {port} in the pod.\n".encode()
+    message = f"Nothing is listening on port {port} in the pod.\n".encode()
     assert (ERRORS, message) in received
     assert received[-1] == (STATUS, b'{"exit_code": 1}')
 

@@ -103,7 +103,7 @@ def test_errors_explain_a_silent_port_an_invalid_port_and_a_missing_role(site: S
     unused = reserved.getsockname()[1]
     running, (port,) = forward(site, f"0:{unused}")
     assert running.stderr is not None
-    message = f"berth: Nothing listens on port {unused} in the pod."
+    message = f"berth: Nothing is listening on port {unused} in the pod."
     assert running.stderr.readline().decode().startswith(message)
     client = socket.create_connection(("127.0.0.1", port), timeout=100)
     with client, pytest.raises(ConnectionResetError):

@@ -81,8 +81,8 @@ def test_ssh_port_forwarding_has_the_same_permissions_and_limits_as_port_forward
 def test_ports_that_cannot_be_forwarded_are_rejected_with_the_reason(user: SshUser) -> None:
     unused = free_port()
     for target, reason in (
-        (f"localhost:{unused}", f"Nothing listens on port {unused} in the pod."),
-        (f"127.0.0.2:{unused}", f"Nothing listens on port {unused} in the pod."),
+        (f"localhost:{unused}", f"Nothing is listening on port {unused} in the pod."),
+        (f"127.0.0.2:{unused}", f"Nothing is listening on port {unused} in the pod."),
         ("example.org:80", "Only ports of the pod itself can be forwarded."),
     ):
         done = user.run("-W", target, HOST)

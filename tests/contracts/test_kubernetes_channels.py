@@ -221,5 +221,5 @@ def test_ports_of_a_pod_are_reachable_through_the_api_server(stage: RealKubernet
     forward = open_client(stage)
     forward.send(START, b'{"connect": 8003}')
     assert forward.status() == {"exit_code": 1}
-    assert forward.received[ERRORS] == b"Nothing listens on port 8003 in the pod.\n"
+    assert forward.received[ERRORS] == b"Nothing is listening on port 8003 in the pod.\n"
     server.connection.close()

@@ -93,7 +93,7 @@ class PortConnection:
 
     def _rejection(self, message: str) -> ChannelRejected:
         if NOT_LISTENING in message.casefold():
-            return NotListening(f"Nothing listens on port {self._port} in the pod.")
+            return NotListening(f"Nothing is listening on port {self._port} in the pod.")
         return ChannelRejected(f"the cluster does not connect to port {self._port}: {message.strip()}")
 
 

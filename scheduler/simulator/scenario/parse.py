@@ -53,7 +53,7 @@ def _parse_yaml(text: str) -> object:
         where = f" in line {mark.line + 1}" if mark is not None else ""
         raise _parse_error(f"is not YAML{where}") from None
     except (RecursionError, ValueError):
-        raise _parse_error("is not readable YAML") from None
+        raise _parse_error("is not valid YAML") from None
     finally:
         loader.dispose()
 

@@ -35,7 +35,7 @@ def test_pool_may_be_omitted_if_there_is_only_one(monkeypatch: pytest.MonkeyPatc
 
 def test_pool_is_required_if_there_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
     result = Terminal(monkeypatch).run("queue", server=StubServer(pools("a", "b")))
-    assert (result.exit_code, "specify a pool. Use one of: a, b" in result.output) == (2, True)
+    assert (result.exit_code, "there are several pools. Specify one of: a, b" in result.output) == (2, True)
 
 
 def test_queue_command_reads_every_page(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Commands `berth queue`, `berth share`, `berth cycles` and `berth replay`."""
+"""The `berth queue`, `berth share`, `berth cycles` and `berth replay` commands."""
 
 import json
 from datetime import datetime
@@ -39,7 +39,7 @@ def queue(
             if not names:
                 raise BadInput("queue: you cannot see any node pool. Ask an admin for a role in a project.")
             if len(names) > 1:
-                raise BadInput(f"queue: specify a pool. Use one of: {', '.join(names)}")
+                raise BadInput(f"queue: there are several pools. Specify one of: {', '.join(names)}")
             name = names[0]
         if watch:
             print_listing(

@@ -55,7 +55,7 @@ def connect(port: int, env: Mapping[str, str]) -> socket.socket:
             continue
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
-    raise NotListening(f"Nothing listens on port {port} in the pod.")
+    raise NotListening(f"Nothing is listening on port {port} in the pod.")
 
 
 def forward(connection: socket.socket, *, until_first_end: bool = False) -> None:
