@@ -239,7 +239,7 @@ def test_files_that_cannot_be_sent_are_rejected_before_anything_is_sent(form: Pa
 
 
 @pytest.mark.heavy
-def test_code_section_works_by_keyboard_and_fits_a_phone_screen(opened: Open, tmp_path: Path) -> None:
+def test_code_section_works_with_the_keyboard_and_fits_a_phone_screen(opened: Open, tmp_path: Path) -> None:
     write(tmp_path / "line", {f"a/rather/long/path/to/some/module_{number}.py": "" for number in range(30)})
     with opened("dave", viewport=NARROW) as (page, faults):
         page.goto("/submit?kind=single&project=vision")

@@ -199,7 +199,7 @@ def test_cancel_requires_confirmation_and_escape_closes_the_dialog(opened: Open,
 
 
 @pytest.mark.heavy
-def test_quota_is_edited_by_keyboard(opened: Open, scene: Scene) -> None:
+def test_quota_is_edited_with_the_keyboard(opened: Open, scene: Scene) -> None:
     with opened("bert") as (page, _):
         page.goto("/quotas?pool=train")
         page.get_by_label("Actions for speech").focus()

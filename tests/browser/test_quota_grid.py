@@ -31,7 +31,7 @@ def draft_cells(page: Page) -> dict[tuple[str, str], str]:
     return {(owner, field): text for owner, _, field, text in draft["cells"]}
 
 
-def test_quotas_are_edited_by_keyboard_previewed_and_applied(opened: Open, scene: Scene) -> None:
+def test_quotas_are_edited_with_the_keyboard_previewed_and_applied(opened: Open, scene: Scene) -> None:
     with opened("ada") as (page, faults):
         open_settled(page, "/quotas")
         vision = cell(page, "vision")

@@ -9,7 +9,7 @@ from tests.browser.conftest import Open
 
 
 @pytest.mark.parametrize("width", [1280, pytest.param(360, marks=pytest.mark.heavy)])
-def test_workload_can_be_found_by_keyboard_in_the_search_dialog(opened: Open, width: int) -> None:
+def test_workload_can_be_found_with_the_keyboard_in_the_search_dialog(opened: Open, width: int) -> None:
     with opened("dave", viewport={"width": width, "height": 800}) as (page, faults):
         page.goto("/node-pools/train")
         page.keyboard.press("Control+k")

@@ -183,7 +183,7 @@ def test_button_next_to_an_invalid_name_fills_in_a_valid_name(opened: Open) -> N
 
 
 @pytest.mark.heavy
-def test_form_is_usable_by_keyboard_and_on_a_phone(opened: Open) -> None:
+def test_form_is_usable_with_the_keyboard_and_on_a_phone(opened: Open) -> None:
     with opened("dave", viewport=NARROW, has_touch=True) as (page, faults):
         page.goto("/submit?kind=single")
         page.get_by_label("Name", exact=True).focus()

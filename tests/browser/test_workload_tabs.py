@@ -42,7 +42,7 @@ def test_log_of_a_running_workload_is_one_click_away_and_above_the_fold(
         assert faults == []
 
 
-def test_tabs_work_by_keyboard_and_without_scripts(opened: Open, scene: Scene) -> None:
+def test_tabs_work_with_the_keyboard_and_without_scripts(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["detr-long"]
     with opened("dave", java_script_enabled=False) as (page, _):
         page.goto(f"/workloads/{workload.pk}")

@@ -103,7 +103,7 @@ def test_port_session_ends_when_access_is_revoked(offline_setup: PortSetup) -> N
         ports.resolve_port_session(cookie, offline_setup.workload.pk, "lab", now)
 
 
-def test_port_session_ends_when_the_token_that_requested_it_ends(offline_setup: PortSetup) -> None:
+def test_port_session_ends_when_the_token_that_requested_it_is_revoked(offline_setup: PortSetup) -> None:
     token, _ = tokens.issue(actor=offline_setup.cast.dave, name="t", scopes=["write"], expires_at=None)
     actor = replace(offline_setup.cast.dave, token_id=token.pk)
     cookie, now = offline_setup.enter(actor), timezone.now()

@@ -213,7 +213,9 @@ def test_failing_app_hook_ends_the_session_with_an_error_that_names_the_plugin(c
 
 
 @pytest.mark.shows("PLG-27")
-def test_failing_client_hook_exits_earlier_hooks_and_ends_the_session(client: Client, tmp_path: Path) -> None:
+def test_failing_client_hook_closes_earlier_hooks_and_ends_the_session(
+    client: Client, tmp_path: Path
+) -> None:
     def broken(pool: ClientPool, cluster: Cluster) -> AbstractContextManager[None]:
         raise RuntimeError("not here")
 

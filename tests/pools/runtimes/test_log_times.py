@@ -63,7 +63,7 @@ def test_log_without_recorded_times_has_no_times(tmp_path: Path) -> None:
     assert read_times(log, 0, 100, grows=True) == []
 
 
-def test_interrupted_entry_is_ignored(writer: Writer) -> None:
+def test_incomplete_entry_is_ignored(writer: Writer) -> None:
     writer.write(b"one\n", at=1001, checked_at=1002)
     with Path(times_path(str(writer.path))).open("ab") as file:
         file.write(b"\1\2\3")
