@@ -86,7 +86,7 @@ class ShimStarter:
                 weakref.finalize(self, self._server.end_process)
             return self._server.fork(str(directory), anchor)
         except (OSError, ServerFailed):
-            self.end_server()
+            self.stop_server()
             return None
 
     @property
@@ -94,7 +94,7 @@ class ShimStarter:
         """Process ID of the server, or None if it is not running."""
         return self._server.process.pid if self._server else None
 
-    def end_server(self) -> None:
+    def stop_server(self) -> None:
         if self._server is not None:
             self._server.end()
             self._server = None
@@ -105,9 +105,10 @@ class ServerFailed(Exception):
 
 
 class ShimServer:
-    """Connection to a server process, which starts with this object and ends when the object is deleted.
+    """Connection to a server process.
 
-    Raises OSError or ServerFailed if the process does not start.
+    Creating this object starts the server, and deleting it stops the server. Raises OSError or ServerFailed
+    if the process does not start.
     """
 
     def __init__(self, root: Path) -> None:
@@ -190,7 +191,7 @@ class ShimServer:
         self._running.clear()
 
     def _receive(self) -> bytes | None:
-        """Return the server's next message, b"" if the server has ended, or None if there is no message."""
+        """Return the server's next message, b"" if the server has exited, or None if there is no message."""
         try:
             return self._socket.recv(MESSAGE_BYTES)
         except BlockingIOError:

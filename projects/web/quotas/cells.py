@@ -93,7 +93,7 @@ def removes_quota(text: str) -> bool:
     return text.strip() in NO_QUOTA_WORDS
 
 
-def document(inputs: Mapping[str, str], *, equal_weights: bool) -> dict[str, Any]:
+def build_document(inputs: Mapping[str, str], *, equal_weights: bool) -> dict[str, Any]:
     """Convert the values entered in one quota's cells to a document for the service.
 
     If `equal_weights` is False, the entered weight applies only to GPUs, and the weights of CPU and memory

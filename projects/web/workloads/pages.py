@@ -150,7 +150,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         cast("Any", row).progress = row.array_id and progress[row.array_id]
         cast("Any", row).failures = failure_causes(failures.get(row.array_id, ())) if row.array_id else ""
         cast("Any", row).activity = activity.get(row.pk, "")
-        _load_bulk_steps(actor, row)
+        _set_bulk_actions(actor, row)
     with_values = set(columns)
     if not any(was_measured(row) for row in row_slice.rows):
         with_values.discard("utilization")
@@ -187,7 +187,7 @@ def _has_request_words(row: Any) -> bool:
     return bool(getattr(row, "cpu_words", "") or getattr(row, "gpu_words", NO_GPU) != NO_GPU)
 
 
-def _load_bulk_steps(actor: Actor, row: Workload) -> None:
+def _set_bulk_actions(actor: Actor, row: Workload) -> None:
     """Set the bulk actions that apply to this row, and whether a copy of the row can be edited."""
     target, counts = row.array or row, cast("Any", row).progress.counts if row.array else TaskCounts()
     target.project = row.project

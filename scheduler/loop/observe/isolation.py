@@ -41,7 +41,7 @@ def reported_missing_features(report: Report | None) -> Features:
 
 
 def missing_features_by_pool(nodes: Iterable[NodeWithReport]) -> Mapping[int, Features]:
-    """Return the features that all reporting nodes in a pool lack, and new nodes probably will, by pool."""
+    """Return, by pool, the features that all reporting nodes lack and new nodes will probably lack too."""
     lacking: dict[int, dict[str, str]] = {}
     for node in nodes:
         if node.isolation is not None:
@@ -63,7 +63,7 @@ class ServedProjects:
         self._local_pools = local_pools
         self._machines = {node.pk: self._machine_key(node) for node in nodes if _serves_one_project(node)}
         self._projects: dict[Hashable, int] = {}
-        for node, project in _projects_by_age(self._machines):
+        for node, project in _projects_by_pod_age(self._machines):
             self._projects.setdefault(self._machines[node], project)
 
     def project_on(self, node: int) -> int | None:
@@ -95,7 +95,7 @@ def _serves_one_project(node: NodeWithReport) -> bool:
     return report is not None and report["level"] == Level.NONE and report["policy"] == Policy.AUTO
 
 
-def _projects_by_age(nodes: Collection[int]) -> list[tuple[int, int]]:
+def _projects_by_pod_age(nodes: Collection[int]) -> list[tuple[int, int]]:
     """Return the node and project of each pod with a workspace on these nodes, oldest first."""
     if not nodes:
         return []

@@ -36,7 +36,7 @@ class GpuUse:
         return 100 * self.busy / self.measured if self.measured else None
 
 
-def gpu_use_by_name(actor: Actor, request: UsageRequest, by: Dimension) -> Mapping[str, GpuUse]:
+def gpu_utilization_by_name(actor: Actor, request: UsageRequest, by: Dimension) -> Mapping[str, GpuUse]:
     """Return the measured GPU-hours by name, for the projects that the user may see.
 
     Names without measurements are omitted.

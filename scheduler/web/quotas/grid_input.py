@@ -13,7 +13,7 @@ from projects.models.tenants import PoolOrGroup, Tenant
 from projects.selectors import departments, projects
 from projects.services.quotas import Columns, parse_columns, require_set_quota
 from projects.services.quotas.drafts import Change, quota_key, stored_quotas
-from projects.web.quotas.cells import FIELDS, NO_QUOTA, document, field_for_path, removes_quota
+from projects.web.quotas.cells import FIELDS, NO_QUOTA, build_document, field_for_path, removes_quota
 from scheduler.web.quotas.grid_table import parse_owner_keys
 
 MAX_QUOTAS = 1000
@@ -96,7 +96,7 @@ def _quota_columns(edited: EditedQuota, *, equal_weights: bool) -> Columns | Non
             Problem(path, "deletes a quota whose other values are set", NO_QUOTA, "delete or set the quota")
             for path in mixed
         ])  # fmt: skip
-    return parse_columns(document(edited.cells, equal_weights=equal_weights))
+    return parse_columns(build_document(edited.cells, equal_weights=equal_weights))
 
 
 def errors_by_cell(typed: Sequence[EditedQuota], error: Invalid) -> Iterator[dict[str, str]]:

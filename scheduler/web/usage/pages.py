@@ -30,7 +30,7 @@ from projects.web.quotas.budgets import budget_permission_check, editable_budget
 from scheduler.api.usage import stream_csv
 from scheduler.models import UsageHour
 from scheduler.reports.usage.budgets import BudgetStatus, budget_statuses
-from scheduler.reports.usage.gpu_use import GpuUse, gpu_use_by_name, total_use
+from scheduler.reports.usage.gpu_use import GpuUse, gpu_utilization_by_name, total_use
 from scheduler.reports.usage.known_names import unknown_names
 from scheduler.reports.usage.report import (
     Dimension,
@@ -97,7 +97,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if request.GET.get("format") == "csv":
         return stream_csv(ApiRequest(request), question.request, rows)
     sort = request.GET.get("sort", "-gpu_hours")
-    uses = gpu_use_by_name(request.actor, question.request, question.by)
+    uses = gpu_utilization_by_name(request.actor, question.request, question.by)
     hues = _project_hues(request.actor) if question.by is Dimension.PROJECT else None
     lines = _usage_table_rows(rows, question.by, uses, hues)
     shown = load_slice(

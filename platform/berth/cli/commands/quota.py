@@ -1,4 +1,4 @@
-"""Command `berth quota`: show, set, preview, apply and revert quotas."""
+"""The `berth quota` command, which shows, sets, previews, applies and reverts quotas."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -74,7 +74,9 @@ def _show_share_traces(owner: str | None, pool: str | None, output: Output) -> N
                 f"{owner} has no quota{place} that you can see. List quotas with `berth quota show`."
             )
         traces = [
-            client.quotas.share("project" if quota.owner.kind == "project" else "department", owner, name)
+            client.quotas.explain_share(
+                "project" if quota.owner.kind == "project" else "department", owner, name
+            )
             for quota in quotas
             for name in quota.pools or [quota.pool]
         ]

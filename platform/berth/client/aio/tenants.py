@@ -89,7 +89,7 @@ class AsyncQuotas(AsyncResource):
             changes = {**changes, "limit": {**(values.get("limit") or {}), **changes["limit"]}}
         return await self._put(StoredQuota, path, {**values, **changes}, tag)
 
-    async def share(self, kind: Owner, name: str, pool: str) -> ShareTrace:
+    async def explain_share(self, kind: Owner, name: str, pool: str) -> ShareTrace:
         """Explain how the current fair share is computed."""
         return await self._get(ShareTrace, f"{_path(kind, name, pool)}/share")
 

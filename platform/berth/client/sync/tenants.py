@@ -90,7 +90,7 @@ class Quotas(Resource):
             changes = {**changes, "limit": {**(values.get("limit") or {}), **changes["limit"]}}
         return self._put(StoredQuota, path, {**values, **changes}, tag)
 
-    def share(self, kind: Owner, name: str, pool: str) -> ShareTrace:
+    def explain_share(self, kind: Owner, name: str, pool: str) -> ShareTrace:
         """Explain how the current fair share is computed."""
         return self._get(ShareTrace, f"{_path(kind, name, pool)}/share")
 
