@@ -206,7 +206,7 @@ def _describe_default(description: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Escape characters outside of code that Markdown would interpret."""
+    """Escape Markdown characters outside code spans."""
     pieces = text.split("`")
     return "`".join(
         piece if index % 2 else piece.replace("<", "&lt;").replace("*", "\\*").replace("[", "\\[")

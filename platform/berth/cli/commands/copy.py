@@ -1,4 +1,4 @@
-"""Command `berth cp`, which copies files to and from pods."""
+"""The `berth cp` command, which copies files to and from pods."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Command `berth doctor`, which checks a node pool or this machine."""
+"""The `berth doctor` command, which checks a node pool or this machine."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Command `berth edit`, which changes a workload's document or an array's task limit."""
+"""The `berth edit` command, which changes a workload's document or an array's task limit."""
 
 import sys
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Command `berth exec`, which runs a command in a pod."""
+"""The `berth exec` command, which runs a command in a pod."""
 
 import sys
 from typing import Annotated

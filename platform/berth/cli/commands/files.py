@@ -1,4 +1,4 @@
-"""Command `berth files`, which lists, downloads and deletes the files of failed pods."""
+"""The `berth files` command, which lists, downloads and deletes the files of failed pods."""
 
 import sys
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Commands `berth help` and `berth completion`."""
+"""The `berth help` and `berth completion` commands."""
 
 from typing import Annotated
 

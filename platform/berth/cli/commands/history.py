@@ -1,4 +1,4 @@
-"""Commands `berth events`, `berth evictions`, `berth audit` and `berth health`."""
+"""The `berth events`, `berth evictions`, `berth audit` and `berth health` commands."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any

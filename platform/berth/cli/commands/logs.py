@@ -1,4 +1,4 @@
-"""Command `berth logs`, which prints, follows and searches a pod's output."""
+"""The `berth logs` command, which prints, follows and searches a pod's output."""
 
 from typing import TYPE_CHECKING, Annotated
 

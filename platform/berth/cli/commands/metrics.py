@@ -1,4 +1,4 @@
-"""Command `berth metrics`, which shows and compares the metrics that workloads report."""
+"""The `berth metrics` command, which shows and compares the metrics that workloads report."""
 
 import sys
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Command `berth outputs`, which lists and downloads the outputs of workloads."""
+"""The `berth outputs` command, which lists and downloads the outputs of workloads."""
 
 import sys
 import time

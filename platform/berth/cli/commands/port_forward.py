@@ -1,4 +1,4 @@
-"""Command `berth port-forward`, which forwards local ports to ports of a pod."""
+"""The `berth port-forward` command, which forwards local ports to ports of a pod."""
 
 import asyncio
 import ipaddress

@@ -1,4 +1,4 @@
-"""Command `berth quota group`, which manages groups of pools that share quotas."""
+"""The `berth quota group` command, which manages groups of pools that share quotas."""
 
 from typing import TYPE_CHECKING, Annotated
 

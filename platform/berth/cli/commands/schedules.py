@@ -1,4 +1,4 @@
-"""Command `berth schedule`, which manages the schedules that submit workloads."""
+"""The `berth schedule` command, which manages the schedules that submit workloads."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,4 +1,4 @@
-"""Commands `berth admin`, `berth up` and `berth version`."""
+"""The `berth admin`, `berth up` and `berth version` commands."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Commands `berth simulate` and `berth trace`."""
+"""The `berth simulate` and `berth trace` commands."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Command `berth ssh`, which connects SSH clients to pods."""
+"""The `berth ssh` command, which connects SSH clients to pods."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Command `berth submit`, which submits workloads from options or files."""
+"""The `berth submit` command, which submits workloads from options or files."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Command `berth template`, which manages a project's reusable workload documents."""
+"""The `berth template` command, which manages a project's reusable workload documents."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Command `berth top`, which shows the cluster or one service in the terminal."""
+"""The `berth top` command, which shows the cluster or one service in the terminal."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated

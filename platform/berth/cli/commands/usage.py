@@ -1,4 +1,4 @@
-"""Commands `berth usage` and `berth budget`."""
+"""The `berth usage` and `berth budget` commands."""
 
 import sys
 from typing import Annotated, Any, Literal

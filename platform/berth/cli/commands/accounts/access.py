@@ -1,4 +1,4 @@
-"""Commands `berth member`, `berth user` and `berth token`."""
+"""The `berth member`, `berth user` and `berth token` commands."""
 
 import sys
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Command `berth secret`. Secret values are never accepted as arguments or printed."""
+"""The `berth secret` command. Secret values are never accepted as arguments or printed."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Commands `berth login`, `logout`, `whoami`, `password` and `context`."""
+"""The `berth login`, `logout`, `whoami`, `password` and `context` commands."""
 
 import os
 import sys

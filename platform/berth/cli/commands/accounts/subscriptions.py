@@ -1,4 +1,4 @@
-"""Command `berth subscription`, which manages notification subscriptions and lists deliveries."""
+"""The `berth subscription` command, which manages notification subscriptions and lists deliveries."""
 
 import time
 from typing import TYPE_CHECKING, Annotated

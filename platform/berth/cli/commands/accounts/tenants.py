@@ -1,4 +1,4 @@
-"""Commands `berth department` and `berth project`."""
+"""The `berth department` and `berth project` commands."""
 
 from typing import Annotated, Any, Literal
 

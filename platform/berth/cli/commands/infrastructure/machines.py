@@ -1,4 +1,4 @@
-"""Command `berth machine`, which lists and removes machines and manages join tokens."""
+"""The `berth machine` command, which lists and removes machines and manages join tokens."""
 
 from collections import Counter
 from typing import Annotated, Any

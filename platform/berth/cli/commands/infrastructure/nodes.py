@@ -1,4 +1,4 @@
-"""Command `berth node`, which lists, cordons, drains, upgrades and terminates nodes."""
+"""The `berth node` command, which lists, cordons, drains, upgrades and terminates nodes."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -124,7 +124,7 @@ def uncordon(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation prompt.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Uncordon nodes, or all cordoned nodes of a pool. This also stops drains of the named nodes.
+    """Uncordon nodes, or all cordoned nodes of a pool. This also cancels drains of the named nodes.
 
     The --pool option requires confirmation.
 

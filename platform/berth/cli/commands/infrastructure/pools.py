@@ -1,4 +1,4 @@
-"""Command `berth pool`: create, edit, scale, pause and drain node pools."""
+"""The `berth pool` command, which creates, edits, scales, pauses and drains node pools."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any

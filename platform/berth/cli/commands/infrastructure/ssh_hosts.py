@@ -1,4 +1,4 @@
-"""Command `berth pool host`, which manages the hosts of SSH pools."""
+"""The `berth pool host` command, which manages the hosts of SSH pools."""
 
 from typing import Annotated, Any
 

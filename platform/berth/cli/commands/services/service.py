@@ -1,4 +1,4 @@
-"""Command `berth service`: show and scale inference services, and configure their autoscalers."""
+"""The `berth service` command, which shows, scales and autoscales inference services."""
 
 import sys
 from pathlib import Path
