@@ -32,7 +32,7 @@ class SessionRay:
 
     @property
     def is_lost(self) -> bool:
-        """Whether Ray has ended since the worker started it."""
+        """Whether Ray has exited since the worker started it."""
         return self._ray is not None and not self._ray.is_running
 
     def join(self, should_continue: Callable[[], bool], environ: Mapping[str, str] = os.environ) -> None:
@@ -76,7 +76,7 @@ def disconnect() -> None:
     if RAY_DIRECTORY_VARIABLE in os.environ:
         import ray
 
-        with suppress(Exception):  # Ray may already have ended
+        with suppress(Exception):  # Ray may already have exited
             ray.shutdown()
 
 

@@ -32,7 +32,10 @@ class Slot(Protocol):
 
 
 class ThreadSlot:
-    """Slot in the worker's process. All calls share the process's modules, and a crash ends all of them."""
+    """Slot in the worker's process.
+
+    All calls share the process's modules, and a crash of the process aborts all of them.
+    """
 
     def __init__(self, plugins: tuple[Plugin, ...], result_bytes_max: int) -> None:
         self._plugins, self._result_bytes_max = plugins, result_bytes_max
@@ -81,7 +84,7 @@ class ProcessSlot:
             process.kill()
 
     def close(self) -> None:
-        """End the process once it has exited its plugin contexts."""
+        """Stop the process once it has exited its plugin contexts."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

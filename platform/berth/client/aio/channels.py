@@ -121,7 +121,7 @@ class AsyncChannel:
         try:
             await self._socket.send(frame)
         except ConnectionClosed:
-            return  # a message with the reason has not been received yet
+            return  # the receiver has yet to read the message with the reason
 
 
 async def run_command(

@@ -150,7 +150,7 @@ class AsyncClient:
     async def change_password(
         self, current: str, new: str, *, revoke_tokens: bool = False
     ) -> "PasswordChange":
-        """Change your password, which revokes all tokens created by sign-in.
+        """Change your password. All tokens created by sign-in are revoked.
 
         With `revoke_tokens`, all your other tokens are revoked too. A client that used a token created by
         sign-in continues with the new token in the response.

@@ -54,5 +54,5 @@ class AsyncSubscriptions(AsyncResource):
         return await self._get(Delivery, f"subscriptions/{subscription}/deliveries/{delivery}")
 
     async def resend(self, subscription: int, delivery: int) -> Delivery:
-        """Resend a failed delivery. Return the now pending delivery."""
+        """Resend a failed delivery. Return the delivery, which is pending again."""
         return await self._post(Delivery, f"subscriptions/{subscription}/deliveries/{delivery}/resend", {})

@@ -36,7 +36,8 @@ class FragmentationLevel(Model):
 
 
 class Fragmentation(Model):
-    """Entirely free GPUs on ready nodes, excluding reserved ones.  CPU or memory may allow fewer replicas."""
+    """Entirely free GPUs on ready nodes, excluding reserved ones.  Fewer replicas may fit if CPU or memory
+    is short."""
 
     nodes: int = 0
     free_gpus: int = 0

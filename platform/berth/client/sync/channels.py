@@ -122,7 +122,7 @@ class Channel:
         try:
             self._socket.send(frame)
         except ConnectionClosed:
-            return  # a message with the reason has not been received yet
+            return  # the receiver has yet to read the message with the reason
 
 
 def run_command(

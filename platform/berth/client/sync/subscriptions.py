@@ -55,5 +55,5 @@ class Subscriptions(Resource):
         return self._get(Delivery, f"subscriptions/{subscription}/deliveries/{delivery}")
 
     def resend(self, subscription: int, delivery: int) -> Delivery:
-        """Resend a failed delivery. Return the now pending delivery."""
+        """Resend a failed delivery. Return the delivery, which is pending again."""
         return self._post(Delivery, f"subscriptions/{subscription}/deliveries/{delivery}/resend", {})

@@ -43,7 +43,7 @@ def serve(listening: socket.socket) -> None:
 class SharedServer(uvicorn.Server):
     """Web server that accepts one connection at a time, to spread connections over all processes.
 
-    An idle server wakes once per second instead of ten times, but still ends immediately.
+    An idle server wakes once per second instead of ten times, but still stops immediately.
     """
 
     _end: Callable[[], object] | None = None

@@ -24,7 +24,7 @@ from scheduler.reports.usage.budgets import FULL_PERCENT, budget_statuses
 
 OWN_MAX, OF_EACH_MAX = 100, 3
 UNSCHEDULABLE_MAX = 2  # maximum number of the user's workloads that are listed individually
-DELIVERIES_MAX = 1000  # latest deliveries that are read
+DELIVERIES_MAX = 1000  # number of latest deliveries that are read
 ERROR_LINES = 40  # lines at the end of a log that are searched for an error
 RECENTLY = timedelta(days=1)
 IDLE_MAX = 1000  # largest running workloads of other users that are checked for idle GPUs

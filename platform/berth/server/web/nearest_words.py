@@ -17,7 +17,7 @@ from projects.actor import Actor
 from projects.selectors import arrays, projects, quota_groups, schedules, templates, workloads
 
 MIN_CORRECTED_LETTERS = 3
-NAMES_COMPARED = 500  # latest names of each kind
+NAMES_COMPARED = 500  # number of latest names of each kind that are compared
 SYNONYMS = {
     "/": ("dashboard", "home"),
     "/workloads": ("jobs", "runs"),

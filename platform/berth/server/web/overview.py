@@ -45,11 +45,11 @@ from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines
 COUNTED_STATES = ("running", "pending", "suspended")
 DAY = timedelta(days=1)
 HOURS = 24
-# Up to MIN_HISTORY hours of data, a sentence replaces the chart. Up to SHORT_HISTORY, the chart does not
-# grow.
+# With up to MIN_HISTORY hours of data, a sentence replaces the chart. With up to SHORT_HISTORY hours, the
+# chart does not grow.
 MIN_HISTORY, SHORT_HISTORY = 2, 3
 EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
-LONGEST_MAX, LONGEST_CANDIDATES = 3, 20  # tasks of one array may take several of the candidates
+LONGEST_MAX, LONGEST_CANDIDATES = 3, 20  # several candidates may be tasks of one array
 # Approximate heights in pixels: of a card's head and rows, a department's line, and the chart's card with and
 # without a chart.
 HEAD_HEIGHT, ROW_HEIGHT, QUEUE_GROUP_HEIGHT, UTILIZATION_HEIGHT = 85, 52, 34, 290
