@@ -167,7 +167,7 @@ def pool_secrets(actor: Actor) -> QuerySet[PoolSecret]:
 
 
 def plugin_secrets(actor: Actor) -> QuerySet[PluginSecret]:
-    """Return the secrets of plugins in visible pools, which are part of the pools' settings."""
+    """Return the plugin secrets of the visible pools. They are part of a pool's settings."""
     return PluginSecret.objects.select_related("pool").filter(pool__in=visible_pools(actor))
 
 
@@ -236,7 +236,7 @@ def _uses_of(secret: RecordedSecret) -> Q:
 
 
 def _is_outdated(secret: RecordedSecret) -> Q:
-    """Return a filter for live runs' uses of secrets that have since been changed or recreated."""
+    """Return a filter for live runs that received a secret which has since been changed or recreated."""
     is_running = Q(run=F("workload__run")) & ~Q(workload__phase__in=[*ENDED_PHASES, Phase.SUSPENDED])
     return is_running & (Q(version__lt=secret.version) | ~Q(value__secret=secret.pk))
 

@@ -91,7 +91,7 @@ def _token_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
 def _port_session_owners(credentials: frozenset[Credential]) -> OwnersByCredential:
     """Return the owners of live port sessions.
 
-    A port session ends with the browser session or token that opened it.
+    A port session ends once the browser session or token that opened it becomes invalid.
     """
     digests = [credential.port_session for credential in credentials if credential.port_session]
     if not digests:

@@ -85,7 +85,7 @@ class Call(models.Model):
     class Outcome(models.TextChoices):
         VALUE = "value"
         ERROR = "error"  # the function raised an error, which is stored in `result`
-        FAILED = "failed"  # the function could not be run for the reason in `error`
+        FAILED = "failed"  # the function could not run; `error` contains the reason
         CANCELLED = "cancelled"
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="calls", db_index=False)

@@ -151,7 +151,7 @@ class Transfer:
         upload = self.progress.upload
         if upload is None or upload.path != file.path:
             upload = self.progress.upload = Upload(file.path, self._writer.begin(file.path))
-            self._save(self.progress)  # before the first part, because a forgotten part would cost money
+            self._save(self.progress)  # first, because unrecorded parts would cost money
         for offset in range(len(upload.etags) * part_bytes, file.size, part_bytes):
             content = self._read_content(file, offset, min(part_bytes, file.size - offset))
             number = len(upload.etags) + 1

@@ -41,7 +41,7 @@ from projects.services.secrets import (
 )
 
 PROJECT, POOL, USER = "project", "pool", "user"
-ME = "me"  # owner of personal secrets in URLs and forms
+ME = "me"  # owner of the signed-in user's own secrets, in URLs and forms
 PERSONAL = "Personal"
 WORKLOADS_SHOWN = 10
 FIELDS_OF_PROBLEMS = {"password": "value", "secret_access_key": "value", "access_key_id": "username"}
@@ -161,7 +161,7 @@ class SecretRow:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The secret's key in the counts of outdated uses."""
+        """Key of the secret in the counts of runs with outdated versions."""
         owner = self.row.user.get_username() if isinstance(self.row, UserSecret) else self.owner
         return self.kind, owner, self.row.name
 
@@ -211,7 +211,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def add(request: Request, kind: str) -> HttpResponse:
-    """Add a secret, or replace the secret in the link.
+    """Add a secret, or replace the secret that the link names.
 
     An existing secret is replaced only after the user has confirmed it.
     """
@@ -318,7 +318,7 @@ def _secret_rows(actor: Actor) -> Iterator[SecretRow]:
 
 
 def _initial_values(request: Request) -> dict[str, str]:
-    """Return the form's initial values for the secret in the link.
+    """Return the form's initial values for the secret that the link names.
 
     The result is empty if the secret does not exist.
     """

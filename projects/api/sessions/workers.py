@@ -141,7 +141,7 @@ class LeaveSession(WorkerView):
 
 
 def program(request: HttpRequest) -> HttpResponse:
-    """Serve the worker program of session pods, which contains no secrets."""
+    """Serve the worker program of session pods. It contains no secrets."""
     return HttpResponse(build_worker_program(), content_type="application/zip")
 
 

@@ -21,7 +21,7 @@ from projects.services.workloads.ports import end_port_sessions
 
 @dataclass(frozen=True, slots=True)
 class Deactivation:
-    """Number of tokens and browser sessions that a deactivation ended."""
+    """Number of revoked tokens and ended browser sessions of a deactivated user."""
 
     user: User
     revoked_tokens: int = 0

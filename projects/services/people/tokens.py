@@ -49,7 +49,7 @@ def issue(
     """Return a new token and its secret, which is never shown again.
 
     A token issued with another token cannot exceed that token's scopes or expiry. By default, both tokens
-    expire at the same time. A token created by sign-in ends when the user's password changes.
+    expire at the same time. A token created by sign-in becomes invalid when the user's password changes.
     """
     owner = user or actor.user
     if owner is None or (owner != actor.user and not may(actor, Action.ADMINISTER)):

@@ -178,7 +178,7 @@ def accept_results(*, pod: Pod, results: Sequence[CallResult]) -> None:
 
 
 def leave(*, pod: Pod, error: str = "") -> None:
-    """Remove a worker and requeue its calls. An error ends the session."""
+    """Remove a worker and requeue its calls. If the worker reports an error, the session fails."""
     with locked_session(pod.workload.session) as session:
         worker = session.workers.filter(pod=pod).first()
         if worker is not None:

@@ -99,7 +99,7 @@ def list_people(actor: Actor) -> list[PersonRow]:
 
 
 def offer_deactivation_once(rows: Iterable[PersonRow]) -> Iterator[PersonRow]:
-    """Yield the rows of a page, offering to deactivate a user only in the user's first row."""
+    """Yield the rows of a page. Only the first row of each user offers to deactivate the user."""
     users_before: set[int] = set()
     for row in rows:
         yield replace(row, may_change=row.may_change and row.user.pk not in users_before)

@@ -70,7 +70,7 @@ def explain_unknown_states(
 ) -> str:
     """Return why all conditions are unknown, or an empty string if any is known.
 
-    Omit the time of the measurement.
+    The reason does not include the time of the measurement.
     """
     if measured is None:
         return "No metrics were measured in the last hour."

@@ -47,8 +47,8 @@ class BulkStep:
     done: str
     warning: str
     dismiss: str
-    change_array: Callable[..., object] | None  # of arrays, if they support it
-    change: service.Change | None = None  # of workloads, if they support it
+    change_array: Callable[..., object] | None  # changes arrays; None if they do not support it
+    change: service.Change | None = None  # changes workloads; None if they do not support it
     danger: bool = False
 
 
