@@ -240,17 +240,17 @@ class LeavePool(MachineView):
 
 
 def download_agent(request: HttpRequest) -> HttpResponse:
-    """Return the agent that machines run to join a pool, which contains no secret."""
+    """Return the agent that machines run to join a pool. It contains no secret."""
     return HttpResponse(agent_package(), content_type="application/zip")
 
 
 def download_worker_code(request: HttpRequest) -> HttpResponse:
-    """Return Berth's worker code, which contains no secret."""
+    """Return Berth's worker code. It contains no secret."""
     return HttpResponse(worker_code(), content_type="application/x-tar")
 
 
 def download_node_code(request: HttpRequest) -> HttpResponse:
-    """Return the code that Ray nodes run in addition to Ray, which contains no secret."""
+    """Return the code that Ray nodes run in addition to Ray. It contains no secret."""
     return HttpResponse(node_code(), content_type="application/gzip")
 
 

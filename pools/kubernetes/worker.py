@@ -97,7 +97,7 @@ class Worker:
         self._queue.put(call)
         if self._threads < min(THREADS, len(self._calls)):
             self._threads += 1
-            # Daemon threads, because a hanging call must not delay the process's end.
+            # Daemon threads, because a hanging call must not delay process exit.
             threading.Thread(target=self._work, name=f"kubernetes-{self._threads}", daemon=True).start()
         return call
 

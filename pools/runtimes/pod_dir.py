@@ -117,7 +117,7 @@ class PodDir:
     def write_stop(self, grace_seconds: int, notice: StopNotice | None = None) -> None:
         """Record a request to stop the pod.
 
-        If there are several requests, the fastest applies, including its lead time.
+        Of several requests, the one with the earliest deadline applies, with its own lead time.
         """
         before = self.read("stop")
         lead = notice.lead_seconds if notice else 0

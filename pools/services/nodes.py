@@ -40,7 +40,7 @@ def uncordon_node(*, actor: Any, node: Node) -> None:
 
 
 def drain_node(*, actor: Any, node: Node, reason: str = "") -> None:
-    """Drain a node, whose pods may finish within the pool's drain timeout before it is terminated.
+    """Drain a node, and terminate it once its pods have ended or the drain timeout has passed.
 
     The pool replaces the node. Raises Conflict if the node's state does not allow a drain.
     """

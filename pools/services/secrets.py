@@ -33,7 +33,7 @@ SHORT_VALUE = f"Logs do not mask this value, because none of its lines has {BYTE
 
 
 class SecretExists(Conflict):
-    """Raised if the caller did not expect a secret, or another version of it."""
+    """Raised if the caller expected that the secret does not exist, or that it has another version."""
 
     def __init__(self, secret: Secret) -> None:
         super().__init__(f"The secret {secret.name} exists in version {secret.version}.")

@@ -17,7 +17,7 @@ ENDS_NOW = "the cluster ends the allocation now"
 
 
 class JobEnds(Exception):
-    """Raised if the agent's job is being terminated, because all its processes will be killed shortly."""
+    """Raised if the agent's job is being terminated. All of its processes will be killed shortly."""
 
 
 class EndSignals:

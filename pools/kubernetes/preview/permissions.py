@@ -1,4 +1,4 @@
-"""Permissions that Berth needs in a cluster, and a check whether its account has them.
+"""Permissions that Berth needs in a cluster, and a check that its account has them.
 
 `deploy/kubernetes/role.yaml` grants exactly these permissions.
 """

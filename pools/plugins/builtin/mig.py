@@ -6,7 +6,7 @@ from pools.plugins.base import Operation, Plugin
 from pools.plugins.facts import Cluster
 from pools.plugins.parameters import Parameter
 
-# Leave GPUs that have instances unchanged, because they may be in use. Enabling MIG may require a reset.
+# Do not change GPUs that have instances, because they may be in use. Enabling MIG may require a reset.
 PARTITION_SCRIPT = """for gpu in $(nvidia-smi --query-gpu=index --format=csv,noheader); do
   mode=$(nvidia-smi -i "$gpu" --query-gpu=mig.mode.current --format=csv,noheader)
   case "$mode" in

@@ -100,7 +100,7 @@ class _Walk:
         self._path_bytes = 0
 
     def add(self, base: int, relative: str, path: str, depth: int) -> None:
-        """Add the file or directory tree at `relative`. `base` is the descriptor of the directory above."""
+        """Add the file or directory tree at `relative`. `base` is the descriptor of its parent."""
         *folders, name = _split(relative)
         try:
             with _open_subdirectory(base, folders) as folder:

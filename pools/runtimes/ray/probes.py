@@ -48,9 +48,10 @@ class ProbePods:
         self._failures: dict[str, tuple[float, str]] = {}
 
     def obstacles(self, devices: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-        """Probe these instances on all their devices. Return why instances cannot run pods, by instance ID.
+        """Probe these instances on all their devices.
 
-        Other pools may be probed at the same time, so only the probes of ended nodes are deleted.
+        Return the reasons why instances cannot run pods yet, keyed by instance ID. Other pools may be probed
+        at the same time, so only the probes of ended nodes are deleted.
         """
         # Read in this order, because another pool may add a node and start its probe in between.
         stored = list(self._stored())

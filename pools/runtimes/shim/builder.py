@@ -48,7 +48,7 @@ class Builder:
         return is_running(self._pid) and is_running(self.init)
 
     def end(self) -> None:
-        """End an enclosure that no pod uses."""
+        """Tear down an enclosure that no pod uses."""
         os.close(self._input)
         try:
             os.kill(self._pid, signal.SIGKILL)

@@ -81,5 +81,5 @@ class LogTimes:
     def _append(self, entries: list[tuple[int, int]]) -> None:
         try:
             append_entries(self._path, self._limit, entries)
-        except OSError:  # for example, a full disk: times are not worth the pod
+        except OSError:  # for example, a full disk, which must not end the pod
             pass

@@ -265,7 +265,7 @@ class Pod:
 
     @property
     def is_over(self) -> bool:
-        """Whether the command has ended or, after a stop, all processes have ended or the time is up."""
+        """Whether the command has ended (after a stop, all processes) or the grace period has expired."""
         if self.deadline is None:
             return self.wait_status is not None
         return time.monotonic() >= self.deadline or (self.wait_status is not None and not self.processes())

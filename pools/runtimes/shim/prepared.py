@@ -21,7 +21,7 @@ class PreparedEnclosure:
     def take(self, order: Record) -> Builder | None:
         """Return the builder if the enclosure fits this pod spec and still exists.
 
-        Otherwise, end the builder.
+        Otherwise, stop the builder.
         """
         if dict(order).get("prepared") == self._digest and self._builder.is_running():
             return self._builder

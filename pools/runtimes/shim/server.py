@@ -72,7 +72,7 @@ class Server:
         self._enclosure: tuple[int, ...] = ()  # identifies the record that the spare shims have read
 
     def run(self) -> None:
-        """Handle requests until the runtime has ended."""
+        """Handle requests until the runtime has exited."""
         poller = select.poll()
         for source in (self._connection.fileno(), self._ended):
             poller.register(source, select.POLLIN)
@@ -92,7 +92,7 @@ class Server:
                 pause, missing = SPARE_DELAY_MS, SPARES - len(self._spares)
 
     def _handle_request(self) -> bool:
-        """Provide a shim for one request. Return False if the runtime has ended."""
+        """Provide a shim for one request. Return False if the runtime has exited."""
         message = self._connection.recv(MESSAGE_BYTES)
         if not message:
             return False
@@ -127,7 +127,7 @@ class Server:
             pid = next(iter(self._spares))
             try:
                 os.write(self._spares[pid], pod)
-            except BrokenPipeError:  # it has just been killed
+            except BrokenPipeError:  # the spare shim has just been killed
                 continue
             finally:
                 os.close(self._spares.pop(pid))
@@ -135,7 +135,7 @@ class Server:
         return 0
 
     def _end_outdated_spares(self) -> None:
-        """End the spare shims if the enclosure to prepare has changed since they were forked."""
+        """Stop the spare shims if the enclosure to prepare has changed since they were forked."""
         try:
             status = os.stat(f"{self._root}/{FILE}")
         except FileNotFoundError:

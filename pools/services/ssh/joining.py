@@ -81,9 +81,10 @@ def _record_conflict(key: int, version: int, reason: str, at: datetime) -> None:
 
 
 def _former_machine(host: SshHost, measured: MachineReport, at: datetime) -> Machine | None:
-    """Return the machine's row or None. If the host was another machine before, mark that one as departed.
+    """Return the machine's row or None.
 
-    Raises Conflict if the machine belongs to another pool, or to another host or a join token of this pool.
+    If the host used to be another machine, mark that machine as departed. Raises Conflict if the machine
+    belongs to another pool, or to another host or a join token of this pool.
     """
     check_no_other_pool(host.pool, measured)
     rows = Machine.objects.select_for_update(of=("self",)).select_related("pool")

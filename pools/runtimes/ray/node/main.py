@@ -1,4 +1,4 @@
-"""Run Ray and the agent on a node. If Ray ends, restart it without stopping the pods.
+"""Run Ray and the agent on a node. If Ray exits, restart it without stopping the pods.
 
 python -m pools.runtimes.ray.node.main SETTINGS
 """

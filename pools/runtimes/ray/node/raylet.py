@@ -124,7 +124,7 @@ class RayProcess:
         return "" if STARTED in _read_log(self._node) else "ray start has not finished yet"
 
     def restart(self) -> None:
-        """Start Ray again after it has ended. Pods keep running."""
+        """Start Ray again after it has exited. Pods keep running."""
         if STARTED in _read_log(self._node):
             self._last_up = time.monotonic()
         self.end()

@@ -217,7 +217,7 @@ class Relay:
             pass
 
     def hang_up(self) -> None:
-        """End a running command like a closed terminal, and give it time to exit."""
+        """Stop a running command as if its terminal had been closed, and give it time to exit."""
         if self._command is None or self._command.failure or self._command.has_exited:
             return
         self._command.hang_up()
