@@ -330,7 +330,7 @@ def _difference_message(result: ReplayResult) -> SafeString:
 
 
 def _queue_lines(row: Eviction, side: str) -> Iterator[list[Any]]:
-    """Yield the name, GPUs and decayed usage of each of the victim's or preemptor's queues."""
+    """For each queue of the victim or the preemptor, yield the name, GPUs and decayed usage."""
     for queue in row.numbers.get(side) or []:
         amounts = [queue.get(key) or {} for key in ("quota", "share", "allocated_before", "allocated_after")]
         gpus = (thousandths(amount.get("gpu")) for amount in amounts)

@@ -1,4 +1,7 @@
-"""REST endpoints for evictions, each with the rule that allowed it and the rule's figures."""
+"""REST endpoints for evictions.
+
+Each eviction includes the rule that allowed it and the values that the rule compared.
+"""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime

@@ -19,7 +19,7 @@ class FragmentationLevelResponse(ResponseModel):
 class FragmentationResponse(ResponseModel):
     """Entirely free GPUs on ready nodes, excluding reserved ones.
 
-    CPU or memory may allow fewer replicas.
+    Fewer replicas may fit if CPU or memory is short.
     """
 
     nodes: int

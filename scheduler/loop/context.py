@@ -87,5 +87,5 @@ class SchedulerContext:
     size: TickSize = field(default_factory=TickSize)
     images: DigestResolver = field(default_factory=HttpResolver)
     start_messages: StartMessages = field(default_factory=StartMessages)
-    # Whether reservation rows may exist in this tick. Only its commit inserts any.
+    # Whether reservation rows may exist in this tick. Only this tick's commit inserts them.
     has_reservations: bool = True

@@ -126,7 +126,7 @@ class Loop:
         self._notes += intake.notes
         self.context.sent.forget_starts(intake.unknown)
         limited = self._run_safely("quotas of clusters", lambda: record_cluster_quotas(pools, self.context))
-        self.context.has_reservations = True  # if the next step fails
+        self.context.has_reservations = True  # remains True if the next step fails
         dropped = self._run_safely("reservations", lambda: drop_stale_reservations(now, self.context))
         advanced = self._advance_arrays(now)
         self._changed |= bool(intake.changed or dropped or limited)
@@ -363,7 +363,7 @@ class Loop:
         return result
 
     def _only_while_leading(self, step: Callable[[], Result]) -> Callable[[], Result]:
-        """Make a step that does not check the lease itself write only while this process leads."""
+        """Wrap a step that does not check the lease, so that it writes only while this process leads."""
 
         def fenced_step() -> Result:
             with fenced_transaction(self.context.held_lease):

@@ -1,4 +1,4 @@
-"""Bound the work of a tick, so that a tick takes about a quarter of a second at most.
+"""Limit the work of a tick, so that a tick takes about a quarter of a second at most.
 
 Each tick observes and decides for the whole cluster, so larger ticks cost less per workload. Smaller ones
 respond sooner.
@@ -7,16 +7,15 @@ respond sooner.
 from dataclasses import dataclass
 
 SMALLEST, LARGEST = 100, 400
-CHANGES_PER_START = (
-    4  # a pod's start and end are two changes; twice as many, so that ends are never left behind
-)
+# A pod's start and end are two changes. Twice as many are allowed, so that ends are never left behind.
+CHANGES_PER_START = 4
 SHORT_SECONDS, LONG_SECONDS = 0.2, 0.3
 GROWTH = 1.5
 
 
 @dataclass(slots=True)
 class TickSize:
-    """Maximum work of the next tick: `starts` bounds both the bundles to commit and the pods to start."""
+    """Maximum work of the next tick: `starts` limits both the bundles to commit and the pods to start."""
 
     starts: int = SMALLEST
 

@@ -37,16 +37,16 @@ def simulate(
     actions: Collection[str] | None = None,
     stopwatch: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:
-    """Simulate a scenario (object, data or file).
+    """Simulate a scenario, given as an object, parsed data or a file.
 
-    Return the result in format `berth.plan/1`.
+    Return the result in the `berth.plan/1` format.
     """
     loaded = scenario if isinstance(scenario, Scenario) else load(scenario)
     return run_result(play(loaded, cycles, until_stable, actions, stopwatch))
 
 
 def run_result(played: SimulationRun) -> dict[str, Any]:
-    """Return the result in format `berth.plan/1`. Skipped cycles are listed unless there are too many."""
+    """Return the result in the `berth.plan/1` format. Skipped cycles are listed unless there are too many."""
     decisions = [plan_decisions(snapshot, plan) for snapshot, plan in played.cycles]
     if len(decisions) + played.skipped <= MAX_CYCLES:
         decisions[-1:-1] = [[] for _ in range(played.skipped)]

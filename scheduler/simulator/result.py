@@ -1,4 +1,4 @@
-"""Convert simulation results to data in format `berth.plan/1`."""
+"""Convert simulation results to data in the `berth.plan/1` format."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

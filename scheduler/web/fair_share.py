@@ -76,7 +76,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
 
 
 def default_columns(queues: Sequence[QueueShare]) -> dict[str, str]:
-    """Return the columns to hide, where all queues have the default value, with that value as text."""
+    """Return the columns in which all queues have the default value, with that value as text."""
     defaults: Mapping[str, tuple[str, Callable[[QueueShare], bool]]] = {
         "rank": ("rank 0", lambda queue: queue.rank == 0),
         "weight": ("weight 1", lambda queue: queue.weight == 1),

@@ -25,10 +25,10 @@ MAX_TAIL_BYTES = 2**20  # maximum number of bytes read to find the last lines
 
 @dataclass(slots=True)
 class PodLog:
-    """A pod's log, which is complete once the pod has ended, even if the runtime still lists the pod.
+    """A pod's log. It is complete once the pod has ended, even if the runtime still lists the pod.
 
-    The values of the workload's secrets are masked. While the pod runs, the last bytes of its output may be
-    the beginning of such a value.
+    The values of the workload's secrets are masked. While the pod runs, trailing bytes that could begin such
+    a value are withheld or masked.
     """
 
     pod: Pod

@@ -33,9 +33,9 @@ class LineStamper:
 
 
 def line_times(log: PodLog, *chunks: LogChunk) -> list[tuple[int, int]]:
-    """Return (index, time) of each line in consecutive chunks whose time differs from the previous one.
+    """Return (index, time) for each line whose time differs from that of the line before.
 
-    Times are Unix times in milliseconds, or 0 if unknown.
+    The chunks must be consecutive. Times are Unix times in milliseconds, or 0 if unknown.
     """
     changes: list[tuple[int, int]] = []
     index, is_in_line = -1, False
@@ -50,7 +50,7 @@ def line_times(log: PodLog, *chunks: LogChunk) -> list[tuple[int, int]]:
 
 
 def _timed_lines(log: PodLog, chunk: LogChunk) -> Iterator[tuple[bytes, int]]:
-    """Yield each line of the chunk, which may be incomplete, and the time of its first byte in the chunk."""
+    """Yield each line or part of a line in the chunk, with the time of its first byte in the chunk."""
     parts = iter(log.read_times(chunk) if chunk.data else ())
     end, moment = next(parts, (chunk.next_offset, 0))
     offset = chunk.offset

@@ -140,7 +140,7 @@ class QueueAccount:
     def _set_bounds(self, entitlement: Entitlement) -> None:
         self.entitlement = entitlement
         self.quota, limit = finite_bounds(entitlement.quota), finite_bounds(entitlement.limit)
-        self.non_preemptible_quota: Sequence[int] = self.quota  # bound of `non_preemptible`
+        self.non_preemptible_quota: Sequence[int] = self.quota  # upper bound on `non_preemptible`
         # Hard bounds: the limit and, if the queue may not borrow, the quota.
         self.own_limit = limit if entitlement.over_quota else tuple(map(min, limit, self.quota))
         self.has_limit = min(self.own_limit) < NO_BOUND

@@ -99,8 +99,9 @@ def _higher_spread(role: Role, spread: int) -> Ladder:
 
 
 def shorter_max_runtime(case: PendingCase) -> Iterator[Ladder]:
-    """Propose a maximum runtime with which the workload ends before nodes or quota held for another are
-    needed.
+    """Propose a maximum runtime that ends the workload before held nodes or quota are needed.
+
+    The nodes or the quota are held for another workload.
     """
     for blocker in case.rejection.blockers:
         if "behind" in blocker.numbers and blocker.numbers["until"] is not None:

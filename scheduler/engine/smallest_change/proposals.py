@@ -12,7 +12,7 @@ from scheduler.engine.smallest_change.change import Change, ChangeKind
 _ORDER = {kind: number for number, kind in enumerate(ChangeKind)}
 MAX_RUNGS = 64  # maximum number of rungs per ladder
 _ROUND = [digit * 10**power for power in range(12) for digit in (1, 2, 5)]
-PARTS = 8  # an amount changes by at most an eighth of itself per rung
+PARTS = 8  # each rung changes an amount by at most one eighth
 
 Size = tuple[int, Fraction | int, str, str]
 Proposal = tuple[Size, Change]

@@ -68,8 +68,9 @@ class MirroredRows(Generic[Row]):
     def read_changes(self, horizon: int) -> Sequence[tuple[Any, ...]]:
         """Fetch all rows that have changed since the horizon, whether or not they are live.
 
-        The result has at least one row, which contains the time of the read. Without knowing the horizon,
-        the database expects that few rows have changed, so its plan reads the index on `changed_in`.
+        The result has at least one row, which contains the time of the read. The database plans the query
+        without the value of the horizon. It therefore expects that few rows have changed, and its plan reads
+        the index on `changed_in`.
         """
         return prepared.fetch_all(
             f"""SELECT moment.horizon, moment.server,

@@ -41,7 +41,10 @@ def unknown_parties(
 
 
 def _visible_evictions(actor: Actor, column: str) -> QuerySet[Eviction]:
-    """Return the evictions whose victim or preemptor name, in this column, the user may see."""
+    """Return the evictions whose project in this column the user may see.
+
+    The column is the victim's or the preemptor's project.
+    """
     rows = evictions(actor)
     if is_platform_admin(actor):
         return rows

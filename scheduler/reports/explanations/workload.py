@@ -98,7 +98,9 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
 
 
 def expected_start(workload: Workload, now: datetime) -> tuple[datetime | None, str]:
-    """Return when a pending workload is expected to start, and the assumptions or why the time is unknown.
+    """Return when a pending workload is expected to start, and the assumptions behind the estimate.
+
+    If the time is unknown, the reason takes the place of the assumptions.
 
     A workload that only waits for nodes is expected to start once they have booted.
     """

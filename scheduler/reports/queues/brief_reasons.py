@@ -9,7 +9,7 @@ from berth.core.words import format_amount
 from projects.models import Workload
 from scheduler.engine.plan import Reason
 
-# reasons about a queue's bound, with the name of the bound
+# reasons about a queue's limit, quota or fair share, with the name of that amount
 BOUNDED: Mapping[Reason, str] = {
     Reason.WOULD_EXCEED_FAIR_SHARE: "fair share",
     Reason.PROJECT_LIMIT: "limit",

@@ -96,7 +96,7 @@ def utilization_points(
     measured = NullIf(F("seconds"), Value(0.0))
 
     def total(amount: Combinable | str) -> Sum:
-        """Sum an amount times the seconds in which the pod held its allocation."""
+        """Return the sum of an amount, weighted by the seconds in which the pod held its allocation."""
         return Sum((F(amount) if isinstance(amount, str) else amount) * held, output_field=FloatField())
 
     sums = rows.order_by().values("at").annotate(

@@ -74,9 +74,9 @@ def predict(
 def _next_backoff_end(
     stored: Sequence[model.Workload], candidate: model.Workload, now: datetime
 ) -> datetime | None:
-    """Return when the next backoff ends of a workload without pods in the candidate's pools.
+    """Return when the next backoff ends among workloads without pods in the candidate's pools.
 
-    Its demand does not count until then, so fair shares may change.
+    The workload's demand does not count until then, so fair shares may change.
     """
     ends = [
         each.backoff_until

@@ -101,7 +101,7 @@ class FifoPolicy:
     def _place_replicas(self, workload: Workload) -> list[Assignment] | None:
         """Place each replica on the fullest node that has room for it.
 
-        Return None if some replica does not fit.
+        Return None if any replica does not fit.
         """
         assignments: list[Assignment] = []
         for role in leaf_roles(workload.tree):

@@ -20,7 +20,7 @@ class PreemptionPolicy:
     evicts_extra_replicas = True
     moves_only = False  # whether all victims must be placed again
     unreported: frozenset[Reason] = frozenset()  # rejections that another policy reports in more detail
-    relievable_bounds: frozenset[Reason] = frozenset()  # limits that evictions can relieve
+    relievable_bounds: frozenset[Reason] = frozenset()  # limits under which evictions can free capacity
     max_moves: int | None = None
     max_trials = NO_BOUND
 

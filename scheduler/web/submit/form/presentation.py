@@ -66,7 +66,7 @@ class ShownField:
 
     @property
     def anchor(self) -> str:
-        """ID of the element that links to the field point to."""
+        """Element ID that links to the field use as their target."""
         return f"w-{self.id}" if self.form_field.many else self.id
 
     @property
