@@ -117,7 +117,7 @@ def test_log_search_covers_the_whole_log_and_shows_matches_in_context(
         expect(page.locator("#log .l mark")).to_have_text(["Loss is"])
         page.get_by_label("Search the log").press("Enter")
         expect(page.locator("#log-place")).to_have_text("1 of 2")
-        page.get_by_text("Show all matching lines").click()
+        page.get_by_text("Show all").click()
         hits = page.locator(".log-hits li")
         expect(hits.first).to_contain_text(MARKUP)
         expect(hits.nth(1)).to_contain_text("line 1999 ")
