@@ -107,7 +107,7 @@ def _subcommand_names(command: Any) -> str:
 
 
 def _render_topic(body: str) -> str:
-    """Render a topic of `berth help`, whose lines of two columns become a table."""
+    """Render a topic of `berth help` as Markdown. Lines with two columns become a table."""
     title, _, lines = body.replace("\b\n", "").partition(":\n")
     rows, text = [], []
     for line in lines.split("\n"):

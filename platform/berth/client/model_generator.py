@@ -41,7 +41,7 @@ def generate_sources() -> dict[str, str]:
 def read_components() -> dict[str, Schema]:
     """Return the schemas in the OpenAPI document.
 
-    A separate process generates the document, which requires Django.
+    A separate process generates the document, because this requires Django.
     """
     paths = {"PYTHONPATH": os.pathsep.join(sys.path), "DJANGO_SETTINGS_MODULE": "berth.server.settings"}
     command = [sys.executable, "-m", "django", "spectacular", "--format", "openapi-json"]
@@ -100,7 +100,7 @@ class Models:
         )
 
     def _schema(self, name: str) -> Schema:
-        """Return the schema of a class, which may have the suffix `Response` in the OpenAPI document."""
+        """Return the schema of a class. The OpenAPI document may add the suffix `Response` to its name."""
         return self._components.get(f"{name}Response") or self._components[name]
 
     def _references(self, schema: Any) -> list[str]:

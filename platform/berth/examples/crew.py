@@ -18,7 +18,7 @@ JOIN_SECONDS = 120.0
 
 
 class LeaderEnded(Exception):
-    """Raised if rank 0 has ended, which ends the run."""
+    """Raised if rank 0 has exited, because the run cannot continue without it."""
 
 
 def open_data_listener() -> socket.socket:

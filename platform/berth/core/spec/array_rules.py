@@ -14,7 +14,7 @@ SOURCES = ("tasks", "values", "matrix")
 
 
 def task_name(array: str, index: int) -> str:
-    """Return the name of an array task, which must be unique among the project's live workloads."""
+    """Return the name of an array task. It must be unique among the project's live workloads."""
     return f"{array}-{index}"
 
 

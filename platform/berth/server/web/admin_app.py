@@ -11,7 +11,7 @@ from django.core.checks import CheckMessage, Tags, register
 
 
 class AdminConfig(SimpleAdminConfig):
-    """Configuration of the admin site without its pages, which `berth.server.urls` loads.
+    """Configuration of the admin site without its pages. `berth.server.urls` loads the pages.
 
     The pages import the REST API and the reports, which are a third of the code that a process would load at
     startup.

@@ -1,4 +1,4 @@
-"""Django app for the web pages, which connects live updates to signals."""
+"""Django app for the web pages. It connects live updates to signals."""
 
 from django.apps import AppConfig
 from django.db.models.signals import post_save
