@@ -132,7 +132,7 @@ class PodCodeQuery(Query):
 
 
 class PodCode(TokenlessView):
-    """Code of a pod, for download by the pod's node, which authenticates with the pod's secret."""
+    """Code of a pod, for download by the pod's node. The node authenticates with the pod's secret."""
 
     caller = "pod"
 

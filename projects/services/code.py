@@ -80,7 +80,7 @@ class WorkloadCode:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTree:
-    """Outcome of registering a tree, which is stored if no chunk is missing."""
+    """Outcome of registering a tree. The tree is stored if no chunk is missing."""
 
     digest: str
     size: int

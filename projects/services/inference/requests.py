@@ -55,7 +55,10 @@ class AcceptedRequest:
 
 
 def lock_service(service: Service) -> Service:
-    """Lock the service's row, which serializes all changes to its inference engines. Raises NotFound."""
+    """Lock the service's row, so that all changes to its inference engines are serialized.
+
+    Raises NotFound.
+    """
     row = next(iter(LOCKED_SERVICE(service.pk)), None)
     if row is None:
         raise NotFound("This service has been deleted.")

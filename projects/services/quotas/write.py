@@ -68,7 +68,7 @@ def remove_quota(*, actor: Actor, quota: Quota, expected_version: int | None = N
 
 
 def require_set_quota(actor: Actor, owner: Tenant) -> None:
-    """Raise Forbidden unless the user may set the quota. Department quotas need a platform admin."""
+    """Raise Forbidden unless the user may set the quota. Only platform admins may set department quotas."""
     require(actor, Action.SET_QUOTA, owner)
     if isinstance(owner, Department):
         require(actor, Action.ADMINISTER)

@@ -39,7 +39,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class ConditionSettings:
-    """Threshold and duration of a scaling condition, which the form shows on one line."""
+    """Threshold and duration of a scaling condition, shown on one line of the form."""
 
     title: str
     threshold: Setting

@@ -66,7 +66,7 @@ class Chart:
 
     @property
     def names(self) -> str:
-        """Labels of the chart's values, which are shown on hover. Gaps have no label."""
+        """Labels of the chart's values, shown on hover. Gaps have no label."""
         return f"reported||{'maximum' if self.key == 'engines' else 'threshold'}"
 
 

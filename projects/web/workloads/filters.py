@@ -151,7 +151,7 @@ def unknown_names(actor: Actor, filters: Filters) -> list[Problem | None]:
 
 
 def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """Return the rows with only the first task of each array, which represents the array in the list."""
+    """Return the rows with only the first task of each array. This task represents the array."""
     tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index", "-attempt")
     return rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.distinct("array_id").values("pk")))
 
