@@ -41,7 +41,7 @@ class NodeSpec:
 
     @property
     def initial_nodes(self) -> int:
-        """Number of nodes that a new pool requests, which is 0 if the minimum is 0."""
+        """Number of nodes that a new pool requests. It is 0 if the minimum is 0."""
         return max(self.min, self.ready_threshold) if self.min > 0 else 0
 
     def clamp(self, count: int) -> int:

@@ -72,7 +72,7 @@ class Volume:
 
     @property
     def prefix(self) -> str:
-        """Key prefix of all objects, which is empty or ends with /."""
+        """Key prefix of all objects. It is empty or ends with /."""
         prefix = self.source.removeprefix(S3).partition("/")[2].strip("/")
         return f"{prefix}/" if prefix else ""
 

@@ -49,7 +49,7 @@ def verified_machine(secret: str) -> tuple[int, int] | None:
 
 
 def for_pod(key: str) -> str:
-    """Return the secret for a session's worker, which is valid while the worker's pod runs."""
+    """Return the secret for a session's worker. It is valid while the worker's pod runs."""
     return _sign("pod", key)
 
 

@@ -29,7 +29,7 @@ BERTH_CA
 
 
 def user_data(order: LaunchRequest) -> str:
-    """Return the first-boot script for a launch request, which never changes for the same request.
+    """Return a launch request's first-boot script. The script never changes for the same request.
 
     Raises ProviderError if machines could not join with the current settings.
     """

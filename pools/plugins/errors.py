@@ -6,7 +6,7 @@ class PluginError(Exception):
 
 
 class HookFailed(PluginError):
-    """Raised if a hook returned an invalid value or raised an error, which is its `__cause__`."""
+    """Raised if a hook returned an invalid value or raised an error. That error is the `__cause__`."""
 
     def __init__(self, plugin: str, hook: str, problem: str) -> None:
         super().__init__(plugin, hook, problem)

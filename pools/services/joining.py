@@ -223,7 +223,7 @@ def has_changed(machine: Machine, measured: MachineReport) -> bool:
 
 
 def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Machine:
-    """Store a joining machine, and mark a silent machine of the same name, which it replaces, as departed.
+    """Store a joining machine. It replaces a silent machine of the same name, which is marked as departed.
 
     Raises Conflict if another machine with this name still reports.
     """

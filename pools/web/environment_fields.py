@@ -15,7 +15,7 @@ EXAMPLE = "- torch\n- mps: {thread_percentage: 50}"
 
 
 class LinesField(forms.CharField):
-    """Text area for a list, whose value contains the nonempty lines."""
+    """Text area for a list. The value of the field contains the nonempty lines."""
 
     def __init__(self, **kwargs: Any) -> None:
         rows = kwargs.pop("rows", 3)

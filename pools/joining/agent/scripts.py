@@ -62,7 +62,7 @@ class EnvironmentScript:
 class StartScript:
     """Script that starts a node on this machine. It may take minutes, so it runs in the background.
 
-    The instructions are stored, so that a restarted agent does not start its node again, which would end the
+    The instructions are stored, so that a restarted agent does not start its node again, which would stop the
     pods.
     """
 

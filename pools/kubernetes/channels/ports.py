@@ -26,7 +26,7 @@ class NotListening(ChannelRejected):
 
 
 class PortConnection:
-    """Connection to a pod's port, which slows the pod down while the caller does not read."""
+    """Connection to a pod's port. The pod is slowed down while the caller does not read."""
 
     def __init__(self, connection: ClientConnection, port: int) -> None:
         self._connection, self._port = connection, port

@@ -43,7 +43,7 @@ class FileCopies:
 
     @contextmanager
     def draft(self, pod_id: str) -> Iterator[Path]:
-        """Yield a new directory for a copy, which is deleted afterwards unless `keep` has stored it."""
+        """Yield a new directory for a copy. It is deleted afterwards unless `keep` has stored it."""
         draft = Path(tempfile.mkdtemp(prefix=f".{validate_name(pod_id)}.", dir=self._root))
         (draft / TREE).mkdir(mode=0o700)
         try:

@@ -1,4 +1,4 @@
-"""Read the logs of pods on Kubernetes from their copies, which are updated first."""
+"""Read the logs of pods on Kubernetes from local copies. The copies are updated first."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -84,7 +84,7 @@ def read_policy(environ: Mapping[str, str] = os.environ) -> Policy:
 
 
 def pod_uid(project: int) -> int:
-    """Return the Unix user ID of a project's pods, which is the same on all nodes.
+    """Return the Unix user ID of a project's pods. It is the same on all nodes.
 
     Raises ValueError if the project's number is outside the range of user IDs.
     """

@@ -35,7 +35,7 @@ class RayNode:
 
 
 def node_label(instance_id: str) -> str:
-    """Return the node's label in Ray, which allows fewer characters in labels than instance IDs have."""
+    """Return the node's label in Ray. Labels may not contain all characters of instance IDs."""
     return "n" + re.sub(r"[^A-Za-z0-9_.-]", "-", instance_id)[-_LABEL_LENGTH:] + "n"
 
 

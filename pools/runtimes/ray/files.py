@@ -9,7 +9,7 @@ from pools.runtimes.ray.agents import NodeAgent
 
 
 class RayFiles:
-    """Mixin of the Ray runtime that reads pods' files, which a node stores until the pod is forgotten."""
+    """Mixin of the Ray runtime that reads pods' files. Nodes store them until the pod is forgotten."""
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
         with _converted_errors():

@@ -164,7 +164,7 @@ class SlurmRest:
 
 
 def _deadline(calls: int) -> float:
-    """Return the monotonic deadline for several calls, which limits how long other pools must wait."""
+    """Return the monotonic deadline for several calls. It limits how long other pools must wait."""
     return time.monotonic() + SUBMIT_SECONDS + calls
 
 

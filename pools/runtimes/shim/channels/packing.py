@@ -28,7 +28,7 @@ END_OF_ARCHIVE = bytes(2 * RECORD)
 
 
 class Packer:
-    """Packer of one file or directory, which is read while the caller iterates over the archive.
+    """Packer of one file or directory. Files are read while the caller iterates over the archive.
 
     In a directory, files that cannot be read, special files and links that leave the directory are omitted,
     and `skip` is called with a message for each. Other errors raise CopyError.

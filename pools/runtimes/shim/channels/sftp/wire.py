@@ -17,7 +17,7 @@ class BrokenPacket(Exception):
 
 
 class Reader:
-    """Reader of one packet's fields, whose methods raise BrokenPacket if the packet is too short."""
+    """Reader of one packet's fields. All methods raise BrokenPacket if the packet is too short."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._start = data, 0
