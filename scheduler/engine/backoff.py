@@ -10,7 +10,7 @@ def backoff_seconds(times: int) -> int:
 
 
 def eviction_backoff_seconds(times: int, run_seconds: float) -> int:
-    """Return the backoff in seconds after a workload's latest eviction, which is its `times`-th.
+    """Return the backoff in seconds after an eviction. `times` counts the workload's evictions.
 
     `run_seconds` is the duration of the evicted run. A short run loses little work, so its backoff is short.
     """

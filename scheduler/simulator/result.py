@@ -87,7 +87,7 @@ def _decision_kind(bundle: Bundle, steps: Sequence[Place | Evict], was_running: 
 
 
 def _eviction_kind(bundle: Bundle, kind: Kind, steps: Sequence[Place | Evict]) -> str:
-    """Return the kind of eviction, which is a move if the bundle places the pod again."""
+    """Return the kind of eviction. It is a move if the bundle places the pod again."""
     moved = any(isinstance(step, Place) for step in steps)
     return "move" if moved and bundle.kind is not Kind.CONSOLIDATE else kind.value
 

@@ -135,7 +135,7 @@ def _try_step(board: Board, step: ScaleUpStep) -> bool:
 
 
 def scale_up_steps(gang: Gang, replicas: int = 1) -> Iterator[ScaleUpStep]:
-    """Yield one step per role, which adds `replicas` replicas, and one step per missing optional group."""
+    """Yield one step per role, to add `replicas` replicas, and one step per missing optional group."""
     workload = gang.workload
     for part in gang.parts:
         arrangement = _request_more(gang, part, replicas)

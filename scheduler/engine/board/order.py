@@ -34,7 +34,7 @@ Head: TypeAlias = tuple[GangKey, Gang, PendingGroup]
 
 
 class PendingOrder:
-    """Iterator over pending gangs in queue order, which reflects changes to the board during iteration."""
+    """Iterator over pending gangs in queue order. It reflects changes to the board during iteration."""
 
     def __init__(self, board: Board, groups: Iterable[PendingGroup]) -> None:
         self._gangs = gangs = _NextGangs(board)
@@ -69,7 +69,7 @@ class PendingOrder:
 class _NextGangs:
     """Lookup of each group's next gang.
 
-    Projects refer to this object instead of the `PendingOrder`, which avoids a reference cycle.
+    Projects refer to this object instead of the `PendingOrder`, to avoid a reference cycle.
     """
 
     __slots__ = ("board", "skipped")

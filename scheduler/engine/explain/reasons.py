@@ -12,7 +12,7 @@ _RANK = {reason: rank for rank, reason in enumerate(Reason)}
 
 
 def dominance(reason: Reason) -> int:
-    """Return the rank of a reason, which is 0 for the most dominant one."""
+    """Return the rank of a reason. The most dominant reason has rank 0."""
     return _RANK[reason]
 
 

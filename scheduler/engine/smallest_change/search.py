@@ -157,7 +157,7 @@ class _TrialRuns:
         self.rejected = False  # whether a run was rejected because of the limit
 
     def layout(self) -> Layout:
-        """Return the layout (the boards) of the unchanged snapshot, which is valid until the next run."""
+        """Return the unchanged snapshot's layout (the boards). It is valid until the next run."""
         self._layout = prepare_layout(self._snapshot, self._layout)
         return self._layout
 

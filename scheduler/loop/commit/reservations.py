@@ -84,8 +84,9 @@ def _cancel_reservations(stale: Sequence[tuple[Workload, str]], now: datetime) -
 def _limit_conflicts(
     reserved: Iterable[Reservation], workloads: Iterable[Workload], specs: SpecCache
 ) -> dict[uuid.UUID, str]:
-    """Return why workloads can no longer start after a limit, quota or document was edited, by
-    workload ID.
+    """Return, by workload ID, why workloads can no longer start after an edit.
+
+    A limit, a quota or the document was edited.
     """
     rows: dict[uuid.UUID, list[Reservation]] = defaultdict(list)
     for row in reserved:

@@ -189,7 +189,7 @@ def _pod_secrets(pod: Pod, spec: WorkloadSpec) -> dict[str, str]:
 
 
 def _has_single_pod(spec: WorkloadSpec) -> bool:
-    """Return whether the workload always has a single pod, which needs no gang secret.
+    """Return whether the workload always has a single pod. A single pod needs no gang secret.
 
     On Kubernetes, a pod without secrets starts with one call instead of two.
     """

@@ -183,7 +183,7 @@ def _try_each(starts: "Starts", now: datetime, context: SchedulerContext, attemp
 def _store_failures(
     pods: Sequence[Pod], failures: Mapping[uuid.UUID, str], context: SchedulerContext
 ) -> None:
-    """Store each pod's start failure, which the pod's page and the workload's final message show."""
+    """Store each pod's start failure. The pod's page and the workload's final message show it."""
     if not pods:
         return
     with fenced_transaction(context.held_lease):

@@ -31,7 +31,7 @@ VALUE_KINDS = {
 
 @dataclass(slots=True)
 class SecretReader:
-    """Reader of secrets for pods that start together, which reads each owner's secrets only once."""
+    """Reader of secrets for pods that start together. It reads each owner's secrets only once."""
 
     _personal: dict[int | None, Mapping[str, Secret]] = field(default_factory=dict, repr=False)
     _declared: dict[tuple[int, int], Mapping[str, Secret]] = field(default_factory=dict, repr=False)

@@ -11,7 +11,7 @@ NONE: Rejections = {}
 
 
 class ImagePolicies:
-    """Image policies of all pools, which check each image against each pool only once."""
+    """Image policies of all pools. Each image is checked against each pool only once."""
 
     def __init__(self, pools: Iterable[NodePool]) -> None:
         self._pools = list(pools)

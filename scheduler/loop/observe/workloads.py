@@ -20,7 +20,7 @@ STUCK_AFTER = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class ObservedWorkload:
-    """State of a workload when it was observed, which a commit compares with the locked row."""
+    """State of a workload when it was observed. A commit compares it with the locked row."""
 
     pk: uuid.UUID
     version: int

@@ -145,7 +145,7 @@ def usage_report(actor: Actor, request: UsageRequest, now: datetime) -> list[Usa
 
 
 def total(rows: Iterable[UsageRow]) -> UsageRow:
-    """Return the sum of all rows, whose cost is None if any row's cost is None."""
+    """Return the sum of all rows. Its cost is None if any row's cost is None."""
     rows = list(rows)
     known_cost = sum((row.known_cost for row in rows), Decimal(0))
     unpriced = frozenset().union(*(row.unpriced for row in rows))

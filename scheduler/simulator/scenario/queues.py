@@ -39,7 +39,7 @@ def read_queues(
 
 
 def queue_name(department: str, projects: Container[str]) -> str:
-    """Return a unique queue name for a department, which may have the same name as a project."""
+    """Return a unique queue name for a department. A project may have the department's name."""
     return department + DEPARTMENT_SUFFIX if department in projects else department
 
 

@@ -76,7 +76,7 @@ class NodeRow:
 
     @property
     def is_usable(self) -> bool:
-        """Whether pods can run on the node, which makes its free resources meaningful."""
+        """Whether pods can run on the node, so that its free resources are meaningful."""
         return self.node.state in HOSTING
 
     @property

@@ -107,7 +107,7 @@ def _visible_pools(request: Request) -> QuerySet[NodePool]:
 
 
 def _ready_nodes(pool: Any) -> int:
-    """Return the number of ready nodes, which the selector adds to the pool as an annotation."""
+    """Return the number of ready nodes. The selector adds it to the pool as an annotation."""
     return int(pool.nodes_ready)
 
 

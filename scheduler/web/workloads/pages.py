@@ -258,7 +258,7 @@ def _recent_events(
     suffered: Sequence[RenderedEviction],
     caused: Sequence[RenderedEviction],
 ) -> Sequence[Entry]:
-    """Return the latest events, without the reason why the workload is still pending, which a card shows."""
+    """Return the latest events, without the current pending reason, because a card shows it."""
     entries = timeline(actor, workload, suffered, caused, shows_still_pending=False).entries
     return entries[:EVENTS_ON_OVERVIEW]
 

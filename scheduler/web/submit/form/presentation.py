@@ -165,7 +165,7 @@ class ShownForm:
 
     @property
     def git(self) -> ShownPart | None:
-        """Section for a Git repository, which the submission page shows in the code card."""
+        """Section for a Git repository. The submission page shows it in the code card."""
         return next((part for part in self.parts if part.title == GIT_TITLE), None)
 
     @property
