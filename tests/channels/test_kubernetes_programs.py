@@ -243,7 +243,7 @@ def test_image_with_an_old_or_missing_python_is_rejected_with_the_reason(
             client.workloads.copy_from(berth.workload_id, "data", str(tmp_path / "x"))
 
 
-def test_copy_ends_when_its_relay_ends(container: Container) -> None:
+def test_copy_stops_when_its_relay_exits(container: Container) -> None:
     channel = container.open("p-1")
     channel.sendall(encode_frame(START, b'{"copy_to": "model"}'))
     header = tarfile.TarInfo("model")

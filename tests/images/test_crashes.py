@@ -91,7 +91,7 @@ def test_image_pull_is_retried_after_podman_is_killed(stage: ImageStage, hanging
     assert_nothing_is_left(stage)
 
 
-def test_podman_pull_ends_when_its_shim_is_killed(stage: ImageStage, hanging_image: str) -> None:
+def test_podman_pull_stops_when_its_shim_is_killed(stage: ImageStage, hanging_image: str) -> None:
     stage.start("p-1", hanging_image, "true")
     podman = stage.find_pid("podman", "p-1")
     kill_shim_and_runtime(stage)

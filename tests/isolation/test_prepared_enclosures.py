@@ -203,7 +203,7 @@ def test_spare_shims_run_pods_without_a_usable_record_of_the_enclosure(
     assert not is_prepared(stage, "p-3")
 
 
-def test_spare_shims_and_their_enclosures_end_with_the_server(stage: LocalStage) -> None:
+def test_spare_shims_and_their_enclosures_stop_with_the_server(stage: LocalStage) -> None:
     output(stage, "p-1", "true")
     processes = [pid for spare in spare_shims(stage) for pid in (spare, *descendants(spare))]
     kill(server(stage))

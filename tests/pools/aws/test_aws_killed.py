@@ -218,7 +218,7 @@ def test_manually_stopped_machine_is_marked_lost_and_terminated(place: Ec2Accoun
 
 
 @pytest.mark.heavy
-def test_interrupted_spot_machine_is_replaced_before_it_ends(place: Ec2Account) -> None:
+def test_interrupted_spot_machine_is_replaced_before_it_terminates(place: Ec2Account) -> None:
     stage = ec2_stage(place, purchase="spot")
     stage.resize(2)
     stage.settle()
