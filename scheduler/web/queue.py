@@ -83,7 +83,7 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
     ),
     Column("submitted", "Submitted", lambda row: row[0].submitted_at, in_file=True),
 )
-UNSCHEDULABLE_MAX = 20  # workloads that are listed
+UNSCHEDULABLE_MAX = 20  # maximum number of workloads that are listed
 OTHER_SORTS = {column.key for column in COLUMNS if column.order} - {"position", "pool"}
 
 
@@ -141,7 +141,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     length = queue_length(pool) if pools else None
     unschedulable = count_unschedulable(request.actor, pool) if length and length.unschedulable else 0
     impossible = list[Any]()
-    if unschedulable and not filters["reason"] and not (listing and listing.next):  # on the last page
+    if unschedulable and not filters["reason"] and not (listing and listing.next):  # only on the last page
         impossible = _unschedulable_rows(
             request.actor, unschedulable_workloads(request.actor, pool).filter(matching)
         )
@@ -184,7 +184,7 @@ class _Choices:
     reasons: list[tuple[str, int]]  # most frequent first
     projects: list[str]
     by_pool: Mapping[str, int]
-    queued: int  # in the pool
+    queued: int  # queued workloads in the pool
     own: int  # submitted by the user, in the pool
     all_queued: int
 

@@ -27,8 +27,8 @@ READY = b"ready"
 NOT_FORKED = b"not-forked"
 MESSAGE_BYTES = 65_536
 SPARES = 4  # maximum number of spare shims, so that most gangs and bursts find one for each pod
-# Time from the last pod start to the preparation of a spare shim, which would slow down the start, and time
-# between two such preparations.
+# A spare shim is prepared this long after the last pod start, because the preparation would slow the start
+# down. The second value is the pause between two preparations.
 SPARE_DELAY_MS, SPARE_INTERVAL_MS = 50, 10
 _ASSIGNMENT_BYTES = select.PIPE_BUF  # longer messages are not written to a pipe at once
 

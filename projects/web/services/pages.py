@@ -52,7 +52,7 @@ class ServiceRow:
     request: ScaleRequest | None
     metrics: LatestMetrics
     autoscaler_limits: tuple[int, int]
-    gpu_milli: int  # allocated to its engines
+    gpu_milli: int  # allocated to the service's engines
 
     @property
     def running(self) -> int | None:

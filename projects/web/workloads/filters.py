@@ -30,7 +30,7 @@ STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "all": ("All", tuple(Phase)),
 }
 UNSCHEDULABLE, EVICTED = "unschedulable", "evicted"  # states of pending workloads
-PARTS: Mapping[str, tuple[str, ...]] = {  # states that are part of another one
+PARTS: Mapping[str, tuple[str, ...]] = {  # by state, the states that are part of it
     "pending": (UNSCHEDULABLE, EVICTED),
     "ended": ENDED_PHASES,
 }

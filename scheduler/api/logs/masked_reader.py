@@ -68,7 +68,7 @@ class MaskedReader:
             chunk = self.read_raw(at, offset - at)
             if not chunk.data:
                 return b""
-            if chunk.offset != at:  # a gap was skipped
+            if chunk.offset != at:  # the log has skipped a gap
                 begin, data = chunk.offset, b""
             data += chunk.data
             at = chunk.next_offset

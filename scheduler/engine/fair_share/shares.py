@@ -27,7 +27,7 @@ class Claim:
     usage: Fraction
     granted: int = 0
     rounded_up: int = 0  # part of `granted` that results from rounding up
-    rounded_off: int = 0  # amount that one more rounding up would add to `granted`
+    rounded_off: int = 0  # amount that rounding up once more would add to `granted`
 
     @property
     def age_key(self) -> tuple[int, str]:

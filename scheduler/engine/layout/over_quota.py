@@ -54,7 +54,7 @@ def _queues_on(board: Board) -> dict[str, QueueInPool]:
                 placed[account] += pods
     excess: set[int] = set()  # pods over a project's quota, by `id(pod)`
     result: dict[str, QueueInPool] = {}
-    # Projects come first, because their over-quota pods are the first that put a department over quota.
+    # Projects come first: pods over their quota are the first to count as over the department's quota.
     for account in sorted(board.ledger.accounts.values(), key=lambda account: -len(account.path)):
         over = _pods_over_quota(account, placed[account], excess)
         excess |= {id(pod) for _, _, pod in over}

@@ -55,7 +55,7 @@ from scheduler.web.workloads.timeline import Entry, timeline
 
 Context = dict[str, Any]
 EVICTIONS_ON_OVERVIEW, EVENTS_ON_OVERVIEW = 5, 6
-PLACED = r"[\d,]+ pods? with .+ on .+\.$"  # message about a placement, unlike start progress
+PLACED = r"[\d,]+ pods? with .+ on .+\.$"  # matches messages about a placement, not about start progress
 MEASURED_PHASES = (Phase.RUNNING, Phase.STOPPING)
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources"))

@@ -48,7 +48,7 @@ from projects.service_selectors import services
 
 MAX_WORDS, MAX_LENGTH = 5, 100
 MAX_OF_A_KIND = 6
-MAX_FORMS = 3  # in an empty search
+MAX_FORMS = 3  # maximum number of forms that an empty search lists
 MAX_CANDIDATES = 20  # maximum number of workloads whose actions are searched
 
 

@@ -34,7 +34,7 @@ _HEALTH_CHECKS = {
     "RAY_health_check_timeout_ms": "5000",
     "RAY_health_check_failure_threshold": "5",
     "RAY_raylet_start_wait_time_s": "120",
-    # A node ends after 20 s without its head (Ray's default: 60 s).
+    # A node exits after 20 s without its head (Ray's default: 60 s).
     "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
 }
 

@@ -23,7 +23,7 @@ from pools.runtimes.shim.transfers.listing import Listing, Object, UnusableListi
 
 DIRECTORY = "volumes"  # below the pod's directory of records, which the pod cannot see
 LISTINGS_MAX = 3  # maximum number of listings while objects keep changing
-WAIT_SECONDS = 2.0  # seconds between checks for whether the changes of earlier pods are stored
+WAIT_SECONDS = 2.0  # seconds between checks whether earlier pods' changes are stored
 _MB = 1e6
 
 
