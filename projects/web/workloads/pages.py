@@ -33,6 +33,7 @@ from projects.web.workloads.columns import (
     load_runtimes,
 )
 from projects.web.workloads.engine_rows import with_open_engines, without_engines
+from projects.web.workloads.failed_pods import load_log_addresses
 from projects.web.workloads.filters import (
     SORTS,
     STARTED,
@@ -44,6 +45,7 @@ from projects.web.workloads.filters import (
 )
 from projects.web.workloads.replicas import load_replicas
 from projects.web.workloads.request_words import NO_GPU, load_request_words
+from projects.web.workloads.reservations import load_reservations
 from projects.web.workloads.steps import BULK_STEPS, bulk_steps
 from projects.web.workloads.utilization import attach_utilization, common_last_measurement, was_measured
 
@@ -143,13 +145,18 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if "gpus" in columns:
         load_request_words(row_slice.rows)
     attach_utilization(row_slice.rows, columns)
-    activity = load_activity(row_slice.rows) if "status" in columns else {}
+    shows_status = "status" in columns
+    activity = load_activity(row_slice.rows) if shows_status else {}
+    reservations = load_reservations(row_slice.rows) if shows_status else {}
+    logs = load_log_addresses(row_slice.rows) if shows_status else {}
     actor = with_roles(request.actor)
     for row in row_slice.rows:
         cast("Any", row).replicas = replicas.get(row.pk)
         cast("Any", row).progress = row.array_id and progress[row.array_id]
         cast("Any", row).failures = failure_causes(failures.get(row.array_id, ())) if row.array_id else ""
         cast("Any", row).activity = activity.get(row.pk, "")
+        cast("Any", row).reservation = reservations.get(row.pk)
+        cast("Any", row).failure_log = logs.get(row.pk, "")
         _set_bulk_actions(actor, row)
     with_values = set(columns)
     if not any(was_measured(row) for row in row_slice.rows):

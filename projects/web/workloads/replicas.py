@@ -21,6 +21,10 @@ class Replicas:
     def __str__(self) -> str:
         return f"{self.current} (min {self.minimum}, max {self.maximum})"
 
+    @property
+    def limits(self) -> str:
+        return f"scales from {self.minimum} to {self.maximum}"
+
 
 def load_replicas(rows: Iterable[Workload]) -> Mapping[UUID, Replicas]:
     """Return the replica counts of elastic workloads and services that can be scaled."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from django.db.models import Count, F, Max, Min, Q, QuerySet, Sum
+from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 from django.urls import reverse
 
 from berth.core.words import format_count, format_gpus
@@ -14,10 +14,11 @@ from pools.models import NodePool
 from projects.access import Action, may
 from projects.actor import Actor
 from projects.idle_gpus import idle_since
-from projects.models import BudgetWarning, Delivery, Phase, Pod, PodState, Workload, WorkloadArray
+from projects.models import BudgetWarning, Delivery, Phase, Workload, WorkloadArray
 from projects.selectors import budgets, workloads
 from projects.services.arrays import failure_sentence, failures_by_array
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from projects.web.workloads.failed_pods import load_log_addresses
 from scheduler.reports.pool_diagnosis import RECONCILER, find_pool_errors
 from scheduler.reports.queues.starved import Shortfall
 from scheduler.reports.usage.budgets import FULL_PERCENT, budget_statuses
@@ -25,7 +26,6 @@ from scheduler.reports.usage.budgets import FULL_PERCENT, budget_statuses
 OWN_MAX, OF_EACH_MAX = 100, 3
 UNSCHEDULABLE_MAX = 2  # maximum number of the user's workloads that are listed individually
 DELIVERIES_MAX = 1000  # number of latest deliveries that are read
-ERROR_LINES = 40  # lines at the end of a log that are searched for an error
 RECENTLY = timedelta(days=1)
 IDLE_MAX = 1000  # largest running workloads of other users that are checked for idle GPUs
 SHORTFALLS_MAX = 5
@@ -122,30 +122,16 @@ def _failed_items(actor: Actor, now: datetime) -> list[Item]:
     for workload in rows.filter(array=None).order_by("-ended_at")[: OF_EACH_MAX * OF_EACH_MAX]:
         latest.setdefault((workload.project_id, workload.name), workload)
     listed = list(islice(latest.values(), OF_EACH_MAX))
-    failed_pods = _first_failed_pods(listed)
+    logs = load_log_addresses(listed)
     items = [
         Item(
             "Failed", "bad", workload.name, _workload_path(workload), workload.message,
-            workload.ended_at, is_sentence=True, log=_log_address(failed_pods.get(workload.pk)),
+            workload.ended_at, is_sentence=True, log=logs.get(workload.pk, ""),
         )
         for workload in listed
     ]  # fmt: skip
     items += _failed_arrays(rows.filter(array__isnull=False))
     return sorted(items, key=lambda item: item.at or now, reverse=True)
-
-
-def _first_failed_pods(workloads: Sequence[Workload]) -> dict[uuid.UUID, Pod]:
-    """Return the pod that failed first in each workload's last run."""
-    failed = Pod.objects.filter(workload__in=workloads, run=F("workload__run"), state=PodState.FAILED)
-    rows = failed.order_by("workload_id", "ended_at", "rank").distinct("workload_id")
-    return {pod.workload_id: pod for pod in rows}
-
-
-def _log_address(pod: Pod | None) -> str:
-    """Return the URL of the pod's last log lines, or an empty string without a pod."""
-    if pod is None:
-        return ""
-    return f"{reverse('workload-log', args=[pod.workload_id])}?pod={pod.pk}&tail={ERROR_LINES}"
 
 
 def _failed_arrays(tasks: QuerySet[Workload]) -> Iterator[Item]:

@@ -1,0 +1,45 @@
+"""Describe reservations for the *Status* column of the workload list."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pools.models.node import PENDING
+from projects.models import Phase, Workload
+from projects.web.workloads.activity import pods_on_nodes
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationStatus:
+    """Reserved pods with their nodes, how many of the nodes are booting, and when all of these are ready.
+
+    `ready_at` is None if the time is unknown or no node is booting.
+    """
+
+    pods: str
+    booting: int
+    ready_at: datetime | None
+
+
+def load_reservations(rows: Iterable[Workload]) -> Mapping[UUID, ReservationStatus]:
+    """Return the status of the reservation of each reserved workload."""
+    reserved = [row.pk for row in rows if row.phase == Phase.RESERVED]
+    if not reserved:
+        return {}
+    reservations: Any = Workload._meta.get_field("reservations").related_model
+    nodes = defaultdict[UUID, list[Any]](list)
+    for row in reservations.objects.filter(workload__in=reserved).select_related("node"):
+        nodes[row.workload_id].append(row.node)
+    return {pk: _describe(each) for pk, each in nodes.items()}
+
+
+def _describe(nodes: list[Any]) -> ReservationStatus:
+    """Return the status of a reservation, given the node of each reserved pod."""
+    booting = {node.pk: node.ready_at for node in nodes if node.state in PENDING}
+    times = booting.values()
+    ready_at = max(times) if times and all(times) else None
+    names = sorted({node.name for node in nodes})
+    return ReservationStatus(pods_on_nodes(len(nodes), names), len(booting), ready_at)

@@ -1,0 +1,91 @@
+"""Tests for the status texts of the workload list."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from projects.models import InferenceEngine, PodState, Service
+from scheduler.models import Reservation
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+
+
+def list_row(sign_in: SignIn, name: str, query: str = "") -> str:
+    """Return the text of a workload's row without tags, with one space between words."""
+    row = list_html(sign_in, name, query)
+    return " ".join(re.sub(r"<[^>]+>", " ", row).split())
+
+
+def list_html(sign_in: SignIn, name: str, query: str = "") -> str:
+    page = sign_in("dave").get(f"/workloads{query}").content.decode()
+    return next(row for row in page.split("<tr")[1:] if f">{name}</a>" in row)
+
+
+def test_failed_row_loads_the_error_line_of_the_pod_that_failed_first(cast: Cast, sign_in: SignIn) -> None:
+    node = make.node(cast.pool)
+    message = "Pod worker-0 ended with exit code 1."
+    workload = make.workload(cast.vision, "broken", replicas=2, phase="failed", message=message)
+    second = make.place(workload, node, [0], state=PodState.FAILED, ended_at=timezone.now())
+    first = make.place(workload, node, [1], state=PodState.FAILED, ended_at=make.ago(minutes=1))
+    make.workload(cast.vision, "podless", phase="failed", message="Cannot start.")
+    row = list_html(sign_in, "broken", "?state=all")
+    assert message in row
+    assert f'data-log-line="/workloads/{workload.pk}/log?pod={first.pk}&amp;tail=40"' in row
+    assert str(second.pk) not in row
+    assert "data-log-line" not in list_html(sign_in, "podless", "?state=all")
+
+
+def test_elastic_row_states_replica_limits_without_repeating_the_pods(cast: Cast, sign_in: SignIn) -> None:
+    workload = make.workload(
+        cast.vision, "grows", kind="elastic", phase="running", message="1 of 1 pods running."
+    )
+    workload.roles.create(name="worker", position=0, min=1, max=7)
+    node = make.node(cast.pool)
+    make.place(workload, node, [0])
+    assert f"1 pod on {node.name}, scales from 1 to 7" in list_row(sign_in, "grows")
+
+
+@pytest.mark.parametrize(
+    ("state", "ready_in", "expected"),
+    [
+        ("booting", timedelta(minutes=2), r"Starts when the node has booted, 20[-\d]+ [:\d]+ UTC"),
+        ("booting", None, r"Starts when the node has booted "),
+        ("ready", None, r"Starts when pods there have stopped "),
+    ],
+)
+def test_reserved_row_names_its_node_and_what_it_waits_for(
+    cast: Cast, sign_in: SignIn, state: str, ready_in: timedelta | None, expected: str
+) -> None:
+    ready_at = ready_in and timezone.now() + ready_in
+    node = make.node(cast.pool, state=state, ready_at=ready_at)
+    workload = make.workload(
+        cast.vision,
+        "next",
+        replicas=2,
+        phase="reserved",
+        message="Reserved: 2 pods.",
+        reason="WaitingForScaleUp",
+    )
+    for index in range(2):
+        Reservation.objects.create(
+            workload=workload, role="worker", index=index, node=node, devices=[index], gpu_milli=1000
+        )
+    row = list_row(sign_in, "next")
+    assert re.search(rf"2 pods on {node.name} {expected}", row), row
+    assert "Reserved:" not in row
+
+
+def test_service_row_counts_external_engines(cast: Cast, sign_in: SignIn) -> None:
+    server = make.workload(
+        cast.vision, "chat", kind="service", phase="running", message="1 of 1 pods running."
+    )
+    service = Service.objects.create(workload=server, role="worker", initial_engines=1, next_number=2)
+    for number, origin in enumerate(("initial", "external")):
+        InferenceEngine.objects.create(
+            service=service, number=number, origin=origin, state="ACTIVE", is_healthy=True,
+            since=timezone.now(), created_at=timezone.now(), workload=server if origin == "initial" else None,
+        )  # fmt: skip
+    assert "2 of 2 serving · 1 external" in list_row(sign_in, "chat")
