@@ -74,9 +74,12 @@ def test_form_and_document_stay_in_sync(opened: Open) -> None:
         page.locator("#document").fill(TEXT)
         expect(page.get_by_label("Replicas", exact=True)).to_have_value("8")
         expect(page.get_by_label("Role name")).to_have_value("worker")
+        expect(page.get_by_label("Max replicas")).to_have_count(0)
+        page.get_by_label("Kind", exact=True).select_option("elastic")
         page.get_by_label("Max replicas").fill("12")
         page.get_by_label("GPUs per pod").fill("0.5")
-        expected = TEXT.replace("    replicas: 8\n", "    min: 8\n    max: 12\n").replace(
+        elastic = TEXT.replace("pools: [train]\n", "pools: [train]\nkind: elastic\n")
+        expected = elastic.replace("    replicas: 8\n", "    min: 8\n    max: 12\n").replace(
             "gpu: 1", "gpu: 0.5"
         )
         expect(page.locator("#document")).to_have_value(expected)

@@ -226,8 +226,8 @@ class DryRunResponse(ResponseModel):
     may_change_at: Annotated[
         datetime | None,
         Field(
-            description="When the next backoff of a pending workload in the same pools ends, if the outcome "
-            "is `would_stay_pending`. Fair shares change then, so the outcome may change, too."
+            description="When the next restart delay of a pending workload in the same pools ends, if the "
+            "outcome is `would_stay_pending`. Fair shares change then, so the outcome may change, too."
         ),
     ] = None
     nodes_to_boot: Annotated[

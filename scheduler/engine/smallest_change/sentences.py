@@ -23,9 +23,8 @@ def change_sentence(result: SmallestChange, project: str, display_name: Callable
     assert result.change is not None
     if result.change.kind is ChangeKind.BACKOFF_OVER:  # it ends on its own, so it is not a condition
         left = result.change.before
-        return (
-            f"The workload would start when its backoff ends, in {left} s.{_effects_sentence(result.effects)}"
-        )
+        effects = _effects_sentence(result.effects)
+        return f"The workload would start when its restart delay ends, in {left} s.{effects}"
     clause = _change_clause(result.change, project, display_name)
     if result.outcome is Outcome.SCHEDULABLE:
         return f"The workload could start once resources are free if {clause}."

@@ -55,7 +55,7 @@ def test_resuming_a_suspended_workload_is_suggested() -> None:
 
 def test_end_of_the_backoff_is_suggested() -> None:
     world = one_project(n=4).queued("w", "p", backoff_until=NOON + 90)
-    assert sentence(world) == "The workload would start when its backoff ends, in 90 s."
+    assert sentence(world) == "The workload would start when its restart delay ends, in 90 s."
 
 
 def test_end_of_the_backoff_is_not_suggested_if_the_workload_would_not_fit() -> None:

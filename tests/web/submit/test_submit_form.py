@@ -70,7 +70,6 @@ def test_unchanged_document_is_preserved_byte_for_byte() -> None:
         ("roles[0].gpu_models", "A100, H100", "disk: fast}   # no field shows this\n",
          "disk: fast}   # no field shows this\n    gpu_models: [A100, H100]\n"),
         ("roles[0].at_least", "4", "replicas: 2", "replicas: 4"),
-        ("roles[0].at_most", "8", "    replicas: 2\n", "    min: 2\n    max: 8\n"),
         ("kind", "elastic", "project: vision\n", "project: vision\nkind: elastic\n"),
         ("priority", "high", "project: vision\n", "project: vision\npriority: high\n"),
         ("preemptible", "false", "project: vision\n", "project: vision\npreemptible: false\n"),
@@ -92,6 +91,30 @@ def test_changed_field_is_written_into_the_document(path: str, typed: Any, was: 
     assert draft.text == TEXT.replace(was, now)
     assert (draft.agreed, draft.problems) == (draft.text, [])
     assert post(draft).text == draft.text, "form and document agree"
+
+
+def test_only_elastic_training_offers_a_maximum_of_replicas() -> None:
+    assert "roles[0].at_most" not in fields(open_draft(TEXT))
+    elastic = post(open_draft(TEXT), kind="elastic")
+    assert fields(elastic)["roles[0].at_most"] == ""
+    scaled = post(elastic, **{"roles[0].at_most": "8"})
+    assert scaled.text == elastic.text.replace("    replicas: 2\n", "    min: 2\n    max: 8\n")
+    training = post(scaled, kind="")
+    assert fields(training)["roles[0].at_most"] == "8", "the document's maximum can be removed"
+    assert post(training, **{"roles[0].at_most": ""}).text == TEXT
+
+
+def test_events_that_apply_by_default_are_selected() -> None:
+    draft = open_draft(TEXT)
+    apply_step(draft, "add:notifications", mail="me@example.org")
+    (events,) = (
+        field
+        for part in prepare_form(draft, FORM_CHOICES).parts
+        for field in part.fields
+        if field.form_field.path == "notifications[0].on"
+    )
+    assert [value for value, _, is_selected, _ in events.checkboxes if is_selected] == ["completed", "failed"]
+    assert post(draft).text == draft.text, "the document stays short"
 
 
 def test_form_fields_reflect_the_document() -> None:
@@ -253,7 +276,7 @@ def test_number_in_the_document_stays_a_number_when_selected_again() -> None:
 def test_rarely_used_fields_are_collapsed() -> None:
     parts = {part.title: part for part in prepare_form(open_draft(TEXT), FORM_CHOICES).parts}
     labels = {title: [field.form_field.label for field in part.fields] for title, part in parts.items()}
-    assert labels["Resources"][:2] == ["Replicas", "Max replicas"]
+    assert labels["Resources"][:2] == ["Replicas", "GPUs per pod"]
     assert labels["Scheduling"] == ["Node pools", "Priority", "Max runtime"]
     assert not parts["Resources"].expanded, "the role's name alone does not open the options"
     assert not parts["Scheduling"].expanded

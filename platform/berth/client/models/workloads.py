@@ -59,7 +59,7 @@ class DryRun(Model):
     expected_start: datetime | None = None
     expected_start_reason: str = ""
     may_change_at: datetime | None = None
-    """When the next backoff of a pending workload in the same pools ends, if the outcome is
+    """When the next restart delay of a pending workload in the same pools ends, if the outcome is
     `would_stay_pending`. Fair shares change then, so the outcome may change, too."""
     nodes_to_boot: int = 0
     """Nodes after whose boot the workload would start, or 0 if more is missing."""

@@ -155,6 +155,8 @@ def field_text(form_field: Field, data: Mapping[str, Any], places: SourceLines) 
 
 def selected_values(form_field: Field, data: Mapping[str, Any]) -> list[str]:
     now = value_at(data, form_field.at)
+    if now is None:
+        return [*form_field.initial]
     return [one for one in now if isinstance(one, str)] if isinstance(now, list) else []
 
 

@@ -68,6 +68,7 @@ class Field:
     default: str = ""  # meaning of an empty field
     many: bool = False
     wide: bool = False
+    initial: tuple[str, ...] = ()  # values that apply if the document contains none
     unfolds: bool = True  # whether a value opens the further options that contain the field
 
     @property
@@ -147,13 +148,13 @@ def _workload_fields(offer: FormChoices, *, has_image: bool) -> tuple[tuple[Fiel
 
 def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> FormPart:
     name = value_at(data, (*at, "name"))
-    is_service = data.get("kind") == "service"
+    is_service, is_elastic = data.get("kind") == "service", data.get("kind") == "elastic"
     role_name = Field((*at, "name"), "Role name", unfolds=False)
     fields = (
         *(() if alone else (role_name,)),
         _replicas_field(at, is_service=is_service),
-        # The replicas of a service have no maximum. The field is shown only to remove one from a document.
-        *(() if is_service and value_at(data, (*at, "max")) is None else (_max_replicas_field(at),)),
+        # Only elastic training scales. Other kinds show the field only to remove a maximum.
+        *((_max_replicas_field(at),) if is_elastic or value_at(data, (*at, "max")) is not None else ()),
         Field((*at, "gpu"), "GPUs per pod", field_kinds.AMOUNT, "2, or a fraction: 0.5"),
         Field((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "2, 0.5 or 800m"),
         Field((*at, "memory_mib"), "Memory", field_kinds.MEMORY, "4 GiB or 512 MiB"),
@@ -258,7 +259,8 @@ def _scheduling_fields(data: Mapping[str, Any], offer: FormChoices) -> tuple[Fie
         ("pools",),
         "Node pools",
         field_kinds.NAMES,
-        "In order of preference. Leave empty for any pool",
+        "The numbers are the order of preference: select a pool again to make it the last. "
+        "Leave empty for any pool",
         choices=_name_choices(offer.pools),
         many=True,
         wide=True,
@@ -323,8 +325,8 @@ def _notification_part(number: int) -> FormPart:
         f"Notification {number + 1}",
         (
             Field((*at, "to"), "To", hint="An email address, https://… or slack:https://…", wide=True),
-            Field((*at, "on"), "Events", field_kinds.NAMES, "Leave empty for completed and failed",
-                  choices=NOTIFICATION_EVENTS, many=True, wide=True),
+            Field((*at, "on"), "Events", field_kinds.NAMES, choices=NOTIFICATION_EVENTS, many=True, wide=True,
+                  initial=("completed", "failed")),
         ),
         at=at,
     )  # fmt: skip

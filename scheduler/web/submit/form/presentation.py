@@ -94,8 +94,8 @@ class ShownField:
         """(value, label, checked, position) of each checkbox. Checked values come first, in order."""
         ticked = [(one, label) for one in self.chosen for value, label in self.choices if value == one]
         rest = [(value, label) for value, label in self.choices if value not in self.chosen]
-        several = self.form_field.at == ("pools",) and len(ticked) > 1
-        first = [(one, label, True, f"{place}." if several else "")
+        is_ranked = self.form_field.at == ("pools",)
+        first = [(one, label, True, f"{place}." if is_ranked else "")
                  for place, (one, label) in enumerate(ticked, 1)]  # fmt: skip
         return [*first, *((value, label, False, "") for value, label in rest)]
 

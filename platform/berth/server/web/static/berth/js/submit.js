@@ -29,9 +29,20 @@
     box.scrollTop = Math.max(0, (lineNumber - 4) * parseFloat(getComputedStyle(box).lineHeight));
   }
 
+  // Boxes stay in place while one of them has the focus, but show their new numbers.
+  function relabel(old, fresh) {
+    for (const box of fresh.querySelectorAll("input[type=checkbox]")) {
+      const here = old.querySelector(`input[type=checkbox][value="${CSS.escape(box.value)}"]`);
+      if (!here) return old.replaceWith(fresh);
+      here.checked = box.checked;
+      here.nextElementSibling.replaceChildren(...box.nextElementSibling.childNodes);
+    }
+  }
+
   // Do not disturb typing: in the field that has the focus, replace only errors and hints.
   function renew(old, fresh) {
     if (!old.contains(document.activeElement)) return old.replaceWith(fresh);
+    if (old.querySelector("fieldset.boxes")) return relabel(old, fresh);
     const here = old.querySelector("input:not([type=hidden]), select, textarea");
     const there = fresh.querySelector("input:not([type=hidden]), select, textarea");
     if (!here || !there) return old.replaceWith(fresh);
