@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
+
+from django.utils.dateparse import parse_datetime
 
 from berth.core.amounts import MILLI
 from berth.core.words import format_amount
@@ -17,6 +20,7 @@ BOUNDED: Mapping[Reason, str] = {
     Reason.NON_PREEMPTIBLE_OVER_QUOTA: "quota",
     Reason.DEPARTMENT_OVERSOLD: "quota",
 }
+DELAY_MARGIN = timedelta(minutes=1)  # between the end of a restart delay and a start that it alone delays
 BACKOFF_END = re.compile(r"^Can start again at ")  # the reason's name already states this
 
 
@@ -35,7 +39,7 @@ def brief_reason(workload: Workload) -> str:
         or numbers.get("bound") is None
         or "behind" in numbers
     ):
-        return BACKOFF_END.sub("until ", workload.message)
+        return _with_wait_after_delay(workload, BACKOFF_END.sub("until ", workload.message))
     resource, queue = str(numbers["resource"]), numbers["queue"]
     keys = ("allocated", "requested", "bound")
     allocated, requested, most = (_format_number(resource, numbers[key]) for key in keys)
@@ -43,6 +47,16 @@ def brief_reason(workload: Workload) -> str:
     where = "" if queue == workload.project.name else f" in {queue}"
     bound = BOUNDED[Reason(workload.reason)]
     return f"{requested} {kind}requested, {allocated} allocated of {bound} {most}{where}"
+
+
+def _with_wait_after_delay(workload: Workload, text: str) -> str:
+    """Add that the workload waits in the queue after its restart delay, if it is expected to start later."""
+    starts = parse_datetime((workload.explanation or {}).get("expected_start") or "")
+    if workload.reason != Reason.BACKOFF or workload.backoff_until is None or starts is None:
+        return text
+    if starts - workload.backoff_until < DELAY_MARGIN:
+        return text
+    return f"{text.removesuffix('.')}, then waits in the queue"
 
 
 def _format_number(resource: str, amount: Any) -> str:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.urls import reverse
+from django.utils.dateparse import parse_datetime
 
+from berth.core.amounts import MILLI
 from berth.core.blocker_numbers import format_numbers
 from berth.documents.ordered import dump_workload
 from berth.server.web.numbers import memory
@@ -17,7 +19,7 @@ from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
-from scheduler.reports.queues.brief_reasons import BACKOFF_END
+from scheduler.reports.queues.brief_reasons import BACKOFF_END, DELAY_MARGIN
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
 
@@ -39,6 +41,7 @@ class PendingDetail:
 
     decisive: Obstacle | None  # the reason to address first
     others: list[Obstacle]
+    after_delay: str  # what the workload waits for after its restart delay, or empty
     explanation: Explanation
     pool: str
     queues: list[dict[str, Any]]
@@ -76,10 +79,27 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
     return PendingDetail(
         decisive=decisive,
         others=others,
+        after_delay=_wait_after_delay(workload, explanation.queue["project"]),
         explanation=explanation,
         pool=str((workload.explanation or {}).get("pool") or ""),
         queues=_with_trace_urls(actor, workload, explanation.queue),
     )
+
+
+def _wait_after_delay(workload: Workload, queue: Mapping[str, Any]) -> str:
+    """Return what a workload waits for after its restart delay, or "" if it is expected to start then.
+
+    The scheduler does not evaluate the workload before, so the reason is inferred from the project's queue.
+    """
+    until, stored = workload.backoff_until, workload.explanation or {}
+    starts = parse_datetime(stored.get("expected_start") or "")
+    if workload.reason != Reason.BACKOFF or until is None or starts is None or starts - until < DELAY_MARGIN:
+        return ""
+    share, requested = (queue["share"] or {}).get("gpu"), workload.gpu_milli_min / MILLI
+    held = sum((queue[key] or {}).get("gpu") or 0 for key in ("allocated", "reserved"))
+    if share is None or held + requested <= share:
+        return "Then waits in the queue."
+    return f"Then waits for fair share: {requested:g} requested, {held:g} allocated of {share:g}."
 
 
 def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> list[dict[str, Any]]:

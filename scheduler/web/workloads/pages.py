@@ -101,8 +101,8 @@ def detail(request: Request, workload_id: uuid.UUID, tab: str = "overview") -> H
 def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Return a card with the smallest change that would start the workload now.
 
-    The response is empty if there is no such change, or if the workload only waits for its restart delay to
-    end, which the page shows elsewhere. If the next cycle starts the workload, the response replaces the
+    The response is empty if the workload only waits for its restart delay to end, or for earlier tasks of its
+    array, which the page shows elsewhere. If the next cycle starts the workload, the response replaces the
     pending reasons, which are those of the last cycle. The page loads the card separately, because finding
     the change may take seconds on a large cluster.
     """
@@ -114,7 +114,7 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     except RateLimited as error:
         answer = ChangeAnswer("", error.detail)
     change = answer.change
-    if answer.outcome == Outcome.NO_CHANGE or (change and change["kind"] == ChangeKind.BACKOFF_OVER):
+    if workload.held or (change and change["kind"] == ChangeKind.BACKOFF_OVER):
         return HttpResponse()
     if answer.outcome == Outcome.NOT_NEEDED and answer.sentence != NOT_PENDING:
         return render(request, "scheduler/workloads/next_cycle.html")

@@ -2,6 +2,9 @@
 
 from datetime import timedelta
 
+import pytest
+
+from berth.server.web import numbers
 from projects.models import Pod, Workload
 from tests import factories as make
 from tests.cast import Cast
@@ -35,7 +38,6 @@ def test_page_of_a_failed_workload_begins_with_the_pod_that_failed_first(cast: C
     assert f"Pod worker-1 ended with exit code 3 on {node.name} after 30 s</h2>" in page
     assert page.count("A retry rule ends the workload after exit code 3.") == 1, "only in the card"
     assert f'<option value="{pods[1].pk}" selected data-ended>' in page
-    assert f'href="/submit?like={workload.pk}">Edit a copy' in page
     viewed = sign_in("erin").get(f"/workloads/{workload.pk}").content.decode()
     assert CARD in viewed and "Edit a copy" not in viewed
 
@@ -63,3 +65,21 @@ def test_page_states_the_cause_of_a_failure_by_signal_or_before_the_start(
     assert f"Pod worker-0 ended by signal 9 on {node.name} after 7 s" in (
         sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     )
+
+
+@pytest.mark.parametrize("tab", ["", "/logs", "/timeline"])
+def test_failed_workload_has_the_same_actions_on_every_tab(tab: str, cast: Cast, sign_in: SignIn) -> None:
+    workload = failed(cast, "The repository cannot be fetched: not found.")
+    page = sign_in("dave").get(f"/workloads/{workload.pk}{tab}").content.decode()
+    assert [page.count(f'id="{action}"') for action in ("resubmit", "copy")] == [1, 1]
+    assert page.count("Edit a copy") == 1
+
+
+def test_tiny_amounts_are_shown_as_less_than_a_readable_number() -> None:
+    assert [numbers.duration(seconds) for seconds in (0, 0.28, 1, 59.9)] == ["0 s", "< 1 s", "1 s", "59 s"]
+    assert [numbers.hours(value) for value in (0.0, 7.9e-05, 0.001, 0.25)] == [
+        "0.0",
+        "< 0.001",
+        "0.001",
+        "0.25",
+    ]

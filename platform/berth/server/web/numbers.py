@@ -7,6 +7,7 @@ from berth.core.amounts import MILLI
 NO_VALUE = "\N{EN DASH}"
 MIB_PER_GIB = 1024
 DECIMALS_BELOW_HOURS = 1000  # durations of at least this many hours are shown without decimals
+HOURS_MIN = 0.001  # smaller numbers of hours are shown as less than this
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
@@ -52,6 +53,8 @@ def duration(seconds: float | None) -> str:
     """Format a duration in its two largest units, such as "3 h 20 min"."""
     if seconds is None:
         return NO_VALUE
+    if 0 < seconds < 1:
+        return "< 1 s"
     remaining = int(seconds)
     if remaining < MINUTE:
         return f"{remaining} s"
@@ -72,6 +75,8 @@ def hours(value: float | None) -> str:
     """Format hours, with decimals only for small numbers."""
     if value is None:
         return NO_VALUE
+    if 0 < value < HOURS_MIN:
+        return f"< {HOURS_MIN}"
     if value >= DECIMALS_BELOW_HOURS or isinstance(value, int):
         return f"{value:,.0f}"
     return f"{value:,.1f}" if value >= 1 or value == 0 else f"{value:,.2g}"

@@ -1,0 +1,54 @@
+"""Tests for what a pending workload waits for after its restart delay, and for the card without a change."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from scheduler.reports.what_if.smallest_change import ChangeAnswer
+from scheduler.web.workloads import pages
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+
+RESTART = "Can start again at 2026-11-29 18:49:00 UTC, after 1 eviction."
+
+
+def test_page_keeps_the_smallest_change_card_if_no_change_helps(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = ChangeAnswer("no_change", "No single change would start the workload now.")
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+    workload = make.workload(cast.vision, "train", phase="pending")
+    card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
+    assert "Smallest change" in card and answer.sentence in card
+
+
+@pytest.mark.parametrize(
+    ("requested", "minutes", "expected"),
+    [
+        (4, 60, "Then waits for fair share: 4 requested, 12 allocated of 11."),
+        (1, 60, "Then waits for fair share: 1 requested, 12 allocated of 11."),
+        (4, 2, ""),
+    ],
+)
+def test_restart_delay_names_what_the_workload_then_waits_for(
+    requested: int, minutes: int, expected: str, cast: Cast, sign_in: SignIn
+) -> None:
+    until = timezone.now() + timedelta(minutes=2)
+    explanation = {
+        "queue_position": 2, "pool": cast.pool.name,
+        "blockers": [{"reason": "Backoff", "message": RESTART, "numbers": {}}],
+        "expected_start": (timezone.now() + timedelta(minutes=minutes)).isoformat(),
+    }  # fmt: skip
+    make.queue_status(cast.vision, cast.pool, share=11, allocated=12, requested=4)
+    workload = make.workload(
+        cast.vision, "train", replicas=requested, reason="Backoff", message=RESTART, backoff_until=until,
+        explanation=explanation, pools=[cast.pool.name],
+    )  # fmt: skip
+    client = sign_in("dave")
+    page = client.get(f"/workloads/{workload.pk}").content.decode()
+    assert page.count('id="after-delay"') == bool(expected)
+    assert expected in page
+    rows = client.get("/workloads").content.decode()
+    assert ("then waits in the queue" in rows) is bool(expected)
