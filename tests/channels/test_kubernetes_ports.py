@@ -59,7 +59,7 @@ async def test_connection_carries_bytes_in_both_directions() -> None:
 @pytest.mark.parametrize(
     ("message", "kind", "text"),
     [
-        ("IPv4: dial tcp4 127.0.0.1:8888: connect: connection refused", NotListening, "Nothing listens"),
+        ("IPv4: dial tcp4 127.0.0.1:8888: connect: connection refused", NotListening, "Nothing is listening"),
         ("socat[7] E connect(5, ...): Connection refused", NotListening, "on port 8888 in the pod"),
         ("unable to do port forwarding: socat not found", ChannelRejected, "port 8888: unable to do port"),
     ],

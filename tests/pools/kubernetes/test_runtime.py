@@ -154,7 +154,7 @@ def test_error_for_a_missing_permission_to_run_commands_names_the_role(stage: Fa
     stage.cluster.forbid("get", "pods/exec")
     frames = exchange(stage.runtime.open_channel("p-1"), ["true"], b"")
     status = json.loads(frames[STATUS])
-    assert "may not use pods/exec. Apply deploy/kubernetes/role.yaml" in status["error"]
+    assert "may not use pods/exec. Apply this version's deploy/kubernetes/role.yaml" in status["error"]
     assert status["status"] == 409
     stage.cluster.forbid("get", "pods/portforward")
     frames = exchange(stage.runtime.open_channel("p-1"), {"connect": 80}, b"")
