@@ -260,6 +260,15 @@ def test_page_states_once_when_a_workload_can_start_after_its_restart_delay(
     assert client.get(f"/workloads/{workload.pk}/smallest-change").content == b""
 
 
+@pytest.mark.parametrize(("reason", "is_searching"), [("Backoff", False), ("WaitingForCapacity", True)])
+def test_search_for_a_change_is_announced_unless_only_a_restart_delay_remains(
+    reason: str, is_searching: bool, cast: Cast, sign_in: SignIn
+) -> None:
+    workload = make.workload(cast.vision, "train", phase="pending", reason=reason)
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    assert ("Searching…" in page) is is_searching
+
+
 def test_header_of_each_tab_states_the_restart_delay_once(cast: Cast, sign_in: SignIn) -> None:
     until = timezone.now() + timedelta(minutes=5)
     message = f"Can start again at {until:%Y-%m-%d %H:%M:%S} UTC, after 1 eviction."
