@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from pools.runtimes.shim.logtimes import append_entries
 from projects.models import Pod
@@ -59,6 +59,23 @@ def test_lines_of_unknown_time_show_no_time(opened: Open, pods: list[Pod], home:
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
         page.get_by_label("Timestamps within 2 s").check()
+        expect(page.locator("#log .l[data-time='-']")).to_have_count(1)
+        assert faults == []
+
+
+def test_timestamps_selected_while_the_log_loads_show_each_line_once(
+    opened: Open, pods: list[Pod], home: Path
+) -> None:
+    write(home, pods[0], "from an earlier version\n")
+    held: list[Route] = []
+    with opened("dave") as (page, faults):
+        page.route(re.compile("tail=500"), lambda route: held.append(route))  # noqa: PLW0108 - Playwright rejects built-in methods
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        page.get_by_label("Timestamps within 2 s").check()
+        while not held:
+            page.wait_for_timeout(20)
+        page.wait_for_timeout(500)  # a second reading of the log would begin and end now
+        held[0].continue_()
         expect(page.locator("#log .l[data-time='-']")).to_have_count(1)
         assert faults == []
 

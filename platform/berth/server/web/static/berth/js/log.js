@@ -13,7 +13,7 @@
   const matches = document.getElementById("log-matches"), wrap = document.getElementById("log-wrap");
   const CONTEXT = 4096; // bytes before a match
   const ERROR = /error|exception|fatal|panic|killed|denied|not found|cannot|can't|failed/i, ERROR_LINES = 40;
-  let pod = "", next = 0, complete = false, length = 0, turn = 0, socket = null, retry = 1000;
+  let pod = "", next = 0, complete = false, length = 0, turn = 0, isReading = false, socket = null, retry = 1000;
   let reader = new LogReader();
   const errorLine = new RegExp(box.dataset.errors), errors = document.getElementById("log-errors");
   const timestamps = document.getElementById("log-timestamps"), TIMESTAMPS = "berth-log-timestamps";
@@ -188,6 +188,7 @@
     const mine = ++turn;
     hangUp();
     pod = pods()?.value ?? "";
+    isReading = Boolean(pod);
     if (!pod) return settle();
     for (const tool of document.querySelectorAll("[data-log-tool]")) tool.hidden = false;
     if (download) { // the brief log of the overview has none
@@ -200,6 +201,7 @@
     try {
       const got = await fetched(query);
       if (mine !== turn) return; // the user has since made another selection
+      isReading = false;
       body.replaceChildren();
       const at = target ? target.offset - got.begin : got.data.length, isWhole = !got.begin || (!target && got.data.length < TAIL_MOST - 3);
       const breaks = got.data.indexOf(10) + 1, cut = isWhole || !breaks || breaks > at ? 0 : breaks; // start of the first whole line
@@ -271,6 +273,7 @@
   if (timestamps) timestamps.checked = localStorage.getItem(TIMESTAMPS) === "on";
   timestamps?.addEventListener("change", () => {
     localStorage.setItem(TIMESTAMPS, timestamps.checked ? "on" : "off");
+    if (isReading) return; // the output that is being read gets its times when it is shown
     hangUp();
     fetchTimes();
     listen(turn);
