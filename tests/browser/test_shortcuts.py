@@ -22,6 +22,7 @@ def test_shortcuts_are_listed_in_a_dialog_and_move_the_focus_between_rows(opened
         expect(page.locator("[data-picked]")).to_have_text("1 selected")
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name=first, level=1)).to_be_visible()
+        page.wait_for_load_state()  # scripts receive keys only once they have run
         page.keyboard.press("g")
         page.keyboard.press("q")
         expect(page.get_by_role("heading", name="Queue", level=1)).to_be_visible()
