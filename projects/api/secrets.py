@@ -161,8 +161,8 @@ def _find_plugin_secret(pool: NodePool, name: str) -> PluginSecret:
     stored = PluginSecret.objects.select_related("pool").filter(pool=pool, plugin=plugin, parameter=parameter)
     if (secret := stored.first()) is None:
         raise NotFound(
-            f"Pool {pool.name} has no plugin secret named {format_value(name)}. Write PLUGIN.PARAMETER, as "
-            f"listed by `berth secret list --pool {pool.name}`."
+            f"Pool {pool.name} has no plugin secret named {format_value(name)}. Specify an existing "
+            f"secret as PLUGIN.PARAMETER. To list them, run `berth secret list --pool {pool.name}`."
         )
     return secret
 

@@ -103,7 +103,7 @@ def _find_role_obstacle(board: Board, role: Role) -> Obstacle | None:
         if len(sufficient) < len(rooms):
             beside.append(noun)
         rooms = sufficient
-    raise AssertionError("unreachable: a node with enough of every resource was returned earlier")
+    raise AssertionError("unreachable: a node with enough of every resource ends the search earlier")
 
 
 def _nodes_for(board: Board, role: Role) -> NodeCounts:

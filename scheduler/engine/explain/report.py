@@ -11,7 +11,7 @@ from scheduler.engine.plan import Demand, Plan, QueueReport, Reason
 
 
 def build_plan(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
-    demand = _pool_demand(boards)
+    demand = _pool_demands(boards)
     return Plan(
         bundles=tuple(bundle for board in boards for bundle in board.cycle.bundles),
         rejections=Rejections([collect_rejections(board) for board in boards]),
@@ -26,7 +26,7 @@ def build_plan(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
     )
 
 
-def _pool_demand(boards: Sequence[Board]) -> tuple[Demand, ...]:
+def _pool_demands(boards: Sequence[Board]) -> tuple[Demand, ...]:
     """Return each pool's demand, in which a pending workload counts towards one pool only."""
     preferred_boards = _preferred_boards(boards) if len(boards) > 1 else {}
     demands: list[Demand] = []

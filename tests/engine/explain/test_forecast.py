@@ -82,7 +82,7 @@ def test_explanation_without_a_start_estimate_suggests_a_remedy(more: dict[str, 
         (5, "the request alone exceeds the limit; lower the request or raise the limit"),
     ],
 )
-def test_request_that_exceeds_the_whole_limit_is_not_expected_to_start(gpus: int, because: str) -> None:
+def test_request_for_the_whole_limit_or_more_has_no_expected_start(gpus: int, because: str) -> None:
     world = World(n0=8).department("d", None).project("p", "d", 4, limit=4)
     world.running("p/long", "p", "n0", since=100, max_runtime=700, preemptible=False)
     assert expected_start(world.queued("p/a", "p", gpus))["p/a"] == Forecast(None, because)

@@ -44,7 +44,7 @@ def full_size(stage: Stage) -> None:
     NodePool.objects.update(nodes_max=stage.cast.pool.nodes.count())
 
 
-def test_changes_of_the_main_pending_reason_are_recorded(stage: Stage) -> None:
+def test_changes_in_the_main_pending_reason_are_recorded(stage: Stage) -> None:
     full_size(stage)
     first = stage.submit("first", roles=TWO, preemptible=False)
     stage.submit("second", roles=TWO, preemptible=False)
