@@ -11,8 +11,9 @@ from tests.up.test_supervisor import ENV
 # Loads Berth as `berth up` does, and prints what a fork could not use.
 LOADED = """
 import json, sys, threading
-from berth.server.up.preload import UNUSED, load
+from berth.server.up.preload import UNUSED, load, warm_up
 load()
+warm_up()  # without a database
 from django.db import connections
 print(json.dumps({
     "threads": threading.active_count(),
