@@ -136,7 +136,7 @@ class EmbeddedCluster:
         }
         command = [str(programs_directory() / "psql"), "--no-psqlrc", "--no-password", "--command="]
         completed = subprocess.run(
-            tie_to_parent(command), env=environment, capture_output=True, text=True, check=False, cwd="/"
+            command, env=environment, capture_output=True, text=True, check=False, cwd="/"
         )
         if "password authentication failed" in completed.stderr:
             raise DatabaseSetupError(
