@@ -28,6 +28,12 @@ def test_killed_forked_call_prevents_startup() -> None:
         call_in_fork(lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
+def test_unexpected_error_of_a_forked_call_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(StartupError, match="Resolve any error above"):
+        call_in_fork(lambda: 1 / 0)
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
 def test_forked_call_does_not_change_this_process() -> None:
     changes: list[int] = []
     call_in_fork(lambda: changes.append(1))

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ def call_in_fork(function: Callable[[], Any]) -> Any:
     """Return the function's result, which must be JSON: tuples become lists.
 
     Call this only while the process has a single thread. Raises StartupError if the function does, or if the
-    forked process dies.
+    forked process dies. The traceback of any other error is printed by the forked process.
     """
     parent = os.getpid()
     reading, writing = os.pipe()
@@ -24,6 +25,8 @@ def call_in_fork(function: Callable[[], Any]) -> Any:
             os.close(reading)
             with os.fdopen(writing, "w") as pipe:
                 pipe.write(json.dumps(_answer(function)))
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
         finally:
             os._exit(0)
     os.close(writing)
@@ -31,7 +34,9 @@ def call_in_fork(function: Callable[[], Any]) -> Any:
         text = pipe.read()
     os.waitpid(pid, 0)
     if not text:
-        raise StartupError("A process that prepares the start ended early. Start Berth again.")
+        raise StartupError(
+            "A process that prepares the start ended early. Resolve any error above, then start Berth again."
+        )
     answer = json.loads(text)
     if "error" in answer:
         raise StartupError(answer["error"])
