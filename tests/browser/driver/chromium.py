@@ -45,6 +45,9 @@ QUIET = [
 # Chromium drops its requests if an interface of this machine appears or disappears. Tests of containers and
 # clusters create interfaces, and may run at the same time.
 DROPPED = "net::ERR_NETWORK_CHANGED"
+# Leaving a page aborts its requests, which htmx logs as errors. It logs failed requests a second time with a
+# name of their own, such as htmx:sendError.
+ABORTED = ("htmx:afterRequest,", "htmx:sendAbort,")
 MAX_LOADS = 5  # of one page whose requests are dropped
 PATIENCE = 90_000  # milliseconds; enough for a page on a busy machine
 WIDE: ViewportSize = {"width": 1440, "height": 900}
@@ -102,7 +105,8 @@ def open_page(
             faults.append(f"request to another host: {request.url}")
 
     def record_error(message: ConsoleMessage) -> None:
-        if message.type == "error" and DROPPED not in message.text:
+        is_expected = DROPPED in message.text or message.text.startswith(ABORTED)
+        if message.type == "error" and not is_expected:
             faults.append(_formatted(message))
 
     context.on("request", check_host)
