@@ -339,11 +339,13 @@ def test_overview_names_the_pool_in_which_a_project_is_over_quota(
     other = make.pool("other")
     make.quota(cast.vision, cast.pool, 1)
     make.quota(cast.vision, other, 8)
+    make.queue_status(cast.vision, cast.pool, share=2, allocated=2, requested=0)
     text = sign_in("alice").get("/").content.decode()
     amount = next(part for part in text.split('<div class="queue">') if ">vision</a>" in part)
     held = Workload.objects.get(pk=running.pk).gpu_milli_now // 1000
     words = " ".join(re.sub(r"<[^>]+>", " ", amount).split())
-    assert f"{held} of quota 9 {held - 1} over quota in {cast.pool.name}" in words
+    assert f"{held - 1} over quota in {cast.pool.name} , 8 unused in other {held} of quota 9" in words
+    assert "fair share 2" in words, "queues over quota have a fair share too"
     mark = re.search(r'<line class="quota" x1="(\d+)"', amount)
     assert mark and int(mark[1]) == 800, "the mark counts the same pools as the text"
 
@@ -363,7 +365,7 @@ def test_overview_shows_reserved_gpus_beside_allocated_gpus_of_the_same_pools(
     card = card.partition("</section>")[0]
     amount = next(part for part in card.split('<div class="queue">') if ">vision</a>" in part)
     words = " ".join(re.sub(r"<[^>]+>", " ", amount).split())
-    assert "2 + 2 reserved of quota 3 1 over quota" in words
+    assert "1 over quota 2 + 2 reserved of quota 3" in words and "unused" not in words
     assert {"reserved", "reserved-over"} <= set(re.findall(r'<i class="([\w-]+)"></i>', card))
 
 

@@ -113,6 +113,24 @@ class QuotaLine:
         ]
         return names[0] if len(names) == len(self._over_by_pool) == 1 else ""
 
+    @property
+    def unused_elsewhere(self) -> tuple[int, str] | None:
+        """Unused milli-GPU of a queue over quota, with the name of their pool or the number of pools.
+
+        Allocation minus quota, both summed over pools, is smaller than the amount over quota by this value.
+        """
+        if not self.over_quota or self.gpus is None or any(quota.group_id for quota in self.quotas):
+            return None
+        unused = {
+            quota.pool.name: quota.gpu_milli - self.by_pool.get(quota.pool.pk, 0)
+            for quota in self.quotas
+            if quota.pool and quota.gpu_milli is not None
+        }
+        unused = {name: milli for name, milli in unused.items() if milli > 0}
+        if not unused:
+            return None
+        return sum(unused.values()), next(iter(unused)) if len(unused) == 1 else f"{len(unused)} pools"
+
     @cached_property
     def _over_by_pool(self) -> dict[int, int]:
         quotas = {quota.pool_id: quota.gpu_milli for quota in self.quotas}
