@@ -17,7 +17,7 @@ from django.views.decorators.http import require_GET
 from berth.core.amounts import MILLI
 from berth.db.known_names import unknown_word
 from berth.server.web.lists.filters import describe_unknown
-from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
+from berth.server.web.lists.tables import Column, Listing, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, page, signed_in
 from pools.models import Node, NodePool
 from pools.models.node import PENDING
@@ -32,6 +32,7 @@ from projects.web.workloads.request_words import load_request_words
 from scheduler.models import Reservation
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.pool_findings import name_nodes
+from scheduler.reports.queues.brief_reasons import load_awaited_shares
 from scheduler.reports.queues.pending_reasons import count_by_reason
 from scheduler.reports.queues.queue_list import (
     NOT_EVALUATED,
@@ -42,6 +43,13 @@ from scheduler.reports.queues.queue_list import (
     unschedulable_workloads,
 )
 from scheduler.reports.queues.queue_ordering import describe_queue_states
+from scheduler.web.hidden_queue import (
+    Placeholder,
+    add_placeholders,
+    hidden_workloads,
+    last_position_before,
+    placeholders,
+)
 from scheduler.web.pools.capacity import capacity_by_pool
 from scheduler.web.queue_rows import QueueEntry, describe_order, fold_tasks
 
@@ -138,6 +146,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     )
     entries = listing.rows if listing else []
     load_request_words([row for row, *_ in entries])
+    load_awaited_shares([row for row, *_ in entries])
     length = queue_length(pool) if pools else None
     unschedulable = count_unschedulable(request.actor, pool) if length and length.unschedulable else 0
     impossible = list[Any]()
@@ -145,10 +154,13 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         impossible = _unschedulable_rows(
             request.actor, unschedulable_workloads(request.actor, pool).filter(matching)
         )
-    groups = _pool_groups(entries, pools) if is_grouped else [(None, entries)]
+    is_filtered = bool(mine or any(filters.values()) or state["search"])
+    groups: list[_PoolGroup] = _pool_groups(entries, pools) if is_grouped else [(None, entries)]
     for _, each in groups:
         fold_tasks(each, fold=not state["search"])
         describe_order(each, in_order=is_in_order)
+    if listing and entries and is_in_order and not is_filtered:
+        groups = _with_hidden_workloads(request.actor, groups, listing, pool, pools)
     context = {
         "pools": [(each.name, choices.by_pool.get(each.name, 0)) for each in pools],
         "pool": pool,
@@ -163,7 +175,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "width": sum(not column.in_file for column in columns),
         "filters": filters,
         "unknown": describe_unknown(*unknown),
-        "is_filtered": bool(mine or any(filters.values()) or (listing and listing.search)),
+        "is_filtered": is_filtered,
         "mine": mine,
         "own": choices.own,
         "reasons": choices.reasons,
@@ -197,22 +209,61 @@ class _PoolHeading:
     workloads: int
     gpu_milli: int
     free: int
+    hidden: Sequence[Placeholder] = ()  # for a queue in which the user can see no workload
 
 
-def _pool_groups(
-    rows: Sequence[QueueEntry], pools: Sequence[NodePool]
-) -> list[tuple[_PoolHeading, list[QueueEntry]]]:
+_PoolGroup = tuple[_PoolHeading | None, list[QueueEntry]]
+
+
+def _pool_groups(rows: Sequence[QueueEntry], pools: Sequence[NodePool]) -> list[_PoolGroup]:
     """Group consecutive rows of the same pool under a heading."""
-    by_name = {pool.name: pool for pool in pools}
     groups = [(name, list(entries)) for name, entries in groupby(rows, lambda entry: entry[0].queue_pool)]
-    lengths = queue_lengths() if rows else {}
-    capacity = capacity_by_pool(by_name[name] for name, _ in groups if name in by_name)
+    headings = _pool_headings([name for name, _ in groups], pools)
+    return [(heading, entries) for heading, (_, entries) in zip(headings, groups, strict=True)]
+
+
+def _pool_headings(names: Sequence[str], pools: Sequence[NodePool]) -> list[_PoolHeading]:
+    by_name = {pool.name: pool for pool in pools}
+    lengths = queue_lengths() if names else {}
+    capacity = capacity_by_pool(by_name[name] for name in names if name in by_name)
     result = []
-    for name, entries in groups:
+    for name in names:
         count, gpu_milli = lengths.get(name, (0, 0))
         free = capacity[by_name[name].pk].free if name in by_name else 0
-        result.append((_PoolHeading(name, count, gpu_milli, free), entries))
+        result.append(_PoolHeading(name, count, gpu_milli, free))
     return result
+
+
+def _with_hidden_workloads(
+    actor: Actor,
+    groups: list[_PoolGroup],
+    listing: Listing[QueueEntry],
+    pool: NodePool | None,
+    pools: Sequence[NodePool],
+) -> list[_PoolGroup]:
+    """Add placeholders for workloads that the user cannot see, so that positions and counts agree.
+
+    On a page with all of the user's workloads, pools whose queues are hidden entirely are added too.
+    """
+    hidden = hidden_workloads(actor, pool)
+    for index, (heading, entries) in enumerate(groups):
+        in_pool = hidden.get(pool.name if pool else entries[0][0].queue_pool)
+        if in_pool is None:
+            continue
+        continues = index == 0 and listing.previous
+        add_placeholders(
+            entries,
+            in_pool,
+            previous=last_position_before(actor, entries[0]) if continues else None,
+            is_last=heading is not groups[-1][0] or not listing.next,
+        )
+    if pool is not None or listing.next or listing.previous:
+        return groups
+    shown = {heading.name for heading, _ in groups if heading}
+    names = [each.name for each in pools if each.name in hidden and each.name not in shown]
+    unseen = [replace(each, hidden=placeholders(hidden[each.name])) for each in _pool_headings(names, pools)]
+    groups += [(each, []) for each in unseen]
+    return sorted(groups, key=lambda group: group[0].name if group[0] else "")
 
 
 def _filter_choices(rows: QuerySet[Any], pool: NodePool | None, actor: Actor) -> _Choices:

@@ -302,12 +302,11 @@ def test_queue_page_and_its_export_explain_the_order_of_the_queue(
     explanation = {"pool": "local", "queue_position": 1, "ordering": ordering}
     make.workload(cast.vision, "train", phase="pending", reason="ProjectLimit", explanation=explanation)
     client = sign_in("dave")
-    cell = re.search(
-        r'data-label="Project">vision(.*?)</td>',
-        client.get(ADDRESS).content.decode(),
-    )
-    assert cell is not None
-    assert re.sub(r"<[^>]+>", "", cell[1]).strip() == words
+    page = client.get(ADDRESS).content.decode()
+    explained = re.search(r"<h3>Queue order of train</h3><p>(.*?), priority", page)
+    assert (explained[1] if explained else "") == (words[:1].upper() + words[1:])
+    project = re.search(r'data-label="Project">(.*?)</td>', page)
+    assert project and project[1] == "vision", "the order does not compete with the reason"
     [line] = csv.DictReader(io.StringIO(streamed(client.get(f"{ADDRESS}&format=csv")).decode()))
     assert line["Queue"] == words
 

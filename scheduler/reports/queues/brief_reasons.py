@@ -1,7 +1,7 @@
 """Format pending reasons briefly, with the numbers first."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +11,7 @@ from berth.core.amounts import MILLI
 from berth.core.words import format_amount
 from projects.models import Workload
 from scheduler.engine.plan import Reason
+from scheduler.models import QueueStatus
 
 # reasons about a queue's limit, quota or fair share, with the name of that amount
 BOUNDED: Mapping[Reason, str] = {
@@ -21,6 +22,7 @@ BOUNDED: Mapping[Reason, str] = {
     Reason.DEPARTMENT_OVERSOLD: "quota",
 }
 DELAY_MARGIN = timedelta(minutes=1)  # between the end of a restart delay and a start that it alone delays
+AWAITS_SHARE = "awaits_share"  # set by `load_awaited_shares`
 BACKOFF_END = re.compile(r"^Can start again at ")  # the reason's name already states this
 
 
@@ -49,14 +51,41 @@ def brief_reason(workload: Workload) -> str:
     return f"{requested} {kind}requested, {allocated} allocated of {bound} {most}{where}"
 
 
-def _with_wait_after_delay(workload: Workload, text: str) -> str:
-    """Add that the workload waits in the queue after its restart delay, if it is expected to start later."""
+def waits_after_delay(workload: Workload) -> bool:
+    """Return whether the workload is expected to start later than its restart delay alone would allow."""
     starts = parse_datetime((workload.explanation or {}).get("expected_start") or "")
-    if workload.reason != Reason.BACKOFF or workload.backoff_until is None or starts is None:
+    until = workload.backoff_until
+    if workload.reason != Reason.BACKOFF or until is None or starts is None:
+        return False
+    return starts - until >= DELAY_MARGIN
+
+
+def load_awaited_shares(workloads: Sequence[Workload]) -> None:
+    """Set `awaits_share` on workloads that would exceed their fair share after their restart delay.
+
+    The scheduler does not evaluate these workloads before, so this follows from their projects' queues.
+    """
+    delayed = [workload for workload in workloads if waits_after_delay(workload)]
+    if not delayed:
+        return
+    statuses = QueueStatus.objects.filter(project__in={workload.project_id for workload in delayed})
+    free = {
+        (project, pool): share[0] - allocated[0] - reserved[0]
+        for project, pool, share, allocated, reserved in statuses.values_list(
+            "project_id", "pool__name", "share", "allocated", "reserved"
+        )
+    }
+    for workload in delayed:
+        remaining = free.get((workload.project_id, (workload.explanation or {}).get("pool") or ""))
+        setattr(workload, AWAITS_SHARE, remaining is not None and workload.gpu_milli_min > remaining)
+
+
+def _with_wait_after_delay(workload: Workload, text: str) -> str:
+    """Add what the workload waits for after its restart delay, if it is expected to start later."""
+    if not waits_after_delay(workload):
         return text
-    if starts - workload.backoff_until < DELAY_MARGIN:
-        return text
-    return f"{text.removesuffix('.')}, then waits in the queue"
+    awaited = "for fair share" if getattr(workload, AWAITS_SHARE, False) else "in the queue"
+    return f"{text.removesuffix('.')}, then waits {awaited}"
 
 
 def _format_number(resource: str, amount: Any) -> str:

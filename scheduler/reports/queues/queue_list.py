@@ -1,6 +1,7 @@
 """Queued workloads in the last cycle's order, and queue lengths."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Sum, TextField, Value, When
 from django.db.models.fields.json import KT
@@ -15,6 +16,13 @@ from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 NO_POSITION, NOT_EVALUATED = 0, 2**31 - 1
 QUEUE_POOL = Coalesce(KT("explanation__pool"), Cast(F("pools__0"), TextField()))
+QUEUE_POSITION = Coalesce(
+    Case(
+        When(phase=Phase.RESERVED, then=NO_POSITION),
+        default=Cast(KT("explanation__queue_position"), IntegerField()),
+    ),
+    NOT_EVALUATED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +46,21 @@ def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
     workloads come first, without a position, because their nodes are already chosen. Workloads that no cycle
     has evaluated yet come last.
     """
-    queue_position = Case(
-        When(phase=Phase.RESERVED, then=NO_POSITION),
-        default=Cast(KT("explanation__queue_position"), IntegerField()),
-    )
     pending = workloads(actor).filter(_queue_filter(pool))
     padded_position = LPad(Cast("queue_position", TextField()), 10, Value("0"))
     return pending.annotate(
-        queue_position=Coalesce(queue_position, NOT_EVALUATED),
+        queue_position=QUEUE_POSITION,
         queue_pool=QUEUE_POOL,
         pool_and_position=Collate(
             Concat("queue_pool", Value(" "), padded_position, output_field=TextField()), "C"
         ),
     ).order_by("queue_position", "pk")
+
+
+def all_queued(pool: NodePool | None) -> QuerySet[Any]:
+    """Return all workloads in one queue or in all queues with their pool and position, unordered."""
+    rows = Workload.objects.filter(_queue_filter(pool)).order_by()
+    return rows.annotate(queue_position=QUEUE_POSITION, queue_pool=QUEUE_POOL)
 
 
 def queue_length(pool: NodePool | None) -> QueueLength:
@@ -89,8 +99,7 @@ def queue_lengths() -> dict[str, tuple[int, int]]:
 
     An array counts as one workload.
     """
-    rows = Workload.objects.filter(_queue_filter(None)).annotate(queue_pool=QUEUE_POOL).order_by()
-    sums = rows.values_list("queue_pool").annotate(n=workload_count(), milli=Sum("gpu_milli_min"))
+    sums = all_queued(None).values_list("queue_pool").annotate(n=workload_count(), milli=Sum("gpu_milli_min"))
     return {name: (count, milli or 0) for name, count, milli in sums}
 
 

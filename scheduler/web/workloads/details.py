@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.urls import reverse
-from django.utils.dateparse import parse_datetime
 
 from berth.core.amounts import MILLI
 from berth.core.blocker_numbers import format_numbers
@@ -19,7 +18,7 @@ from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
-from scheduler.reports.queues.brief_reasons import BACKOFF_END, DELAY_MARGIN
+from scheduler.reports.queues.brief_reasons import BACKOFF_END, waits_after_delay
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
 
@@ -91,9 +90,7 @@ def _wait_after_delay(workload: Workload, queue: Mapping[str, Any]) -> str:
 
     The scheduler does not evaluate the workload before, so the reason is inferred from the project's queue.
     """
-    until, stored = workload.backoff_until, workload.explanation or {}
-    starts = parse_datetime(stored.get("expected_start") or "")
-    if workload.reason != Reason.BACKOFF or until is None or starts is None or starts - until < DELAY_MARGIN:
+    if not waits_after_delay(workload):
         return ""
     share, requested = (queue["share"] or {}).get("gpu"), workload.gpu_milli_min / MILLI
     held = sum((queue[key] or {}).get("gpu") or 0 for key in ("allocated", "reserved"))

@@ -52,3 +52,5 @@ def test_restart_delay_names_what_the_workload_then_waits_for(
     assert expected in page
     rows = client.get("/workloads").content.decode()
     assert ("then waits in the queue" in rows) is bool(expected)
+    queue = client.get("/queue").content.decode()
+    assert ("then waits for fair share" in queue) is bool(expected)
