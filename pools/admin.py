@@ -18,7 +18,7 @@ from berth.server.web.admin_site.base import (
     render_json,
 )
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
-from berth.server.web.numbers import memory, thousandths
+from berth.server.web.numbers import NO_VALUE, memory, thousandths
 from pools import services
 from pools.models import JoinToken, Machine, Node, NodePool, PoolSecret, ScalingEvent
 from pools.services.offered import KINDS, offered_choices
@@ -46,6 +46,8 @@ class NodePoolAdmin(PlatformModelAdmin):
     )
     list_filter = (("provider", ChoicesDropdownFilter), ("runtime", ChoicesDropdownFilter), "paused")
     search_fields = ("name", "gpu_model")
+    search_help_text = "Name or GPU model"
+    page_in_berth = "node-pools"
     readonly_fields = (
         "nodes_desired",
         "paused",
@@ -128,6 +130,8 @@ class NodeAdmin(ReadOnlyModelAdmin):
         ("since", TimeRangeFilter),
     )
     search_fields = ("name", "instance_id", "address")
+    search_help_text = "Name, instance ID or address"
+    page_in_berth = "node-pools"
     list_select_related = ("pool",)
     actions = ("cordon", "uncordon", "drain", "download")
 
@@ -140,11 +144,11 @@ class NodeAdmin(ReadOnlyModelAdmin):
 
     @display(description="Images")
     def images(self, node: Node) -> str:
-        return str((node.isolation or {}).get("images") or "-")
+        return str((node.isolation or {}).get("images") or NO_VALUE)
 
     @display(description="Isolation")
     def isolation_level(self, node: Node) -> str:
-        return str(node.isolation["level"]) if node.isolation else "-"
+        return str(node.isolation["level"]) if node.isolation else NO_VALUE
 
     cordon = bulk_action(
         "Cordon", "cordoned", lambda actor, node: services.cordon_node(actor=actor, node=node)
@@ -164,6 +168,7 @@ class ScalingEventAdmin(ReadOnlyModelAdmin):
         ("at", TimeRangeFilter),
     )
     search_fields = ("reason", "node__name")
+    search_help_text = "Reason or node"
     list_select_related = ("pool", "node")
     readonly_fields = ("formatted_data",)
     fieldsets = (
@@ -193,6 +198,8 @@ class MachineAdmin(ReadOnlyModelAdmin):
         ("joined_at", TimeRangeFilter),
     )
     search_fields = ("name", "address", "machine_id")
+    search_help_text = "Name, address or machine ID"
+    page_in_berth = "node-pools"
     list_select_related = ("pool",)
     actions = ("remove", "download")
 
@@ -217,6 +224,7 @@ class JoinTokenAdmin(ReadOnlyModelAdmin):
     )
     list_filter = (("pool", RelatedDropdownFilter), ("issued_at", TimeRangeFilter))
     search_fields = ("prefix", "comment", "issued_by")
+    search_help_text = "Prefix, comment or user"
     list_select_related = ("pool",)
     exclude = ("digest",)
     columns = (
@@ -243,6 +251,8 @@ class SecretAdmin(ReadOnlyModelAdmin):
 
     list_filter = (("kind", ChoicesDropdownFilter), ("updated_at", TimeRangeFilter))
     search_fields = ("name", "registry", "updated_by")
+    search_help_text = "Name, registry or user"
+    page_in_berth = "secrets"
     exclude = ("sealed",)
 
 

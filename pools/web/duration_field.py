@@ -21,17 +21,28 @@ ALLOWED = "a duration, for example 90 s, 10 min or 1 h 30 min"
 class DurationField(forms.CharField):
     """Duration, such as "10 min". Without a unit, it is in seconds. The value of the field is in seconds."""
 
-    def __init__(self, *, label: str, initial: int | None = None, help_text: str = "") -> None:
-        super().__init__(label=label, initial=initial, help_text=help_text, max_length=40)
+    def __init__(
+        self, *, label: str, initial: int | None = None, help_text: str = "", **options: Any
+    ) -> None:
+        super().__init__(label=label, initial=initial, help_text=help_text, max_length=40, **options)
 
-    def clean(self, value: Any) -> float:
+    def clean(self, value: Any) -> float | None:
+        """Return the number of seconds, or None if an optional field is empty."""
         text = "".join(super().clean(value).lower().split())
+        if not text:
+            return None
         for pattern, unit in WORDS:
             text = pattern.sub(unit, text)
         seconds = int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else parse_duration(text)
         if seconds is None:
             raise forms.ValidationError(f"Enter {ALLOWED}.")
         return seconds
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        try:
+            return bool(self.clean(data) != initial)
+        except forms.ValidationError:
+            return True
 
     def prepare_value(self, value: Any) -> Any:
         """Format a stored number of seconds. Return text that the user entered unchanged."""
@@ -41,7 +52,7 @@ class DurationField(forms.CharField):
 class PreciseDurationField(DurationField):
     """Duration that may also be a fraction of a second, such as "2.5 s" or "500 ms"."""
 
-    def clean(self, value: Any) -> float:
+    def clean(self, value: Any) -> float | None:
         text = "".join(str(value or "").lower().split())
         if (match := PRECISE.fullmatch(text)) is None:
             return super().clean(value)

@@ -3,11 +3,16 @@
 from typing import Any
 
 from django.contrib import admin
-from unfold.contrib.filters.admin import FieldTextFilter, RelatedDropdownFilter
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.text import capfirst
+from unfold.contrib.filters.admin import DropdownFilter, FieldTextFilter, RelatedDropdownFilter
 from unfold.decorators import display
 
-from berth.server.web.admin_site.base import ReadOnlyModelAdmin, render_json, render_table
+from berth.core.words import to_words
+from berth.server.web.admin_site.base import ReadOnlyModelAdmin, actor, render_json, render_table
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
+from berth.server.web.numbers import NO_VALUE
 from projects.models import (
     Audit,
     Budget,
@@ -16,7 +21,34 @@ from projects.models import (
     QuotaChange,
 )
 from projects.services.notifications.subscriptions import display_address
+from projects.web.activity.entries import NOUNS, Entry, describe_entries
 from projects.web.activity.values import changes
+
+
+class ActionFilter(DropdownFilter):
+    """Filter with the actions that the audit log contains."""
+
+    title, parameter_name = "action", "action"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        actions = Audit.objects.order_by("action").values_list("action", flat=True).distinct()
+        return [(action, to_words(action)) for action in actions]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Audit]) -> QuerySet[Audit]:
+        return queryset.filter(action=self.value()) if self.value() else queryset
+
+
+class ObjectTypeFilter(DropdownFilter):
+    """Filter with the types of objects that the audit log contains."""
+
+    title, parameter_name = "object type", "object_type"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        types = Audit.objects.order_by().values_list("object_type", flat=True).distinct()
+        return sorted(((each, object_title(each)) for each in types), key=lambda choice: choice[1])
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Audit]) -> QuerySet[Audit]:
+        return queryset.filter(object_type=self.value()) if self.value() else queryset
 
 
 @admin.register(Event)
@@ -24,30 +56,61 @@ class EventAdmin(ReadOnlyModelAdmin):
     list_display = ("at", "kind", "subject", "message", "actor")
     list_filter = (("kind", FieldTextFilter), ("at", TimeRangeFilter), ("actor", FieldTextFilter))
     search_fields = ("subject", "message", "actor")
-    date_hierarchy = "at"
+    search_help_text = "Object, message or user"
 
 
 @admin.register(Audit)
 class AuditAdmin(ReadOnlyModelAdmin):
-    list_display = ("at", "actor", "action", "object_type", "object_name")
-    list_filter = (
-        ("action", FieldTextFilter), ("object_type", FieldTextFilter), ("actor", FieldTextFilter),
-        ("at", TimeRangeFilter),
-    )  # fmt: skip
+    list_display = ("at", "actor", "change")
+    list_filter = (ActionFilter, ObjectTypeFilter, ("actor", FieldTextFilter), ("at", TimeRangeFilter))
     search_fields = ("actor", "object_name", "action", "request_id")
-    date_hierarchy = "at"
-    readonly_fields = ("changed_values",)
+    search_help_text = "User, name, action or request ID"
+    page_in_berth = "activity"
+    readonly_fields = ("change", "action_title", "object_title", "changed_values")
     fieldsets = (
         (
-            None,
-            {"fields": ("at", "actor", "action", "object_type", "object_name", "object_id", "request_id")},
+            "Change",
+            {
+                "fields": (
+                    "change", "at", "actor", "action_title", "object_title", "object_name", "object_id",
+                    "request_id",
+                )
+            },
         ),
-        ("Values", {"fields": ("changed_values",)}),
-    )
+        ("Values", {"fields": ("changed_values",), "classes": ("unlabelled",)}),
+    )  # fmt: skip
 
-    @display(description="Before and after")
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """Word the page's entries with the same number of queries for any number of rows."""
+        changes_list = super().get_changelist_instance(request)
+        changes_list.result_list = rows = list(changes_list.result_list)
+        for entry in describe_entries(actor(request), rows):
+            entry.row.entry = entry  # type: ignore[attr-defined]
+        return changes_list
+
+    def get_object(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Audit | None:
+        row: Audit | None = super().get_object(request, *args, **kwargs)
+        if row is not None:
+            (row.entry,) = describe_entries(actor(request), [row])  # type: ignore[attr-defined]
+        return row
+
+    @display(description="Change", ordering="action")
+    def change(self, row: Audit) -> str:
+        entry: Entry = row.entry  # type: ignore[attr-defined]
+        return f"{entry.verb} {entry.name}{entry.tail}"
+
+    @display(description="Action")
+    def action_title(self, row: Audit) -> str:
+        return to_words(row.action)
+
+    @display(description="Object type")
+    def object_title(self, row: Audit) -> str:
+        return object_title(row.object_type)
+
+    @display(description="Values before and after")
     def changed_values(self, row: Audit) -> Any:
-        return render_table(("Value", "Before", "After"), changes(row))
+        rows = [(label, old or NO_VALUE, new or NO_VALUE) for label, old, new in changes(row)]
+        return render_table(("Value", "Before", "After"), rows)
 
 
 @admin.register(QuotaChange)
@@ -55,7 +118,8 @@ class QuotaChangeAdmin(ReadOnlyModelAdmin):
     list_display = ("id", "at", "actor", "comment", "quotas", "reverts")
     list_filter = (("at", TimeRangeFilter), ("actor", FieldTextFilter))
     search_fields = ("actor", "comment")
-    date_hierarchy = "at"
+    search_help_text = "User or comment"
+    page_in_berth = "quota-changes"
     readonly_fields = ("quota_values",)
     fieldsets = (
         (None, {"fields": ("at", "actor", "comment", "reverts")}),
@@ -79,6 +143,8 @@ class BudgetAdmin(ReadOnlyModelAdmin):
     list_filter = (("department", RelatedDropdownFilter), ("project", RelatedDropdownFilter))
     list_select_related = ("department", "project")
     search_fields = ("project__name", "department__name")
+    search_help_text = "Department or project"
+    page_in_berth = "usage"
     readonly_fields = ("alert_thresholds",)
 
     @display(description="Owner")
@@ -100,8 +166,13 @@ class DeliveryAdmin(ReadOnlyModelAdmin):
     columns = ("at", "kind", "channel", "state", "attempts", "last_error", "ended_at")
     list_filter = ("state", "channel", "kind", ("at", TimeRangeFilter))
     search_fields = ("to", "last_error")
-    date_hierarchy = "at"
+    search_help_text = "Address or error"
+    page_in_berth = "notifications"
 
     @display(description="To")
     def address(self, row: Delivery) -> str:
         return display_address(row.to)
+
+
+def object_title(object_type: str) -> str:
+    return capfirst(NOUNS.get(object_type, object_type))

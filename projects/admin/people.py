@@ -7,12 +7,18 @@ from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, User
+from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
 from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
+from unfold.decorators import display
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
+from berth.core.words import to_words
 from berth.server.web.admin_site.base import PlatformModelAdmin, ReadOnlyModelAdmin, actor, bulk_action
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
+from berth.server.web.numbers import NO_VALUE
 from projects.actor import Actor
 from projects.models import (
     ApiToken,
@@ -29,6 +35,8 @@ class MembershipAdmin(PlatformModelAdmin):
     list_filter = (("role", ChoicesDropdownFilter), ("department", RelatedDropdownFilter))
     list_select_related = ("user", "department", "project")
     search_fields = ("user__username", "project__name", "department__name")
+    search_help_text = "User, project or department"
+    page_in_berth = "access"
 
     def get_readonly_fields(self, request: HttpRequest, obj: Membership | None = None) -> tuple[str, ...]:
         return ("user", "department", "project") if obj else ()
@@ -58,6 +66,8 @@ class ApiTokenAdmin(ReadOnlyModelAdmin):
     list_filter = (("created_at", TimeRangeFilter),)
     list_select_related = ("user",)
     search_fields = ("user__username", "name", "prefix")
+    search_help_text = "User, name or prefix"
+    page_in_berth = "access"
     exclude = ("digest",)
     actions = ("revoke", "download")
     columns = ("id", "name", "prefix", "created_at", "expires_at", "last_used_at", "revoked_at")
@@ -70,22 +80,40 @@ admin.site.unregister(Group)  # Berth stores roles as memberships, not as Django
 
 
 @admin.register(User)
-class AuditedUserAdmin(DjangoUserAdmin, PlatformModelAdmin):  # type: ignore[type-arg]
+class AuditedUserAdmin(DjangoUserAdmin, PlatformModelAdmin):  # type: ignore[misc, type-arg]
     """Django's user admin, extended with an audit entry for each change."""
 
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
-    list_display = ("username", "email", "is_active", "is_staff", "is_superuser", "last_login")
+    list_display = ("username", "email", "roles", "is_active", "is_staff", "is_superuser", "last_login")
+    search_help_text = "Username, name or email"
+    page_in_berth = "access"
     list_filter = ("is_active", "is_staff", "is_superuser")
     fieldsets = (
-        (None, {"fields": ("username", "password")}),
+        ("Account", {"fields": ("username", "password_link")}),
         ("Person", {"fields": ("first_name", "last_name", "email")}),
         ("Permissions", {"fields": ("is_active", "is_staff", "is_superuser")}),
         ("Times", {"fields": ("last_login", "date_joined")}),
     )
     filter_horizontal = ()
-    readonly_fields = ("last_login", "date_joined")
+    readonly_fields = ("password_link", "last_login", "date_joined")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
+        users: QuerySet[User] = super().get_queryset(request)
+        return users.prefetch_related("memberships__department", "memberships__project")
+
+    def view_on_site(self, user: User) -> str:
+        return reverse("user", args=[user.pk])
+
+    @display(description="Roles")
+    def roles(self, user: User) -> str:
+        return ", ".join(_role_title(row) for row in user.memberships.all()) or NO_VALUE
+
+    @display(description="Password")
+    def password_link(self, user: User) -> str:
+        address = reverse("admin:auth_user_password_change", args=[user.pk])
+        return format_html('<a href="{}">Change password</a>', address)
 
     def save_model(
         self, request: HttpRequest, obj: User, form: "forms.ModelForm[User]", change: bool
@@ -122,6 +150,13 @@ class AuditedUserAdmin(DjangoUserAdmin, PlatformModelAdmin):  # type: ignore[typ
         if "password" in str(message).lower():
             passwords.record_admin_password_change(actor=actor(request), user=obj)
         return super().log_change(request, obj, message)
+
+
+def _role_title(membership: Membership) -> str:
+    """Return the role with its department or project, such as "member of vision"."""
+    scope = membership.project or membership.department
+    role = to_words(membership.role).lower()
+    return f"{role} of {scope}" if scope else role
 
 
 def _check_rights(acting: Actor, before: Mapping[str, Any], user: User) -> None:

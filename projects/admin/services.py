@@ -16,6 +16,8 @@ class ServiceAdmin(ReadOnlyModelAdmin):
     list_display = ("workload", "model_name", "initial_engines", "weight_version", "created_at", "ended_at")
     list_filter = (("created_at", TimeRangeFilter), ("model_name", FieldTextFilter))
     search_fields = ("workload__name", "workload__project__name", "model_name")
+    search_help_text = "Workload, project or model"
+    page_in_berth = "services"
     list_select_related = ("workload__project",)
 
 
@@ -24,6 +26,8 @@ class EngineAdmin(ReadOnlyModelAdmin):
     list_display = ("name", "service", "origin", "state", "url", "is_healthy", "since", "failure")
     list_filter = ("state", "origin", ("created_at", TimeRangeFilter))
     search_fields = ("service__workload__name", "url")
+    search_help_text = "Workload or URL"
+    page_in_berth = "services"
     list_select_related = ("service__workload",)
 
 
@@ -32,8 +36,9 @@ class ScaleRequestAdmin(ReadOnlyModelAdmin):
     list_display = ("created_at", "service", "direction", "status", "num_replicas", "requested_by", "failure")
     list_filter = ("direction", "status", "by_autoscaler", ("created_at", TimeRangeFilter))
     search_fields = ("service__workload__name", "requested_by", "error_message")
+    search_help_text = "Workload, user or error"
+    page_in_berth = "services"
     list_select_related = ("service__workload",)
-    date_hierarchy = "created_at"
     readonly_fields = ("status_history",)
 
     @display(description="Status history")
@@ -48,5 +53,6 @@ class ScalingAdmin(ReadOnlyModelAdmin):
     list_display = ("triggered_at", "service", "action", "from_engines", "to_engines", "status", "reason")
     list_filter = ("action", "status", ("triggered_at", TimeRangeFilter))
     search_fields = ("service__workload__name", "reason")
+    search_help_text = "Workload or reason"
+    page_in_berth = "services"
     list_select_related = ("service__workload",)
-    date_hierarchy = "triggered_at"

@@ -4,15 +4,20 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.db.models import F
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest
+from django.urls import reverse
 from unfold.contrib.filters.admin import (
     RelatedDropdownFilter,
 )
 from unfold.decorators import display
+from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextInputWidget
 
 from berth.server.web.admin_site.base import PlatformModelAdmin, actor
-from berth.server.web.numbers import thousandths
+from berth.server.web.numbers import NO_VALUE, thousandths
 from pools.admin import SecretAdmin
+from pools.web.duration_field import DurationField
 from projects.models import (
     Department,
     Project,
@@ -21,14 +26,37 @@ from projects.models import (
 )
 from projects.services import quotas, tenants
 
-MIN_RUNTIME_FIELDS = ("reclaim_min_runtime", "preempt_min_runtime")
+MIN_RUNTIMES = ("Minimum runtimes", {"fields": ("reclaim_min_runtime", "preempt_min_runtime")})
+
+
+class TenantForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Form for a department or project, with durations such as "30 min"."""
+
+    reclaim_min_runtime = DurationField(
+        label="Reclaim",
+        required=False,
+        help_text="For example, 30 min. Leave empty to inherit.",
+        widget=UnfoldAdminTextInputWidget(),
+    )
+    preempt_min_runtime = DurationField(
+        label="Preemption",
+        required=False,
+        help_text="For example, 30 min. Leave empty to inherit.",
+        widget=UnfoldAdminTextInputWidget(),
+    )
 
 
 @admin.register(Department)
 class DepartmentAdmin(PlatformModelAdmin):
     list_display = ("name", "title", "rank", "created_at")
     search_fields = ("name", "title")
-    fields: tuple[str, ...] = ("name", "title", "rank", *MIN_RUNTIME_FIELDS)
+    search_help_text = "Name or title"
+    page_in_berth = "quotas"
+    form = TenantForm
+    fieldsets = (("Department", {"fields": ("name", "title", "rank")}), MIN_RUNTIMES)
+
+    def view_on_site(self, row: Department) -> str:
+        return reverse("tenant", args=["departments", row.name])
 
     def get_readonly_fields(self, request: HttpRequest, obj: Department | None = None) -> tuple[str, ...]:
         return ("name",) if obj else ()
@@ -52,7 +80,13 @@ class ProjectAdmin(PlatformModelAdmin):
     list_filter = (("department", RelatedDropdownFilter),)
     list_select_related = ("department",)
     search_fields = ("name", "title", "department__name")
-    fields: tuple[str, ...] = ("department", "name", "title", "rank", *MIN_RUNTIME_FIELDS)
+    search_help_text = "Name, title or department"
+    page_in_berth = "quotas"
+    form = TenantForm
+    fieldsets = (("Project", {"fields": ("department", "name", "title", "rank")}), MIN_RUNTIMES)
+
+    def view_on_site(self, row: Project) -> str:
+        return reverse("tenant", args=["projects", row.name])
 
     def get_readonly_fields(self, request: HttpRequest, obj: Project | None = None) -> tuple[str, ...]:
         return ("name", "department") if obj else ()
@@ -77,25 +111,20 @@ class ProjectSecretAdmin(SecretAdmin):
     columns = ("name", "project_id", "kind", "registry", "username", "updated_at", "updated_by")
 
 
+def _amount_field(label: str, kind: Any = forms.FloatField, **options: Any) -> Any:
+    widget = UnfoldAdminDecimalFieldWidget(attrs={"placeholder": "unlimited"})
+    return kind(label=label, required=False, min_value=0, widget=widget, **options)
+
+
 class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
     """Form for a quota in GPUs, CPU cores and MiB."""
 
-    gpu = forms.FloatField(
-        label="GPUs", required=False, min_value=0, help_text="Leave empty for an unlimited quota.", initial=0
-    )
-    limit_gpu = forms.FloatField(
-        label="GPU limit", required=False, min_value=0, help_text="Leave empty for no limit."
-    )
-    cpu = forms.FloatField(
-        label="CPU cores", required=False, min_value=0, help_text="Leave empty for an unlimited quota."
-    )
-    limit_cpu = forms.FloatField(
-        label="CPU limit", required=False, min_value=0, help_text="Leave empty for no limit."
-    )
-    memory_mib = forms.IntegerField(
-        label="Memory (MiB)", required=False, min_value=0, help_text="Leave empty for an unlimited quota."
-    )
-    limit_memory_mib = forms.IntegerField(label="Memory limit (MiB)", required=False, min_value=0)
+    gpu = _amount_field("GPUs", initial=0)
+    limit_gpu = _amount_field("GPU limit")
+    cpu = _amount_field("CPU cores")
+    limit_cpu = _amount_field("CPU limit (cores)")
+    memory_mib = _amount_field("Memory (MiB)", forms.IntegerField)
+    limit_memory_mib = _amount_field("Memory limit (MiB)", forms.IntegerField)
 
     class Meta:
         model = Quota
@@ -136,6 +165,7 @@ class QuotaAdmin(PlatformModelAdmin):
     form = QuotaForm
     list_display = (
         "owner",
+        "part_of",
         "pool",
         "group",
         "gpus",
@@ -145,14 +175,33 @@ class QuotaAdmin(PlatformModelAdmin):
         "rank",
         "updated_at",
     )
+    ordering = (
+        "pool__name",
+        "group__name",
+        Coalesce("department__name", "project__department__name"),
+        F("project__name").asc(nulls_first=True),
+    )
+    fieldsets = (
+        ("Owner", {"fields": ("department", "project", "pool", "group")}),
+        (
+            "Quota and limits",
+            {"fields": ("gpu", "limit_gpu", "cpu", "limit_cpu", "memory_mib", "limit_memory_mib")},
+        ),
+        (
+            "Sharing beyond the quota",
+            {"fields": ("over_quota", "rank", "weight_gpu", "weight_cpu", "weight_memory")},
+        ),
+    )
     list_filter = (
         ("pool", RelatedDropdownFilter),
         ("group", RelatedDropdownFilter),
         ("department", RelatedDropdownFilter),
         "over_quota",
     )
-    list_select_related = ("pool", "group", "department", "project")
+    list_select_related = ("pool", "group", "department", "project__department")
     search_fields = ("project__name", "department__name")
+    search_help_text = "Department or project"
+    page_in_berth = "quotas"
 
     def get_readonly_fields(self, request: HttpRequest, obj: Quota | None = None) -> tuple[str, ...]:
         return ("department", "project", "pool", "group") if obj else ()
@@ -174,10 +223,14 @@ class QuotaAdmin(PlatformModelAdmin):
     def owner(self, row: Quota) -> str:
         return str(row.owner)
 
+    @display(description="Part of")
+    def part_of(self, row: Quota) -> str:
+        return NO_VALUE if row.project is None else row.project.department.name
+
     @display(description="GPUs", ordering="gpu_milli")
     def gpus(self, row: Quota) -> str:
         return thousandths(row.gpu_milli)
 
     @display(description="GPU limit", ordering="limit_gpu_milli")
     def limit(self, row: Quota) -> str:
-        return "none" if row.limit_gpu_milli is None else thousandths(row.limit_gpu_milli)
+        return thousandths(row.limit_gpu_milli)

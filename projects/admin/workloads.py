@@ -72,7 +72,8 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
     )
     list_select_related = ("project", "submitted_by")
     search_fields = ("name", "project__name", "submitted_by__username")
-    date_hierarchy = "submitted_at"
+    search_help_text = "Name, project or user"
+    page_in_berth = "workloads"
     inlines = (RoleInline,)
     actions = ("cancel", "suspend", "resume", "download")
     columns = (
@@ -181,3 +182,4 @@ class PodAdmin(ReadOnlyModelAdmin):
     )
     list_select_related = ("workload", "node")
     search_fields = ("workload__name", "node__name", "role")
+    search_help_text = "Workload, node or role"

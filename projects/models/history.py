@@ -57,6 +57,9 @@ class Audit(models.Model):
             BrinIndex(fields=["at"], name="audit_time"),
         ]
 
+    def __str__(self) -> str:
+        return f"entry {self.pk}"
+
 
 class QuotaChange(models.Model):
     """Change that sets or removes one or more quotas. Each quota also has an audit entry."""

@@ -9,7 +9,6 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from rest_framework.request import Request
@@ -55,7 +54,7 @@ QUEUE_HEADERS = ("Role", "Queue", *QUEUE_NUMBERS)
 @admin.register(Eviction)
 class EvictionAdmin(ReadOnlyModelAdmin):
     list_display = (
-        "short_time",
+        "at",
         "kind_label",
         "victim_workload",
         "preemptor_workload",
@@ -64,7 +63,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
         "lost_work",
         "rule_sentence",
     )
-    list_display_links = ("short_time", "victim_workload")
+    list_display_links = ("at", "victim_workload")
     list_filter = (
         ("kind", ChoicesDropdownFilter),
         ("at", TimeRangeFilter),
@@ -76,8 +75,8 @@ class EvictionAdmin(ReadOnlyModelAdmin):
         "entire_workload",
     )
     search_fields = ("workload_name", "preemptor_name", "project_name", "preemptor_project_name", "rule")
+    page_in_berth = "evictions"
     search_help_text = "Workload, project or rule"
-    date_hierarchy = "at"
     readonly_fields = (
         "summary_text",
         "rule_sentence",
@@ -116,12 +115,6 @@ class EvictionAdmin(ReadOnlyModelAdmin):
     def download(self, request: HttpRequest, queryset: QuerySet[Eviction]) -> HttpResponseBase:
         return stream_csv(Request(request), queryset.order_by("-id"), UNRESTRICTED)
 
-    @display(description="Time", ordering="at")
-    def short_time(self, row: Eviction) -> str:
-        """Return the time, without the year if it is the current year."""
-        local, now = timezone.localtime(row.at), timezone.localtime()
-        return local.strftime("%-d %b, %H:%M:%S" if local.year == now.year else "%-d %b %Y, %H:%M:%S")
-
     @display(description="Rule", ordering="rule")
     def rule_sentence(self, row: Eviction) -> str:
         return rule_sentence(row, row.rule)
@@ -140,7 +133,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
 
     @display(description="Preempted by")
     def preemptor_workload(self, row: Eviction) -> str:
-        return f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else "none"
+        return f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else NO_VALUE
 
     @display(description="Summary")
     def summary_text(self, row: Eviction) -> str:
@@ -227,7 +220,8 @@ class CycleAdmin(ReadOnlyModelAdmin):
     )
     list_filter = (("at", TimeRangeFilter), ("trigger", FieldTextFilter))
     search_fields = ("id", "trigger")
-    date_hierarchy = "at"
+    search_help_text = "Cycle or trigger"
+    page_in_berth = "decisions"
     readonly_fields = (
         "trigger_title",
         "duration",

@@ -18,6 +18,7 @@ class AllocationAdmin(ReadOnlyModelAdmin):
     list_display = ("pod", "node", "devices", "gpus", "bound_at", "released_at")
     list_filter = (("node__pool", RelatedDropdownFilter), ("bound_at", TimeRangeFilter))
     search_fields = ("pod__workload__name", "node__name")
+    search_help_text = "Workload or node"
     list_select_related = ("pod__workload", "node")
 
     @display(description="GPUs")
@@ -30,6 +31,8 @@ class ReservationAdmin(ReadOnlyModelAdmin):
     list_display = ("workload", "role", "index", "node", "devices", "since", "expires_at")
     list_filter = (("node__pool", RelatedDropdownFilter),)
     search_fields = ("workload__name", "node__name")
+    search_help_text = "Workload or node"
+    page_in_berth = "queue"
     list_select_related = ("workload", "node")
 
 
@@ -38,6 +41,8 @@ class QueueStatusAdmin(ReadOnlyModelAdmin):
     list_display = ("owner", "pool", "gpu_share", "gpu_allocated", "gpu_reserved", "gpu_requested", "at")
     list_filter = (("pool", RelatedDropdownFilter),)
     search_fields = ("project__name", "department__name")
+    search_help_text = "Department or project"
+    page_in_berth = "fair-share"
     list_select_related = ("pool", "project", "department")
     readonly_fields = (
         "owner",
@@ -99,6 +104,7 @@ class QueueStatusAdmin(ReadOnlyModelAdmin):
 @admin.register(Usage)
 class UsageAdmin(ReadOnlyModelAdmin):
     list_display = ("owner", "pool", "settled_at", "used", "rate")
+    page_in_berth = "fair-share"
     list_filter = (("pool", RelatedDropdownFilter),)
     list_select_related = ("pool", "project", "department")
 
@@ -117,6 +123,8 @@ class UsageHourAdmin(ReadOnlyModelAdmin):
         ("user_name", FieldTextFilter),
     )
     search_fields = ("project_name", "user_name")
+    search_help_text = "Project or user"
+    page_in_berth = "usage"
 
     @display(description="GPU time", ordering="gpu_milli_seconds")
     def gpu_time(self, row: UsageHour) -> str:

@@ -58,7 +58,7 @@ def test_activity_and_other_pages_use_the_same_role_and_unit_names(cast: Cast, s
     values = {"gpu_hours": 4500, "warn_at": [80, 100]}
     budgets.set_budget(actor=cast.alice, owner=cast.vision, values=values)
     budget, role = entries(sign_in("carol"))[:2]
-    assert sentence(role) == "alice made dave project admin of vision (before: member)"
+    assert sentence(role) == "alice made dave a project admin of vision (before: member)"
     assert sentence(budget) == "alice created the budget of vision: 4,500 GPU-hours a month"
 
 

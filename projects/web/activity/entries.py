@@ -149,7 +149,11 @@ def _describe(row: Audit, project: Project | None, live: set[tuple[str, str]], s
         tail = f" {'of' if row.object_type == 'projectsecret' else 'in'} {project.name}{tail}"
     is_complete = (row.object_type == "budget" and not row.before) or _shows_all(row, values, tail)
     folded = [] if is_complete else [_change(*value) for value in values]
-    return Entry(row, verb, name, _object_url(row, live), tail, folded, _verb_in_group(row, verb))
+    in_group = _verb_in_group(row, verb)
+    if row.object_type == "subscription" and " to " in name:  # its name has the form "vision to chat"
+        name, _, channel = name.rpartition(" to ")
+        verb, tail = f"{verb}s about", f", sent to {channel}{tail}"
+    return Entry(row, verb, name, _object_url(row, live), tail, folded, in_group)
 
 
 def _verb_in_group(row: Audit, verb: str) -> str:
@@ -182,7 +186,7 @@ def _describe_role(row: Audit) -> Entry:
             row, "revoked a role of", user, reverse("access"), f": {role}", in_group="revoked {} roles"
         )
     previous = f" (before: {before})" if before else ""
-    return Entry(row, "made", user, reverse("access"), f" {role}{previous}", in_group="granted {} roles")
+    return Entry(row, "made", user, reverse("access"), f" a {role}{previous}", in_group="granted {} roles")
 
 
 def _inline_value(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:

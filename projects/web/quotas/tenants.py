@@ -8,6 +8,7 @@ from django.views.decorators.http import require_http_methods
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
 from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
+from pools.web.duration_field import DurationField
 from pools.web.idle_rule_field import IdleRuleField
 from projects.access import Action, require
 from projects.actor import Actor
@@ -28,17 +29,15 @@ class TenantForm(Form):
 class ChangeForm(Form):
     title = forms.CharField(label="Title", max_length=200, required=False)
     rank = forms.IntegerField(label="Rank", help_text="From -1000 to 1000. Higher ranks are served first.")
-    reclaim_min_runtime = forms.IntegerField(
+    reclaim_min_runtime = DurationField(
         label="Reclaim minimum runtime",
         required=False,
-        min_value=0,
-        help_text="In seconds. Leave empty to inherit.",
+        help_text="For example, 30 min. Leave empty to inherit.",
     )
-    preempt_min_runtime = forms.IntegerField(
+    preempt_min_runtime = DurationField(
         label="Preemption minimum runtime",
         required=False,
-        min_value=0,
-        help_text="In seconds. Leave empty to inherit.",
+        help_text="For example, 30 min. Leave empty to inherit.",
     )
 
 

@@ -18,7 +18,9 @@ from unfold.decorators import action
 
 from berth.core.errors import BerthError
 from berth.server.api.transport.streaming import csv_response
+from berth.server.web.admin_site.columns import column_name, format_columns
 from berth.server.web.admin_site.labels import label_fields
+from berth.server.web.numbers import NO_VALUE
 
 if TYPE_CHECKING:
     from berth.server.web.pages import Request
@@ -33,10 +35,24 @@ class PlatformModelAdmin(ModelAdmin):
     list_per_page = 50
     list_filter_submit = True
     compressed_fields = True
+    empty_value_display = NO_VALUE
+    page_in_berth = ""  # URL name of the application's page for these objects
 
     def __init__(self, model: type[Any], admin_site: AdminSite) -> None:
         label_fields(model)
         super().__init__(model, admin_site)
+
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        return format_columns(self.model, super().get_list_display(request))
+
+    def get_list_display_links(self, request: HttpRequest, list_display: Sequence[Any]) -> list[Any]:
+        linked = self.list_display_links or (column_name(list_display[0]),)
+        return [column for column in list_display if column_name(column) in linked]
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], **kwargs: Any
+    ) -> HttpResponseBase:
+        return super().render_change_form(request, context | {"show_save_and_add_another": False}, **kwargs)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return is_platform_admin(request)
@@ -142,7 +158,7 @@ def render_table(
                 "",
                 '<td class="{}" data-label="{}">{}</td>',
                 (
-                    ("num" if heading in numbers else _nowrap_class(cell), heading, cell)
+                    ("num" if heading in numbers else _wrap_class(cell), heading, cell)
                     for heading, cell in zip(headings, row, strict=True)
                 ),
             ),
@@ -159,8 +175,10 @@ def render_table(
     )
 
 
-def _nowrap_class(cell: object) -> str:
-    """Return the CSS class that keeps hyphenated names on one line. Sentences may wrap."""
+def _wrap_class(cell: object) -> str:
+    """Return the CSS class that keeps lines of text and hyphenated names whole. Sentences may wrap."""
+    if "\n" in str(cell):
+        return "lines"
     return "" if " " in str(cell) else "whitespace-nowrap"
 
 

@@ -80,6 +80,11 @@ LABELS = {
     "weight_memory": "weight (memory)",
     "workload_name": "workload",
 }
+HELP_TEXTS = {
+    ("user", "is_active"): "Deactivated users cannot sign in. Deactivate users instead of deleting them.",
+    ("user", "is_staff"): "May sign in to the admin site if the user is also a platform admin.",
+    ("user", "is_superuser"): "Has all permissions.",
+}
 LABELS_OF_MODEL = {
     ("cycle", "bundles"): "decisions",
     ("cycle", "stale"): "outdated",
@@ -106,6 +111,7 @@ def label_fields(model: type[Model]) -> None:
     """
     name = str(model._meta.model_name)
     for field in model._meta.fields:
+        field.help_text = HELP_TEXTS.get((name, field.name), field.help_text)
         label = LABELS_OF_MODEL.get((name, field.name)) or LABELS.get(field.name)
         if label:
             field.verbose_name = label

@@ -15,7 +15,8 @@ from django_q.models import Failure, OrmQ
 
 from berth.core.words import format_gpu_time
 from berth.server.web.admin_site.base import actor, is_platform_admin, render_table
-from berth.server.web.numbers import milliseconds
+from berth.server.web.admin_site.columns import format_time
+from berth.server.web.numbers import NO_VALUE, milliseconds
 from berth.server.web.zones import reader_zone
 from pools.models import Node, NodePool
 from projects.actor import Actor
@@ -119,10 +120,10 @@ def _evictions_table() -> Card:
     rows = [
         (
             _link_to_row(row, f"{row.project_name}/{row.workload_name}"),
-            f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else "-",
+            f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else NO_VALUE,
             KIND_TITLES[row.kind],
             format_gpu_time(row.lost_gpu_seconds),
-            _format_time(row.at),
+            format_time(row.at),
         )
         for row in Eviction.objects.order_by("-at")[:MAX_ROWS]
     ]
@@ -139,7 +140,7 @@ def _cycles_table() -> Card:
             f"{row.applied} of {row.bundles}",
             row.evictions,
             milliseconds(row.observe_ms + row.decide_ms + row.commit_ms),
-            _format_time(row.at),
+            format_time(row.at),
         )
         for row in cycles
     ]
@@ -154,7 +155,7 @@ def _changes_table(actor: Actor) -> Card:
         (
             _link_to_row(entry.row, f"{entry.verb} {entry.name}{entry.tail}"),
             entry.row.actor,
-            _format_time(entry.row.at),
+            format_time(entry.row.at),
         )
         for entry in describe_entries(actor, changes)
     ]
@@ -169,8 +170,3 @@ def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]
 def _link_to_row(row: Eviction | Cycle | Audit, text: str) -> SafeString:
     address = reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
     return format_html('<a class="text-primary-600 dark:text-primary-500" href="{}">{}</a>', address, text)
-
-
-def _format_time(at: datetime) -> SafeString:
-    local = timezone.localtime(at)
-    return format_html('<time datetime="{}">{}</time>', at.isoformat(), local.strftime("%-d %b, %H:%M:%S"))

@@ -1,0 +1,156 @@
+"""Tests for the lists and forms of the admin site: words, formats and links."""
+
+import re
+
+import pytest
+from django.contrib import admin
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from berth.server.web.numbers import NO_VALUE
+from projects.models import Audit, Workload
+from projects.services import tenants
+from projects.services.notifications.subscriptions import subscribe
+from tests import factories as make
+from tests.cast import Cast
+
+admin.autodiscover()
+
+
+def text_of(html: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
+
+
+def heading(html: str) -> str:
+    return text_of(re.findall(r"<h1.*?</h1>", html, re.DOTALL)[0])
+
+
+def rows(html: str) -> list[str]:
+    return [text_of(row) for row in re.findall(r'<tr class="data-row.*?</tr>', html, re.DOTALL)]
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [
+        ("projects_quota", "Quotas and shares chevron_right Quotas"),
+        ("auth_user", "Users and access chevron_right Users"),
+        ("scheduler_eviction", "Decisions chevron_right Evictions"),
+    ],
+)
+@pytest.mark.every_case
+def test_heading_repeats_the_sidebars_section_and_title(admin_client: Client, model: str, path: str) -> None:
+    assert path in heading(admin_client.get(reverse(f"admin:{model}_changelist")).content.decode())
+
+
+def test_heading_of_a_project_contains_its_section_list_and_name(admin_client: Client, cast: Cast) -> None:
+    address = reverse("admin:projects_project_change", args=[cast.vision.pk])
+    title = heading(admin_client.get(address).content.decode())
+    assert "Quotas and shares chevron_right Projects chevron_right vision" in title
+
+
+def test_audit_list_describes_changes_as_the_activity_page_does(admin_client: Client, cast: Cast) -> None:
+    quota = make.quota(cast.vision, cast.pool, 4)
+    Audit.objects.create(
+        actor="alice", action="set_quota", object_type="quota", object_id=str(quota.pk),
+        object_name=str(quota), before={"gpu": 4}, after={"gpu": 8},
+    )  # fmt: skip
+    subscribe(actor=cast.alice, scope=cast.vision, to="dave@example.org", events=["failed"])
+    address = reverse("admin:projects_audit_changelist")
+    page = admin_client.get(address).content.decode()
+    latest, earlier = rows(page)
+    assert "changed the quota of vision in pool local: GPUs 4 → 8" in earlier
+    assert "created notifications about vision, sent to mail" in latest
+    for raw in ("set_quota", "object_type", "subscription"):
+        assert raw not in text_of(page), raw
+    assert '<option value="set_quota">Set quota</option>' in page
+    assert '<option value="quota">Quota</option>' in page
+    filtered = admin_client.get(address, {"action": "set_quota", "object_type": "quota"})
+    assert len(rows(filtered.content.decode())) == 1
+
+
+def test_audit_list_needs_no_more_queries_for_more_entries(admin_client: Client, cast: Cast) -> None:
+    def query_count() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            admin_client.get(reverse("admin:projects_audit_changelist"))
+        return len(queries)
+
+    subscribe(actor=cast.alice, scope=cast.vision, to="dave@example.org", events=["failed"])
+    few = query_count()
+    for number in range(5):
+        subscribe(actor=cast.alice, scope=cast.vision, to=f"dave-{number}@example.org", events=["failed"])
+    assert query_count() == few
+
+
+def test_audit_entry_shows_multiline_values_as_lines(admin_client: Client, cast: Cast) -> None:
+    row = Audit.objects.create(
+        actor="alice", action="set_template", object_type="template", object_id="1",
+        object_name="vision/nightly", after={"document": "kind: training\nroles: []"},
+    )  # fmt: skip
+    page = admin_client.get(reverse("admin:projects_audit_change", args=[row.pk])).content.decode()
+    assert '<td class="lines" data-label="After">kind: training\nroles: []</td>' in page
+    assert f'<td class="whitespace-nowrap" data-label="Before">{NO_VALUE}</td>' in page
+    assert f"Audit chevron_right entry {row.pk}" in heading(page)
+
+
+def test_users_list_shows_roles_and_marks_missing_permissions_with_dashes(
+    admin_client: Client, cast: Cast
+) -> None:
+    page = admin_client.get(reverse("admin:auth_user_changelist")).content.decode()
+    (dave,) = (row for row in rows(page) if " dave " in row)
+    assert "member of vision" in dave
+    assert dave.count("check ") == 1, "active, neither staff nor superuser"
+    assert "close_small" not in page
+    assert 'aria-label="No"' in page
+
+
+def test_quota_list_shows_departments_and_formats_amounts_like_the_application(
+    admin_client: Client, cast: Cast
+) -> None:
+    make.quota(cast.vision, cast.pool, 4)
+    page = admin_client.get(reverse("admin:projects_quota_changelist")).content.decode()
+    (quota,) = rows(page)
+    assert f"vision research local {NO_VALUE} 4 ∞ 1 " in quota
+    assert "Add quota" in page and 'placeholder="Department or project"' in page
+    assert f'href="{reverse("quotas")}"' in page
+
+
+def test_project_form_accepts_durations_with_units(admin_client: Client, cast: Cast) -> None:
+    address = reverse("admin:projects_project_change", args=[cast.vision.pk])
+    values = {"title": "", "rank": "0", "reclaim_min_runtime": "1 h 30 min", "preempt_min_runtime": ""}
+    admin_client.post(address, values)
+    cast.vision.refresh_from_db()
+    assert (cast.vision.reclaim_min_runtime, cast.vision.preempt_min_runtime) == (5400, None)
+    page = admin_client.get(address).content.decode()
+    assert 'value="1 h 30 min"' in page
+    assert f'href="{reverse("tenant", args=["projects", "vision"])}"' in page
+    entries = Audit.objects.count()
+    admin_client.post(address, values)
+    assert Audit.objects.count() == entries, "the same duration is no change"
+    page = admin_client.post(address, values | {"reclaim_min_runtime": "soon"}).content.decode()
+    assert "Enter a duration, for example 90 s, 10 min or 1 h 30 min." in page
+
+
+def test_project_page_of_the_application_accepts_durations_with_units(cast: Cast) -> None:
+    tenants.edit_project(actor=cast.alice, project=cast.vision, changes={"reclaim_min_runtime": 1800})
+    client = Client()
+    client.force_login(cast.alice.user)
+    address = reverse("tenant", args=["projects", "vision"])
+    assert 'value="30 min"' in client.get(address).content.decode()
+    client.post(address, {"title": "", "rank": "0", "reclaim_min_runtime": "", "preempt_min_runtime": "2h"})
+    cast.vision.refresh_from_db()
+    assert (cast.vision.reclaim_min_runtime, cast.vision.preempt_min_runtime) == (None, 7200)
+
+
+def test_user_form_links_to_the_password_form_and_hides_the_hash(admin_client: Client, cast: Cast) -> None:
+    page = admin_client.get(reverse("admin:auth_user_change", args=[cast.dave.user.pk])).content.decode()
+    assert reverse("admin:auth_user_password_change", args=[cast.dave.user.pk]) in page
+    assert "algorithm" not in page and "salt" not in page
+    assert "Deactivated users cannot sign in." in page
+    assert "Save and add another" not in page
+
+
+def test_workload_list_shows_short_times(admin_client: Client, running_workload: Workload) -> None:
+    page = admin_client.get(reverse("admin:projects_workload_changelist")).content.decode()
+    assert f'<time datetime="{running_workload.submitted_at.isoformat()}">' in page
