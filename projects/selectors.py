@@ -1,5 +1,6 @@
 """Tenant-scoped queries for the objects that a user may see."""
 
+import re
 from collections.abc import Iterable
 from functools import reduce
 from operator import or_
@@ -51,6 +52,8 @@ from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 AnySecret = ProjectSecret | PoolSecret | UserSecret
 RecordedSecret = AnySecret | PluginSecret
 R = TypeVar("R", bound=Model)
+MIN_ID_LETTERS, ID_LETTERS = 6, 32
+ID_START = re.compile(r"[0-9a-f]{1,8}(-[0-9a-f]{0,4}){0,3}(-[0-9a-f]{0,12})?|[0-9a-f]{9,32}")
 
 
 def departments(actor: Actor) -> QuerySet[Department]:
@@ -111,6 +114,18 @@ def workload_count(condition: Q | None = None) -> CombinedExpression:
 def workloads(actor: Actor) -> QuerySet[Workload]:
     rows = Workload.objects.select_related("project__department", "submitted_by", "pool")
     return _in_visible_projects(actor, rows)
+
+
+def id_condition(word: str, column: str = "pk") -> Q:
+    """Return a condition for IDs that start with the word, or for none if the word is no such start.
+
+    At least MIN_ID_LETTERS hexadecimal digits are required, so that ordinary words match no IDs.
+    """
+    digits = word.lower().replace("-", "")
+    if not ID_START.fullmatch(word.lower()) or not MIN_ID_LETTERS <= len(digits) <= ID_LETTERS:
+        return Q(pk__in=())
+    first, last = (UUID(digits.ljust(ID_LETTERS, digit)) for digit in "0f")
+    return Q(**{f"{column}__gte": first, f"{column}__lte": last})
 
 
 def arrays(actor: Actor) -> QuerySet[WorkloadArray]:

@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from projects.models import Workload
 from tests.browser.conftest import Open
 
 
@@ -51,4 +52,22 @@ def test_search_without_results_links_to_the_list_of_workloads(opened: Open) -> 
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name="Workloads", level=1)).to_be_visible()
         expect(page.locator("#search")).to_have_value("team=vision-9")
+        assert not faults
+
+
+def test_enter_twice_on_a_destructive_action_changes_nothing(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/node-pools/train")
+        page.keyboard.press("Control+k")
+        page.keyboard.type("ablation-7 cancel")
+        dialog = page.get_by_role("dialog", name="Search")
+        expect(dialog.get_by_role("link").first).to_have_text(re.compile("^Cancel ablation-7"))
+        expect(dialog.get_by_text("run", exact=True)).to_be_visible()
+        page.keyboard.press("Enter")
+        form = page.locator("#dialog form")
+        expect(form.get_by_role("heading", name="Cancel ablation-7?")).to_be_visible()
+        expect(form.get_by_role("link")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(form).to_be_hidden()
+        assert Workload.objects.get(name="ablation-7").phase == "pending"
         assert not faults

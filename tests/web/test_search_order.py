@@ -1,5 +1,6 @@
 """Tests for misspelt words and for the order of search results."""
 
+import re
 from uuid import UUID
 
 import pytest
@@ -8,7 +9,7 @@ from berth.server.web import nearest_words
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
-from tests.web.test_search import HTMX, links, titles
+from tests.web.test_search import HTMX, array, links, titles
 
 
 def test_misspelt_words_find_the_nearest_pages_actions_and_objects(
@@ -49,3 +50,59 @@ def test_workload_whose_name_begins_with_the_text_comes_before_newer_workloads_t
     for number in range(9):
         make.workload(cast.vision, f"hypergrid-{number}")
     assert links(sign_in("alice"), "grid")[0] == f"/workloads/{first.pk}"
+
+
+def test_workloads_and_arrays_are_found_by_the_start_of_their_id(cast: Cast, sign_in: SignIn) -> None:
+    workload = make.workload(cast.vision, "probe", phase="running", run=1, by=cast.dave.user)
+    grid, client = array(cast, "grid", "pending"), sign_in("dave")
+    for text in (str(workload.pk), str(workload.pk)[:6], str(workload.pk)[:11].upper(), workload.pk.hex[:20]):
+        assert f"/workloads/{workload.pk}" in links(client, text), text
+        rows = client.get("/workloads", {"state": "all", "search": text}).context["slice"].rows
+        assert [row.name for row in rows] == ["probe"], text
+    assert f"/arrays/{grid.pk}" in links(client, str(grid.pk)[:8])
+    assert f"/workloads/{workload.pk}/cancel" in links(client, f"cancel {str(workload.pk)[:8]}")
+    assert links(client, str(workload.pk)[:5]) == []
+    assert links(sign_in("grace"), str(workload.pk)) == []
+
+
+@pytest.mark.parametrize(
+    "words", ["cancel live-wait", "live-wait cancel", "live-wait canc", "vision cancel live"]
+)
+def test_words_of_an_action_can_be_in_any_order(words: str, cast: Cast, sign_in: SignIn) -> None:
+    workload = make.workload(cast.vision, "live-wait", phase="running", run=1)
+    assert links(sign_in("carol"), words)[0] == f"/workloads/{workload.pk}/cancel"
+
+
+def test_last_word_that_is_no_action_is_part_of_a_name(cast: Cast, sign_in: SignIn) -> None:
+    make.workload(cast.vision, "train-run", phase="running", run=1)
+    shown = titles(sign_in("carol"), "train run")
+    assert shown[0] == "train-run" and "Cancel train-run" in shown
+
+
+@pytest.mark.every_case
+@pytest.mark.parametrize("word", ["pool", "node pool", "pools"])
+def test_name_of_a_kind_restricts_the_search_to_objects_of_the_kind(
+    word: str, cast: Cast, sign_in: SignIn
+) -> None:
+    make.workload(cast.vision, "local-run")
+    client = sign_in("alice")
+    assert links(client, f"{word} local")[0] == "/node-pools/local"
+    assert links(client, f"local {word}")[0] == "/node-pools/local"
+    assert "local-run" not in titles(client, f"{word} local")
+    assert links(client, "workload local-run")[0].startswith("/workloads/")
+    assert "/workloads?project=vision" in links(client, "project vision")
+
+
+def test_actions_have_icons_of_their_own_and_destructive_ones_are_marked(cast: Cast, sign_in: SignIn) -> None:
+    make.workload(cast.vision, "probe", phase="running", run=1)
+    text = sign_in("carol").get("/search", {"q": "probe"}, headers=HTMX).content.decode()
+    icons = {
+        re.sub("<[^>]+>", "", title): (icon, "danger" in start, "data-runs" in start)
+        for start, icon, title in re.findall(
+            r'<a ([^>]*)><svg.*?icons\.svg#(\w+)".*?<span class="title">(.*?)</span>', text
+        )
+    }
+    assert icons["Suspend probe"] == ("suspend", False, True)
+    assert icons["Cancel probe"] == ("cancel", True, True)
+    assert icons["Show log of probe"] == ("template", False, False)
+    assert icons["probe"] == ("workloads", False, False)

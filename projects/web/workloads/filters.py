@@ -17,7 +17,7 @@ from projects.known_names import unknown_pool, unknown_project
 from projects.known_words import REASONS, RESERVED
 from projects.models import ArrayState, Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
-from projects.selectors import workload_count, workloads
+from projects.selectors import id_condition, workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE_REASON
 
 ALL_RUNNING = r"^((\d+) of \2 pods running\.|All required pods are running\.)$"
@@ -226,7 +226,7 @@ def reason_condition(reason: str) -> Q:
 
 
 def _search_condition(words: str) -> Q:
-    """Return a condition that matches a label, given as key=value, or part of a name."""
+    """Return a condition for a label, given as key=value, for part of a name, or for the start of an ID."""
     key, equals, value = words.partition("=")
     if equals and key:
         return HAS_LABELS & Q(labels__contains={key: value})
@@ -234,6 +234,8 @@ def _search_condition(words: str) -> Q:
         Q(name__icontains=words)
         | Q(project__name__icontains=words)
         | Q(submitted_by__username__icontains=words)
+        | id_condition(words)
+        | id_condition(words, "array")
     )
 
 

@@ -34,6 +34,7 @@ from projects.services.workloads import EDITABLE_PHASES, managed_workloads
 from projects.web.workloads.steps import bulk_steps, steps_for
 
 MIN_VERB_LETTERS = 3
+MIN_LAST_VERB_LETTERS = 4  # after a name
 VERBS = (
     "cancel", "clone", "copy", "delete", "edit", "log", "pause", "resubmit", "resume", "retry", "run",
     "suspend",
@@ -55,7 +56,7 @@ class Hit:
     """Search result: its link target, its project or pool, and its state.
 
     The target of an action `in_dialog` is a form that opens on the current page. An action that
-    `switches_theme` has no target.
+    `switches_theme` has no target. An `is_danger` action ends or deletes something.
     """
 
     title: str
@@ -65,6 +66,8 @@ class Hit:
     in_dialog: bool = False
     switches_theme: bool = False
     state: str = ""
+    is_action: bool = False
+    is_danger: bool = False
 
 
 def _everyone(actor: Actor) -> bool:
@@ -96,6 +99,8 @@ FORMS: tuple[tuple[str, str, str, Callable[[Actor], bool]], ...] = (
 PAGES_OF_FORMS = {"submit", "pool-new", "schedule-new"}  # forms that are too long for a dialog
 STOP_WORDS = {"the", "of", "in", "for"}
 MAX_CANDIDATES, MAX_PHRASES = 20, 6
+DANGEROUS = {"cancel", "delete"}
+STEP_ICONS = {"pause": "suspend", "run": "resume", "retry": "resubmit"}  # others are named like the step
 SWITCH_THEME = "Switch between dark and light theme"
 EDIT_QUOTA = "Edit the quota"
 # Title, route, icon, and whether the page can be filtered by project and by pool.
@@ -113,9 +118,10 @@ def form_actions(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
     """Yield the forms whose titles contain all words, if the user may fill them in."""
     for title, route, icon, is_allowed in FORMS:
         if all(word.lower() in title.lower() for word in words) and is_allowed(actor):
-            yield Hit(title, reverse(route), icon, in_dialog=route not in PAGES_OF_FORMS)
+            in_dialog = route not in PAGES_OF_FORMS
+            yield Hit(title, reverse(route), icon, in_dialog=in_dialog, is_action=in_dialog)
     if all(word.lower() in SWITCH_THEME.lower() for word in words):
-        yield Hit(SWITCH_THEME, "#", "theme", switches_theme=True)
+        yield Hit(SWITCH_THEME, "#", "theme", switches_theme=True, is_action=True)
 
 
 def page_actions(actor: Actor, url: str | None) -> list[Hit]:
@@ -136,13 +142,25 @@ def page_actions(actor: Actor, url: str | None) -> list[Hit]:
 
 
 def split_verb(words: list[str]) -> tuple[str, list[str]]:
-    """Split "cancel diffusion" into the verb and the other words. The verb is empty if there is none.
+    """Split "cancel diffusion" or "diffusion cancel" into the verb and the other words.
 
-    A verb may be abbreviated or have an s, as in "logs".
+    The verb is empty if there is none.
+    A verb may have an s, as in "logs". The first and the last word may be abbreviated.
     """
-    begin = words[0].lower() if words and len(words[0]) >= MIN_VERB_LETTERS else ""
-    verb = next((each for each in VERBS if begin and (each.startswith(begin) or begin == f"{each}s")), "")
-    return (verb, words[1:]) if verb else ("", words)
+    for at, word in enumerate(words):
+        least = MIN_VERB_LETTERS if at == 0 else MIN_LAST_VERB_LETTERS
+        verb = _verb_of(word.lower(), least if at in (0, len(words) - 1) else len(word))
+        if verb:
+            return verb, [*words[:at], *words[at + 1 :]]
+    return "", words
+
+
+def _verb_of(word: str, min_letters: int) -> str:
+    """Return the verb that the word is, with or without an s, or that it starts with enough letters."""
+    for verb in VERBS:
+        if word in (verb, f"{verb}s") or (len(word) >= min_letters and verb.startswith(word)):
+            return verb
+    return ""
 
 
 def own_actions(actor: Actor, verb: str) -> Iterator[Hit]:
@@ -196,7 +214,7 @@ def array_actions(actor: Actor, array: WorkloadArray, counts: TaskCounts) -> Ite
                 if step == "delete"
                 else reverse("array-step", args=[array.pk, step])
             )
-            yield Hit(title.format(array.name), path, "workloads", array.project.name, in_dialog=True)
+            yield _step(step, title.format(array.name), path, array.project.name)
     yield from _copy_action(actor, array)
 
 
@@ -211,21 +229,27 @@ def workload_actions(actor: Actor, workload: Workload, *, is_managed: bool) -> I
     if workload.run:
         yield Hit(f"Show log of {name}", reverse("workload-logs", args=[workload.pk]), "template", project)
     if can_operate and has_own_document and workload.phase in EDITABLE_PHASES:
-        yield Hit(f"Edit {name}", reverse("workload-edit", args=[workload.pk]), "submit", project)
+        yield Hit(f"Edit {name}", reverse("workload-edit", args=[workload.pk]), "edit", project)
     for step in steps_for(workload) if can_operate else ():
         path = reverse("workload-step", args=[workload.pk, step])
-        yield Hit(f"{step.capitalize()} {name}", path, "workloads", project, in_dialog=True)
+        yield _step(step, f"{step.capitalize()} {name}", path, project)
     can_resubmit = has_own_document and workload.phase in ENDED_PHASES
     if can_resubmit and may(actor, Action.SUBMIT, workload.project):
         path = reverse("workload-resubmit", args=[workload.pk])
-        yield Hit(f"Resubmit {name}", path, "submit", project, in_dialog=True)
+        yield _step("resubmit", f"Resubmit {name}", path, project)
     yield from _copy_action(actor, workload)
 
 
 def _copy_action(actor: Actor, row: Workload | WorkloadArray) -> Iterator[Hit]:
     if may(actor, Action.SUBMIT, row.project):
         path = f"{reverse('submit')}?{urlencode({'like': str(row.pk)})}"
-        yield Hit(f"Edit a copy of {row.name}", path, "submit", row.project.name)
+        yield Hit(f"Edit a copy of {row.name}", path, "copy", row.project.name)
+
+
+def _step(step: str, title: str, path: str, place: str) -> Hit:
+    """Return the action whose form opens on the current page."""
+    icon = STEP_ICONS.get(step, step)
+    return Hit(title, path, icon, place, in_dialog=True, is_action=True, is_danger=step in DANGEROUS)
 
 
 def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[Hit]:
@@ -238,7 +262,7 @@ def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[Hit]:
     for step in steps:
         path = reverse("schedule-step", args=[schedule.project.name, schedule.name, step])
         title = f"{step.capitalize()} {schedule.name}"
-        yield Hit(title, path, "schedules", f"{schedule.project.name}, schedule", in_dialog=True)
+        yield _step(step, title, path, f"{schedule.project.name}, schedule")
 
 
 def page_phrases(actor: Actor, words: Sequence[str]) -> list[Hit]:

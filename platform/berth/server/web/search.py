@@ -1,6 +1,6 @@
 """Search for pages, objects and actions that the user may use, and show the results in the search dialog."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, islice
@@ -43,13 +43,26 @@ from pools.models.node import NodeState
 from projects.access import visible_nodes, visible_pools, with_roles
 from projects.actor import Actor
 from projects.models import Workload
-from projects.selectors import arrays, projects, quota_groups, schedules, templates, workloads
+from projects.selectors import (
+    arrays,
+    id_condition,
+    projects,
+    quota_groups,
+    schedules,
+    templates,
+    workloads,
+)
 from projects.service_selectors import services
 
 MAX_WORDS, MAX_LENGTH = 5, 100
 MAX_OF_A_KIND = 6
 MAX_FORMS = 3  # maximum number of forms that an empty search lists
 MAX_CANDIDATES = 20  # maximum number of workloads whose actions are searched
+# Names of kinds, which may be search words beside an object's name.
+WORKLOAD, ARRAY, SERVICE = ("workload", "workloads"), ("array", "arrays"), ("service", "services")
+SCHEDULE, PROJECT = ("schedule", "schedules"), ("project", "projects", "department", "departments")
+POOL, NODE = ("pool", "pools", "node", "nodes"), ("node", "nodes")
+QUOTA_GROUP, TEMPLATE = ("quota", "group", "groups"), ("template", "templates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +72,7 @@ class HitGroup:
     title: str
     hits: list[Hit]
     follows: str = ""
+    kind: tuple[str, ...] = ()  # names of the kind, which may be search words: "pool local"
 
 
 @signed_in
@@ -102,8 +116,8 @@ def _find_nonempty(actor: Actor, words: list[str], url: str | None) -> list[HitG
     all_groups = [group for group in find_groups(actor, words, url) if group.hits]
     groups = [group for group in all_groups if not group.follows]
     for group in groups:
-        group.hits.sort(key=lambda hit: rank(hit, words))
-    groups.sort(key=lambda group: rank(group.hits[0], words))
+        group.hits.sort(key=lambda hit: rank(hit, without_kind(words, group.kind)))
+    groups.sort(key=lambda group: rank(group.hits[0], without_kind(words, group.kind)))
     for group in all_groups:
         if group.follows:
             place = next(at for at, other in enumerate(groups, 1) if other.title == group.follows)
@@ -114,31 +128,39 @@ def _find_nonempty(actor: Actor, words: list[str], url: str | None) -> list[HitG
 def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Iterator[HitGroup]:
     """Yield groups of results. Every word must occur in the result's name, or in its project or pool.
 
-    Words of a page or action can be combined with names: "edit quota vision", "queue train". If the first
-    word is a verb such as "cancel", actions on matching workloads and schedules come first, or actions on the
-    user's own latest workloads if there is no other word.
+    Words of a page or action can be combined with names: "edit quota vision", "queue train". The name of a
+    kind, as in "pool train", restricts only objects of other kinds. If a word is a verb such as "cancel",
+    actions on matching workloads and schedules come first, or actions on the user's own latest workloads if
+    there is no other word.
     """
     verb, rest = split_verb(words)
     of_verb = list(_verb_actions(actor, verb, rest, url))[:MAX_OF_A_KIND] if verb else []
+    if not of_verb and rest and rest == words[: len(rest)]:
+        verb = ""  # the last word is part of a name
     actions = [*of_verb, *quota_actions(actor, words), *form_actions(actor, words)]
     yield HitGroup("Actions", actions)
     pages = chain(page_hits(actor, words), page_phrases(actor, words), pool_page_hits(actor, words))
     yield HitGroup("Pages", _without_duplicates(actions, pages))
     lists = [] if verb else state_list_hits(actor, words)
     yield HitGroup("Lists", [*lists, *user_list_hits(actor, words)])
-    matching = _matches(workloads(actor).filter(array=None), words, "name", "project__name")
+    matching = _matches(
+        workloads(actor).filter(array=None), words, "name", "project__name", kind=WORKLOAD, with_ids=True
+    )
     matching_workloads = list(matching.order_by("match", "-submitted_at")[:MAX_OF_A_KIND])
-    yield HitGroup("Workloads", [_workload_hit(row) for row in matching_workloads])
-    matching_arrays = list(_matches(arrays(actor), words, "name", "project__name")[:MAX_OF_A_KIND])
-    yield HitGroup("Arrays", list(array_hits(matching_arrays)))
+    yield HitGroup("Workloads", [_workload_hit(row) for row in matching_workloads], kind=WORKLOAD)
+    found_arrays = _matches(arrays(actor), words, "name", "project__name", kind=ARRAY, with_ids=True)
+    matching_arrays = list(found_arrays[:MAX_OF_A_KIND])
+    yield HitGroup("Arrays", list(array_hits(matching_arrays)), kind=ARRAY)
     if not verb and matching_workloads:
-        best = min(matching_workloads, key=lambda row: rank(_workload_hit(row), words))
+        best = min(
+            matching_workloads, key=lambda row: rank(_workload_hit(row), without_kind(words, WORKLOAD))
+        )
         yield HitGroup(f"Actions on {best.name}", list(row_actions(actor, [best], ())), "Workloads")
     elif not verb and matching_arrays:
         best_array = matching_arrays[0]
         yield HitGroup(f"Actions on {best_array.name}", list(row_actions(actor, (), [best_array])), "Arrays")
     yield HitGroup("Array tasks", list(task_hits(actor, words)))
-    yield HitGroup("Services", list(_services(actor, words)))
+    yield HitGroup("Services", list(_services(actor, words)), kind=SERVICE)
     yield HitGroup(
         "Schedules",
         [
@@ -149,38 +171,47 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
                 row.project.name,
                 state="" if row.next_at else "paused",
             )
-            for row in _matches(schedules(actor), words, "name", "project__name")[:MAX_OF_A_KIND]
+            for row in _matches(schedules(actor), words, "name", "project__name", kind=SCHEDULE)[
+                :MAX_OF_A_KIND
+            ]
         ],
+        kind=SCHEDULE,
     )
     yield HitGroup(
         "Projects",
         [
             Hit(row.name, workload_list_url(project=row.name), "quotas", row.department.name)
-            for row in _matches(projects(actor), words, "name", "department__name")[:MAX_OF_A_KIND]
+            for row in _matches(projects(actor), words, "name", "department__name", kind=PROJECT)[
+                :MAX_OF_A_KIND
+            ]
         ],
+        kind=PROJECT,
     )
     yield HitGroup(
         "Node pools",
         [
             Hit(row.name, reverse("node-pool", args=[row.name]), "pools")
-            for row in _matches(visible_pools(actor), words, "name")[:MAX_OF_A_KIND]
+            for row in _matches(visible_pools(actor), words, "name", kind=POOL)[:MAX_OF_A_KIND]
         ],
+        kind=POOL,
     )
     yield HitGroup(
         "Quota groups",
         [
             Hit(row.name, f"{reverse('quotas')}?{urlencode({'pool': row.name})}", "quotas")
-            for row in _matches(quota_groups(actor), words, "name")[:MAX_OF_A_KIND]
+            for row in _matches(quota_groups(actor), words, "name", kind=QUOTA_GROUP)[:MAX_OF_A_KIND]
         ],
+        kind=QUOTA_GROUP,
     )
     yield HitGroup(
         "Nodes",
         [
             Hit(row.name, reverse("node", args=[row.name]), "pools", row.pool.name, state=row.state)
-            for row in _matches(visible_nodes(actor), words, "name", "pool__name")
+            for row in _matches(visible_nodes(actor), words, "name", "pool__name", kind=NODE)
             .exclude(state=NodeState.ENDED)
             .select_related("pool")[:MAX_OF_A_KIND]
         ],
+        kind=NODE,
     )
     yield HitGroup(
         "Templates",
@@ -191,9 +222,17 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
                 "template",
                 row.project.name,
             )
-            for row in _matches(templates(actor), words, "name", "project__name")[:MAX_OF_A_KIND]
+            for row in _matches(templates(actor), words, "name", "project__name", kind=TEMPLATE)[
+                :MAX_OF_A_KIND
+            ]
         ],
+        kind=TEMPLATE,
     )
+
+
+def without_kind(words: Sequence[str], kind: Sequence[str]) -> list[str]:
+    """Return the words without names of the kind, or all words if there are no others."""
+    return [word for word in words if word.lower() not in kind] or [*words]
 
 
 def _without_duplicates(others: Iterable[Hit], hits: Iterable[Hit]) -> list[Hit]:
@@ -208,7 +247,7 @@ def _workload_hit(row: Workload) -> Hit:
 
 
 def _services(actor: Actor, words: list[str]) -> Iterator[Hit]:
-    matching = _matches(services(actor), words, "workload__name", "workload__project__name")
+    matching = _matches(services(actor), words, "workload__name", "workload__project__name", kind=SERVICE)
     for row in matching.order_by("match", "-created_at")[:MAX_OF_A_KIND]:
         path, project = reverse("service", args=[row.workload_id]), row.workload.project.name
         yield Hit(row.workload.name, path, "services", project, state=row.workload.phase)
@@ -222,10 +261,12 @@ def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) ->
     if words:
         named = ("name", "project__name")
         latest = [
-            _matches(rows, words, *named).order_by("-submitted_at")[:MAX_CANDIDATES]
+            _matches(rows, words, *named, kind=WORKLOAD + ARRAY, with_ids=True).order_by("-submitted_at")[
+                :MAX_CANDIDATES
+            ]
             for rows in (workloads(actor).filter(array=None), arrays(actor))
         ]
-        matching_schedules = _matches(schedules(actor), words, *named)[:MAX_OF_A_KIND]
+        matching_schedules = _matches(schedules(actor), words, *named, kind=SCHEDULE)[:MAX_OF_A_KIND]
         hits = [*row_actions(actor, *latest)]
         hits += [hit for schedule in matching_schedules for hit in schedule_actions(actor, schedule)]
     else:
@@ -235,14 +276,19 @@ def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) ->
     yield from unique.values()
 
 
-def _matches(rows: QuerySet[Any], words: Iterable[str], *columns: str) -> QuerySet[Any]:
+def _matches(
+    rows: QuerySet[Any], words: Sequence[str], *columns: str, kind: Sequence[str] = (), with_ids: bool = False
+) -> QuerySet[Any]:
     """Return the rows in which each word occurs in one of the columns, best matches first.
+
+    Names of the kind are ignored. With `with_ids`, a word may also be the beginning of the row's ID.
 
     `match` is 0 if the first column equals the search text, 1 if it starts with the text, and 2 otherwise.
     """
-    words = [*words]
+    words = without_kind(words, kind)
     for word in words:
-        rows = rows.filter(reduce(or_, (Q(**{f"{column}__icontains": word}) for column in columns)))
+        matching = reduce(or_, (Q(**{f"{column}__icontains": word}) for column in columns))
+        rows = rows.filter(matching | id_condition(word) if with_ids else matching)
     name, text = columns[0], " ".join(words)
     is_exact, is_start = (
         When(**{f"{name}__iexact": text}, then=0),

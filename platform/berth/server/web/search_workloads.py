@@ -32,7 +32,7 @@ STATE_SYNONYMS = {
     "ended": (),
 }
 MINE = ("my", "mine")
-FILLERS = {*MINE, "workload", "workloads", "jobs", "of", "by", "in", "the", "all"}
+FILLERS = {*MINE, "workload", "workloads", "jobs", "user", "users", "of", "by", "in", "the", "all"}
 # The name of a task, such as `sweep-3`. Commands also accept `sweep[3]`.
 TASK = re.compile(r"(?P<array>.+?)(?:-(?P<index>\d{1,9})|\[(?P<listed>\d{1,9})\])")
 
