@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db.models import Count, Min
 
@@ -51,7 +52,7 @@ class ArrayProgress:
         counts = self.counts
         has_started = counts.completed + counts.failed + counts.cancelled > 0
         is_waiting = self.state == Phase.PENDING and has_started
-        return f"{counts.completed:,} of {counts.total:,} done" if is_waiting else ""
+        return f"{self.completed_percent}% done" if is_waiting else ""
 
     @property
     def is_unschedulable(self) -> bool:
@@ -69,14 +70,24 @@ class ArrayProgress:
         return self.counts.pending + self.counts.reserved + self.counts.held
 
     @property
-    def summary(self) -> str:
-        """Nonzero counts as text, such as `2 running, 97 pending, 1 failed`. Failed tasks come last."""
+    def completed_percent(self) -> int:
+        """Percentage of completed tasks, rounded down."""
+        return 100 * self.counts.completed // max(self.counts.total, 1)
+
+    @property
+    def summary_parts(self) -> list[dict[str, Any]]:
+        """Nonzero counts, each with its word. Failed tasks come last."""
         parts = {
             "running": self.running, "pending": self.pending - self.unschedulable,
             "unschedulable": self.unschedulable, "suspended": self.counts.suspended,
             "cancelled": self.counts.cancelled, "failed": self.counts.failed,
         }  # fmt: skip
-        return ", ".join(f"{count:,} {word}" for word, count in parts.items() if count)
+        return [{"count": count, "word": word} for word, count in parts.items() if count]
+
+    @property
+    def summary(self) -> str:
+        """Nonzero counts as text, such as `2 running, 97 pending, 1 failed`. Failed tasks come last."""
+        return ", ".join(f"{part['count']:,} {part['word']}" for part in self.summary_parts)
 
 
 def load_progress(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, ArrayProgress]:

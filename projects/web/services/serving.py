@@ -22,11 +22,18 @@ class EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class ServingStatus:
-    """Status of a service: chip title and tone, and a sentence such as `1 of 2 serving: ...`."""
+    """Status of a service: chip title and tone, the number of serving engines, and why others are not."""
 
     title: str
     tone: str
-    text: str
+    count: str  # such as "1 of 2", or empty if the service has ended
+    causes: str = ""
+
+    @property
+    def text(self) -> str:
+        """Sentence such as `1 of 2 serving: 1 starting`."""
+        parts = [f"{self.count} serving" if self.count else "", self.causes]
+        return ": ".join(filter(None, parts))
 
 
 def engine_status(engine: InferenceEngine) -> EngineStatus:
@@ -59,20 +66,20 @@ def engine_status(engine: InferenceEngine) -> EngineStatus:
 def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> ServingStatus:
     """Return the status of a service, based on its current inference engines."""
     if workload.phase in ENDED_PHASES:
-        return ServingStatus(to_words(workload.phase), "", "The service has ended.")
+        return ServingStatus(to_words(workload.phase), "", "", "The service has ended.")
     statuses = [engine_status(engine) for engine in engines]
     causes = Counter(status.cause for status in statuses if status.cause)
     serving, total = len(statuses) - causes.total(), len(statuses)
-    text = f"{serving} of {total} serving"
-    if len(causes) == 1 and not serving:
-        text += f": {next(iter(causes))}"
-    elif causes:
-        text += ": " + ", ".join(f"{count} {cause}" for cause, count in causes.items())
+    count = f"{serving} of {total}"
     if not total:
-        text += f": {workload.message}" if workload.message else ""
+        reasons = workload.message
+    elif len(causes) == 1 and not serving:
+        reasons = next(iter(causes))
+    else:
+        reasons = ", ".join(f"{number} {cause}" for cause, number in causes.items())
     if total and serving == total:
-        return ServingStatus("Serving", "good", text)
+        return ServingStatus("Serving", "good", count)
     if serving:
-        return ServingStatus("Partly serving", "warn", text)
+        return ServingStatus("Partly serving", "warn", count, reasons)
     failing = HEALTH_CHECK_FAILS in causes or workload.phase == "running"
-    return ServingStatus("Not serving", "bad" if failing else "warn", text)
+    return ServingStatus("Not serving", "bad" if failing else "warn", count, reasons)

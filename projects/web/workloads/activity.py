@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from django.contrib.postgres.aggregates import ArrayAgg
@@ -16,10 +17,23 @@ from projects.web.services.serving import engine_status, serving_status
 NODES_MAX = 3
 
 
-def load_activity(rows: Iterable[Workload]) -> Mapping[UUID, str]:
-    """Return a sentence for each running workload.
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Activity of a running workload, with details for a second line. The tone is empty if all is well."""
 
-    The sentence states the status of a service or inference engine, or the nodes of any other workload.
+    text: str
+    detail: str = ""
+    tone: str = ""
+    nodes: str = ""  # of a workload that is neither a service nor an engine
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def load_activity(rows: Iterable[Workload]) -> Mapping[UUID, Activity]:
+    """Return the activity of each running workload.
+
+    It is the status of a service or inference engine, or the nodes of any other workload.
     """
     running = [row for row in rows if row.phase == Phase.RUNNING]
     nodes = _describe_running_pods(running) if running else {}
@@ -27,44 +41,52 @@ def load_activity(rows: Iterable[Workload]) -> Mapping[UUID, str]:
     activity = _describe_serving(services) if services else {}
     for row in running:
         if row.idle_timeout is not None:
-            activity[row.pk] = f"Stops when idle for {duration(row.idle_timeout)}"
+            activity[row.pk] = Activity(f"Stops when idle for {duration(row.idle_timeout)}")
     return {**nodes, **activity}
 
 
-def _describe_running_pods(running: Iterable[Workload]) -> dict[UUID, str]:
+def _describe_running_pods(running: Iterable[Workload]) -> dict[UUID, Activity]:
     """Describe each workload's running pods: their number and their nodes."""
     pods = Pod.objects.filter(workload__in=list(running), state=PodState.RUNNING).order_by()
     rows = pods.values("workload_id").annotate(
         count=Count("pk"), nodes=ArrayAgg("node__name", distinct=True, order_by=["node__name"])
     )
-    return {row["workload_id"]: pods_on_nodes(row["count"], row["nodes"]) for row in rows}
+    return {
+        row["workload_id"]: Activity(
+            pods_on_nodes(row["count"], row["nodes"]), nodes=_list_nodes(row["nodes"])
+        )
+        for row in rows
+    }
 
 
 def pods_on_nodes(count: int, nodes: Sequence[str]) -> str:
     """Return text such as "4 pods on train-1". At most three nodes are named."""
-    names = ", ".join(nodes[:NODES_MAX])
+    return f"{format_count(count, 'pod')} on {_list_nodes(nodes)}"
+
+
+def _list_nodes(nodes: Sequence[str]) -> str:
     more = len(nodes) - NODES_MAX
-    return f"{format_count(count, 'pod')} on {names}" + (
-        f" and {format_count(more, 'other node')}" if more > 0 else ""
-    )
+    others = f" and {format_count(more, 'other node')}" if more > 0 else ""
+    return ", ".join(nodes[:NODES_MAX]) + others
 
 
-def _describe_serving(workloads: Mapping[UUID, Workload]) -> dict[UUID, str]:
+def _describe_serving(workloads: Mapping[UUID, Workload]) -> dict[UUID, Activity]:
     engines = InferenceEngine.objects.filter(ended_at__isnull=True).select_related("workload", "service")
     by_service: dict[UUID, list[InferenceEngine]] = defaultdict(list)
     for engine in engines.filter(service__workload__in=workloads):
         by_service[engine.service.workload_id].append(engine)
-    activity = {pk: _serving_sentence(workloads[pk], its) for pk, its in by_service.items()}
+    activity = {pk: _service_activity(workloads[pk], its) for pk, its in by_service.items()}
     others = workloads.keys() - activity.keys()
     for engine in engines.filter(workload__in=others).select_related("service__workload"):
         title = engine_status(engine).title.lower()
         if engine.workload_id is not None:
-            activity[engine.workload_id] = f"Engine of {engine.service.workload.name}: {title}"
+            activity[engine.workload_id] = Activity(f"Engine of {engine.service.workload.name}: {title}")
     return activity
 
 
-def _serving_sentence(workload: Workload, engines: Sequence[InferenceEngine]) -> str:
+def _service_activity(workload: Workload, engines: Sequence[InferenceEngine]) -> Activity:
     """Return the status of a service. External engines are counted because they hold none of its GPUs."""
-    text = serving_status(workload, engines).text
+    status = serving_status(workload, engines)
     external = sum(engine.origin == Origin.EXTERNAL for engine in engines)
-    return f"{text} · {external} external" if external else text
+    text = f"{status.count} engines serving" + (f" ({external} external)" if external else "")
+    return Activity(text, status.causes, "" if status.tone == "good" else status.tone)

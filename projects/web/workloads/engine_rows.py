@@ -2,7 +2,7 @@
 
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -27,6 +27,12 @@ def without_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
     services = rows.filter(kind=WorkloadKind.SERVICE).order_by()
     engines = _added_engines().filter(service__workload__in=services.values("pk"))
     return rows.exclude(pk__in=engines.values("workload"))
+
+
+def count_folded_engines(listed: Iterable[Workload]) -> int:
+    """Return how many added engines of the listed services match the filters and have no row of their own."""
+    groups = [group for row in listed if (group := cast("Any", row).engine_group) is not None]
+    return sum(group.count - min(group.count, OPEN_MAX) * group.is_open for group in groups)
 
 
 def with_open_engines(

@@ -32,7 +32,7 @@ from projects.web.workloads.columns import (
     load_costs,
     load_runtimes,
 )
-from projects.web.workloads.engine_rows import with_open_engines, without_engines
+from projects.web.workloads.engine_rows import count_folded_engines, with_open_engines, without_engines
 from projects.web.workloads.failed_pods import load_log_addresses
 from projects.web.workloads.filters import (
     SORTS,
@@ -180,6 +180,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "slice": row_slice,
         "sort": row_slice.sort,
         "states": states,
+        "folded_engines": count_folded_engines(listed),
         "projects": projects(request.actor),
         "pools": visible_pools(request.actor).order_by("name"),
         "kinds": WorkloadKind.choices,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db.models import Count, Sum
+from django.db.models import Count, F, Sum
 
 from projects.models import Pod, Workload, WorkloadKind, WorkloadRole
 from projects.models.workloads import LIVE_POD_STATES
@@ -17,13 +17,10 @@ class Replicas:
     current: int
     minimum: int
     maximum: int
+    gpu_milli_max: int = 0  # of all replicas
 
     def __str__(self) -> str:
         return f"{self.current} (min {self.minimum}, max {self.maximum})"
-
-    @property
-    def limits(self) -> str:
-        return f"scales from {self.minimum} to {self.maximum}"
 
 
 def load_replicas(rows: Iterable[Workload]) -> Mapping[UUID, Replicas]:
@@ -34,5 +31,11 @@ def load_replicas(rows: Iterable[Workload]) -> Mapping[UUID, Replicas]:
     roles = WorkloadRole.objects.filter(workload__in=scaled).order_by().values("workload")
     live_pods = Pod.objects.filter(workload__in=scaled, state__in=LIVE_POD_STATES).order_by()
     current = dict(live_pods.values_list("workload").annotate(count=Count("pk")))
-    ranges = roles.annotate(low=Sum("min"), high=Sum("max")).values_list("workload", "low", "high")
-    return {pk: Replicas(current.get(pk, 0), low, high) for pk, low, high in ranges if low < high}
+    ranges = roles.annotate(
+        low=Sum("min"), high=Sum("max"), gpus=Sum(F("max") * F("gpu_devices") * F("gpu_milli"))
+    )
+    return {
+        pk: Replicas(current.get(pk, 0), low, high, gpus)
+        for pk, low, high, gpus in ranges.values_list("workload", "low", "high", "gpus")
+        if low < high
+    }

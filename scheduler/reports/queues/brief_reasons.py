@@ -8,8 +8,9 @@ from typing import Any
 from django.utils.dateparse import parse_datetime
 
 from berth.core.amounts import MILLI
-from berth.core.words import format_amount
+from berth.core.words import format_amount, to_words
 from projects.models import Workload
+from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from scheduler.engine.plan import Reason
 from scheduler.models import QueueStatus
 
@@ -24,6 +25,20 @@ BOUNDED: Mapping[Reason, str] = {
 DELAY_MARGIN = timedelta(minutes=1)  # between the end of a restart delay and a start that it alone delays
 AWAITS_SHARE = "awaits_share"  # set by `load_awaited_shares`
 BACKOFF_END = re.compile(r"^Can start again at ")  # the reason's name already states this
+
+
+def short_reason(workload: Workload) -> str:
+    """Return why a workload is pending as one short line, such as "Would exceed fair share".
+
+    A restart delay has its end instead of its name, and adds that the workload is queued after it if it is
+    expected to start later. For a workload that can never start, the line is the message.
+    """
+    if workload.reason == UNSCHEDULABLE:
+        return workload.message[:1].upper() + workload.message[1:] or "Can never start"
+    if workload.reason != Reason.BACKOFF or workload.backoff_until is None:
+        return to_words(workload.reason) or "Not evaluated yet"
+    text = f"Restart delay until {workload.backoff_until:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{text}, then queued" if waits_after_delay(workload) else text
 
 
 def brief_reason(workload: Workload) -> str:

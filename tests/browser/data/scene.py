@@ -219,7 +219,7 @@ def _running(scene: Scene) -> None:
         priority=40,
         backoff_until=make.ago(minutes=-10),  # was scaled down, and does not scale up again yet
     )
-    elastic.roles.create(name="worker", position=0, min=4, max=7)
+    elastic.roles.create(name="worker", position=0, min=4, max=7, gpu_devices=1, gpu_milli=1000)
     _run(scene, "speech", "whisper-tune", 4, minutes=97, by="hiro")
     _run(scene, "ads", "ctr-nightly", 4, minutes=12, by="grace", priority=125, preemptible=False)
     _run(scene, "ads", "embedding-refresh", 2, minutes=66, by="grace")
@@ -275,6 +275,7 @@ def _pending(scene: Scene) -> None:
         scene.projects["vision"],
         "paused-run",
         replicas=2,
+        pools=["train"],
         phase=Phase.SUSPENDED,
         by=scene.people["carol"],
         reason="Suspended",

@@ -38,14 +38,56 @@ def test_failed_row_loads_the_error_line_of_the_pod_that_failed_first(cast: Cast
     assert "data-log-line" not in list_html(sign_in, "podless", "?state=all")
 
 
-def test_elastic_row_states_replica_limits_without_repeating_the_pods(cast: Cast, sign_in: SignIn) -> None:
+@pytest.mark.parametrize(
+    ("gpus", "status", "column"),
+    [(2, "Pods on {}", "2 of 2\N{EN DASH}14 GPUs"), (0, "1 of 1\N{EN DASH}7 pods on {}", "")],
+)
+def test_elastic_row_states_its_range_once(
+    gpus: int, status: str, column: str, cast: Cast, sign_in: SignIn
+) -> None:
     workload = make.workload(
-        cast.vision, "grows", kind="elastic", phase="running", message="1 of 1 pods running."
+        cast.vision, "grows", gpus=gpus, kind="elastic", phase="running", message="1 of 1 pods running."
     )
-    workload.roles.create(name="worker", position=0, min=1, max=7)
+    workload.roles.all().delete()
+    workload.roles.create(name="worker", position=0, min=1, max=7, gpu_devices=gpus, gpu_milli=1000)
     node = make.node(cast.pool)
-    make.place(workload, node, [0])
-    assert f"1 pod on {node.name}, scales from 1 to 7" in list_row(sign_in, "grows")
+    make.place(workload, node, [*range(gpus)])
+    row = list_row(sign_in, "grows")
+    assert status.format(node.name) in row and column in row
+    assert len(re.findall(r"\d\N{EN DASH}\d", row)) == 1
+
+
+@pytest.mark.parametrize(
+    ("pools", "expected"),
+    [(["local"], "vision · Training · local"), (["local", "spare"], "Training · local or spare"),
+     (["spare", "local", "third"], "Training · spare or 2 other pools")],
+)  # fmt: skip
+def test_pending_row_names_its_pools(pools: list[str], expected: str, cast: Cast, sign_in: SignIn) -> None:
+    make.workload(cast.vision, "waits", pools=pools)
+    assert expected in list_row(sign_in, "waits")
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "expected"),
+    [
+        (
+            "WouldExceedFairShare",
+            "Over fair share.",
+            "Would exceed fair share Position 3 in local · evicted 2 times",
+        ),
+        ("Unschedulable", "requests 64 GPUs.", "Requests 64 GPUs."),
+    ],
+)
+def test_pending_row_has_a_reason_and_a_position(
+    reason: str, message: str, expected: str, cast: Cast, sign_in: SignIn
+) -> None:
+    explanation = {"queue_position": 3, "pool": "local", "blockers": [{"reason": reason, "message": message}]}
+    make.workload(
+        cast.vision, "waits", reason=reason, message=message, explanation=explanation, preemptions=2
+    )
+    row = list_row(sign_in, "waits")
+    assert expected in row and ("Position" in row) is (reason != "Unschedulable")
+    assert row.count("Pending") + row.count("Unschedulable") == 1, "the status does not repeat the state"
 
 
 @pytest.mark.parametrize(
@@ -88,4 +130,8 @@ def test_service_row_counts_external_engines(cast: Cast, sign_in: SignIn) -> Non
             service=service, number=number, origin=origin, state="ACTIVE", is_healthy=True,
             since=timezone.now(), created_at=timezone.now(), workload=server if origin == "initial" else None,
         )  # fmt: skip
-    assert "2 of 2 serving · 1 external" in list_row(sign_in, "chat")
+    assert "<span>2 of 2 engines serving (1 external)</span>" in list_html(sign_in, "chat")
+    InferenceEngine.objects.filter(number=1).update(state="WEIGHT_SYNCING")
+    html = list_html(sign_in, "chat")
+    assert '<span class="warn">1 of 2 engines serving (1 external)</span>' in html
+    assert "1 weight syncing" in html

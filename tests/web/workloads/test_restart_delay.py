@@ -1,5 +1,6 @@
 """Tests for what a pending workload waits for after its restart delay, and for the card without a change."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -51,6 +52,7 @@ def test_restart_delay_names_what_the_workload_then_waits_for(
     assert page.count('id="after-delay"') == bool(expected)
     assert expected in page
     rows = client.get("/workloads").content.decode()
-    assert ("then waits in the queue" in rows) is bool(expected)
+    assert re.search(r"Restart delay until <time[^>]*>[^<]*</time>(, then queued)?<", rows)
+    assert (", then queued" in rows) is bool(expected)
     queue = client.get("/queue").content.decode()
     assert ("then waits for fair share" in queue) is bool(expected)

@@ -116,7 +116,7 @@ def test_running_workload_rows_describe_their_activity(cast: Cast, sign_in: Sign
     text = client.get(f"/workloads?open={server.pk}").content.decode()
     for sentence in (
         "Stops when idle for 2 h",
-        "2 of 2 serving",
+        "2 of 2 engines serving",
         "Engine of server: serving",
         'data-style="lasting"',
     ):
@@ -214,7 +214,9 @@ def test_added_engines_are_folded_under_their_service(cast: Cast, sign_in: SignI
     assert _listed(client, "?sort=name") == ["chat", "train"]
     assert "Show 2 added engines" in client.get("/workloads").content.decode()
     assert _listed(client, f"?sort=name&open={service.pk}") == ["chat", "chat-e2", "chat-e3", "train"]
+    assert "2 rows and 2 folded engines" in client.get("/workloads").content.decode()
     opened = client.get(f"/workloads?open={service.pk}").content.decode()
+    assert "folded engine" not in opened
     assert "Hide added engines" in opened and opened.count('<tr class="nested">') == 2
 
 
@@ -255,9 +257,9 @@ def test_pending_rows_show_their_expected_start(cast: Cast, sign_in: SignIn) -> 
     make.workload(cast.vision, "next", explanation=explanation, reason="WaitingForCapacity")
     make.workload(cast.vision, "later", explanation={**explanation, "expected_start": None})
     text = sign_in("dave").get("/workloads").content.decode()
-    starts = re.findall(r'position (\d), </span>(\w+) <time datetime="([^"]+)"', text)
+    starts = re.findall(r'Position (\d) in local</span> · <span>(\w+) <time datetime="([^"]+)"', text)
     assert starts == [("2", "starts", start.isoformat())]
-    assert text.count('<span class="medium-only">position 2') == 2
+    assert text.count("Position 2 in local") == 2
 
 
 def test_common_time_of_the_last_measurements_is_stated_once() -> None:
@@ -349,7 +351,7 @@ def test_ended_array_shows_its_runtime_and_the_cause_of_failures(cast: Cast, sig
         )
     WorkloadArray.objects.filter(pk=array.pk).update(state="failed", ended_at=started + timedelta(minutes=20))
     text = sign_in("dave").get("/workloads?state=ended").content.decode()
-    assert '3 failed <span class="nowrap">(exit code 1)</span>' in text
+    assert '<span class="nowrap bad">3 failed (exit code 1)</span>' in text
     assert re.search(r'data-label="Runtime">.*?20 min', text)
 
 

@@ -31,7 +31,7 @@ from projects.web.services.conditions import use_condition_titles
 from projects.web.workloads.filters import ALL_RUNNING
 from scheduler.reports.evictions.predicted import summarize
 from scheduler.reports.evictions.rendering import KIND_TITLES
-from scheduler.reports.queues.brief_reasons import brief_reason
+from scheduler.reports.queues.brief_reasons import brief_reason, short_reason
 from scheduler.reports.queues.queue_ordering import describe_queue_states, order_by_queue
 from scheduler.reports.queues.unknown_start import short_start_reason
 
@@ -52,6 +52,7 @@ register.filter("label", to_words)
 register.filter("tenths", numbers.as_percentage)
 register.filter("predicted_evictions", summarize)
 register.filter("brief_reason", brief_reason)
+register.filter("short_reason", short_reason)
 register.filter("order_by_queue", order_by_queue)
 register.filter("describe_queue_states", describe_queue_states)
 register.filter("short_start_reason", short_start_reason)
