@@ -145,6 +145,19 @@ def test_idle_gpus_are_highlighted_on_page_and_list(cast: Cast, sign_in: SignIn,
     }
 
 
+def test_node_marks_allocated_gpus_below_the_idle_threshold(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
+    devices = [[10, 2048] if index in pod.allocation.devices else [0, 4] for index in range(2)]
+    measured = NodeUtilization.objects.create(node=pod.node, at=timezone.now(), devices=devices)
+    pages = (f"/nodes/{pod.node.name}/contents", f"/node-pools/{pod.node.pool.name}")
+    for path in pages:
+        text = page(sign_in("dave"), path)
+        assert text.count("<strong>Idle</strong> (1%), 2 GiB") == len(pod.allocation.devices), path
+        assert "<strong>Idle</strong> (0%)" not in text, "free GPUs are not idle"
+    measured.devices = [[100, 2048]] * 2
+    measured.save()
+    assert "Idle" not in page(sign_in("dave"), pages[0])
+
+
 def test_node_page_shows_gpu_utilization_without_workload_names(
     cast: Cast, sign_in: SignIn, pod: Pod
 ) -> None:

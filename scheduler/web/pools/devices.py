@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from django.conf import settings
+
 from berth.core.amounts import MILLI
 from berth.server.web.charts.bars import WIDTH
 from berth.server.web.charts.hues import OTHER_PROJECTS_HUE, project_hue
@@ -36,7 +38,8 @@ class DeviceMap:
     holders: list[Holder] = field(default_factory=list)
     reserved_for: str = ""  # handle of the workload that the device is reserved for
     is_starting: bool = False  # whether the node is not ready yet
-    measured: Device | None = None  # the device's last measurements, on a node's page
+    measured: Device | None = None  # the device's last measurements
+    idle_below: int = 0  # threshold in thousandths: an allocated device with a lower utilization is idle
 
     @property
     def allocated(self) -> int:
@@ -56,6 +59,11 @@ class DeviceMap:
         return result
 
     @property
+    def is_idle(self) -> bool:
+        busy = self.measured.busy_milli if self.measured else None
+        return bool(self.holders) and busy is not None and busy < self.idle_below
+
+    @property
     def workload(self) -> Workload | None:
         """The device's only workload, or None if it has none or several, or if the workload is hidden."""
         workloads = {holder.pod.workload if holder.pod else None for holder in self.holders}
@@ -71,7 +79,7 @@ class DeviceMap:
             f"{h.pod.workload.project.name}/{h.pod.name}" if h.pod else "another project"
             for h in self.holders
         )
-        return f"GPU {self.index}: {names}"
+        return f"GPU {self.index}: {names}{', idle' if self.is_idle else ''}"
 
 
 @dataclass(slots=True)
@@ -123,6 +131,7 @@ def measured_node_maps(
         by_index = {device.index: device for device in measured.get(node_map.node.pk, ())}
         for device in node_map.devices:
             device.measured = by_index.get(device.index)
+            device.idle_below = 10 * settings.BERTH_IDLE_GPU_PERCENT
     return maps
 
 

@@ -21,10 +21,11 @@ def create_measurements() -> None:
     for number, pod in enumerate(pods.order_by("created_at")):
         _measure(pod, number, now)
     for node in Node.objects.filter(pool__name="train", state="ready"):
-        allocated = {n for allocation in node.allocations.all() for n in allocation.devices}
-        devices = [
-            [(870 - 40 * n) % 1000, 61_000 - 900 * n] if n in allocated else [0, 4] for n in range(node.gpus)
-        ]
+        devices = [[0, 4] for _ in range(node.gpus)]
+        for allocation in node.allocations.select_related("pod__workload"):
+            for n in allocation.devices:
+                busy = 0 if allocation.pod.workload.name in IDLE else (870 - 40 * n) % 1000
+                devices[n] = [busy, 61_000 - 900 * n]
         NodeUtilization.objects.create(node=node, at=now, devices=devices)
 
 
