@@ -62,6 +62,7 @@ urlpatterns = [
     path("workloads/<uuid:workload_id>/log/times", log.times, name="workload-log-times"),
     path("workloads/<uuid:workload_id>/log/pods", log.pods, name="workload-log-pods"),
     path("workloads/<uuid:workload_id>/log/search", log.find, name="workload-log-search"),
+    path("workloads/<uuid:workload_id>/log/errors", log.count_errors, name="workload-log-errors"),
     path("workloads/<uuid:workload_id>/log/download", log.download, name="workload-log-download"),
     path("workloads/<uuid:workload_id>/utilization", utilization.workload, name="workload-utilization"),
     path("nodes/<str:name>/contents", pool_nodes.contents, name="node-contents"),

@@ -91,7 +91,7 @@ def test_error_lines_are_counted_marked_and_shown_one_after_another(
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
         button = page.locator("#log-errors")
-        expect(button).to_have_text("2+ error lines")
+        expect(button).to_have_text("Errors 3")
         expect(page.locator("#log .l.error")).to_have_text([re.compile("Traceback"), re.compile("CUDA")])
         button.click()
         expect(page.locator("#log-count")).to_contain_text("3 error lines in")
@@ -111,10 +111,30 @@ def test_error_written_to_a_followed_log_is_counted(opened: Open, pods: list[Pod
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
         button = page.locator("#log-errors")
-        expect(button).to_have_text("No errors")
+        expect(button).to_have_text("Errors 0")
+        expect(button).to_be_disabled()
         write(home, pods[0], "worker 3: Killed\n")
-        expect(button).to_have_text("1 error line")
+        expect(button).to_have_text("Errors 1")
+        expect(button).to_be_enabled()
         expect(page.locator("#log .l.error")).to_have_text("worker 3: Killed\n")
+        assert faults == []
+
+
+def test_search_without_matches_removes_the_marks_of_the_search_before(
+    opened: Open, pods: list[Pod], home: Path
+) -> None:
+    write(home, pods[0], "step 1\nstep 2\nERROR in step 2\n")
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        search = page.get_by_label("Search the log")
+        search.fill("step 2")
+        search.press("Enter")
+        expect(page.locator("#log mark")).to_have_count(2)
+        search.fill("missing")
+        search.press("Enter")
+        expect(page.locator("#log-count")).to_contain_text("0 matching lines")
+        expect(page.locator("#log :is(mark, .hit)")).to_have_count(0)
+        expect(page.locator("#log .l.error")).to_have_text("ERROR in step 2\n")
         assert faults == []
 
 
@@ -126,7 +146,9 @@ def test_log_toolbar_fits_on_phones(opened: Open, pods: list[Pod], home: Path, w
         page.set_viewport_size({"width": width, "height": 780})
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
         page.get_by_label("Timestamps").check()
-        for row in ("#log-card .log-head", "#log-search"):
+        for row, most in (("#log-card .log-head", 120), ("#log-search", 80)):
             height = page.locator(row).evaluate("row => row.clientHeight")
-            assert height < 80, f"{row} takes one line"
+            assert height < most, f"{row} takes {height} pixels"
+        select = page.locator("#log-pod").evaluate("select => select.offsetWidth")
+        assert select > width - 80, "the pods have a line of their own"
         assert faults == []

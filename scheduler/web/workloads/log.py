@@ -125,6 +125,15 @@ def find(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 @signed_in
 @require_GET
+def count_errors(request: Request, workload_id: uuid.UUID) -> JsonResponse:
+    """Return the number of lines that name an error, and whether the entire log was searched."""
+    log = _find_log(request, workload_id)
+    matches = search_errors(log.read_large_chunk, max_matches=0, context_lines=0)
+    return JsonResponse({"count": matches.matches, "is_complete": matches.is_complete})
+
+
+@signed_in
+@require_GET
 def download(request: Request, workload_id: uuid.UUID) -> StreamingHttpResponse:
     """Stream the entire stored log as raw bytes."""
     log = _find_log(request, workload_id)

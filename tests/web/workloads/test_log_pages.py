@@ -247,3 +247,10 @@ async def test_log_download_streams_under_asgi(running: tuple[Cast, Pod], runtim
     answer = await client.get(path(pod, "/download"))
     assert isinstance(answer, StreamingHttpResponse)
     assert b"".join([piece async for piece in answer]) == "one ü\n".encode()
+
+
+def test_error_lines_of_the_whole_log_are_counted(cast: Cast, sign_in: SignIn, runtime: FakeRuntime) -> None:
+    pod = start_pod(cast, runtime, b"ERROR one\n" + b"step\n" * 5000 + b"RuntimeError: two\nstep\n")
+    answer = sign_in("erin").get(path(pod, "/errors"))
+    assert json.loads(answer.content) == {"count": 2, "is_complete": True}
+    assert sign_in("grace").get(path(pod, "/errors")).status_code == 404

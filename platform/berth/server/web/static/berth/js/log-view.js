@@ -58,5 +58,42 @@
     });
   }
 
-  Object.assign(window.berthLog, { cutCharacter, decode, fill, stamp, weigh });
+  const COUNT_EVERY = 5000; // milliseconds between requests for the number of errors
+
+  /** Return a function that shows on the button how many error lines the pod's log has.
+   *
+   * The server counts them unless the page shows the whole log, and again after the page shows more of them.
+   */
+  function errorCounter(button) {
+    if (!button) return () => undefined;
+    const text = button.querySelector("[data-error-count]");
+    let pod = "", shown = null, timer = null;
+
+    function label(count, isExact) {
+      text.textContent = count === null ? "Errors" : `Errors ${count}${isExact ? "" : "+"}`;
+      button.classList.toggle("danger", count > 0);
+      button.disabled = count === 0 && isExact;
+    }
+
+    async function ask(asked) {
+      timer = null;
+      const answer = await fetch(`${button.dataset.countUrl}?pod=${encodeURIComponent(asked)}`, { headers: { Accept: "application/json" } });
+      if (!answer.ok) return;
+      const { count, is_complete: isExact } = await answer.json();
+      if (asked === pod && shown !== null) label(count, isExact);
+    }
+
+    return (selected, count, isWhole) => {
+      if (selected !== pod || isWhole) {
+        clearTimeout(timer);
+        [pod, shown, timer] = [selected, null, null];
+      }
+      if (isWhole) return label(count, true);
+      if (shown === null) label(null);
+      if (pod && count !== shown) timer ??= setTimeout(() => ask(selected).catch(() => undefined), shown === null ? 0 : COUNT_EVERY);
+      shown = count;
+    };
+  }
+
+  Object.assign(window.berthLog, { cutCharacter, decode, errorCounter, fill, stamp, weigh });
 })();

@@ -3,7 +3,7 @@
   "use strict";
   const PIECE = 65536, PIECE_MOST = 4 * PIECE, TAIL_MOST = 2 ** 20; // bytes that are requested, and that a response has at most
   const MOST = 2_000_000, RETRY_MOST = 20000, POLL = 2000;
-  const { LogReader, cutCharacter, decode, fill, stamp, weigh } = window.berthLog;
+  const { LogReader, cutCharacter, decode, errorCounter, fill, stamp, weigh } = window.berthLog;
   const box = document.getElementById("log");
   if (!box) return;
   const body = box.querySelector("pre"), follow = document.getElementById("log-follow");
@@ -15,7 +15,7 @@
   const ERROR = /error|exception|fatal|panic|killed|denied|not found|cannot|can't|failed/i, ERROR_LINES = 40;
   let pod = "", next = 0, complete = false, length = 0, turn = 0, isReading = false, socket = null, retry = 1000;
   let reader = new LogReader();
-  const errorLine = new RegExp(box.dataset.errors), errors = document.getElementById("log-errors");
+  const errorLine = new RegExp(box.dataset.errors), showCount = errorCounter(document.getElementById("log-errors"));
   const timestamps = document.getElementById("log-timestamps"), TIMESTAMPS = "berth-log-timestamps";
   const lines = new WeakMap(); // line of each element, and the element of each line
   let line = 0; // number of the first line that is shown, or 0 if it is unknown
@@ -99,13 +99,8 @@
     target.parentElement.hidden = false;
   }
 
-  /** Show how many error lines the shown output has, or at least has if earlier output is not shown. */
   function countErrors() {
-    if (!errors) return;
-    const count = body.querySelectorAll(".l.error").length, isWhole = body.firstElementChild && first() <= 0 && later.hidden;
-    errors.querySelector("[data-error-count]").textContent = count ? `${count}${isWhole ? "" : "+"} error line${count === 1 && isWhole ? "" : "s"}` : isWhole ? "No errors" : "Find errors";
-    errors.classList.toggle("danger", count > 0);
-    errors.disabled = Boolean(isWhole && complete && !count);
+    showCount(pod, body.querySelectorAll(".l.error").length, Boolean(body.firstElementChild) && first() <= 0 && later.hidden);
   }
 
   // Times are shown for the whole log in one format, with the day unless the pod started today.
@@ -296,6 +291,12 @@
     box.scrollTop = element.offsetTop - box.clientHeight / 3;
   }
 
+  /** Remove the marks of an earlier search. */
+  function unmark() {
+    body.querySelector(".hit")?.classList.remove("hit");
+    for (const element of body.querySelectorAll(".l:has(mark)")) draw(element, lines.get(element));
+  }
+
   function choose(number) {
     const all = hits(), more = matches.querySelector("[data-log-more]");
     if (!all.length) return;
@@ -366,6 +367,7 @@
       const flags = search.elements.ignore_case.checked ? "gi" : "g";
       pattern = result?.dataset.text ? new RegExp(result.dataset.text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), flags) : null;
       chosen = -1;
+      if (!hits().length) unmark();
     }
     choose(chosen + 1);
   });
