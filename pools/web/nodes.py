@@ -83,7 +83,6 @@ def show(request: Request, name: str) -> HttpResponse:
     context = {
         "node": node,
         "phases": (phases := _phase_rows(node, is_admin=is_admin)),
-        "has_phase_messages": any(row["message"] for row in phases),
         "boot_steps": _boot_steps(node, phases) if node.state in PENDING else [],
         "started": _start_script_progress(node, is_admin=is_admin),
         "is_admin": is_admin,
@@ -124,7 +123,7 @@ def _phase_rows(node: Node, *, is_admin: bool) -> list[dict[str, Any]]:
     if node.prepared_at is not None and reported:
         names = list(reported)  # this node skipped phases that an earlier node on the machine completed
     pending = {"state": "pending", "seconds": 0, "message": ""}
-    phases = [{**pending, **reported.get(name, {}), "phase": name} for name in names]
+    phases = [{**pending, **reported.get(name, {}), "title": _phase_title(name)} for name in names]
     return phases if is_admin else [{**row, "message": ""} for row in phases]
 
 
@@ -136,15 +135,20 @@ PHASE_TITLES = {
 }
 
 
+def _phase_title(phase: str) -> str:
+    return PHASE_TITLES.get(phase) or phase[:1].upper() + phase[1:]
+
+
 def _boot_steps(node: Node, phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the steps of a node's boot: the machine, the environment's phases, and the first report."""
     has_machine = node.state == NodeState.BOOTING
     steps = [{"title": "Machine", "state": "done" if has_machine else "running", "seconds": None}]
     steps += [
         {
-            "title": PHASE_TITLES.get(row["phase"], row["phase"]),
+            "title": row["title"],
             "state": row["state"],
             "seconds": row["seconds"],
+            "output": row["message"],
         }
         for row in phases
     ]

@@ -117,9 +117,13 @@ def booting(cast: Cast) -> Node:
 
 def test_node_page_shows_bootstrap_phases(cast: Cast, alice: Client, sign_in: SignIn, booting: Node) -> None:
     page = alice.get(f"/nodes/{booting.name}").content.decode()
-    states = re.findall(r'<td>(\w+)</td><td><span class="chip (\w*)">', page)
-    assert states == [("apt", "good"), ("python", "bad"), ("pip", ""), ("code", "")]
-    assert "No space left &lt;on&gt; device" in page
+    states = re.findall(r'<li( class="[a-z ]*")?><span>([^<]*)</span>', page)
+    assert states[1:5] == [
+        (' class="entered"', "Debian packages"), (' class="entered bad"', "Python"), ("", "Python packages"),
+        ("", "Berth&#x27;s code"),
+    ]  # fmt: skip
+    output = re.findall(r"<h3>Output of (.*?)</h3><pre[^>]*>(.*?)</pre>", page)
+    assert output == [("Python", "No space left &lt;on&gt; device")]
     assert "numpy" in page
     assert "#!/bin/sh" in page
     theirs = sign_in("dave").get(f"/nodes/{booting.name}").content.decode()
