@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from projects.models import Workload
 from tests import factories as make
@@ -13,6 +13,7 @@ from tests.browser.driver.axe import accessibility_faults
 from tests.browser.driver.chromium import NARROW
 from tests.browser.every_page.pages import OVERFLOW
 
+TOP = "element => element.offsetTop"
 SELECTED_TEXT = """(box => box.value.slice(box.selectionStart, box.selectionEnd))(document.activeElement)"""
 
 TEXT = """\
@@ -217,4 +218,31 @@ def test_edit_can_be_saved_only_while_it_changes_something(opened: Open, scene: 
         expect(save).to_be_enabled()
         document.fill(text)
         expect(save).to_be_disabled()
+        assert faults == []
+
+
+def test_cards_beside_the_edit_form_keep_their_places_during_an_evaluation(
+    opened: Open, scene: Scene
+) -> None:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    with opened("ada") as (page, faults):
+        page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")
+        expect(page.locator("#prediction-title")).to_be_visible()
+        changes = page.locator("section:has(#changes-title)")
+        before = changes.evaluate(TOP)
+        page.route("**/edit/prediction", hold)
+        document = page.locator("#document")
+        document.fill(f"{document.input_value()}labels: {{team: robots}}\n")
+        expect(page.get_by_text("Queue time unchanged")).to_be_visible()
+        expect(page.get_by_text("Evaluating…")).to_be_visible()
+        assert changes.evaluate(TOP) == before
+        while not held:
+            page.wait_for_timeout(20)
+        held[0].continue_()
+        expect(page.locator("#prediction-title")).to_be_visible()
+        assert changes.evaluate(TOP) == before
         assert faults == []

@@ -52,10 +52,11 @@ def test_edit_page_previews_and_saves_changes(dave: Client, train: Workload) -> 
     form = form_of(opened)
     form["document"] = form["document"].replace("priority: 50", "priority: 60")
     shown = opened.content.decode()
-    assert shown.index('id="prediction"') < shown.index('id="changes-title"'), "no changes yet"
+    assert shown.index('id="prediction"') < shown.index('id="changes-title"')
     previewed = dave.post(address(train), {**form, "step": "look"}, headers=HTMX).content.decode()
     assert "Queue time unchanged" in previewed
-    assert previewed.index('id="changes-title"') < previewed.index('id="prediction"')
+    order = "changes keep the order of the cards"
+    assert previewed.index('id="prediction"') < previewed.index('id="changes-title"'), order
     train.refresh_from_db()
     assert train.priority == 50
     assert dave.post(address(train), {**form, "step": "save"}, headers=HTMX).status_code == 204

@@ -103,6 +103,8 @@
     const source = event.detail.requestConfig.elt;
     if (source !== look && !source.closest("#prediction")) return;
     if (!source.isConnected || event.detail.xhr.edits !== edits) event.detail.shouldSwap = false;
+    const verdict = document.querySelector("#answer .verdict"); // keeps its height until the next one
+    if (verdict) document.getElementById("answer").style.setProperty("--verdict-height", `${verdict.offsetHeight}px`);
   });
   document.addEventListener("htmx:oobBeforeSwap", (event) => {
     const { target, fragment } = event.detail;
