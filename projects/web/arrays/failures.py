@@ -29,6 +29,11 @@ class Failure:
     indexes: str
     tasks: Sequence[tuple[int, uuid.UUID]] = ()
 
+    @property
+    def message(self) -> str:
+        """The first task's message, or an empty string if it only repeats the cause."""
+        return "" if self.group.cause in self.task.message else self.task.message
+
 
 def load_failures(array: WorkloadArray) -> list[Failure]:
     """Return the largest groups of failed tasks, largest first."""

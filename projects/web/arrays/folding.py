@@ -20,14 +20,11 @@ class FoldedTasks:
     last: Workload
 
 
-def fold_tasks(tasks: Sequence[Workload], *, fold: bool, only_held: bool) -> None:
-    """Mark the tasks to collapse, and add a summary of them to the preceding row.
-
-    With `only_held`, as for tasks with parameters, only held tasks are collapsed.
-    """
+def fold_tasks(tasks: Sequence[Workload], *, fold: bool) -> None:
+    """Mark the tasks to collapse, and add a summary of them to the preceding row."""
     for task in tasks:
         cast("Any", task).is_folded, cast("Any", task).folded_tasks = False, None
-    for _, series in groupby(tasks, lambda task: _folding_key(task, only_held=only_held)) if fold else ():
+    for _, series in groupby(tasks, _folding_key) if fold else ():
         first, *others = series
         if len(others) < FOLDED_MIN:
             continue
@@ -36,7 +33,7 @@ def fold_tasks(tasks: Sequence[Workload], *, fold: bool, only_held: bool) -> Non
         cast("Any", first).folded_tasks = FoldedTasks(len(others), others[0], others[-1])
 
 
-def _folding_key(task: Workload, *, only_held: bool) -> tuple[object, ...]:
-    if task.phase not in FOLDED_PHASES or (only_held and not task.held):
+def _folding_key(task: Workload) -> tuple[object, ...]:
+    if task.phase not in FOLDED_PHASES:
         return (task.pk,)
     return task.phase, task.held, task.reason, task.exit_code

@@ -3,15 +3,18 @@
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any, cast
 
-from django.db.models import QuerySet
+from django.db.models import Count, Max, Min, QuerySet
+from django.db.models.fields.json import KT
 from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
 from berth.core.spec import ArraySpec
-from berth.core.words import format_count, to_words
+from berth.core.words import format_count
 from berth.documents.ordered import dump_workload
 from berth.server.api.transport.streaming import csv_response
 from berth.server.web.lists.paging import Slice, load_slice
@@ -24,7 +27,7 @@ from projects.services.arrays import TaskCounts, count_tasks
 from projects.services.arrays.stop_rules import PREVIEW_TASKS_MAX, preview_stops, stop_rule
 from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.web.arrays.failures import load_failures
-from projects.web.arrays.folding import fold_tasks
+from projects.web.arrays.folding import FOLDED_MIN, fold_tasks
 from projects.web.arrays.metrics import load_ranking
 from projects.web.arrays.parameters import matching_indexes, parameter_filters
 from projects.web.arrays.progress import ArrayProgress, load_progress
@@ -55,11 +58,20 @@ class Square:
 
 @dataclass(frozen=True, slots=True)
 class IdleReason:
-    """Why no task of an active array is running: a sentence, and the first queued task with its reason."""
+    """Why no task of an active array is running: a sentence, and the first queued task."""
 
     sentence: str
     task: Workload | None = None
-    reason: str = ""
+    starts: datetime | None = None  # earliest expected start of a queued task
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTasks:
+    """Tasks that wait for earlier tasks, with the lowest and the highest index."""
+
+    count: int
+    first: int
+    last: int
 
 
 @signed_in
@@ -84,8 +96,10 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         tasks = tasks.filter(phase__in=STATES[state][1])
     if is_export:
         return _as_csv(request, array, tasks, parameters)
+    show_all = request.GET.get("rows") == "all"
+    held = None if show_all or request.GET.get("sort", "index") != "index" else _held_tasks(tasks)
     row_slice = load_slice(
-        tasks,
+        tasks.filter(held=False) if held else tasks,
         SORTS,
         sort=request.GET.get("sort", ""),
         default="index",
@@ -96,9 +110,8 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         cast("Any", task).runtime = run_seconds(task)
         cast("Any", task).activity = activity.get(task.pk, "")
     has_parameters = any(parameters.get(task.array_index or 0) for task in row_slice.rows)
-    show_all = request.GET.get("rows") == "all"
     is_in_order = row_slice.sort == "index"
-    fold_tasks(row_slice.rows, fold=is_in_order and not show_all, only_held=has_parameters)
+    fold_tasks(row_slice.rows, fold=is_in_order and not show_all and not has_parameters)
     ranking = load_ranking(array, request.GET.get("metric", ""), request.GET.get("goal", ""))
     changes = _possible_changes(request, array, progress.counts)
     squares = _task_squares(array, all_tasks, parameters) if array.task_count <= MAX_SQUARES else []
@@ -111,6 +124,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "square_kinds": [kind for kind in SQUARE_KINDS if kind in {square.kind for square in squares}],
         "state": state,
         "slice": row_slice,
+        "held": held,
         "rows_text": _rows_text(row_slice, next(count for word, _, count in tabs if word == state)),
         "sort": row_slice.sort,
         "tasks": [(task, parameters.get(task.array_index or 0, {})) for task in row_slice.rows],
@@ -134,6 +148,13 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
     return page(request, "projects/arrays/page.html", context, inner="projects/arrays/body.html")
 
 
+def _held_tasks(tasks: QuerySet[Workload]) -> HeldTasks | None:
+    """Return the tasks that wait for earlier tasks, or None if they are too few to share one row."""
+    held = tasks.filter(held=True).order_by()
+    values = held.aggregate(count=Count("pk"), first=Min("array_index"), last=Max("array_index"))
+    return HeldTasks(**values) if values["count"] > FOLDED_MIN else None
+
+
 def _rows_text(row_slice: Slice[Workload], total: int) -> str:
     """Return which tasks the page shows, such as "Tasks 0 to 49, 50 of 73"."""
     indexes = [task.array_index or 0 for task in row_slice.rows]
@@ -147,14 +168,21 @@ def _idle_reason(tasks: QuerySet[Workload], progress: ArrayProgress) -> IdleReas
     counts = progress.counts
     if counts.starting + counts.running + counts.stopping:
         return None
-    first = tasks.filter(phase__in=("reserved", "pending"), held=False).order_by("array_index").first()
+    queued = tasks.filter(phase__in=("reserved", "pending"), held=False)
+    first = queued.order_by("array_index").first()
     if first is not None:
-        queued = format_count(counts.pending + counts.reserved, "task")
-        reason = f"{to_words(first.reason)}. {first.message}".strip() if first.reason else first.message
-        return IdleReason(f"{queued} queued.", first, reason or "Not evaluated yet.")
+        count = format_count(counts.pending + counts.reserved, "task")
+        return IdleReason(f"{count} queued.", first, _next_start(queued))
     if counts.suspended:
         return IdleReason(f"{format_count(counts.suspended, 'task')} suspended. Resume them to continue.")
     return IdleReason("The scheduler has not released the next tasks yet.") if counts.held else None
+
+
+def _next_start(queued: QuerySet[Workload]) -> datetime | None:
+    """Return the earliest expected start of these tasks, or None if none is known."""
+    expected = queued.order_by().annotate(expected=KT("explanation__expected_start"))
+    starts: str | None = expected.aggregate(Min("expected"))["expected__min"]
+    return parse_datetime(starts or "")
 
 
 def _as_csv(

@@ -1,11 +1,13 @@
 """Tests for arrays in the workload list, on their page, and in the submission form."""
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from projects.models import Workload, WorkloadArray
 from projects.services import arrays
@@ -105,7 +107,7 @@ def test_arrays_in_a_list_require_only_one_additional_query(cast: Cast, sign_in:
 def test_array_page_shows_task_counts_and_a_paginated_task_list(
     sweep: WorkloadArray, sign_in: SignIn
 ) -> None:
-    page = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="all")
+    page = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="all", rows="all")
     for words in (
         "Array of 120 tasks",
         "at most 50 running at a time",
@@ -130,8 +132,11 @@ def test_array_page_lists_live_tasks_first_and_counts_each_task_only_once(
     shown = re.findall(r'id="state-[^>]*>(\w+) <span class="\w+">(\d+)<', page)
     assert {title: int(count) for title, count in shown} == tabs
     assert page.count(f'href="/arrays/{sweep.pk}?state=failed#tasks"') == 1, "the figure"
-    assert [n for n in range(9) if f"sweep-{n}<" in page] == [3, 4, 5, 6]
-    assert "1 more task" not in page and "43 more tasks" in page
+    assert [n for n in range(9) if f"sweep-{n}<" in page] == [3, 4, 5]
+    assert "114 tasks waiting for earlier tasks: sweep-6 to sweep-119" in page
+    assert 'aria-label="Pages"' not in page, "the tasks that wait need no second page"
+    unfolded = text(sign_in("erin"), f"/arrays/{sweep.pk}", rows="all")
+    assert "sweep-6<" in unfolded and "more tasks" not in unfolded and 'aria-label="Pages"' in unfolded
     failed = text(sign_in("erin"), f"/arrays/{sweep.pk}", state="failed")
     assert [n for n in range(9) if f"sweep-{n}<" in failed] == [1, 2]
     Workload.objects.filter(array=sweep).update(held=False, phase="completed", ended_at=make.ago(minutes=1))
@@ -154,7 +159,8 @@ def test_tasks_are_filtered_by_parameters_of_the_matrix(cast: Cast, sign_in: Sig
     assert "parameter-LR=0.01" in page, "the tabs keep the filter"
     Workload.objects.filter(array=array, array_index__gt=0).update(held=True, reason="WaitingForEarlierTasks")
     page = text(client, f"/arrays/{array.pk}")
-    assert ">grid-1</a>" in page and ">grid-2</a>" not in page and "4 more tasks with the same state" in page
+    assert ">grid-0</a>" in page and ">grid-1</a>" not in page
+    assert "5 tasks waiting for earlier tasks: grid-1 to grid-5" in page
     answer = client.get(f"/arrays/{array.pk}", {**query, "format": "csv"})
     assert streamed(answer).count(b"grid-") == 1
 
@@ -283,11 +289,17 @@ def test_array_page_explains_why_no_task_runs(sweep: WorkloadArray, sign_in: Sig
     assert "No task is running." not in text(client, address)
     tasks = Workload.objects.filter(array=sweep)
     tasks.filter(array_index=3).update(phase="completed", ended_at=make.ago(minutes=1))
-    tasks.filter(array_index=4).update(reason="ProjectLimit", message="1 GPU requested.", held=False)
+    due = (timezone.now() + timedelta(hours=1)).replace(microsecond=0)
+    for index, starts in ((4, due + timedelta(hours=1)), (5, due)):
+        tasks.filter(array_index=index).update(
+            reason="ProjectLimit", message="1 GPU requested.", held=False,
+            explanation={"expected_start": starts.isoformat()},
+        )  # fmt: skip
     page = client.get(address)
     notice = page.content.decode().partition("No task is running.")[2].partition("</p>")[0]
     words = " ".join(re.sub(r"<[^>]+>", " ", notice).split()).replace(" :", ":")
-    assert words.endswith("queued. sweep-4: Project limit. 1 GPU requested.")
+    assert words.endswith("sweep-4: Project limit. 1 GPU requested.")
+    assert f"Next start expected at {due:%Y-%m-%d %H:%M} UTC ." in words, "the earliest start of all tasks"
     assert f'href="/workloads/{tasks.get(array_index=4).pk}"' in notice
 
 
