@@ -39,8 +39,8 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     "({bound_of}): {allocated} allocated to them, {requested} requested{held_quota}.",
     Reason.DEPARTMENT_OVERSOLD: "Non-preemptible workloads must also fit in the quota of department {queue} "
     "({bound_of}): {allocated} allocated to them, {requested} requested.",
-    Reason.WOULD_EXCEED_FAIR_SHARE: "Would put {queue} over its quota ({quota_of}) and fair share "
-    "({share_of}): {allocated} allocated, {requested} requested. Only free capacity can be used{until_turn}.",
+    Reason.WOULD_EXCEED_FAIR_SHARE: "{allocated} allocated + {requested} requested = {total}, more than the "
+    "fair share ({share}) and quota ({quota}) of {queue}. Only free capacity can be used{until_turn}.",
     Reason.WAITING_FOR_CAPACITY: "{shortage}{held}.",
     Reason.FRAGMENTED: "Enough is free, but {fragmentation}{consolidation}{held}.",
     Reason.TOPOLOGY: "Would fit, but not within one {level}{held}.",
@@ -128,6 +128,8 @@ def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
         case Reason.WOULD_EXCEED_FAIR_SHARE:
             turns = bool(numbers.get("takes_turns"))
             yield "until_turn", " until decayed usage makes it the queue's turn" if turns else ""
+            total = _get_integer(numbers, "allocated") + _get_integer(numbers, "requested")
+            yield "total", format_amount(str(numbers.get("resource", "gpu")), total)
         case Reason.EXCEEDS_NODE_SHAPE:
             beside = numbers.get("beside")
             nodes = (

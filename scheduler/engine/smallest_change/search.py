@@ -65,11 +65,11 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Number of workloads that are evicted, scaled down or moved to start the pending workload."""
+    """Names of the workloads that are evicted, scaled down or moved to start the pending workload."""
 
-    evicted: int = 0
-    scaled_down: int = 0
-    moved: int = 0
+    evicted: tuple[str, ...] = ()
+    scaled_down: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,4 +245,4 @@ def _start_effects(snapshot: Snapshot, plan: Plan, name: str) -> Effects | None:
     moved = {eviction.workload for eviction in evictions if eviction.kind is Kind.CONSOLIDATE}
     evicted = {eviction.workload for eviction in evictions if eviction.whole} - moved
     scaled_down = {eviction.workload for eviction in evictions} - moved - evicted
-    return Effects(len(evicted), len(scaled_down), len(moved))
+    return Effects(tuple(sorted(evicted)), tuple(sorted(scaled_down)), tuple(sorted(moved)))

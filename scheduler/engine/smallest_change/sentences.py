@@ -1,6 +1,6 @@
 """Sentences about the smallest change that would start a workload."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from berth.core.amounts import MILLI
 from berth.core.dependencies import PAST_VERBS
@@ -9,6 +9,8 @@ from berth.core.words import format_amount, format_count, format_mib, format_num
 from scheduler.engine.model import NodeState
 from scheduler.engine.smallest_change.change import Change, ChangeKind, Value, as_integer
 from scheduler.engine.smallest_change.search import Effects, Outcome, SmallestChange
+
+NAMED_MAX = 3  # workloads named as affected by a change
 
 
 def change_sentence(result: SmallestChange, project: str, display_name: Callable[[str], str] = str) -> str:
@@ -23,18 +25,29 @@ def change_sentence(result: SmallestChange, project: str, display_name: Callable
     assert result.change is not None
     if result.change.kind is ChangeKind.BACKOFF_OVER:  # it ends on its own, so it is not a condition
         left = result.change.before
-        effects = _effects_sentence(result.effects)
+        effects = _effects_sentence(result.effects, display_name)
         return f"The workload would start when its restart delay ends, in {left} s.{effects}"
     clause = _change_clause(result.change, project, display_name)
     if result.outcome is Outcome.SCHEDULABLE:
         return f"The workload could start once resources are free if {clause}."
-    return f"The workload would start now if {clause}.{_effects_sentence(result.effects)}"
+    return f"The workload would start now if {clause}.{_effects_sentence(result.effects, display_name)}"
 
 
-def _effects_sentence(effects: Effects) -> str:
+def _effects_sentence(effects: Effects, display_name: Callable[[str], str]) -> str:
     verbs = (("evict", effects.evicted), ("scale down", effects.scaled_down), ("move", effects.moved))
-    parts = [f"{verb} {format_count(count, 'workload')}" for verb, count in verbs if count]
+    parts = [f"{verb} {_list_workloads(names, display_name)}" for verb, names in verbs if names]
     return f" This would {' and '.join(parts)}." if parts else ""
+
+
+def _list_workloads(names: Sequence[str], display_name: Callable[[str], str]) -> str:
+    """Return at most three visible names and the number of other workloads."""
+    visible = [name for name in names if display_name(name) == name][:NAMED_MAX]
+    others = len(names) - len(visible)
+    if others and len(names) == 1:
+        return display_name(names[0])
+    more = [format_count(others, "other workload" if visible else "workload")] if others else []
+    *words, last = *visible, *more
+    return f"{', '.join(words)} and {last}" if words else last
 
 
 def _change_clause(change: Change, project: str, display_name: Callable[[str], str]) -> str:

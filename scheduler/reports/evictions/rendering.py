@@ -65,6 +65,12 @@ class RenderedEviction:
     explanation: list[str]
 
     @property
+    def gave_gpus(self) -> bool:
+        """Whether another workload took all GPUs of the victim."""
+        is_taken = self.row.kind in ("reclaim", "preempt") and self.preemptor is not None
+        return is_taken and self.row.entire_workload and self.row.gpu_milli > 0
+
+    @property
     def rule_sentence(self) -> str:
         """The rule as a sentence, which starts with a capital letter unless it starts with a name."""
         return rule_sentence(self.row, self.rule)

@@ -48,6 +48,7 @@ class ChangeAnswer:
     evicted_workloads: int = 0
     scaled_down_workloads: int = 0
     moved_workloads: int = 0
+    affected: tuple[str, ...] = ()  # visible workloads that the sentence may name, as `project/name`
 
 
 def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | None = None) -> ChangeAnswer:
@@ -154,17 +155,21 @@ def _is_same_state(before: Snapshot, now: Snapshot) -> bool:
 
 
 def _render_answer(result: SmallestChange, workload: Workload, viewer: Viewer) -> ChangeAnswer:
+    def is_visible(handle: str) -> bool:
+        return viewer.can_see_named(project_in_handle(handle))
+
     def display_name(handle: str) -> str:
-        return handle if viewer.can_see_named(project_in_handle(handle)) else HIDDEN_WORKLOAD
+        return handle if is_visible(handle) else HIDDEN_WORKLOAD
 
     change, effects = result.change, result.effects
     return ChangeAnswer(
         outcome=result.outcome,
         sentence=change_sentence(result, workload.project.name, display_name),
         change=None if change is None else _change_as_document(change, display_name),
-        evicted_workloads=effects.evicted,
-        scaled_down_workloads=effects.scaled_down,
-        moved_workloads=effects.moved,
+        evicted_workloads=len(effects.evicted),
+        scaled_down_workloads=len(effects.scaled_down),
+        moved_workloads=len(effects.moved),
+        affected=tuple(filter(is_visible, (*effects.evicted, *effects.scaled_down, *effects.moved))),
     )
 
 

@@ -1,12 +1,16 @@
-"""Links to pages where users can make the smallest change that would start a workload."""
+"""Links to pages where users can make the smallest change that would start a workload, and to the workloads
+that it affects.
+"""
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from django.db.models import Q
 from django.urls import reverse
 
 from berth.core.merge_patch import find_patch
@@ -16,6 +20,8 @@ from projects.access import Action, may
 from projects.actor import Actor
 from projects.missing_roles import names_of_department_admins, names_of_platform_admins
 from projects.models import Project, Workload
+from projects.models.workloads import LIVE_PHASES
+from projects.selectors import workloads
 from projects.services.workloads import is_editable
 from scheduler.engine.smallest_change.change import ChangeKind
 
@@ -76,6 +82,20 @@ def admin_link(actor: Actor, project: Project, change: Change) -> ChangeLink | N
         can = may(actor, Action.ADMINISTER)
         return ChangeLink(f"Open node {subject}", reverse("node", args=[subject])) if can else None
     return None
+
+
+def link_workloads(actor: Actor, sentence: str, handles: Sequence[str]) -> list[tuple[str, str]]:
+    """Split a sentence at the named workloads. Return each part with its URL, or "" for other text."""
+    names = [handle.partition("/")[::2] for handle in handles if handle in sentence]
+    if not names:
+        return [(sentence, "")]
+    named = Q(*(Q(project__name=project, name=name) for project, name in names), _connector=Q.OR)
+    rows = workloads(actor).filter(named, phase__in=LIVE_PHASES)
+    urls = {row.handle: reverse("workload", args=[row.pk]) for row in rows}
+    longest_first = sorted(urls, key=len, reverse=True)
+    pattern = "|".join(rf"(?<!\S){re.escape(handle)}(?![\w-])" for handle in longest_first)
+    parts = re.split(f"({pattern})", sentence) if urls else [sentence]
+    return [(part, urls.get(part, "")) for part in parts if part]
 
 
 def admins_note(actor: Actor, project: Project, change: Change) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.urls import reverse
@@ -23,6 +23,16 @@ from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
 
 MAX_EVICTIONS, MAX_PODS = 20, 500
+ONLY_FREE = "Only free capacity can be used."
+SHORTAGES = frozenset(map(str, (Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED)))
+# by reason, the column of the quota table that decides, and the queue if the reason names none
+DECIDING_COLUMNS: Mapping[str, tuple[str, str]] = {
+    Reason.WOULD_EXCEED_FAIR_SHARE: ("share", ""),
+    Reason.PROJECT_LIMIT: ("limit", "project"),
+    Reason.DEPARTMENT_LIMIT: ("limit", "department"),
+    Reason.NON_PREEMPTIBLE_OVER_QUOTA: ("quota", ""),
+    Reason.DEPARTMENT_OVERSOLD: ("quota", "department"),
+}
 NOTHING_TO_RECLAIM = str(Reason.NO_RECLAIMABLE_RESOURCES)
 LIMIT_SOURCES = {"document": "as declared", "request": "as requested", "pool": "default of the pool"}
 
@@ -75,20 +85,24 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
         return None
     explanation = explain(actor, workload)
     decisive, others = split_obstacles(obstacles(explanation.blockers))
+    queues = _with_trace_urls(actor, workload, explanation.queue)
+    wait = _wait_after_delay(workload, queues[0])
+    _mark_deciding_amount(queues, explanation.blockers)
     return PendingDetail(
         decisive=decisive,
         others=others,
-        after_delay=_wait_after_delay(workload, explanation.queue["project"]),
+        after_delay=wait,
         explanation=explanation,
         pool=str((workload.explanation or {}).get("pool") or ""),
-        queues=_with_trace_urls(actor, workload, explanation.queue),
+        queues=queues,
     )
 
 
-def _wait_after_delay(workload: Workload, queue: Mapping[str, Any]) -> str:
+def _wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str:
     """Return what a workload waits for after its restart delay, or "" if it is expected to start then.
 
     The scheduler does not evaluate the workload before, so the reason is inferred from the project's queue.
+    If it is the fair share, this amount is marked as the deciding one.
     """
     if not waits_after_delay(workload):
         return ""
@@ -96,7 +110,27 @@ def _wait_after_delay(workload: Workload, queue: Mapping[str, Any]) -> str:
     held = sum((queue[key] or {}).get("gpu") or 0 for key in ("allocated", "reserved"))
     if share is None or held + requested <= share:
         return "Then waits in the queue."
-    return f"Then waits for fair share: {requested:g} requested, {held:g} allocated of {share:g}."
+    needed = held + requested
+    queue["deciding"], queue["needed"] = "share", needed
+    return (
+        f"Then waits for fair share: {held:g} allocated + {requested:g} requested = {needed:g} GPUs, "
+        f"more than the fair share ({share:g}) of {queue['name']}."
+    )
+
+
+def _mark_deciding_amount(queues: list[dict[str, Any]], blockers: Sequence[Mapping[str, Any]]) -> None:
+    """Mark the quota, limit or fair share of GPUs that the workload would exceed, with the GPUs needed."""
+    if not blockers or blockers[0]["reason"] not in DECIDING_COLUMNS:
+        return
+    column, kind = DECIDING_COLUMNS[blockers[0]["reason"]]
+    numbers = blockers[0].get("numbers") or {}
+    if numbers.get("resource") != "gpu" or "behind" in numbers:
+        return
+    for queue in queues[kind == "department" :]:
+        if queue["name"] == numbers.get("queue"):
+            queue["deciding"] = column
+            queue["needed"] = (numbers.get("allocated", 0) + numbers.get("requested", 0)) / MILLI
+            return
 
 
 def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -126,10 +160,17 @@ def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
 def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[Obstacle]]:
     """Return the decisive reason and the other reasons.
 
-    After a shortage, NothingToReclaim is omitted.
+    After a shortage, NothingToReclaim is omitted. If only free capacity can be used, the shortage is part of
+    the decisive reason.
     """
     others = [obstacle for obstacle in reasons[1:] if obstacle.reason != NOTHING_TO_RECLAIM]
-    return next(iter(reasons), None), others
+    decisive = next(iter(reasons), None)
+    if decisive and others and others[0].reason in SHORTAGES and decisive.message.endswith(ONLY_FREE):
+        shortage = others.pop(0)
+        start = shortage.message[0].lower() + shortage.message[1:]
+        message = f"{decisive.message.removesuffix('.')}: {start}"
+        decisive = replace(decisive, message=message, numbers=[*decisive.numbers, *shortage.numbers])
+    return decisive, others
 
 
 def _other_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -43,7 +43,7 @@ from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import NOT_PENDING, ChangeAnswer, find_smallest_change
 from scheduler.web.utilization.pages import is_unmeasured, utilization_strip, workload_utilization
 from scheduler.web.workloads import details
-from scheduler.web.workloads.change_link import admins_note, change_link
+from scheduler.web.workloads.change_link import admins_note, change_link, link_workloads
 from scheduler.web.workloads.code import role_commands
 from scheduler.web.workloads.failure import describe_failure, first_failed_pod
 from scheduler.web.workloads.log import pods_by_run
@@ -120,7 +120,8 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         return render(request, "scheduler/workloads/next_cycle.html")
     link = change_link(request.actor, workload, change) if change else None
     note = admins_note(request.actor, workload.project, change) if change else ""
-    context = {"sentence": answer.sentence, "link": link, "note": note}
+    sentence = link_workloads(request.actor, answer.sentence, answer.affected)
+    context = {"sentence": sentence, "link": link, "note": note}
     return render(request, "scheduler/workloads/smallest_change.html", context)
 
 
@@ -234,6 +235,7 @@ def _overview(request: Request, workload: Workload) -> Context:
         "no_scheduler": workload.phase in PENDING_PHASES and not is_scheduler_running(now),
         "last_eviction": last_eviction,
         "ran_for": _seconds_of_last_run(workload),
+        "last_run": _last_run(workload, current, last_eviction),
         "gpu_hours": workload_gpu_hours(workload.pk, now),
         "cost": workload_cost(workload.pk, now),
         "idle": idle_since([workload.pk], now).get(workload.pk),
@@ -243,6 +245,17 @@ def _overview(request: Request, workload: Workload) -> Context:
         "waits_for": dependency_statuses(actor, workload),
         "awaited_by": find_dependents(actor, workload),
     }
+
+
+def _last_run(
+    workload: Workload, placements: Sequence[details.PodPlacement], eviction: RenderedEviction | None
+) -> tuple[datetime, datetime] | None:
+    """Return when the last run of a pending or suspended workload started and ended, or None if unknown."""
+    if workload.started_at is None or workload.phase not in (*PENDING_PHASES, Phase.SUSPENDED):
+        return None
+    ends = [each.pod.ended_at for each in placements if each.pod.ended_at is not None]
+    ends += [eviction.row.at] if eviction else []
+    return (workload.started_at, max(ends)) if ends and max(ends) >= workload.started_at else None
 
 
 def _seconds_of_last_run(workload: Workload) -> float | None:

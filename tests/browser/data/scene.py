@@ -318,6 +318,7 @@ def _history(scene: Scene) -> None:
         first_started_at=make.ago(minutes=80),
         started_at=make.ago(minutes=80),
         backoff_until=until,
+        last_checkpoint_at=make.ago(minutes=24),  # 12 min before the eviction
         submitted_at=make.ago(minutes=85),
         since=make.ago(minutes=11),
     )
@@ -325,7 +326,7 @@ def _history(scene: Scene) -> None:
     make.event(victim, "submitted", "Submitted by dave.", at=make.ago(minutes=85), actor="dave")
     make.event(victim, "running", "All pods run.", at=make.ago(minutes=80))
     make.event(victim, "stopping", "Reclaimed for ads/ctr-nightly.", at=make.ago(minutes=12))
-    make.event(victim, "pending", "Requeued after its checkpoint.", at=make.ago(minutes=11))
+    make.event(victim, "pending", "Requeued after 1 eviction.", at=make.ago(minutes=11))
     make.eviction(
         scene.workloads["vit-baseline"],
         scene.workloads["diffusion-xl"],

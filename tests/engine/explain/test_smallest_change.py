@@ -81,7 +81,7 @@ def test_no_change_is_suggested_for_two_unmet_dependencies() -> None:
 def test_end_of_the_preemption_delay_is_suggested_if_the_workload_can_reclaim() -> None:
     world = World(n=1).department("d", 1).project("p", "d", 1).project("borrower", "d", 0)
     world.running("borrows", "borrower", "n").queued("w", "p", preemption_delay=1020)
-    expected = would_start("its preemption delay were over (21 s left)", "This would evict 1 workload.")
+    expected = would_start("its preemption delay were over (21 s left)", "This would evict borrows.")
     assert sentence(world) == expected
 
 
@@ -187,7 +187,7 @@ def test_ending_the_smallest_and_newest_sufficient_workload_is_suggested() -> No
 
 def test_lowest_priority_that_preempts_enough_victims_is_suggested() -> None:
     world = one_project(n=2).running("a", "p", "n", priority=60).running("b", "p", "n", priority=70)
-    expected = would_start("its priority were 71 instead of 50", "This would evict 2 workloads.")
+    expected = would_start("its priority were 71 instead of 50", "This would evict a and b.")
     assert sentence(world.queued("w", "p", gpus=2)) == expected
 
 
@@ -226,13 +226,13 @@ def test_quota_of_one_more_gpu_is_suggested_if_the_workload_can_then_reclaim() -
     world = World(n=4).department("d", 4).project("p", "d", 0, weight=0).project("borrower", "d", 0)
     world.running("borrows", "borrower", "n n n n", least=1).queued("w", "p")
     clause = "project p had a quota of 1 GPU instead of 0"
-    assert sentence(world) == would_start(clause, "This would scale down 1 workload.")
+    assert sentence(world) == would_start(clause, "This would scale down borrows.")
 
 
 def test_higher_department_quota_is_suggested_for_a_non_preemptible_workload() -> None:
     world = World(n=1).department("e", 0).project("borrower", "e", 0).running("borrows", "borrower", "n")
     world.department("d", 0).project("p", "d", 8).queued("w", "p", preemptible=False)
-    expected = would_start("department d had a quota of 1 GPU instead of 0", "This would evict 1 workload.")
+    expected = would_start("department d had a quota of 1 GPU instead of 0", "This would evict borrows.")
     assert sentence(world) == expected
 
 
@@ -241,7 +241,7 @@ def test_shortest_sufficient_wait_for_minimum_runtimes_is_suggested() -> None:
     world.project("borrower", "d", 0)
     world.running("early", "borrower", "n", since=500).running("late", "borrower", "n", since=200)
     clause = "running workloads had passed their minimum runtime (100 s left)"
-    assert sentence(world.queued("w", "p")) == would_start(clause, "This would evict 1 workload.")
+    assert sentence(world.queued("w", "p")) == would_start(clause, "This would evict early.")
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_consolidation_is_suggested_if_it_frees_a_whole_gpu() -> None:
     world = World(pool=Pool("default", consolidation=Consolidation(enabled=False)), a=1, b=1)
     world.department("d", 2).project("p", "d", 1).project("other", "d", 1)
     world.running("one", "other", "a", 0.5).running("two", "other", "b", 0.5)
-    expected = would_start("consolidation were enabled in pool default", "This would move 1 workload.")
+    expected = would_start("consolidation were enabled in pool default", "This would move one.")
     assert sentence(world.queued("w", "p")) == expected
 
 
@@ -270,7 +270,7 @@ def test_smallest_sufficient_number_of_moves_is_suggested() -> None:
     world.running("one", "other", "a", 0.25).running("two", "other", "a", 0.25)
     world.running("stays", "other", "b", 0.5, preemptible=False)
     clause = "consolidation in pool default could move 2 pods at a time instead of 1"
-    assert sentence(world.queued("w", "p")) == would_start(clause, "This would move 2 workloads.")
+    assert sentence(world.queued("w", "p")) == would_start(clause, "This would move one and two.")
 
 
 @pytest.mark.parametrize(("gpus", "nodes"), [(1, "1 more node"), (4, "2 more nodes")])

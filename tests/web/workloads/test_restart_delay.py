@@ -28,8 +28,16 @@ def test_page_keeps_the_smallest_change_card_if_no_change_helps(
 @pytest.mark.parametrize(
     ("requested", "minutes", "expected"),
     [
-        (4, 60, "Then waits for fair share: 4 requested, 12 allocated of 11."),
-        (1, 60, "Then waits for fair share: 1 requested, 12 allocated of 11."),
+        (
+            4,
+            60,
+            "12 allocated + 4 requested = 16 GPUs, more than the fair share (11) of vision.",
+        ),
+        (
+            1,
+            60,
+            "12 allocated + 1 requested = 13 GPUs, more than the fair share (11) of vision.",
+        ),
         (4, 2, ""),
     ],
 )
@@ -51,6 +59,8 @@ def test_restart_delay_names_what_the_workload_then_waits_for(
     page = client.get(f"/workloads/{workload.pk}").content.decode()
     assert page.count('id="after-delay"') == bool(expected)
     assert expected in page
+    needed = '<td class="num deciding" data-label="Fair share">'
+    assert (needed in page and f"{12 + requested} needed" in page) is bool(expected)
     rows = client.get("/workloads").content.decode()
     assert re.search(r"Restart delay until <time[^>]*>[^<]*</time>(, then queued)?<", rows)
     assert (", then queued" in rows) is bool(expected)

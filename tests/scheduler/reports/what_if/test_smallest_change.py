@@ -77,16 +77,19 @@ def test_suggested_quota_starts_the_workload_in_the_next_cycle(stage: Stage) -> 
 
 
 @pytest.mark.heavy
-def test_suggestion_states_the_number_of_victims(stage: Stage) -> None:
+def test_suggestion_names_the_visible_victims(stage: Stage) -> None:
     cast = stage.cast
     stage.submit("borrows", cast.ads, roles=FOUR)
     stage.tick(2, seconds=10)
     Quota.objects.filter(project=cast.vision).update(gpu_milli=0, weight_gpu=0)
-    answer = ask(stage, pending(stage, roles=ONE))
-    assert answer.sentence == (
-        "The workload would start now if project vision had a quota of 1 GPU instead of 0. "
-        "This would evict 1 workload."
-    )
+    workload = pending(stage, roles=ONE)
+    change = "The workload would start now if project vision had a quota of 1 GPU instead of 0."
+    answer = ask(stage, workload, "alice")
+    assert answer.sentence == f"{change} This would evict ads/borrows."
+    assert answer.affected == ("ads/borrows",)
+    answer = ask(stage, workload)
+    assert answer.sentence == f"{change} This would evict a workload of another project."
+    assert answer.affected == ()
     assert (answer.evicted_workloads, answer.scaled_down_workloads, answer.moved_workloads) == (1, 0, 0)
 
 

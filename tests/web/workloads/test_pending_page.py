@@ -1,0 +1,145 @@
+"""Tests for the sums, links and evictions on the page of a pending workload."""
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from scheduler.engine.explain.reasons import blocker
+from scheduler.engine.plan import Reason
+from scheduler.models import Eviction
+from scheduler.reports.what_if.smallest_change import ChangeAnswer
+from scheduler.web.workloads import pages
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+
+GPU = {"resource": "gpu", "queue": "vision"}
+OVER_SHARE = {**GPU, "allocated": 750, "requested": 6000, "bound": 6000, "share": 6000, "quota": 4000}
+SHORTAGE = {"resource": "gpu", "requested": 6000, "free": 1250, "missing": 4750}
+
+
+def document(reason: Reason, numbers: dict[str, Any]) -> dict[str, Any]:
+    made = blocker(reason, numbers)
+    return {"reason": str(reason), "message": made.message, "numbers": numbers}
+
+
+def test_sum_over_the_fair_share_and_the_free_gpus_are_one_sentence_each(cast: Cast, sign_in: SignIn) -> None:
+    blockers = [
+        document(Reason.WOULD_EXCEED_FAIR_SHARE, OVER_SHARE),
+        document(Reason.WAITING_FOR_CAPACITY, SHORTAGE),
+        document(Reason.WAITING_FOR_SCALE_UP, {"nodes": 1}),
+    ]
+    workload = make.workload(cast.vision, "sweep", explanation={"blockers": blockers})
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    card = page.partition('aria-label="Pending reason"')[2].partition("</section>")[0]
+    assert (
+        "0.75 allocated + 6 requested = 6.75 GPUs, more than the fair share (6) and quota (4) of vision. "
+        "Only free capacity can be used: 6 GPUs requested, 1.25 free, 4.75 missing."
+    ) in card
+    assert "<details" not in card and "<h3>Waiting for scale up</h3>" in card
+
+
+@pytest.mark.parametrize(
+    ("reason", "queue", "label", "row"),
+    [
+        (Reason.WOULD_EXCEED_FAIR_SHARE, "vision", "Fair share", 0),
+        (Reason.WOULD_EXCEED_FAIR_SHARE, "research", "Fair share", 1),
+        (Reason.PROJECT_LIMIT, "vision", "Limit", 0),
+        (Reason.DEPARTMENT_LIMIT, "research", "Limit", 1),
+        (Reason.NON_PREEMPTIBLE_OVER_QUOTA, "vision", "Quota", 0),
+    ],
+)
+def test_deciding_amount_is_marked_in_the_table_of_queues(
+    reason: Reason, queue: str, label: str, row: int, cast: Cast, sign_in: SignIn
+) -> None:
+    blockers = [document(reason, {**OVER_SHARE, "queue": queue})]
+    workload = make.workload(cast.vision, "sweep", explanation={"blockers": blockers})
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    rows = page.partition('class="stacked queue-amounts"')[2].partition("</table>")[0].split("<tr>")[2:]
+    marked = [re.findall(r'deciding" data-label="([^"]+)".*?([\d.]+) needed', each) for each in rows]
+    assert marked[row] == [(label, "6.75")] and marked[1 - row] == []
+
+
+@pytest.mark.parametrize("numbers", [{**OVER_SHARE, "resource": "cpu"}, {**OVER_SHARE, "behind": "vision/a"}])
+def test_no_amount_of_gpus_is_marked_if_another_amount_decides(
+    numbers: dict[str, Any], cast: Cast, sign_in: SignIn
+) -> None:
+    blockers = [document(Reason.NON_PREEMPTIBLE_OVER_QUOTA, {**numbers, "held": 0})]
+    workload = make.workload(cast.vision, "sweep", explanation={"blockers": blockers})
+    assert "deciding" not in sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+
+
+def evicted(cast: Cast, kind: str = "reclaim", **columns: Any) -> tuple[str, Eviction]:
+    """Return the address of an evicted workload and the eviction, by a workload of project ads."""
+    make.create_scheduler_lease()
+    victim = make.workload(
+        cast.vision, "victim", replicas=4, run=1, preemptions=1, started_at=make.ago(minutes=80), **columns
+    )
+    preemptor = make.workload(cast.ads, "nightly", phase="running", run=1)
+    return f"/workloads/{victim.pk}", make.eviction(
+        victim, preemptor, cast.pool, kind=kind, at=make.ago(minutes=12)
+    )
+
+
+def notice(page: str) -> str:
+    text = page.partition('class="notice warn"')[2].partition("</p>")[0]
+    text = re.sub(r'<time datetime="([^"]+)"[^>]*>[^<]*</time>', r"\1", text)
+    return " ".join(re.sub(r"<[^>]+>", " ", text.partition(">")[2]).split()).replace(" .", ".")
+
+
+def test_banner_names_and_links_the_workload_that_reclaimed_the_gpus(cast: Cast, sign_in: SignIn) -> None:
+    saved = datetime(2026, 11, 29, 18, 40, tzinfo=UTC)
+    address, eviction = evicted(cast, last_checkpoint_at=saved)
+    page = sign_in("alice").get(address).content.decode()
+    assert f'<a href="/workloads/{eviction.preemptor_id}">ads/nightly</a>' in page
+    text = notice(page)
+    assert text.startswith("Evicted ") and ": ads/nightly reclaimed its 4 GPUs." in text
+    assert f"Resumes from the checkpoint of {saved.isoformat()}." in text
+    hidden = notice(sign_in("dave").get(address).content.decode())
+    assert ": A workload of project ads reclaimed its 4 GPUs." in hidden and "nightly" not in hidden
+
+
+def test_banner_promises_no_checkpoint_that_is_not_on_record(cast: Cast, sign_in: SignIn) -> None:
+    address, _ = evicted(cast)
+    assert "checkpoint" not in notice(sign_in("dave").get(address).content.decode())
+
+
+def test_banner_states_other_causes_of_evictions(cast: Cast, sign_in: SignIn) -> None:
+    address, _ = evicted(cast, kind="drain")
+    cause = "victim was evicted because its node is drained"
+    assert cause in notice(sign_in("dave").get(address).content.decode())
+
+
+def test_page_states_when_the_last_run_started_and_ended(cast: Cast, sign_in: SignIn) -> None:
+    address, eviction = evicted(cast)
+    page = sign_in("dave").get(address).content.decode()
+    run = page.partition("<dt>Last run</dt><dd>")[2].partition("</dd>")[0]
+    assert re.findall(r'datetime="([^"]+)"', run)[1] == eviction.at.isoformat()
+    assert "<dt>Started</dt>" not in page
+
+
+def test_header_and_facts_link_the_queue_the_pool_and_the_project(cast: Cast, sign_in: SignIn) -> None:
+    explanation = {"queue_position": 4, "pool": cast.pool.name}
+    workload = make.workload(cast.vision, "sweep", explanation=explanation, pools=[cast.pool.name])
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    assert f'<a href="/queue?pool={cast.pool.name}">Queue position 4</a>' in page
+    assert page.count(f'<a href="/node-pools/{cast.pool.name}">{cast.pool.name}</a>') == 2
+    assert '<dt>Project</dt><dd><a href="/workloads?project=vision">vision</a>' in page
+
+
+def test_smallest_change_links_the_workloads_that_it_would_evict(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentence = "The workload would start now. This would evict ads/ctr, vision/own and vision/own-2."
+    answer = ChangeAnswer("change", sentence, None, 3, affected=("ads/ctr", "vision/own", "vision/own-2"))
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+    for project, name in ((cast.ads, "ctr"), (cast.vision, "own"), (cast.vision, "own-2")):
+        make.workload(project, name, phase="running")
+    workload = make.workload(cast.vision, "sweep")
+    path = f"/workloads/{workload.pk}/smallest-change"
+    card = sign_in("alice").get(path).content.decode()
+    assert re.findall(r'<a href="/workloads/[^"]+">([^<]+)</a>', card) == [*answer.affected]
+    card = sign_in("dave").get(path).content.decode()
+    assert re.findall(r'<a href="/workloads/[^"]+">([^<]+)</a>', card) == ["vision/own", "vision/own-2"]
