@@ -19,6 +19,7 @@ from projects.models.tenants import PoolOrGroup
 from projects.selectors import departments, projects, quotas
 from projects.services.quotas.drafts import NO_VERSION
 from projects.web.quotas.cells import COLUMNS, FIELDS, NO_QUOTA, Field, format_cell_value
+from scheduler.models import QueueStatus
 
 Values = Mapping[str, Any]  # quota values by database column
 
@@ -47,6 +48,7 @@ class Cell:
     finite: int = 0
     unlimited: int = 0
     oversold: bool = False
+    allocated: int = 0  # milli-GPU allocated to the owner, in the column of GPU quotas
 
     @property
     def quota_sum(self) -> str:
@@ -83,7 +85,8 @@ class Table:
     """Rows of the grid in order.
 
     `rows_with_cells` adds the cells to a range of rows. `tenants` is the number of rows before filtering.
-    `default_fields` lists the rare fields that have their default value in all quotas.
+    `default_fields` lists the rare fields that have their default value in all quotas. `allocated` contains
+    the allocated milli-GPU by row key and the name of the pool or quota group.
     """
 
     pools: Sequence[PoolOrGroup]
@@ -92,6 +95,7 @@ class Table:
     sums: Mapping[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
     tenants: int = 0
     default_fields: Sequence[str] = ()
+    allocated: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     def rows_with_cells(self, start: int, count: int | None = None) -> list[Row]:
         end = len(self.rows) if count is None else start + count
@@ -109,12 +113,13 @@ class Table:
                 field_ = FIELDS[name]
                 value = quota.values[field_.column] if quota else field_.default
                 text = format_cell_value(field_, value) if quota else NO_QUOTA
+                allocated = self.allocated.get((row.key, pool.name), 0) if name == "gpu" else 0
                 if not (row.is_department and field_.adds_up and row.numbers_visible):
-                    yield Cell(text, pool, name, quota is not None)
+                    yield Cell(text, pool, name, quota is not None, allocated=allocated)
                     continue
                 finite, unlimited = self.sums.get((row.key, pool.name, name), (0, 0))
                 beyond = value is not None and (unlimited > 0 or finite > value)
-                yield Cell(text, pool, name, quota is not None, True, finite, unlimited, beyond)
+                yield Cell(text, pool, name, quota is not None, True, finite, unlimited, beyond, allocated)
 
 
 def build_table(
@@ -130,7 +135,8 @@ def build_table(
     if hide_default:
         fields = [name for name in fields if name not in default_fields]
     tenants = sum(1 + len(inner) for _, inner in every)
-    result = Table(pools, fields, [], _project_quota_sums(every, fields), tenants, default_fields)
+    sums, allocated = _project_quota_sums(every, fields), _allocated_gpus(pools)
+    result = Table(pools, fields, [], sums, tenants, default_fields, allocated)
     for top, children in every:
         if within and top.name != within:
             continue
@@ -238,6 +244,21 @@ def _project_quota_sums(
                     value = quota.values[column]
                     more = (finite, unlimited + 1) if value is None else (finite + value, unlimited)
                     result[top.key, pool, name] = more
+    return result
+
+
+def _allocated_gpus(places: Sequence[PoolOrGroup]) -> dict[tuple[str, str], int]:
+    """Return the milli-GPU allocated after the last cycle, by row key and pool or quota group."""
+    names = {place.name for place in places}
+    result: dict[tuple[str, str], int] = defaultdict(int)
+    rows = QueueStatus.objects.filter(
+        Q(pool__name__in=names) | Q(pool__quota_group__name__in=names)
+    ).order_by()
+    for department, project, allocated, *of_places in rows.values_list(
+        "department_id", "project_id", "allocated", "pool__name", "pool__quota_group__name"
+    ):
+        for name in names.intersection(of_places):
+            result[f"project-{project}" if project else f"department-{department}", name] += allocated[0]
     return result
 
 

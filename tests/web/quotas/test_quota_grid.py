@@ -93,6 +93,20 @@ def test_oversubscribed_department_is_highlighted(cast: Cast, spot: NodePool, si
     assert ">Projects: ∞</span>" in sign_in("bob").get("/quotas").content.decode()
 
 
+def test_grid_shows_allocated_gpus_below_quotas(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:
+    make.queue_status(cast.vision, cast.pool, share=2, allocated=1.5, requested=2)
+    make.queue_status(cast.research, cast.pool, share=4, allocated=1.5, requested=2)
+    answer = sign_in("alice").get("/quotas")
+    rows = {row.name: row for row in answer.context["rows"]}
+    assert [cell.allocated for cell in rows["vision"].cells] == [1500, 0, 0, 0, 0, 0], (
+        "other pools are separate"
+    )
+    assert answer.content.decode().count('data-allocated="1.5 allocated"') == 2
+    assert "data-allocated" not in sign_in("grace").get("/quotas").content.decode(), (
+        "grace is a member of ads"
+    )
+
+
 @pytest.mark.heavy
 def test_query_parameters_filter_and_sort_the_grid(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:
     client = sign_in("alice")
