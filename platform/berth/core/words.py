@@ -45,6 +45,8 @@ def format_gpu_time(gpu_seconds: float | None) -> str:
     """Format GPU time in GPU-hours, or in GPU-minutes if it is less than an hour."""
     if not gpu_seconds:
         return "0 GPU-min"
+    if gpu_seconds < 0.05 * MINUTE:
+        return "< 0.1 GPU-min"
     if gpu_seconds < HOUR:
         return f"{gpu_seconds / MINUTE:.1f} GPU-min"
     return f"{gpu_seconds / HOUR:,.1f} GPU-h"

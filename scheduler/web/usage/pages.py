@@ -19,6 +19,7 @@ from berth.server.web.charts.hues import OTHER_PROJECTS_HUE, project_hue
 from berth.server.web.charts.time_axis import TimeLabel, column_labels
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice
+from berth.server.web.numbers import hours
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import reader_zone
 from projects.access import visible_pools
@@ -173,7 +174,7 @@ def _usage_table_rows(
     for place, (used, name) in enumerate(sums):
         own = f"hue-{place}" if project_hues is None else project_hues.get(name, OTHER_PROJECTS_HUE)
         hue = own if place < MAX_NAMED_LAYERS or project_hues is not None else OTHER_PROJECTS_HUE
-        label = f"{used.gpu_hours:,.1f} GPU-hours"
+        label = f"{hours(used.gpu_hours)} GPU-hours"
         gpu_hours_bar = stacked_bar([(round(used.gpu_hours * 1000), hue)], max(1, round(most * 1000)), label)
         url = _workloads_url(by, name)
         rows_.append(UsageTableRow(name, hue, used, gpu_hours_bar, uses.get(name), url))

@@ -72,3 +72,23 @@ def test_live_updates_set_no_inline_styles(opened: Open) -> None:
         page.evaluate("document.dispatchEvent(new CustomEvent('berth:done', {detail: {message: 'x'}}))")
         expect(link).not_to_have_attribute("data-old", "yes")
         assert faults == []
+
+
+@pytest.mark.heavy
+def test_units_in_columns_of_numbers_have_no_wide_hyphen(opened: Open) -> None:
+    width = """text => {
+      const range = document.createRange(), node = document.createTreeWalker(text, NodeFilter.SHOW_TEXT);
+      let found = node.nextNode();
+      while (!found.data.includes("-")) found = node.nextNode();
+      const at = found.data.indexOf("-");
+      range.setStart(found, at);
+      range.setEnd(found, at + 1);
+      return range.getBoundingClientRect().width / parseFloat(getComputedStyle(found.parentElement).fontSize);
+    }"""
+    with opened("ada") as (page, faults):
+        open_settled(page, "/usage?span=7d")
+        plain = page.get_by_text("GPU-hours and cost").evaluate(width)
+        assert page.get_by_role("columnheader", name="Idle GPU-hours").evaluate(width) < 1.2 * plain
+        open_settled(page, "/evictions")
+        assert page.locator("td[data-label='Work lost'] .unit").first.evaluate(width) < 1.2 * plain
+        assert faults == []

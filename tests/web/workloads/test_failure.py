@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from berth.core.words import format_gpu_time
 from berth.server.web import numbers
 from projects.models import Pod, Workload
 from tests import factories as make
@@ -77,9 +78,25 @@ def test_failed_workload_has_the_same_actions_on_every_tab(tab: str, cast: Cast,
 
 def test_tiny_amounts_are_shown_as_less_than_a_readable_number() -> None:
     assert [numbers.duration(seconds) for seconds in (0, 0.28, 1, 59.9)] == ["0 s", "< 1 s", "1 s", "59 s"]
+    assert [numbers.elapsed(seconds) for seconds in (0, 0.28, 1, None)] == [
+        "< 1 s", "< 1 s", "1 s", numbers.NO_VALUE,
+    ]  # fmt: skip
+    assert [format_gpu_time(seconds) for seconds in (0, 2.9, 3, 3600)] == [
+        "0 GPU-min", "< 0.1 GPU-min", "0.1 GPU-min", "1.0 GPU-h",
+    ]  # fmt: skip
     assert [numbers.hours(value) for value in (0.0, 7.9e-05, 0.001, 0.25)] == [
         "0.0",
         "< 0.001",
         "0.001",
         "0.25",
     ]
+
+
+def test_workload_that_ended_at_once_ran_for_less_than_a_second(cast: Cast, sign_in: SignIn) -> None:
+    workload = failed(cast, "The program was not found.")
+    Workload.objects.filter(pk=workload.pk).update(ended_at=workload.started_at)
+    client = sign_in("dave")
+    facts = client.get(f"/workloads/{workload.pk}").content.decode().partition(">Duration</dt>")[2]
+    assert facts.startswith("<dd>&lt; 1 s</dd>")
+    rows = client.get("/workloads?state=failed&columns=state,runtime").content.decode()
+    assert "&lt; 1 s" in rows and ">0 s" not in rows

@@ -71,6 +71,11 @@ def duration(seconds: float | None) -> str:
     return f"{remaining} s"
 
 
+def elapsed(seconds: float | None) -> str:
+    """Format the duration of a period that has ended, which is never exactly 0."""
+    return "< 1 s" if seconds is not None and 0 <= seconds < 1 else duration(seconds)
+
+
 def hours(value: float | None) -> str:
     """Format hours, with decimals only for small numbers."""
     if value is None:

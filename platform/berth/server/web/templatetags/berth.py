@@ -44,6 +44,7 @@ register.filter("memory", numbers.memory)
 register.filter("used_memory", numbers.used_memory)
 register.filter("duration", numbers.duration)
 register.filter("gpu_hours", format_gpu_time)
+register.filter("elapsed", numbers.elapsed)
 register.filter("hours", numbers.hours)
 register.filter("money", numbers.money)
 register.filter("milliseconds", numbers.milliseconds)
@@ -89,6 +90,13 @@ def when(moment: datetime | None, style: str = "ago") -> SafeString:
         "since " if style == "lasting" else "",
         text,
     )
+
+
+@register.filter
+def gpu_time(gpu_seconds: float) -> SafeString:
+    """Format GPU time with a unit for columns of numbers."""
+    number, _, unit = format_gpu_time(gpu_seconds).rpartition(" ")
+    return format_html('{} <span class="unit">{}</span>', number, unit)
 
 
 @register.filter
