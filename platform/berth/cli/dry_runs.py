@@ -1,11 +1,12 @@
 """Print the predicted effects of submitting or editing a workload."""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from berth.cli.columns import format_limits
 from berth.cli.explain import format_blocker_numbers, format_expected_start
-from berth.cli.text import print_message, safe
+from berth.cli.text import format_time, print_message, safe
 from berth.core.problems import Problem
 from berth.core.words import format_count
 
@@ -36,8 +37,17 @@ def print_dry_run(result: "DryRun") -> None:
             print(f"  limits of {safe(limits.role)} in {safe(limits.pool)}: {line}")
     for warning in result.warnings:
         print(f"  warning: {safe(warning)}")
-    if line := format_expected_start(result.expected_start, result.expected_start_reason):
+    for line in _start_lines(result):
         print(f"  {safe(line)}")
+
+
+def _start_lines(result: "DryRun") -> Iterator[str]:
+    """Yield the expected start, and when the prediction may change."""
+    if line := format_expected_start(result.expected_start, result.expected_start_reason):
+        yield line
+    if result.may_change_at is not None:
+        at = format_time(result.may_change_at)
+        yield f"The prediction may change at {at}, when the restart delay of a pending workload ends."
 
 
 def _format_outcome(result: "DryRun") -> str:

@@ -62,6 +62,12 @@ def test_remove_command_prints_whether_the_machine_is_already_removed(
     assert json.loads(server.requests[-1].content) == {"reason": "sold"}
 
 
+def test_help_of_the_remove_command_names_the_command_for_ssh_hosts(terminal: Terminal) -> None:
+    words = " ".join(terminal.run("machine", "remove", "--help").stdout.split())
+    assert "Remove SSH hosts from the settings of their pool instead" in words
+    assert "`berth pool edit POOL --hosts FILE`" in words
+
+
 def test_token_creation_prints_only_the_token(terminal: Terminal) -> None:
     server = StubServer(response(token(token="join_AbCdEfgh"), 201))
     options = ("--comment", "rack 7", "--machines", "16", "--expires", "2h")

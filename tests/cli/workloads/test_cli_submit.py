@@ -1,6 +1,7 @@
 """Tests for `berth submit` and for following its logs."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,18 @@ def test_dry_run_names_the_nodes_that_must_boot(terminal: Terminal, nodes: int, 
     server = StubServer(httpx.Response(200, json=answer))
     result = terminal.run("submit", "-n", "train", "-g", "1", "--dry-run", server=server)
     assert result.stdout == f"train: would start after {words} booted\n"
+
+
+def test_dry_run_states_when_its_prediction_may_change(terminal: Terminal) -> None:
+    answer = {
+        "outcome": "would_stay_pending", "workload": {"name": "train"}, "nodes_to_boot": 1,
+        "may_change_at": "2026-11-29T18:53:00Z",
+    }  # fmt: skip
+    server = StubServer(httpx.Response(200, json=answer))
+    result = terminal.run("submit", "-n", "train", "-g", "1", "--dry-run", server=server)
+    at = datetime(2026, 11, 29, 18, 53, tzinfo=UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+    expected = f"  The prediction may change at {at}, when the restart delay of a pending workload ends."
+    assert result.stdout.splitlines()[1:] == [expected]
 
 
 def test_dry_run_prints_one_line_per_eviction(terminal: Terminal) -> None:

@@ -102,7 +102,9 @@ def remove(
     reason: Annotated[str, typer.Option(help="Reason to record in the history.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Drain a machine, then remove it from its pool.
+    """Drain a machine that joined with a token, then remove it from its pool.
+
+    Remove SSH hosts from the settings of their pool instead, with `berth pool edit POOL --hosts FILE`.
 
     \b
     berth machine remove metal rack7-3 --reason "goes back to the vendor"
