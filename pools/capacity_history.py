@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from pools.engine.timeline import NodeHistory, NodePhase, Point, build_timeline, thin_out
+from pools.engine.timeline import NodeHistory, NodePhase, Point, build_timeline, downsample
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
@@ -30,7 +30,7 @@ def capacity_over_time(
     points = build_timeline(
         _node_histories(pool, begin), _desired_changes(pool, begin), begin.timestamp(), now.timestamp()
     )
-    return thin_out(points, points_max, now.timestamp())
+    return downsample(points, points_max, now.timestamp())
 
 
 def _node_histories(pool: NodePool, begin: datetime) -> list[NodeHistory]:

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from berth.core.idle_rule import IdleRule, governing_rule
+from berth.core.idle_rule import IdleRule, applicable_rule
 from pools.models import NodePool
 from projects.models import IdleWarning, InferenceEngine, Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES
@@ -61,7 +61,7 @@ def _applied_rules(workload: Workload, pools: Iterable[NodePool]) -> tuple[Appli
     applied: dict[AppliedRule, None] = {}
     for pool in pools:
         owner = f"project {workload.project.name}" if of_project else f"pool {pool.name}"
-        if rule := governing_rule(of_project, pool.idle_rule):
+        if rule := applicable_rule(of_project, pool.idle_rule):
             applied[AppliedRule(owner, rule)] = None
     return tuple(applied)
 

@@ -12,7 +12,7 @@ from pools.engine.volumes import Volume
 MISSING = ("NoSuchKey", "404")
 
 
-class UploadGone(Exception):
+class UploadNotFound(Exception):
     """Raised if a multipart upload no longer exists, because it was completed or the store deleted it."""
 
 
@@ -36,7 +36,7 @@ class BucketWriter:
             return str(self._s3.create_multipart_upload(**self._object_arguments(path))["UploadId"])
 
     def put_part(self, path: str, upload: str, number: int, content: bytes) -> str:
-        """Upload one part, and return its ETag. Part numbers start at 1. Raises UploadGone."""
+        """Upload one part, and return its ETag. Part numbers start at 1. Raises UploadNotFound."""
         with converted_errors(), _upload_exists():
             answer = self._s3.upload_part(
                 **self._object_arguments(path), UploadId=upload, PartNumber=number, Body=content
@@ -44,7 +44,7 @@ class BucketWriter:
         return str(answer["ETag"])
 
     def complete(self, path: str, upload: str, etags: Sequence[str]) -> None:
-        """Create the object from an upload's parts. Raises UploadGone."""
+        """Create the object from an upload's parts. Raises UploadNotFound."""
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
         with converted_errors(), _upload_exists():
             self._s3.complete_multipart_upload(
@@ -53,7 +53,7 @@ class BucketWriter:
 
     def abort(self, path: str, upload: str) -> None:
         """Delete an upload's parts. Do nothing if the upload is complete or no longer exists."""
-        with converted_errors(), suppress(UploadGone), _upload_exists():
+        with converted_errors(), suppress(UploadNotFound), _upload_exists():
             self._s3.abort_multipart_upload(**self._object_arguments(path), UploadId=upload)
 
     def delete(self, path: str, etag: str) -> bool:
@@ -80,7 +80,7 @@ def _upload_exists() -> Iterator[None]:
         yield
     except ClientError as error:
         if _error_code(error) == "NoSuchUpload":
-            raise UploadGone from error
+            raise UploadNotFound from error
         raise
 
 

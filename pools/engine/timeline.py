@@ -62,7 +62,7 @@ def build_timeline(
     return tuple(_drop_duplicates(points))
 
 
-def thin_out(points: Sequence[Point], points_max: int, end: float) -> tuple[Point, ...]:
+def downsample(points: Sequence[Point], points_max: int, end: float) -> tuple[Point, ...]:
     """Thin out the timeline to at most `points_max` points.
 
     The timeline is split into that many equal periods, and only the last point of each period is kept.

@@ -18,9 +18,9 @@ from pools.kubernetes.api import Api
 from pools.kubernetes.channels.loop import CHANNELS
 from pools.kubernetes.cluster import PoolAccess, UnusableCluster, check_access
 from pools.kubernetes.files.collection import read_source
-from pools.kubernetes.files.store import FileCopies, Limits, ReadsCopies
+from pools.kubernetes.files.store import CopiedFilesMixin, FileCopies, Limits
 from pools.kubernetes.logs.copies import LogCopies
-from pools.kubernetes.logs.reading import ReadsLogs
+from pools.kubernetes.logs.reading import LogReadingMixin
 from pools.kubernetes.manifests import namespace_name
 from pools.kubernetes.places import api_path, place, pool_of
 from pools.kubernetes.pods import VANISHED, PodCalls, failures
@@ -78,7 +78,7 @@ class _CachedAccess:
     until: float
 
 
-class KubernetesRuntime(ReadsCopies, ReadsLogs):
+class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
     """Runtime of all Kubernetes pools.
 
     `pools` returns the access to each pool's cluster. Records, logs and copied files of ended pods are under

@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from pools.runtimes.base import PodCause, PodReport, PodSpec, PodState, StopNotice
-from pools.runtimes.files.base import FilesGone
+from pools.runtimes.files.base import FilesNotFound
 from pools.runtimes.images.store import remove_container
 from pools.runtimes.shim.cgroups import remove as remove_cgroups
 from pools.runtimes.shim.channels.listener import SOCKET
@@ -64,13 +64,13 @@ class PodDir:
         return Secrets(str(self.path / "secrets"))
 
     def path_if_ended(self) -> Path:
-        """Return this directory's path. Raises FilesGone if the pod has not ended or was forgotten."""
+        """Return this directory's path. Raises FilesNotFound if the pod has not ended or was forgotten."""
         if not self.has("exit"):
-            raise FilesGone("the pod's files no longer exist")
+            raise FilesNotFound("the pod's files no longer exist")
         return self.path
 
     def kept_directories(self, workspace: Path) -> dict[str, tuple[str, str]]:
-        """Return the parent and the name of each directory that the pod could write to. Raises FilesGone."""
+        """Return the parent and name of each directory that the pod could write to. Raises FilesNotFound."""
         own = {"pod": "work", "tmp": "tmp", "var-tmp": "var-tmp"}
         directories = {label: (str(self.path_if_ended()), name) for label, name in own.items()}
         return {**directories, "workspace": (str(workspace.parent), workspace.name)}

@@ -32,7 +32,7 @@ class TaskReports:
             return self.series.not_finite_step
         return -1 if self.series.last is None else self.series.last.step
 
-    def loss_at(self, step: int, sign: int) -> float | None:
+    def best_loss_until(self, step: int, sign: int) -> float | None:
         """Return the best value up to a step, times `sign`, or None if the task has not reached the step.
 
         Once a task stops reporting finite numbers, its value is WORST from that step on.
@@ -113,7 +113,7 @@ def decide_stops(rule: StopRule, tasks: Iterable[TaskReports], steps: Sequence[i
     running = []
     for task in tasks:
         for step, reached in losses.items():
-            loss = task.loss_at(step, sign)
+            loss = task.best_loss_until(step, sign)
             if loss is None:
                 continue
             reached.append(loss)

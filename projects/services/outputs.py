@@ -12,7 +12,7 @@ from berth.core.errors import Conflict, NotFound
 from berth.core.problems import format_value
 from berth.core.spec.code import CHUNK_BYTES, path_problem
 from pools.runtimes.base import Runtime
-from pools.runtimes.files.base import FilesGone, PodFile, PodFiles
+from pools.runtimes.files.base import FilesNotFound, PodFile, PodFiles
 from projects.code.base import CodeFile
 from projects.models import OutputState, PodOutputs, Project, Workload
 from projects.models.code import CodeTree
@@ -34,7 +34,7 @@ def store_files(
 
     Only a few chunks are in memory at a time, and chunks that an interrupted call has stored are not stored
     again. `proceed` is called after each chunk and may raise an error to stop. Raises OutputsRejected,
-    RuntimeFailure, StoreFailure, or FilesGone.
+    RuntimeFailure, StoreFailure, or FilesNotFound.
     """
     _check_size(listing.files)
     files = [file for file in listing.files if not path_problem(file.path)]
@@ -105,7 +105,7 @@ def _read_chunks(runtime: Runtime, pod_id: str, file: PodFile) -> Iterator[bytes
         while len(content) < wanted:
             part = runtime.read_file(pod_id, file.path, offset + len(content), wanted - len(content))
             if not part:
-                raise FilesGone(f"{file.path} was truncated while it was being read")
+                raise FilesNotFound(f"{file.path} was truncated while it was being read")
             content += part
         yield content
 

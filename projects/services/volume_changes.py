@@ -7,9 +7,9 @@ from typing import Any
 from berth.core.errors import Unavailable
 from berth.core.spec.code import CHUNK_BYTES
 from pools.buckets.bucket import Bucket, ListedObject
-from pools.buckets.writer import BucketWriter, UploadGone
+from pools.buckets.writer import BucketWriter, UploadNotFound
 from pools.engine.volumes import Volume
-from pools.runtimes.files.base import FilesGone, PodFile, VolumeChanges
+from pools.runtimes.files.base import FilesNotFound, PodFile, VolumeChanges
 from pools.runtimes.shim.transfers.listing import FILES_MAX, GIB, path_problem
 from projects.services.outputs import OutputsRejected
 
@@ -77,7 +77,7 @@ class Transfer:
         stored.
 
         New files are stored before old ones are deleted, so that a checkpoint exists at all times. Raises
-        FilesGone, Conflict or Unavailable, and whatever `read` and `save` raise.
+        FilesNotFound, Conflict or Unavailable, and whatever `read` and `save` raise.
         """
         progress = self.progress
         for file in self._files:
@@ -141,7 +141,7 @@ class Transfer:
         for _ in range(UPLOADS_MAX):
             try:
                 return self._store_parts(file, part_bytes, is_time_up)
-            except UploadGone:
+            except UploadNotFound:
                 self._discard_parts(file, part_bytes)
         raise Unavailable(
             "The object store keeps deleting unfinished uploads. Ask an admin to check the bucket's rules."
@@ -173,7 +173,7 @@ class Transfer:
         while offset < end:
             part = self._read(file.path, offset, min(CHUNK_BYTES, end - offset))
             if not part:
-                raise FilesGone(f"{file.path} was truncated while it was being read")
+                raise FilesNotFound(f"{file.path} was truncated while it was being read")
             parts.append(part)
             offset += len(part)
         return b"".join(parts)

@@ -5,7 +5,7 @@ from typing import ClassVar
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import HeldLease
 from pools.runtimes.base import RuntimeFailure
-from pools.runtimes.files.base import FilesGone
+from pools.runtimes.files.base import FilesNotFound
 from projects.code.base import StoreFailure
 from projects.models import OutputState, PodOutputs
 from projects.services.outputs import OutputsRejected, store_files
@@ -34,7 +34,7 @@ class OutputsCollector(LeftoversCollector):
             listing = runtime.list_files(str(pod.pk), outputs.paths)
             project = pod.workload.project
             tree = store_files(project, runtime, str(pod.pk), listing, now, lambda: self._renew(held))
-        except (OutputsRejected, FilesGone) as error:
+        except (OutputsRejected, FilesNotFound) as error:
             self._give_up(outputs, held, error)
         except (RuntimeFailure, StoreFailure, LookupError, OSError) as error:
             self._postpone(outputs, held, now, error)

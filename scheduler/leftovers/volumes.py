@@ -13,7 +13,7 @@ from berth.db.lease import HeldLease, fenced_transaction
 from pools.buckets.logins import NO_BOTO3, find_login
 from pools.engine.volumes import Volume, read_volumes, usable_volumes
 from pools.runtimes.base import Runtime, RuntimeFailure
-from pools.runtimes.files.base import FilesGone, VolumeChanges
+from pools.runtimes.files.base import FilesNotFound, VolumeChanges
 from pools.runtimes.files.reading import SKIPPED_MAX
 from projects.models import OutputState, PodOutputs
 from projects.services import events
@@ -60,7 +60,7 @@ class VolumesCollector(LeftoversCollector):
             if transfer is not None and not transfer.run(is_time_up):
                 self._update(outputs, held, progress=transfer.progress.to_json(), message="", attempts=0)
                 return
-        except (OutputsRejected, FilesGone) as error:
+        except (OutputsRejected, FilesNotFound) as error:
             self._give_up(outputs, held, error)
         except (RuntimeFailure, Conflict, Unavailable, LookupError, OSError) as error:
             self._postpone(outputs, held, self._clock.now(), error)
@@ -74,7 +74,7 @@ class VolumesCollector(LeftoversCollector):
         runtime, pod_id = self._runtime_of(pod.node.pool), str(pod.pk)
         try:
             changes = runtime.list_volume_changes(pod_id, outputs.volume)
-        except FilesGone:
+        except FilesNotFound:
             if pod.started_at is not None:
                 raise
             changes = VolumeChanges()

@@ -19,8 +19,8 @@ from scheduler.reports.pool_findings import (
     MAX_NAMED,
     Check,
     Finding,
-    Fix,
     PoolFacts,
+    RemedyForm,
     Severity,
     all_names,
     count_gpus,
@@ -68,7 +68,7 @@ def _provider_findings(facts: PoolFacts) -> Iterator[Finding]:
             f"The provider {pool.provider} reports: {to_sentence(pool.last_error)}",
             f"Fix the cause, or the pool's settings with `berth pool edit {pool}`. The pool retries "
             "automatically.",
-            Fix.SETTINGS,
+            RemedyForm.SETTINGS,
         )
     last = pool.ticked_at or pool.created_at
     allowed = OVERDUE_TICKS * timedelta(seconds=pool.reconcile_tick) + TICK_GRACE
@@ -92,7 +92,7 @@ def _boot_findings(facts: PoolFacts) -> Iterator[Finding]:
             if pool.boot_error
             else f"No nodes are requested after {format_count(pool.boot_failures, 'failed boot')}.",
             f"Fix the cause, then run `berth pool retry {pool}`.",
-            Fix.RETRY,
+            RemedyForm.RETRY,
         )
     elif pool.boot_failures:
         failed = f"{format_count(pool.boot_failures, 'boot')} in a row failed."
@@ -119,7 +119,7 @@ def _boot_findings(facts: PoolFacts) -> Iterator[Finding]:
             f"timeout is {format_age(timedelta(seconds=pool.boot_timeout))}."
             + (f" {slow[0].name}: {to_sentence(reason)}" if reason else ""),
             f"See `berth node describe {slow[0].name}` for the current phase.",
-            Fix.NODES,
+            RemedyForm.NODES,
             all_names(slow),
         )
 
@@ -136,7 +136,7 @@ def _queue_findings(facts: PoolFacts) -> Iterator[Finding]:
             f"for up to {format_age(oldest)}."
             + (f" {queued[0].name}: {to_sentence(reason)}" if reason else ""),
             "They boot once the provider starts them. The boot timeout does not apply until then.",
-            Fix.NODES,
+            RemedyForm.NODES,
             all_names(queued),
         )
 
@@ -150,7 +150,7 @@ def _size_findings(facts: PoolFacts) -> Iterator[Finding]:
             "expired",
             f"The pool expired {format_age(facts.now - pool.expires_at)} ago, so its nodes are drained.",
             f"Extend it with `berth pool edit {pool} --set expires_at=...`, or delete it.",
-            Fix.SETTINGS,
+            RemedyForm.SETTINGS,
         )
     elif not facts.nodes and pool.nodes_desired == 0 and pool.provider == NodePool.Provider.STATIC:
         yield Finding(
@@ -181,7 +181,7 @@ def _size_findings(facts: PoolFacts) -> Iterator[Finding]:
             f"is {ready_threshold(pool)}.",
             f"Wait for the other nodes, or lower the threshold with `berth pool edit {pool} --set "
             "ready_threshold=...`.",
-            Fix.SETTINGS,
+            RemedyForm.SETTINGS,
         )
     if pool.paused:
         yield Finding(
@@ -189,17 +189,17 @@ def _size_findings(facts: PoolFacts) -> Iterator[Finding]:
             "paused",
             "The pool is paused: it does not scale, and ended nodes are not replaced.",
             f"Run `berth pool resume {pool}`.",
-            Fix.RESUME,
+            RemedyForm.RESUME,
         )
 
 
-def _remedy_for_missing_nodes(facts: PoolFacts) -> tuple[str, Fix | None]:
+def _remedy_for_missing_nodes(facts: PoolFacts) -> tuple[str, RemedyForm | None]:
     pool = facts.pool
     if pool.provider == NodePool.Provider.STATIC and not facts.nodes:
         text = (
             f"Join a machine: `berth machine token issue {pool}`, then `berth-agent install` on the machine."
         )
-        return text, Fix.MACHINES
+        return text, RemedyForm.MACHINES
     if facts.nodes and all(node.queued for node in facts.nodes):
         return "All nodes are in the provider's queue.", None
     states = {node.state for node in facts.nodes}
@@ -216,7 +216,7 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
             f"{name_nodes(lost_nodes)} {is_or_are(lost_nodes)} lost: the provider no longer lists the "
             "instance.",
             "Workloads on lost nodes are requeued. No action is needed unless nodes are lost repeatedly.",
-            Fix.NODES,
+            RemedyForm.NODES,
             all_names(lost_nodes),
         )
     interrupted = [node for node in facts.hosting_nodes if node.interruption_at is not None]
@@ -227,7 +227,7 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
             "spot interruptions",
             f"The provider will reclaim {name_nodes(interrupted)}, starting at "
             f"{first:%Y-%m-%d %H:%M:%S} UTC.",
-            fix=Fix.NODES,
+            fix=RemedyForm.NODES,
             nodes=all_names(interrupted),
         )
     overdue = list(overdue_drains(facts.now).filter(pool=facts.pool))
@@ -242,7 +242,7 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
             f"{format_age(timedelta(seconds=facts.pool.drain_timeout))}"
             f"{': ' + ', '.join(map(str, work[:MAX_NAMED])) if work else ''}.",
             "The pods are now being stopped. If they keep running, check the node's agent.",
-            Fix.NODES,
+            RemedyForm.NODES,
             all_names(overdue),
         )
     if cordoned := facts.in_states(NodeState.CORDONED):
@@ -254,7 +254,7 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
             f"Run `berth node uncordon {cordoned[0].name}` when it may be used again."
             if len(cordoned) == 1
             else f"Run `berth node uncordon --pool {facts.pool}` when they may be used again.",
-            Fix.UNCORDON,
+            RemedyForm.UNCORDON,
             all_names(cordoned),
         )
     silent = Machine.objects.filter(
@@ -269,7 +269,7 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
             f"{format_age(MACHINE_SILENCE)}. {oldest.name} last reported "
             f"{format_age(facts.now - oldest.last_seen_at)} ago.",
             "Check the network, and that the agent is running on the machine.",
-            Fix.MACHINES if facts.pool.provider == NodePool.Provider.STATIC else None,
+            RemedyForm.MACHINES if facts.pool.provider == NodePool.Provider.STATIC else None,
         )
 
 
@@ -303,7 +303,7 @@ def _isolation_findings(facts: PoolFacts) -> Iterator[Finding]:
                 f"{len(affected)} of {format_count(len(reported), 'node')} {problems[len(affected) > 1]}"
                 + (f". {first.name} reports: {to_sentence(reason)}" if reason else "."),
                 "Run `berth doctor` on the node for all checks.",
-                Fix.NODES,
+                RemedyForm.NODES,
                 all_names(node for node, _ in affected),
             )
 
@@ -354,7 +354,7 @@ def _slurm_token_findings(facts: PoolFacts) -> Iterator[Finding]:
         + ("" if is_expired else " Slurm rejects it from then on, so no nodes are requested or cancelled."),
         f"Create another with `scontrol token lifespan=SECONDS`, and set it with `berth pool edit {pool} "
         "--slurm-token FILE`.",
-        Fix.SETTINGS,
+        RemedyForm.SETTINGS,
     )
 
 
@@ -378,7 +378,7 @@ def _ssh_host_findings(facts: PoolFacts) -> Iterator[Finding]:
             HOST_REMEDIES.get(problem, "Berth will try again. See `berth pool host list {pool}`.").format(
                 pool=pool
             ),
-            Fix.HOSTS,
+            RemedyForm.HOSTS,
         )
 
 

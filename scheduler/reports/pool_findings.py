@@ -18,7 +18,7 @@ class Severity(StrEnum):
     NOTE = "note"  # intended, but possibly surprising
 
 
-class Fix(StrEnum):
+class RemedyForm(StrEnum):
     """Form or page where an admin can apply the remedy."""
 
     RETRY = "retry"  # retry provisioning
@@ -45,7 +45,7 @@ class Finding:
     name: str
     finding: str
     remedy: str = ""
-    fix: Fix | None = None
+    fix: RemedyForm | None = None
     nodes: tuple[str, ...] = ()
 
 

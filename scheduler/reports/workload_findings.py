@@ -8,7 +8,7 @@ from berth.core.words import format_count, format_gpus, to_words
 from pools.models.node import PENDING
 from projects.models import Phase, Pod, PodState, Quota, Workload
 from projects.models.tenants import applies_to_any
-from scheduler.reports.pool_findings import MAX_NAMED, Finding, Fix, PoolFacts, Severity, to_sentence
+from scheduler.reports.pool_findings import MAX_NAMED, Finding, PoolFacts, RemedyForm, Severity, to_sentence
 from scheduler.reports.queues.pending_reasons import count_by_reason
 
 START_FAILED = "could not be started yet: "  # message prefix written by the scheduler
@@ -22,7 +22,7 @@ def check_quotas(facts: PoolFacts) -> Iterator[Finding]:
             "quotas",
             "No department has a quota in this pool, so all workloads are over quota.",
             f"Set one with `berth quota set NAME --pool {facts.pool} --gpu ...`.",
-            Fix.QUOTAS,
+            RemedyForm.QUOTAS,
         )
         return
     total = departments.filter(pool=facts.pool).aggregate(total=Sum("gpu_milli"))["total"] or 0
@@ -34,7 +34,7 @@ def check_quotas(facts: PoolFacts) -> Iterator[Finding]:
             f"Department quotas of {format_gpus(total)} exceed the pool's {format_gpus(gpus)}, so not all "
             "can be met at once.",
             "Lower quotas or add nodes.",
-            Fix.QUOTAS,
+            RemedyForm.QUOTAS,
         )
 
 
@@ -73,7 +73,7 @@ def check_pending(facts: PoolFacts) -> Iterator[Finding]:
         "pending workloads",
         f"{format_count(counts.total, 'workload')} {_is_or_are(counts.total)} pending{shown}.",
         f"See `berth queue {facts.pool}`, and `berth why WORKLOAD` for one of them.",
-        Fix.QUEUE,
+        RemedyForm.QUEUE,
     )
     pool = facts.pool
     if pool.elastic and pool.nodes_max is not None and pool.nodes_desired >= pool.nodes_max:
@@ -82,7 +82,7 @@ def check_pending(facts: PoolFacts) -> Iterator[Finding]:
             "maximum size",
             f"The pool has its maximum of {format_count(pool.nodes_max, 'node')}{_starting_clause(facts)}.",
             f"Raise it with `berth pool edit {pool} --nodes {pool.nodes_min}:...` if quotas need more.",
-            Fix.MAXIMUM,
+            RemedyForm.MAXIMUM,
         )
 
 

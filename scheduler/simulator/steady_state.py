@@ -36,7 +36,7 @@ def is_steady_state(last_two: Sequence[tuple[Snapshot, Plan]], world: World) -> 
     times = chain(_decision_times(now), _hold_times(now, with_demand))
     if any(time > now.now for time in times):
         return False
-    return (not with_demand or now.now >= _victim_order_fixed_from(now)) and not any(
+    return (not with_demand or now.now >= _time_when_victim_order_settles(now)) and not any(
         _is_usage_changing(pool, with_demand, before, now) for pool in now.pools
     )
 
@@ -107,7 +107,7 @@ def _queue_min_runtimes(snapshot: Snapshot) -> Iterator[int]:
         yield queue.preempt_min_runtime or 0
 
 
-def _victim_order_fixed_from(snapshot: Snapshot) -> float:
+def _time_when_victim_order_settles(snapshot: Snapshot) -> float:
     """Return the time after which the order of victims by lost work no longer changes.
 
     The work lost by stopping a pod grows in proportion to its GPUs, so a pod with more GPUs eventually

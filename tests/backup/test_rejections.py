@@ -111,9 +111,9 @@ def test_backup_is_not_restored_into_a_database_in_use(
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("berth_home")
 def test_restore_is_rejected_while_berth_runs(tmp_path: Path) -> None:
-    from berth.server.up.claim import claim_home
+    from berth.server.up.claim import lock_home_directory
 
-    with claim_home(tmp_path / "home"):
+    with lock_home_directory(tmp_path / "home"):
         assert restore_error(write_backup(tmp_path, b"", migrations=current_migrations())).endswith(
             ". Stop Berth first."
         )

@@ -54,7 +54,7 @@ def test_times_of_lines_are_shown_on_request_and_remembered(
         assert faults == []
 
 
-def test_lines_of_unknown_time_show_no_time(opened: Open, pods: list[Pod], home: Path) -> None:
+def test_lines_without_a_known_time_show_no_time(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], "from an earlier version\n")
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
@@ -120,9 +120,7 @@ def test_error_written_to_a_followed_log_is_counted(opened: Open, pods: list[Pod
         assert faults == []
 
 
-def test_search_without_matches_removes_the_marks_of_the_search_before(
-    opened: Open, pods: list[Pod], home: Path
-) -> None:
+def test_search_without_matches_removes_earlier_highlights(opened: Open, pods: list[Pod], home: Path) -> None:
     write(home, pods[0], "step 1\nstep 2\nERROR in step 2\n")
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 import pytest
 
 from pools.runtimes.base import PodCause, PodReport, PodSpec, PodState, PodUsage, Runtime
-from pools.runtimes.files.base import FilesGone
+from pools.runtimes.files.base import FilesNotFound
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.shim.processes import process_ids
@@ -309,13 +309,13 @@ def claim_files_of_an_ended_pod_are_read_without_links(runtime: Runtime, pod: Po
     assert runtime.read_kept_file(pod.pod_id, pod.workspace, "workspace/deep/b", 1, 9) == b"eta"
     assert [f.path for f in runtime.list_kept_files(pod.pod_id, pod.workspace, "pod").files] == ["pod/a.txt"]
     for path in ("pod/link", "pod/../order", "pod", "", "etc/passwd", "workspace/out/passwd", "../order"):
-        with pytest.raises(FilesGone):
+        with pytest.raises(FilesNotFound):
             runtime.read_kept_file(pod.pod_id, pod.workspace, path, 0, 10)
     for path in ("pod/..", "etc", "/etc"):
-        with pytest.raises(FilesGone):
+        with pytest.raises(FilesNotFound):
             runtime.list_kept_files(pod.pod_id, pod.workspace, path)
     runtime.forget(pod.pod_id)
-    with pytest.raises(FilesGone):
+    with pytest.raises(FilesNotFound):
         runtime.list_kept_files(pod.pod_id, pod.workspace, "")
 
 

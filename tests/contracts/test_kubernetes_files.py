@@ -9,7 +9,7 @@ import pytest
 from pools.kubernetes.api import Api
 from pools.kubernetes.credentials import parse_kubeconfig
 from pools.runtimes.base import PodCause
-from pools.runtimes.files.base import FilesGone
+from pools.runtimes.files.base import FilesNotFound
 from tests.contracts.kubernetes_cluster import with_shipped_role
 from tests.contracts.kubernetes_stage import RealKubernetesStage
 from tests.contracts.pods import (
@@ -60,12 +60,12 @@ def test_links_are_not_followed_when_outputs_of_an_ended_pod_are_read(stage: Rea
     assert listing.skipped["missing"] == "No such file or directory"
     assert stage.runtime.read_file("p-1", "results/deep/b", 1, 10) == b"eta"
     for path in ("other", "results/link", "../pod/other", "root/etc/passwd"):
-        with pytest.raises(FilesGone):
+        with pytest.raises(FilesNotFound):
             stage.runtime.read_file("p-1", path, 0, 10)
-    with pytest.raises(FilesGone, match="not kept"):
+    with pytest.raises(FilesNotFound, match="not kept"):
         stage.runtime.list_kept_files("p-1", "train-1", "")
     stage.runtime.forget("p-1")
-    with pytest.raises(FilesGone):
+    with pytest.raises(FilesNotFound):
         stage.runtime.list_files("p-1", outputs)
 
 
@@ -134,5 +134,5 @@ sleep 1
 def test_pod_that_kills_its_file_container_has_no_files(stage: RealKubernetesStage) -> None:
     stage.runtime.start(stage.order("p-1", "sh", "-c", KILL_OTHERS, outputs=("state",)))
     assert ended(stage.runtime, "p-1").exit_code == 0
-    with pytest.raises(FilesGone, match="before Berth had copied them"):
+    with pytest.raises(FilesNotFound, match="before Berth had copied them"):
         stage.runtime.list_files("p-1", ["state"])

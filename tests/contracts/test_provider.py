@@ -38,7 +38,7 @@ from pools.providers.slurm.rest.versions import UNDERSTOOD
 from pools.providers.slurm.settings import SlurmSettings, slurm_settings
 from pools.providers.ssh.provider import SshProvider
 from pools.providers.ssh.task_runner import TaskRunner
-from pools.providers.ssh.upkeep import SshUpkeep
+from pools.providers.ssh.upkeep import SshMaintenance
 from pools.providers.static import StaticProvider
 from pools.services.joining import MachineReport
 from pools.services.ssh.hosts import settings_digest
@@ -203,7 +203,7 @@ def ssh_provider() -> Provider:
         services.join(pool_name=host.pool.name, token=token, measured=measured, at=START)
         digest = settings_digest(host.settings, SERVER, "")
         SshHost.objects.filter(pk=host.pk).update(applied=digest, touched_at=START)
-    upkeep = SshUpkeep(lambda: START, lambda: "test", TaskRunner())
+    upkeep = SshMaintenance(lambda: START, lambda: "test", TaskRunner())
     return SshProvider(lambda: START, upkeep, NodePool(name="small"))
 
 

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from pools.runtimes.base import PodCause, PodReport, PodState, RuntimeFailure, VolumeMount
-from pools.runtimes.files.base import FilesGone
+from pools.runtimes.files.base import FilesNotFound
 from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.shim.processes import process_ids
@@ -104,7 +104,7 @@ def test_volume_changes_of_an_ended_pod_are_read_from_its_node(stage: RayStage) 
     assert [(file.path, file.size) for file in changes.files] == [("new", 4)]
     assert [path for path, _ in changes.deleted] == ["old"]
     assert stage.runtime.read_volume_file("p-1", "data", "new", 1, 9) == b"ew\n"
-    with pytest.raises(FilesGone):
+    with pytest.raises(FilesNotFound):
         stage.runtime.read_volume_file("p-1", "data", "../data.copied", 0, 9)
 
 

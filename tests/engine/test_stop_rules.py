@@ -109,8 +109,8 @@ def test_stop_decisions_match_a_reference_implementation(goal: str) -> None:
         sign = 1 if goal == "min" else -1
         expected = []
         for each in tasks:
-            loss = each.loss_at(each.step, sign)
-            reached = [other.loss_at(each.step, sign) for other in tasks if other is not each]
+            loss = each.best_loss_until(each.step, sign)
+            reached = [other.best_loss_until(each.step, sign) for other in tasks if other is not each]
             others = [value for value in reached if value is not None]
             if not each.is_running or each.step < 10 or loss is None or len(others) < 2:
                 continue

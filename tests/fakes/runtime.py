@@ -24,7 +24,7 @@ from pools.runtimes.base import (
     StopNotice,
 )
 from pools.runtimes.enclosure.levels import Isolation, Level
-from pools.runtimes.files.base import FilesGone, PodFile, PodFiles, VolumeChanges
+from pools.runtimes.files.base import FilesNotFound, PodFile, PodFiles, VolumeChanges
 from pools.runtimes.local_log import last_lines_start
 from tests.fakes.clock import FixedClock
 from tests.present import present
@@ -271,7 +271,7 @@ class FakeRuntime:
 
     def _files_of(self, pod_id: str) -> dict[str, bytes]:
         if pod_id not in self._pods:
-            raise FilesGone("the pod's files no longer exist")
+            raise FilesNotFound("the pod's files no longer exist")
         return self.files.get(pod_id, {})
 
     def checkpointed_at(self, workspace: str) -> datetime | None:

@@ -83,7 +83,7 @@ def spare_shims(stage: LocalStage) -> list[int]:
     )
 
 
-def test_prepared_enclosure_equals_one_that_is_built_for_its_pod(tmp_path: Path, stage: LocalStage) -> None:
+def test_prepared_enclosure_equals_an_enclosure_built_for_the_pod(tmp_path: Path, stage: LocalStage) -> None:
     volumes = []
     for name in ("data", "scratch"):
         (tmp_path / name).mkdir()
@@ -162,7 +162,7 @@ def test_killed_shim_leaves_no_process_in_its_prepared_enclosure(stage: LocalSta
 
 
 @pytest.mark.parametrize("victim", ["shim", "bubblewrap", "first process inside"])
-def test_pod_starts_after_a_part_of_each_spare_shim_was_killed(stage: LocalStage, victim: str) -> None:
+def test_pod_starts_even_if_part_of_each_spare_shim_was_killed(stage: LocalStage, victim: str) -> None:
     output(stage, "p-1", "true")
     for shim in spare_shims(stage):
         builder = children(shim)[0]
@@ -186,7 +186,7 @@ def test_pods_requested_together_use_one_spare_shim_each(stage: LocalStage) -> N
 
 
 @pytest.mark.parametrize("record", [b"", b"digest=1\0enclosure=/nowhere"])
-def test_spare_shims_run_pods_without_a_usable_record_of_the_enclosure(
+def test_spare_shims_run_pods_even_if_the_enclosure_record_is_unusable(
     stage: LocalStage, record: bytes
 ) -> None:
     """A power failure may have emptied the record."""

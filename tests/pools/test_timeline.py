@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pools import services
 from pools.capacity_history import capacity_over_time
-from pools.engine.timeline import NodeHistory, NodePhase, Point, build_timeline, thin_out
+from pools.engine.timeline import NodeHistory, NodePhase, Point, build_timeline, downsample
 from pools.models import NodePool
 from tests.pools.stage import SYSTEM, Stage, pool
 
@@ -45,9 +45,9 @@ def test_node_counts_are_between_zero_and_the_number_of_nodes(lives: list[NodeHi
 
 def test_downsampling_keeps_the_last_point_of_each_interval() -> None:
     points = [Point(at, at, 0, 0, 0) for at in range(1000)]
-    points_left = thin_out(points, 10, 1000)
+    points_left = downsample(points, 10, 1000)
     assert [point.at for point in points_left] == [99, 199, 299, 399, 499, 599, 699, 799, 899, 999]
-    assert thin_out(points[:5], 10, 1000) == tuple(points[:5])
+    assert downsample(points[:5], 10, 1000) == tuple(points[:5])
 
 
 @pytest.fixture

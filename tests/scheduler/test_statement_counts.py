@@ -54,7 +54,7 @@ def tick(stage: Stage, counts: Counts, label: str) -> None:
     stage.clock.advance(CHECK_INTERVAL.total_seconds())
 
 
-def test_start_neither_deletes_reservations_nor_reads_claims_and_arrays_if_there_are_none(
+def test_start_skips_queries_for_reservations_claims_and_arrays_if_there_are_none(
     stage: Stage,
 ) -> None:
     stage.submit("small", roles=ONE_CPU)

@@ -162,7 +162,7 @@ def test_prune_reports_and_audits_its_deletions(cast: Cast) -> None:
         Event.objects.all().delete()
 
 
-def test_interrupted_prune_has_audited_its_deletions(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_prune_still_audits_its_deletions(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     Event.objects.create(at="2026-01-01T12:00:00Z", kind="x", subject="s", message="m", actor="a")
     monkeypatch.setattr(prune, "HISTORY", (prune.HISTORY[0], ("no_such_table", "nothing")))
     with pytest.raises(DatabaseError):

@@ -40,7 +40,7 @@ def test_forked_call_does_not_change_this_process() -> None:
     assert not changes
 
 
-def test_supervisor_loads_no_libraries_that_only_the_start_needs() -> None:
+def test_supervisor_does_not_load_libraries_needed_only_at_startup() -> None:
     code = (
         "import sys, berth.server.up.start; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     )

@@ -11,7 +11,7 @@ import pytest
 
 from berth.server.up.address import bind_socket, socket_url
 from berth.server.up.child import LOG_LIMIT, Child, Process, command_launcher
-from berth.server.up.claim import claim_home, write_status
+from berth.server.up.claim import lock_home_directory, write_status
 from berth.server.up.errors import StartupError
 from berth.tied import tie_to_parent
 from tests.journeys.installation import until
@@ -152,12 +152,12 @@ def test_process_tied_to_an_ended_parent_never_starts(tmp_path: Path) -> None:
 
 def test_home_directory_is_locked_by_one_process(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    with claim_home(tmp_path) as lock:
+    with lock_home_directory(tmp_path) as lock:
         assert tmp_path.stat().st_mode & 0o777 == 0o700, "other users have no access"
         write_status(lock, "http://127.0.0.1:8123")
-        with pytest.raises(StartupError, match=r"http://127\.0\.0\.1:8123"), claim_home(tmp_path):
+        with pytest.raises(StartupError, match=r"http://127\.0\.0\.1:8123"), lock_home_directory(tmp_path):
             pass
-    with claim_home(tmp_path):
+    with lock_home_directory(tmp_path):
         pass
 
 

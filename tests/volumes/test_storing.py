@@ -9,9 +9,9 @@ import pytest
 from berth.core.errors import Unavailable
 from pools.buckets.bucket import Bucket
 from pools.buckets.logins import BucketLogin
-from pools.buckets.writer import BucketWriter, UploadGone
+from pools.buckets.writer import BucketWriter, UploadNotFound
 from pools.engine.volumes import Volume
-from pools.runtimes.files.base import FilesGone, PodFile, VolumeChanges
+from pools.runtimes.files.base import FilesNotFound, PodFile, VolumeChanges
 from projects.services import volume_changes
 from projects.services.outputs import OutputsRejected
 from projects.services.volume_changes import Progress, Transfer
@@ -125,7 +125,7 @@ def test_transfer_continues_after_any_interruption_without_repeating_parts(pod: 
 
 
 @pytest.mark.parametrize("method", ["put_part", "complete"])
-def test_upload_that_is_complete_or_was_deleted_by_the_store_begins_again(
+def test_upload_restarts_if_it_was_completed_or_deleted_by_the_store(
     pod: Pod, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     pod.contents = {"large": LARGE}
@@ -136,7 +136,7 @@ def test_upload_that_is_complete_or_was_deleted_by_the_store_begins_again(
         if not aborted:  # moto answers 500 instead of NoSuchUpload
             aborted.append(upload)
             self.abort(path, upload)
-            raise UploadGone
+            raise UploadNotFound
         return real(self, path, upload, *rest)
 
     monkeypatch.setattr(BucketWriter, method, reject_once)
@@ -154,7 +154,7 @@ def test_store_that_deletes_every_upload_is_tried_again_later(
     pod.contents = {"large": LARGE}
 
     def reject(*_: Any) -> None:
-        raise UploadGone
+        raise UploadNotFound
 
     monkeypatch.setattr(BucketWriter, "put_part", reject)
     with pytest.raises(Unavailable, match="keeps deleting unfinished uploads"):
@@ -225,7 +225,7 @@ def test_file_truncated_after_the_listing_is_rejected(pod: Pod) -> None:
     pod.contents = {"file": b"content"}
     transfer = pod.transfer()
     pod.contents = {"file": b""}
-    with pytest.raises(FilesGone, match="file was truncated"):
+    with pytest.raises(FilesNotFound, match="file was truncated"):
         transfer.run(never)
     assert "set/file" not in pod.objects()
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pools.runtimes.base import PodReport, PodSpec, PodState, VolumeMount
-from pools.runtimes.files.base import FilesGone, VolumeChanges
+from pools.runtimes.files.base import FilesNotFound, VolumeChanges
 from tests.contracts.pods import LocalStage, ended, poll_until
 from tests.volumes.object_store import ObjectStore, SigningServer
 
@@ -85,7 +85,7 @@ def test_links_in_a_volume_are_omitted_and_not_followed(stage: LocalStage, serve
         "hard": "has several hard links", "hard2": "has several hard links",
     }  # fmt: skip
     for path in ("link", "deep/passwd", "../one", "", "/etc/passwd", "../data.copied"):
-        with pytest.raises(FilesGone):
+        with pytest.raises(FilesNotFound):
             read(stage, path)
 
 
@@ -110,7 +110,7 @@ def test_pod_that_never_started_has_changed_nothing(stage: LocalStage, server: S
 def test_files_no_longer_exist_once_the_pod_is_forgotten(stage: LocalStage, server: SigningServer) -> None:
     assert finished(stage, server, "echo x > /data/x").exit_code == 0
     stage.runtime.forget("p-1")
-    with pytest.raises(FilesGone):
+    with pytest.raises(FilesNotFound):
         changes(stage)
 
 

@@ -132,7 +132,7 @@ def test_project_form_accepts_durations_with_units(admin_client: Client, cast: C
     assert "Enter a duration, for example 90 s, 10 min or 1 h 30 min." in page
 
 
-def test_project_page_of_the_application_accepts_durations_with_units(cast: Cast) -> None:
+def test_project_settings_page_accepts_durations_with_units(cast: Cast) -> None:
     tenants.edit_project(actor=cast.alice, project=cast.vision, changes={"reclaim_min_runtime": 1800})
     client = Client()
     client.force_login(cast.alice.user)

@@ -73,7 +73,7 @@ def test_words_of_an_action_can_be_in_any_order(words: str, cast: Cast, sign_in:
     assert links(sign_in("carol"), words)[0] == f"/workloads/{workload.pk}/cancel"
 
 
-def test_last_word_that_is_no_action_is_part_of_a_name(cast: Cast, sign_in: SignIn) -> None:
+def test_last_word_belongs_to_the_name_unless_it_is_an_action(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "train-run", phase="running", run=1)
     shown = titles(sign_in("carol"), "train run")
     assert shown[0] == "train-run" and "Cancel train-run" in shown
@@ -93,7 +93,7 @@ def test_name_of_a_kind_restricts_the_search_to_objects_of_the_kind(
     assert "/workloads?project=vision" in links(client, "project vision")
 
 
-def test_actions_have_icons_of_their_own_and_destructive_ones_are_marked(cast: Cast, sign_in: SignIn) -> None:
+def test_actions_have_distinct_icons_and_destructive_actions_are_marked(cast: Cast, sign_in: SignIn) -> None:
     make.workload(cast.vision, "probe", phase="running", run=1)
     text = sign_in("carol").get("/search", {"q": "probe"}, headers=HTMX).content.decode()
     icons = {

@@ -358,7 +358,7 @@ def test_chart_of_a_workload_shows_its_whole_allocation_in_its_first_minute(
     assert 'aria-label="GPU utilization: up to 0.50 of 1.00 GPUs used"' in text
 
 
-def test_run_that_ended_before_its_first_measurement_says_so(cast: Cast, sign_in: SignIn) -> None:
+def test_page_states_that_a_run_ended_before_its_first_measurement(cast: Cast, sign_in: SignIn) -> None:
     ended = make.ago(minutes=1)
     short = make.workload(
         cast.vision, "short", phase="failed", run=1, started_at=ended - timedelta(seconds=4), ended_at=ended

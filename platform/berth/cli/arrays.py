@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from berth.cli.exits import BadInput, invalid_value
+from berth.cli.exits import InvalidInput, invalid_value
 from berth.cli.output import print_fields, print_section
 from berth.cli.text import format_time, number, safe
 
@@ -66,11 +66,13 @@ def _parse_indexes(text: str) -> Sequence[str]:
     try:
         return parse_indexes(text)
     except ValueError as error:
-        raise BadInput(f"[{text}] contains the invalid part {str(error)!r}. Use {INDEXES_FORM}.") from None
+        raise InvalidInput(
+            f"[{text}] contains the invalid part {str(error)!r}. Use {INDEXES_FORM}."
+        ) from None
 
 
 def parse_array_option(text: str | None) -> dict[str, Any] | None:
-    """Parse the value of --array into a document's `array` section. Raises BadInput."""
+    """Parse the value of --array into a document's `array` section. Raises InvalidInput."""
     from berth.core.spec.arrays import array_document
 
     if text is None:
@@ -84,7 +86,7 @@ def parse_array_option(text: str | None) -> dict[str, Any] | None:
 def with_array(document: dict[str, Any], section: dict[str, Any] | None) -> dict[str, Any]:
     """Add the tasks from --array to the document.
 
-    Raises BadInput if the document already lists values or a matrix.
+    Raises InvalidInput if the document already lists values or a matrix.
     """
     if section is None:
         return document
@@ -92,7 +94,7 @@ def with_array(document: dict[str, Any], section: dict[str, Any] | None) -> dict
     if not isinstance(document_section, dict):
         return {**document, "array": section}
     if sources := [key for key in ("values", "matrix") if key in document_section]:
-        raise BadInput(
+        raise InvalidInput(
             f"--array cannot be combined with array.{sources[0]} in the document. Remove one of them."
         )
     return {**document, "array": {**document_section, **section}}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from berth.cli.documents import SourcedDocuments
-from berth.cli.exits import BadInput, ExitCode
+from berth.cli.exits import ExitCode, InvalidInput
 from berth.cli.output import Output, show_data
 from berth.cli.text import print_message
 
@@ -22,7 +22,7 @@ def submit_documents(client: "Client", documents: SourcedDocuments, output: Outp
     """Submit the documents. Exit with status 2 if the server rejects a document."""
     parts = list(_split_into_requests(documents))
     if atomic and len(parts) > 1:
-        raise BadInput(
+        raise InvalidInput(
             f"--atomic accepts at most {DOCUMENTS_MAX} documents and {BYTES_MAX >> 20} MiB in total. Submit "
             "fewer documents, or omit --atomic."
         )

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from berth.cli.exits import BadInput
+from berth.cli.exits import InvalidInput
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -25,9 +25,11 @@ def take_directories(
     from berth.core.spec.manifest import is_manifest
 
     if directory is not None and no_code:
-        raise BadInput("--code and --no-code cannot be combined. Use only one of them.")
+        raise InvalidInput("--code and --no-code cannot be combined. Use only one of them.")
     if directory is not None and any(is_manifest(document) for document in documents):
-        raise BadInput("--code applies only to workloads. Submit manifests of other kinds without --code.")
+        raise InvalidInput(
+            "--code applies only to workloads. Submit manifests of other kinds without --code."
+        )
     directories: list[str | None] = []
     for document in documents:
         own = document.get(KEY)

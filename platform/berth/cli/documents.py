@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from berth.cli.arguments import open_client
 from berth.cli.code import relative_to_file
-from berth.cli.exits import BadInput, invalid_value
+from berth.cli.exits import InvalidInput, invalid_value
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -39,7 +39,7 @@ def resolve_template(client: "Client", reference: str, project: str | None) -> t
     inside, _, name = reference.rpartition("/")
     place = inside or project or client.settings.project
     if not place:
-        raise BadInput(f"--project is missing. Specify a project, or PROJECT/{name}.")
+        raise InvalidInput(f"--project is missing. Specify a project, or PROJECT/{name}.")
     return place, name
 
 
@@ -53,9 +53,9 @@ def apply_settings(documents: SourcedDocuments, settings: Iterable[str]) -> Sour
         for at, value in assignments:
             documents = [(source, set_value(document, at, value)) for source, document in documents]
     except Invalid as error:
-        raise BadInput("\n".join(f"--{problem}" for problem in error.problems)) from None
+        raise InvalidInput("\n".join(f"--{problem}" for problem in error.problems)) from None
     except KeyError as missing:
-        raise BadInput(f"--set: the document does not contain {missing}. Check the path.") from None
+        raise InvalidInput(f"--set: the document does not contain {missing}. Check the path.") from None
     return documents
 
 
@@ -84,15 +84,15 @@ def build_quota_draft(
     words = list(sets), list(removals)
     if any(words):
         if file is not None:
-            raise BadInput("-f FILE cannot be combined with --set or --remove. Use one or the other.")
+            raise InvalidInput("-f FILE cannot be combined with --set or --remove. Use one or the other.")
         draft["changes"] = _parse_changes(client, *words)
     if comment is not None:
         draft["comment"] = comment
     elif file is not None and "changes" not in draft:
         keys = ", ".join(map(str, draft))
-        raise BadInput(f"{file} lacks the key `changes` (keys found: {keys}). Write {FILE_FORM}.")
+        raise InvalidInput(f"{file} lacks the key `changes` (keys found: {keys}). Write {FILE_FORM}.")
     if not draft.get("changes"):
-        raise BadInput(f"nothing to change. Specify -f FILE, --set {SET_FORM} or --remove {REMOVE_FORM}.")
+        raise InvalidInput(f"nothing to change. Specify -f FILE, --set {SET_FORM} or --remove {REMOVE_FORM}.")
     return draft
 
 
@@ -102,7 +102,7 @@ def read_single_document(file: str, expected: str) -> dict[str, Any]:
 
     documents = [document for _, document in read_documents(file)]
     if len(documents) != 1:
-        raise BadInput(f"{file} contains {len(documents)} documents. Use a file with {expected}.")
+        raise InvalidInput(f"{file} contains {len(documents)} documents. Use a file with {expected}.")
     return dict(documents[0])
 
 
@@ -121,7 +121,7 @@ def _parse_changes(client: "Client", sets: list[str], removals: list[str]) -> li
     for text in removals:
         place, _ = _parse_quota_key(text, text, departments, keyed=False)
         if place in changes:
-            raise BadInput(
+            raise InvalidInput(
                 f"--remove {text}: --set also changes this quota. Use only one of the two options."
             )
         entries.append((place, {"remove": True}))
@@ -153,12 +153,12 @@ def _set_nested(values: dict[str, Any], path: list[str], value: Any, text: str) 
     for group in groups:
         values = values.setdefault(group, {})
         if not isinstance(values, dict):
-            raise BadInput(
+            raise InvalidInput(
                 f"--set: {text!r} conflicts with another --set option that sets the entire key. Remove one "
                 "of the options."
             )
     if last in values:
-        raise BadInput(f"--set: {text!r} sets {'.'.join(path)} a second time. Remove one of the options.")
+        raise InvalidInput(f"--set: {text!r} sets {'.'.join(path)} a second time. Remove one of the options.")
     values[last] = value
 
 

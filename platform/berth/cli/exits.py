@@ -66,7 +66,7 @@ def explain_error(error: Exception) -> tuple[ExitCode, list[str]] | None:
     spec = sys.modules.get("berth.core.spec")  # a module that is not loaded cannot have raised the error
     if spec is not None and isinstance(error, spec.SpecError):
         return ExitCode.USAGE, [str(problem) for problem in error.problems]
-    if isinstance(error, errors.Ambiguous | InvalidSettings | BadInput):
+    if isinstance(error, errors.Ambiguous | InvalidSettings | InvalidInput):
         return ExitCode.USAGE, [str(error)]
     if isinstance(error, errors.ClientError):
         return ExitCode.REJECTED, [str(error)]
@@ -102,13 +102,13 @@ def _missing_extra(error: ModuleNotFoundError) -> tuple[ExitCode, list[str]] | N
     return ExitCode.USAGE, [f"This command needs {package}, which is not installed. Run {install}"]
 
 
-class BadInput(Exception):
+class InvalidInput(Exception):
     """Raised for invalid input from the command line or a file. The message lists the allowed values."""
 
 
-def invalid_value(option: str, message: str, value: object, allowed: str) -> BadInput:
+def invalid_value(option: str, message: str, value: object, allowed: str) -> InvalidInput:
     """Return the error for an invalid value, worded like the problems in REST responses."""
-    return BadInput(str(Problem(option, message, format_value(value), allowed)))
+    return InvalidInput(str(Problem(option, message, format_value(value), allowed)))
 
 
 def unknown_name_message(kind: str, value: str, key: str, allowed: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from berth.cli.arrays import parse_array_option
-from berth.cli.exits import BadInput
+from berth.cli.exits import InvalidInput
 from berth.cli.flag_values import (
     build_notification,
     parse_amount,
@@ -274,9 +274,9 @@ class SubmitFlags:
     output: OutputOption = Output.TABLE
 
     def document(self) -> dict[str, Any]:
-        """Return the workload document that these options describe. Raises BadInput if options conflict."""
+        """Return the workload document for these options. Raises InvalidInput if options conflict."""
         if self.shell and self.command:
-            raise BadInput("--shell cannot be combined with a command. Use only one of them.")
+            raise InvalidInput("--shell cannot be combined with a command. Use only one of them.")
         top_level = {
             "name": self.name,
             "project": self.project,
@@ -328,11 +328,11 @@ class SubmitFlags:
         section = without_empty(options)
         if self.git is None:
             if section:
-                raise BadInput(f"--git-{min(section).replace('_', '-')} requires --git")
+                raise InvalidInput(f"--git-{min(section).replace('_', '-')} requires --git")
             return None
         if self.code is not None or self.no_code:
             other = "--no-code" if self.no_code else "--code"
-            raise BadInput(f"--git cannot be combined with {other}. Use only one of them.")
+            raise InvalidInput(f"--git cannot be combined with {other}. Use only one of them.")
         secret = (
             {} if self.git_secret is None else parse_secret_name("--git-secret", "secret", self.git_secret)
         )

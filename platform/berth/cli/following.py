@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
-from berth.cli.exits import BadInput
+from berth.cli.exits import InvalidInput
 from berth.cli.output import Column, Output, build_table, make_console, show_list, terminal_width
 from berth.cli.text import message_line, safe
 
@@ -66,7 +66,7 @@ def _print_attempt(
     """Print the entire output of one attempt. If the connection breaks, resume at the same byte."""
     from berth.client import Unreachable
 
-    offset, losses, stamped = 0, 0, StampedText()
+    offset, losses, stamped = 0, 0, TimestampedText()
     if tail is not None:
         chunk = client.workloads.log(
             workload_id, pod=pod.short_name, run=pod.run, tail=tail, timestamps=timestamps
@@ -131,7 +131,7 @@ class TerminalOutput:
         sys.stdout.buffer.flush()
 
 
-class StampedText:
+class TimestampedText:
     """Reader of output with timestamps. It counts only the bytes of the log itself."""
 
     def __init__(self) -> None:
@@ -246,7 +246,7 @@ def print_listing(
         show_list(fetch(), columns(), output, empty_message)
         return
     if output.is_data:
-        raise BadInput(f"--watch cannot be combined with --output {output}. Use table or wide.")
+        raise InvalidInput(f"--watch cannot be combined with --output {output}. Use table or wide.")
     redraw_until_interrupted(lambda: build_table(fetch(), columns(), output, terminal_width()))
 
 

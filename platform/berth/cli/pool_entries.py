@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from berth.cli.exits import BadInput, invalid_value
+from berth.cli.exits import InvalidInput, invalid_value
 from berth.core.reasons import plain_reason
 
 BUDGET_KEYS = ("nodes", "reasons", "schedule", "duration", "zone")
@@ -90,7 +90,7 @@ def _parse_parameter(entry: str, text: str) -> Any:
         try:
             return Path(text[1:]).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"--plugin: {text[1:]} cannot be read: {plain_reason(error)}") from None
+            raise InvalidInput(f"--plugin: {text[1:]} cannot be read: {plain_reason(error)}") from None
     try:
         read = yaml.safe_load(text)
         return text if isinstance(read, float) else read  # a version such as 12.10 must not be read as 12.1

@@ -10,7 +10,7 @@ import typer
 
 from berth.cli.arguments import IdleRuleOption
 from berth.cli.documents import read_single_document
-from berth.cli.exits import BadInput, invalid_value
+from berth.cli.exits import InvalidInput, invalid_value
 from berth.cli.output import Output, OutputOption
 from berth.cli.pool_entries import parse_budgets, parse_index, parse_plugins, parse_volume
 from berth.cli.quantities import (
@@ -244,11 +244,11 @@ class PoolValues:
     def resolve_name(self, name_in_file: object) -> str:
         name = self.name or name_in_file
         if not isinstance(name, str) or not name:
-            raise BadInput(
+            raise InvalidInput(
                 "the pool has no name. Pass a name as the first argument, or set `name` in the file."
             )
         if self.name and name_in_file not in (None, self.name):
-            raise BadInput(
+            raise InvalidInput(
                 f"the pool is named {self.name!r} on the command line, but {name_in_file!r} in the file. "
                 "Remove one of the names."
             )
@@ -256,7 +256,7 @@ class PoolValues:
 
     def require_changes(self, changes: dict[str, Any]) -> None:
         if not changes:
-            raise BadInput(
+            raise InvalidInput(
                 "pool edit: specify at least one change, for example --nodes 4, --set KEY=VALUE or -f FILE"
             )
 
@@ -350,7 +350,7 @@ def _read_kubeconfig(file: str | None, context: str | None) -> str:
     try:
         return read_kubeconfig(file, context)
     except ValueError as error:
-        raise BadInput(str(error)) from None
+        raise InvalidInput(str(error)) from None
 
 
 def _read_token(file: str) -> str:
@@ -359,7 +359,7 @@ def _read_token(file: str) -> str:
         text = sys.stdin.read() if file == "-" else Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
-        raise BadInput(f"--slurm-token: the file cannot be read: {reason}") from None
+        raise InvalidInput(f"--slurm-token: the file cannot be read: {reason}") from None
     if not text.strip():
-        raise BadInput("--slurm-token: the file is empty. Write the output of `scontrol token` to it.")
+        raise InvalidInput("--slurm-token: the file is empty. Write the output of `scontrol token` to it.")
     return text

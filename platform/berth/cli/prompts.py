@@ -7,11 +7,11 @@ from typing import Any
 
 import typer
 
-from berth.cli.exits import BadInput
+from berth.cli.exits import InvalidInput
 
 
 def ask(label: str, *, instead: str, **options: Any) -> str:
-    """Prompt for a value. Without a terminal, raise BadInput with the advice in `instead`."""
+    """Prompt for a value. Without a terminal, raise InvalidInput with the advice in `instead`."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", GetPassWarning)  # the password would be echoed
@@ -22,4 +22,4 @@ def ask(label: str, *, instead: str, **options: Any) -> str:
         if sys.stdin.isatty():  # Ctrl-C or Ctrl-D
             raise
     print(file=sys.stderr)  # the prompt has no line break
-    raise BadInput(f"{label}: the command cannot prompt for this value without a terminal. {instead}")
+    raise InvalidInput(f"{label}: the command cannot prompt for this value without a terminal. {instead}")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta, timezone
 
-from berth.cli.exits import BadInput, invalid_value
+from berth.cli.exits import InvalidInput, invalid_value
 from berth.core.backports import parse_iso_time
 
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -65,14 +65,14 @@ def parse_number_or_unlimited(option: str, text: str) -> int | float | None:
 
 
 def parse_key_values(option: str, entries: Iterable[str]) -> dict[str, str]:
-    """Parse KEY=VALUE entries. Raises BadInput if an entry is malformed or a key occurs twice."""
+    """Parse KEY=VALUE entries. Raises InvalidInput if an entry is malformed or a key occurs twice."""
     values: dict[str, str] = {}
     for entry in entries:
         key, sign, value = entry.partition("=")
         if not sign or not key:
             raise invalid_value(option, "is not KEY=VALUE", entry, "KEY=VALUE")
         if key in values:
-            raise BadInput(f"{option}: {key} is set twice. Remove one of the values.")
+            raise InvalidInput(f"{option}: {key} is set twice. Remove one of the values.")
         values[key] = value
     return values
 
@@ -97,7 +97,7 @@ def parse_volume_mount(entry: str) -> dict[str, object]:
 def parse_secret(option: str, key: str, entry: str) -> dict[str, str | bool]:
     """Parse NAME=VARIABLE or NAME=FILE. The NAME of a personal secret begins with "personal/".
 
-    `key` is `env` or `file`. Raises BadInput if the text is malformed.
+    `key` is `env` or `file`. Raises InvalidInput if the text is malformed.
     """
     name, _, target = entry.partition("=")
     if not name.removeprefix(PERSONAL) or not target:
@@ -109,7 +109,7 @@ def parse_secret(option: str, key: str, entry: str) -> dict[str, str | bool]:
 def parse_secret_name(option: str, key: str, text: str) -> dict[str, str | bool]:
     """Parse NAME or personal/NAME. Return {key: NAME}, with "personal": True for a personal secret.
 
-    Raises BadInput if there is no name.
+    Raises InvalidInput if there is no name.
     """
     name = text.removeprefix(PERSONAL)
     if not name:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from berth.cli.exits import BadInput, invalid_value
+from berth.cli.exits import InvalidInput, invalid_value
 from berth.core.reasons import plain_reason
 
 KEY_NAME = "ssh-key"
@@ -26,7 +26,7 @@ def read_ssh_values(hosts: str | None, key: str | None, settings: Mapping[str, A
     fields: dict[str, Any] = {}
     if key is not None and key.startswith(SECRET):
         if hosts is None and user is own:
-            raise BadInput(
+            raise InvalidInput(
                 "--key secret:NAME requires --hosts for SSH hosts, or provider_settings.login for Slurm. For "
                 "Kubernetes, use --context or --kubeconfig."
             )
@@ -48,7 +48,7 @@ def read_hosts(file: str) -> dict[str, Any]:
     try:
         content = yaml.safe_load(_read_text("--hosts", file))
     except yaml.YAMLError as error:
-        raise BadInput(f"--hosts: {file} is not valid YAML: {error}") from None
+        raise InvalidInput(f"--hosts: {file} is not valid YAML: {error}") from None
     if isinstance(content, dict) and "hosts" in content:
         return content
     if isinstance(content, list | dict):
@@ -61,7 +61,7 @@ def _read_text(option: str, file: str) -> str:
     try:
         return Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{option}: {file} cannot be read: {plain_reason(error)}") from None
+        raise InvalidInput(f"{option}: {file} cannot be read: {plain_reason(error)}") from None
 
 
 def pin_presented_keys(

@@ -36,7 +36,7 @@ class Masker:
                 masked[begin:end] = MASK * (end - begin)
         return data if masked is None else bytes(masked)
 
-    def undecided(self, data: bytes) -> int:
+    def undecided_length(self, data: bytes) -> int:
         """Return the length of the data's longest suffix that may begin a pattern."""
         last_line = data[data.rfind(b"\n") + 1 :]
         for length in range(min(self.overlap, len(last_line)), 0, -1):
@@ -59,9 +59,9 @@ def build_masker(values: Iterable[str]) -> Masker:
             if pattern is None or pattern in patterns:
                 continue
             if len(patterns) == PATTERNS_MAX:
-                return Masker(_without_covered(patterns), is_partial=True)
+                return Masker(_drop_covered_patterns(patterns), is_partial=True)
             patterns[pattern] = None
-    return Masker(_without_covered(patterns))
+    return Masker(_drop_covered_patterns(patterns))
 
 
 def is_maskable(value: str) -> bool:
@@ -98,7 +98,7 @@ def _base64_part(text: bytes, offset: int, length: int) -> bytes:
     return text[-(-offset * 8 // 6) : (offset + length) * 8 // 6]
 
 
-def _without_covered(patterns: Iterable[bytes]) -> tuple[bytes, ...]:
+def _drop_covered_patterns(patterns: Iterable[bytes]) -> tuple[bytes, ...]:
     """Return the patterns, except those that shorter patterns mask completely, such as repetitions."""
     ordered = sorted(patterns, key=len)
     text = b"\n".join(ordered)

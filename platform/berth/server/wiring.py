@@ -41,7 +41,7 @@ from pools.providers.slurm.settings import slurm_settings
 from pools.providers.ssh.commands import SshCommands
 from pools.providers.ssh.provider import SshProvider
 from pools.providers.ssh.task_runner import TaskRunner
-from pools.providers.ssh.upkeep import SshUpkeep
+from pools.providers.ssh.upkeep import SshMaintenance
 from pools.providers.static import StaticProvider
 from pools.runtimes.base import Runtime
 from pools.runtimes.local import LocalRuntime
@@ -96,7 +96,7 @@ def _build_wiring(fakes: str) -> Wiring:
     home, clock = Path(settings.BERTH_HOME), SystemClock()
     local_provider = LocalProvider(home / "nodes", machine())
     static = StaticProvider(clock.now)
-    upkeep = SshUpkeep(clock.now, installation, TaskRunner())
+    upkeep = SshMaintenance(clock.now, installation, TaskRunner())
     raylets = prepared(LocalRayNodes(local_provider, home / "raylets", secrets.for_cluster))
     plain = prepared(local_provider)
     clusters = Clusters(installation, now=clock.now)

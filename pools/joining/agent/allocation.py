@@ -16,11 +16,11 @@ ANCHOR = os.environ.get("BERTH_ANCHOR", "")  # process of the job's script, as I
 ENDS_NOW = "the cluster ends the allocation now"
 
 
-class JobEnds(Exception):
+class JobEnding(Exception):
     """Raised if the agent's job is being terminated. All of its processes will be killed shortly."""
 
 
-class EndSignals:
+class TerminationSignals:
     """Signals that announce the end of the job in which the agent runs.
 
     USR1 is an early warning. After TERM, the processes have little time left.

@@ -7,7 +7,7 @@ import getpass
 import os
 import sys
 
-from .allocation import JobEnds
+from .allocation import JobEnding
 from .managers import REJECTED, CannotInstall, systemd_unit
 from .run import run
 from .server import MachineRejected, Server, is_safe
@@ -41,7 +41,7 @@ def main() -> int:
     except MachineRejected as rejection:
         print("rejected: %s" % rejection, file=sys.stderr)
         return REJECTED
-    except JobEnds as end:
+    except JobEnding as end:
         print("ended: %s" % end, file=sys.stderr)
         return 0
     except (CannotInstall, ValueError) as error:

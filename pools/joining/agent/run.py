@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 
-from .allocation import INSTANCE_ID, EndSignals, JobEnds, allocated_gpus, has_job_ended
+from .allocation import INSTANCE_ID, JobEnding, TerminationSignals, allocated_gpus, has_job_ended
 from .ec2 import detect_interruption, get_metadata
 from .hardware import collect_inventory, measure, query_gpus
 from .scripts import EnvironmentScript, StartScript
@@ -20,14 +20,14 @@ REPORT_INTERVAL_SECONDS = 5.0
 def run(server: Server, pool: str) -> None:
     """Report until the server rejects this machine. Then stop the node and raise MachineRejected.
 
-    Raises JobEnds if the agent's job is about to end, which also ends the node.
+    Raises JobEnding if the agent's job is about to end, which also ends the node.
     """
     ec2_instance_id = "" if INSTANCE_ID else get_metadata("instance-id")
-    signals = EndSignals()
+    signals = TerminationSignals()
     secret = load_secret()
     while not secret:
         if signals.is_job_terminating:
-            raise JobEnds(signals.reason)
+            raise JobEnding(signals.reason)
         _raise_if_job_ended()
         try:
             secret = join_pool(server, pool, ec2_instance_id)
@@ -59,7 +59,7 @@ def run(server: Server, pool: str) -> None:
         except OSError as error:
             print("no response: %s" % error, file=sys.stderr)
         if signals.is_job_terminating:
-            raise JobEnds(signals.reason)
+            raise JobEnding(signals.reason)
         if has_job_ended():
             environment.job.kill()
             start.end()
@@ -68,15 +68,15 @@ def run(server: Server, pool: str) -> None:
 
 
 def _raise_if_job_ended() -> None:
-    """Raise JobEnds if the job's script was killed. Delete the state directory first, as the script would
+    """Raise JobEnding if the job's script was killed. Delete the state directory first, as the script would
     have.
     """
     if has_job_ended():
         shutil.rmtree(STATE, ignore_errors=True)
-        raise JobEnds("the job's script was killed")
+        raise JobEnding("the job's script was killed")
 
 
-def _detect_interruption(signals: EndSignals, ec2_instance_id: str) -> dict[str, object] | None:
+def _detect_interruption(signals: TerminationSignals, ec2_instance_id: str) -> dict[str, object] | None:
     if signals.reason:
         return {"reason": signals.reason, "at": None}
     return detect_interruption() if ec2_instance_id else None

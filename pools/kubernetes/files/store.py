@@ -11,7 +11,7 @@ from typing import Any
 
 from pools.kubernetes.files.container import POD, WORKSPACE, FilesToCopy
 from pools.runtimes.files import reading
-from pools.runtimes.files.base import FilesGone, PodFiles, VolumeChanges
+from pools.runtimes.files.base import FilesNotFound, PodFiles, VolumeChanges
 from pools.runtimes.pod_dir import validate_name
 from pools.runtimes.shim.records import sync_directory
 
@@ -82,7 +82,7 @@ class FileCopies:
             for path, reason in info["skipped"].items()
             if any(f"{path}/".startswith(f"{base}/{each}/") for each in paths)
         }
-        return _with_skipped(listing, left_out)
+        return _mark_as_skipped(listing, left_out)
 
     def read_output(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
         tree, info = self._open(pod_id)
@@ -96,7 +96,7 @@ class FileCopies:
             for each, reason in info["skipped"].items()
             if not path or f"{each}/".startswith(f"{path.rstrip('/')}/")
         }
-        return _with_skipped(listing, left_out)
+        return _mark_as_skipped(listing, left_out)
 
     def read_kept(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
         return reading.read_listed_file(self._kept_roots(pod_id)[0], path, offset, limit)
@@ -104,25 +104,25 @@ class FileCopies:
     def _kept_roots(self, pod_id: str) -> tuple[dict[str, tuple[str, str]], dict[str, Any]]:
         tree, info = self._open(pod_id)
         if not info["has_all"]:
-            raise FilesGone(NOT_KEPT)
+            raise FilesNotFound(NOT_KEPT)
         return {name: (str(tree), name) for name in (POD, WORKSPACE)}, info
 
     def _open(self, pod_id: str) -> tuple[Path, dict[str, Any]]:
-        """Return a copy's directory and record. Raises FilesGone."""
+        """Return a copy's directory and record. Raises FilesNotFound."""
         path = self._path(pod_id)
         try:
             info: dict[str, Any] = json.loads((path / INFO).read_text())
         except FileNotFoundError:
-            raise FilesGone(NOT_COPIED) from None
+            raise FilesNotFound(NOT_COPIED) from None
         if info["failure"]:
-            raise FilesGone(info["failure"])
+            raise FilesNotFound(info["failure"])
         return path / TREE, info
 
     def _path(self, pod_id: str) -> Path:
         return self._root / validate_name(pod_id)
 
 
-class ReadsCopies:
+class CopiedFilesMixin:
     """Runtime mixin that reads the copied files of ended pods."""
 
     _files: FileCopies
@@ -140,13 +140,13 @@ class ReadsCopies:
         return self._files.read_kept(pod_id, path, offset, limit)
 
     def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
-        raise FilesGone(f"Kubernetes pools do not support S3 volumes, such as {volume}")
+        raise FilesNotFound(f"Kubernetes pools do not support S3 volumes, such as {volume}")
 
     def read_volume_file(self, pod_id: str, volume: str, path: str, offset: int, limit: int) -> bytes:
-        raise FilesGone(f"Kubernetes pools do not support S3 volumes, such as {volume}")
+        raise FilesNotFound(f"Kubernetes pools do not support S3 volumes, such as {volume}")
 
 
-def _with_skipped(listing: PodFiles, left_out: Mapping[str, str]) -> PodFiles:
+def _mark_as_skipped(listing: PodFiles, left_out: Mapping[str, str]) -> PodFiles:
     """Mark the files that were not copied as skipped, so that they do not count as missing."""
     skipped = sorted({**listing.skipped, **left_out}.items())
     return PodFiles(listing.files, dict(skipped[: reading.SKIPPED_MAX]))

@@ -9,7 +9,7 @@ from pools.runtimes.base import LogChunk, LogTime
 from pools.runtimes.ledger import Entry, Ledger
 
 
-class ReadsLogs:
+class LogReadingMixin:
     """Mixin of the Kubernetes runtime that reads logs."""
 
     ledger: Ledger

@@ -28,7 +28,7 @@ logging.getLogger("asyncssh").setLevel(logging.WARNING)  # asyncssh logs each st
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class SshCommandResult:
     """Result of a command. If a signal ended the command, the exit code is 128 plus the signal number."""
 
     exit_code: int
@@ -50,7 +50,7 @@ class Connection:
     def __init__(self, connection: asyncssh.SSHClientConnection, name: str, timeouts: Timeouts) -> None:
         self._connection, self._name, self._timeouts = connection, name, timeouts
 
-    async def run(self, command: str, stdin: bytes = b"", timeout: float | None = None) -> Finished:
+    async def run(self, command: str, stdin: bytes = b"", timeout: float | None = None) -> SshCommandResult:
         """Run a shell command.
 
         The command has no terminal, and may continue on the server after a timeout.
@@ -72,7 +72,7 @@ class Connection:
         command = f"umask 077; cat > {draft} && chmod {mode:o} {draft} && mv -f {draft} {target}"
         (await self.run(command, content)).check(f"writing {path} on {self._name}")
 
-    async def _run(self, command: str, stdin: bytes) -> Finished:
+    async def _run(self, command: str, stdin: bytes) -> SshCommandResult:
         process = await self._connection.create_process(command, encoding=None)
         try:
             output, errors, _ = await asyncio.gather(
@@ -82,7 +82,7 @@ class Connection:
         finally:
             process.close()  # after a timeout, OpenSSH would confirm it only when the command has ended
         code = process.returncode
-        return Finished(255 if code is None else code if code >= 0 else 128 - code, output, errors)
+        return SshCommandResult(255 if code is None else code if code >= 0 else 128 - code, output, errors)
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from pools.providers.base import (
 )
 from pools.providers.preview import Preview
 from pools.providers.ssh.endpoint import ASYNCSSH_MISSING
-from pools.providers.ssh.upkeep import SshUpkeep
+from pools.providers.ssh.upkeep import SshMaintenance
 from pools.providers.static import StaticProvider
 from pools.services.ssh.keys import PoolKeys
 
@@ -33,7 +33,7 @@ class SshProvider(StaticProvider):
     Only a preview reads `pool`, which may not be stored yet.
     """
 
-    def __init__(self, now: Callable[[], datetime], upkeep: SshUpkeep, pool: NodePool) -> None:
+    def __init__(self, now: Callable[[], datetime], upkeep: SshMaintenance, pool: NodePool) -> None:
         super().__init__(now)
         self._upkeep, self._pool = upkeep, pool
 

@@ -41,7 +41,7 @@ class _Watch:
     last: float
 
 
-class SshUpkeep:
+class SshMaintenance:
     """Maintenance of all pools' SSH hosts, in steps that never wait for a host."""
 
     def __init__(

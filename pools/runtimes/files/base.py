@@ -38,7 +38,7 @@ class VolumeChanges:
     skipped: Mapping[str, str] = field(default_factory=dict)
 
 
-class FilesGone(ValueError):
+class FilesNotFound(ValueError):
     """Raised if a pod's files have been deleted, or if a file cannot be read as a regular file."""
 
 
@@ -49,33 +49,33 @@ class PodFileReader(Protocol):
         """Return the regular files at and below these paths, which are relative to the pod's directory.
 
         If the pod has code, the paths are relative to the directory with its code. Links are skipped. A pod's
-        files exist until it is forgotten. Raises FilesGone.
+        files exist until it is forgotten. Raises FilesNotFound.
         """
         ...
 
     def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of a file from `offset`, or b"" at its end. Raises FilesGone."""
+        """Return at most `limit` bytes of a file from `offset`, or b"" at its end. Raises FilesNotFound."""
         ...
 
     def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
         """Return the regular files of an ended pod at or below `path`, or all of them if `path` is empty.
 
         Paths begin with `pod`, `tmp`, `var-tmp` or `workspace`. Secrets are not among the files, and links
-        are skipped. The files exist until the pod is forgotten. Raises FilesGone.
+        are skipped. The files exist until the pod is forgotten. Raises FilesNotFound.
         """
         ...
 
     def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of a file from `offset`, or b"" at its end. Raises FilesGone."""
+        """Return at most `limit` bytes of a file from `offset`, or b"" at its end. Raises FilesNotFound."""
         ...
 
     def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
         """Return the changes that an ended pod made to a writable S3 volume.
 
-        A pod whose command never started has changed nothing. Raises FilesGone.
+        A pod whose command never started has changed nothing. Raises FilesNotFound.
         """
         ...
 
     def read_volume_file(self, pod_id: str, volume: str, path: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of a file from `offset`, or b"" at its end. Raises FilesGone."""
+        """Return at most `limit` bytes of a file from `offset`, or b"" at its end. Raises FilesNotFound."""
         ...

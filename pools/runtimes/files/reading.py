@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 
-from pools.runtimes.files.base import FilesGone, PodFile, PodFiles
+from pools.runtimes.files.base import FilesNotFound, PodFile, PodFiles
 
 FILES_MAX = 100_000
 PATH_BYTES_MAX = 32 * 2**20  # total length of all paths in a listing
@@ -36,11 +36,11 @@ def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
     """Return the regular files at or below `path`. An empty path selects all roots.
 
     A path begins with the name of its root. `roots` contains the parent and the name of each root's
-    directory. Missing directories are skipped. Raises FilesGone if no root has the name.
+    directory. Missing directories are skipped. Raises FilesNotFound if no root has the name.
     """
     label, *inside = _split(path) or [""]
     if label and label not in roots:
-        raise FilesGone(f"{path} is not in any of the directories {', '.join(sorted(roots))}")
+        raise FilesNotFound(f"{path} is not in any of the directories {', '.join(sorted(roots))}")
     walk = _Walk()
     for each in (label,) if label else sorted(roots):
         parent, name = roots[each]
@@ -55,7 +55,7 @@ def list_changed(parent: str, name: str, since: int) -> tuple[PodFiles, set[str]
     """Return the regular files in a directory tree whose status changed after `since` (nanoseconds).
 
     Also return the paths of all entries except directories. All paths are relative to the directory. Raises
-    FilesGone.
+    FilesNotFound.
     """
     walk = _Walk(since)
     with _open_directory(parent, [name]) as base:
@@ -65,10 +65,10 @@ def list_changed(parent: str, name: str, since: int) -> tuple[PodFiles, set[str]
 
 
 def read_listed_file(roots: Mapping[str, tuple[str, str]], path: str, offset: int, limit: int) -> bytes:
-    """Return at most `limit` bytes from `offset` of a file that `list_below` can list. Raises FilesGone."""
+    """Read at most `limit` bytes from `offset` of a file listed by `list_below`. Raises FilesNotFound."""
     label, *inside = _split(path) or [""]
     if label not in roots or not inside:
-        raise FilesGone(f"{path} is not a file in any of the directories {', '.join(sorted(roots))}")
+        raise FilesNotFound(f"{path} is not a file in any of the directories {', '.join(sorted(roots))}")
     parent, name = roots[label]
     return read_file(parent, name, "/".join(inside), offset, limit)
 
@@ -79,10 +79,10 @@ def read_file(root: str, inside: str, path: str, offset: int, limit: int) -> byt
         try:
             fd = os.open(name, _FILE, dir_fd=folder)
         except OSError as error:
-            raise FilesGone(f"{path}: {error.strerror}") from error
+            raise FilesNotFound(f"{path}: {error.strerror}") from error
         try:
             if problem := _skip_reason(os.fstat(fd)):
-                raise FilesGone(f"{path} {problem}")
+                raise FilesNotFound(f"{path} {problem}")
             return os.pread(fd, limit, offset)
         finally:
             os.close(fd)
@@ -138,17 +138,17 @@ class _Walk:
             names = sorted(entry.name for entry in islice(entries, FILES_MAX + 1))
         self._seen += len(names)
         if self._seen > FILES_MAX:
-            raise FilesGone(
+            raise FilesNotFound(
                 f"the paths contain more than {FILES_MAX:,} files and directories. Declare fewer paths"
             )
         return names
 
     def _count_path(self, path: str) -> None:
-        """Count a path, and raise FilesGone if all paths together are too long."""
+        """Count a path, and raise FilesNotFound if all paths together are too long."""
         self._path_bytes += len(os.fsencode(path))
         if self._path_bytes > PATH_BYTES_MAX:
             limit = f"{PATH_BYTES_MAX // 2**20} MiB"
-            raise FilesGone(f"the file paths exceed {limit} in total")
+            raise FilesNotFound(f"the file paths exceed {limit} in total")
 
     def _skip(self, path: str, reason: str) -> None:
         if len(self.skipped) < SKIPPED_MAX:
@@ -157,16 +157,16 @@ class _Walk:
 
 @contextmanager
 def _open_directory(root: str, parts: Collection[str]) -> Iterator[int]:
-    """Open a directory below `root`, which pods cannot replace. Raises FilesGone."""
+    """Open a directory below `root`, which pods cannot replace. Raises FilesNotFound."""
     try:
         base = os.open(root, _DIRECTORY)
     except OSError as error:
-        raise FilesGone("the pod's files no longer exist") from error
+        raise FilesNotFound("the pod's files no longer exist") from error
     try:
         with _open_subdirectory(base, parts) as directory:
             yield directory
     except OSError as error:
-        raise FilesGone(f"{'/'.join(parts)}: {error.strerror}") from error
+        raise FilesNotFound(f"{'/'.join(parts)}: {error.strerror}") from error
     finally:
         os.close(base)
 
@@ -188,7 +188,7 @@ def _open_subdirectory(base: int, parts: Collection[str]) -> Iterator[int]:
 def _split(path: str) -> list[str]:
     parts = [part for part in path.split("/") if part]
     if path.startswith("/") or any(part in (".", "..") for part in parts):
-        raise FilesGone(f"{path} is outside the pod's directory")
+        raise FilesNotFound(f"{path} is outside the pod's directory")
     return parts
 
 

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 from pools.runtimes.files import reading
-from pools.runtimes.files.base import FilesGone, VolumeChanges
+from pools.runtimes.files.base import FilesNotFound, VolumeChanges
 from pools.runtimes.shim.transfers.copies import copy_record_path
 from pools.runtimes.shim.transfers.volumes import DIRECTORY
 
 
 def list_changes(directory: Path, volume: str) -> VolumeChanges:
-    """Return the changes to a volume. `directory` contains the pod's records. Raises FilesGone."""
+    """Return the changes to a volume. `directory` contains the pod's records. Raises FilesNotFound."""
     parent = directory / DIRECTORY
     try:
         record = Path(copy_record_path(str(parent / volume)))
@@ -25,7 +25,7 @@ def list_changes(directory: Path, volume: str) -> VolumeChanges:
 
 
 def read_file(directory: Path, volume: str, path: str, offset: int, limit: int) -> bytes:
-    """Return at most `limit` bytes from `offset` of a file in the volume. Raises FilesGone."""
+    """Return at most `limit` bytes from `offset` of a file in the volume. Raises FilesNotFound."""
     if not path:
-        raise FilesGone("the path is empty")
+        raise FilesNotFound("the path is empty")
     return reading.read_file(str(directory / DIRECTORY), volume, path, offset, limit)

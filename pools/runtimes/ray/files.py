@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from pools.runtimes.base import RuntimeFailure
-from pools.runtimes.files.base import FilesGone, PodFiles, VolumeChanges
+from pools.runtimes.files.base import FilesNotFound, PodFiles, VolumeChanges
 from pools.runtimes.ray.agents import NodeAgent
 
 
@@ -38,7 +38,7 @@ class RayFiles:
     def _files_agent(self, pod_id: str) -> NodeAgent:
         agent = self._node_agent(pod_id)
         if agent is None:
-            raise FilesGone("the pod's node no longer exists")
+            raise FilesNotFound("the pod's node no longer exists")
         return agent
 
     def _node_agent(self, pod_id: str) -> NodeAgent | None:
@@ -47,10 +47,10 @@ class RayFiles:
 
 @contextmanager
 def _converted_errors() -> Iterator[None]:
-    """Convert the agent's errors to FilesGone if it rejects a request, otherwise to RuntimeFailure."""
+    """Convert the agent's errors to FilesNotFound if it rejects a request, otherwise to RuntimeFailure."""
     try:
         yield
     except ValueError as error:
         if "unknown request" in str(error):
             raise RuntimeFailure("the node's agent is too old to read files. Upgrade the agent") from error
-        raise FilesGone(str(error)) from error
+        raise FilesNotFound(str(error)) from error

@@ -46,10 +46,10 @@ def append_entries(log_path: str, log_limit: int, entries: Iterable[tuple[int, i
     finally:
         os.close(fd)
     if size > max(log_limit // LIMIT_SHARE, LIMIT_MIN):
-        _thin(path)
+        _drop_every_second_entry(path)
 
 
-def _thin(path: str) -> None:
+def _drop_every_second_entry(path: str) -> None:
     """Drop every second entry, so that the remaining times are half as exact. Keep the last one."""
     with open(path, "rb") as file:
         data = file.read()

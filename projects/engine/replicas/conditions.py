@@ -47,7 +47,7 @@ class ServiceMetrics:
     ttft_p95: Measure
     ttft_p99: Measure
     inter_token_p95: Measure
-    variation: Measure
+    relative_variance: Measure
 
 
 def compute_metrics(window: Window, config: AutoscalerConfig) -> ServiceMetrics | None:
@@ -67,7 +67,7 @@ def compute_metrics(window: Window, config: AutoscalerConfig) -> ServiceMetrics 
         ttft_p95=measures.quantile(samples, first_token, P95),
         ttft_p99=measures.quantile(samples, first_token, 0.99),
         inter_token_p95=measures.quantile(samples, attrgetter("inter_token"), P95),
-        variation=measures.variation(samples, attrgetter("throughput")),
+        relative_variance=measures.relative_variance(samples, attrgetter("throughput")),
     )
 
 
@@ -127,7 +127,7 @@ def evaluate(metrics: ServiceMetrics | None, config: AutoscalerConfig) -> tuple[
         _condition_below(names.TOKEN_USAGE_LOW, metrics.token_usage, scale_in.token_usage_threshold, config),
         _condition_below(names.NO_QUEUE, metrics.queued, scale_in.queue_depth_threshold, config),
         _condition_below(
-            names.THROUGHPUT_STABLE, metrics.variation, scale_in.throughput_variance_threshold, config
+            names.THROUGHPUT_STABLE, metrics.relative_variance, scale_in.throughput_variance_threshold, config
         ),
     )
 

@@ -57,7 +57,7 @@ def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) 
     return Measure(value, len(names), len(latest.engines))
 
 
-def variation(samples: tuple[Sample, ...], pick: Pick) -> Measure:
+def relative_variance(samples: tuple[Sample, ...], pick: Pick) -> Measure:
     """Return the total's variance divided by its squared mean, or 0 if the total is always 0.
 
     The total is summed over all inference engines. The value is None for a single sample, or if an engine is

@@ -99,5 +99,5 @@ def _spread_metrics(point: RecordedPoint, engines: int) -> ServiceMetrics:
         ttft_p95=measure("ttft_p95"),
         ttft_p99=measure("ttft_p99"),
         inter_token_p95=measure("inter_token_latency_p95"),
-        variation=measure("throughput_variance"),
+        relative_variance=measure("throughput_variance"),
     )

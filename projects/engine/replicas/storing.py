@@ -34,7 +34,7 @@ def snapshot(figures: ServiceMetrics | None) -> dict[str, Any]:
         "total_queue_reqs": _round_to_int(figures.queued.value),
         "total_running_reqs": _round_to_int(figures.running.value),
         "total_gen_throughput": _round_value(figures.throughput.value),
-        "throughput_variance": _round_value(figures.variation.value),
+        "throughput_variance": _round_value(figures.relative_variance.value),
         "queue_time_p95": _round_value(figures.queue_time_p95.value),
         "ttft_p95": _round_value(figures.ttft_p95.value),
         "ttft_p99": _round_value(figures.ttft_p99.value),

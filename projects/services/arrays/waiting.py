@@ -9,14 +9,14 @@ from projects.services.arrays.counts import count_tasks_by_array
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class HeldTaskReason:
     """Reason why a task is held, with the numbers for the message."""
 
     message: str
     numbers: Mapping[str, int]
 
 
-def explain_held_task(task: Workload) -> Waiting:
+def explain_held_task(task: Workload) -> HeldTaskReason:
     """Return why a held task has not been released yet, based on the current counts of its array."""
     array = task.array
     assert array is not None
@@ -34,4 +34,4 @@ def explain_held_task(task: Workload) -> Waiting:
         numbers["pending_max"] = PENDING_MAX
         state = f"{counts.pending} of at most {PENDING_MAX} queued"
     others = "1 task" if before == 1 else f"{before:,} tasks"
-    return Waiting(f"Tasks of the array {array.name}: {state}; {others} before this one.", numbers)
+    return HeldTaskReason(f"Tasks of the array {array.name}: {state}; {others} before this one.", numbers)

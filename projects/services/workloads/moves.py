@@ -63,7 +63,7 @@ class Move:
             )
 
     @property
-    def closes_reason(self) -> bool:
+    def ends_pending_reason(self) -> bool:
         return self.to != Phase.PENDING and Phase.PENDING in self.expected
 
     def change(self, now: datetime) -> RowChange:
@@ -124,9 +124,9 @@ def move_all(moves: Sequence[Move], *, actor: str, now: datetime) -> list[Move]:
 
 def _change_phases(moves: Sequence[Move], now: datetime) -> set[Any]:
     changed: set[Any] = set()
-    for closes_reason in (False, True):
-        changes = [move.change(now) for move in moves if move.closes_reason is closes_reason]
-        expressions = {**NEXT_VALUES, **(CLOSED_REASON if closes_reason else {})}
+    for ends_pending_reason in (False, True):
+        changes = [move.change(now) for move in moves if move.ends_pending_reason is ends_pending_reason]
+        expressions = {**NEXT_VALUES, **(CLOSED_REASON if ends_pending_reason else {})}
         changed |= change_rows(Workload, "phase", changes, expressions)
     return changed
 

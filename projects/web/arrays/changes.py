@@ -80,7 +80,7 @@ class TasksForm(Form):
         return expand(parts)
 
 
-class WorstForm(Form):
+class CancelWorstForm(Form):
     count = forms.IntegerField(label="Tasks", min_value=1, max_value=TASKS_MAX, initial=1)
     metric = forms.CharField(label="Metric", max_length=64)
     goal = forms.ChoiceField(label="Best value", choices=[("min", "Lowest"), ("max", "Highest")])
@@ -135,7 +135,7 @@ def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
     array = find_array(request.actor, array_id)
     require(request.actor, Action.OPERATE, array)
     action, url = CHANGES[step], reverse("array", args=[array.pk])
-    usual, count = _usual_tasks(array, step)
+    usual, count = _default_tasks(array, step)
     form = TasksForm(request.POST or None, auto_id="tasks_%s", usual=usual)
     if request.method == "POST" and form.is_valid():
         with form_errors(form):
@@ -159,7 +159,7 @@ def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
     )
 
 
-def _usual_tasks(array: WorkloadArray, step: str) -> tuple[str, int]:
+def _default_tasks(array: WorkloadArray, step: str) -> tuple[str, int]:
     """Return a description and the number of the tasks that a change affects by default."""
     counts = count_tasks_by_array([array])[array.pk]
     if step == "cancel":
@@ -187,7 +187,7 @@ def cancel_worst(request: Request, array_id: uuid.UUID) -> HttpResponse:
     array = find_array(request.actor, array_id)
     require(request.actor, Action.OPERATE, array)
     url = reverse("array", args=[array.pk])
-    form = WorstForm(request.POST or None, initial=request.GET.dict(), auto_id="worst_%s")
+    form = CancelWorstForm(request.POST or None, initial=request.GET.dict(), auto_id="worst_%s")
     if request.method == "POST" and form.is_valid():
         values = form.cleaned_data
         chosen = arrays.worst_tasks(array, values["metric"], values["goal"], values["count"])

@@ -34,7 +34,7 @@ from projects.web.people.rows import (
     COLUMNS,
     PLATFORM,
     ROLE_FILTERS,
-    PersonRow,
+    UserWithRole,
     list_people,
     offer_deactivation_once,
 )
@@ -209,7 +209,7 @@ def _form_response(request: Request, form: forms.Form, title: str, text: str, **
     return form_page(request, form, title=title, label=title, text=text, back=reverse("access"), **more)
 
 
-def _may_revoke(request: Request, row: PersonRow) -> bool:
+def _may_revoke(request: Request, row: UserWithRole) -> bool:
     membership = row.membership
     assert membership is not None
     action = Action.GRANT if membership.project_id or membership.department_id else Action.ADMINISTER

@@ -19,7 +19,7 @@ ROLE_FILTERS = (*((role, to_words(role)) for role in Role), (SUPERUSER, "Superus
 
 
 @dataclass(frozen=True, slots=True)
-class PersonRow:
+class UserWithRole:
     """User with one role. `membership` is None for a superuser or a user without a role.
 
     `email` is empty unless the viewer administers the role's scope. `may_change` is set if the viewer may
@@ -65,14 +65,14 @@ class PersonRow:
         return "active" if self.user.is_active else "deactivated"
 
 
-COLUMNS: tuple[Column[PersonRow], ...] = (
+COLUMNS: tuple[Column[UserWithRole], ...] = (
     Column("user", "User", lambda row: row.user.username),
     Column("mail", "Email", lambda row: row.email, in_file=True),
     Column("role", "Role", lambda row: row.role_title),
     Column("scope", "Scope", lambda row: row.scope_title),
     Column("since", "Since", lambda row: row.since),
 )
-ADMIN_COLUMNS: tuple[Column[PersonRow], ...] = (
+ADMIN_COLUMNS: tuple[Column[UserWithRole], ...] = (
     *COLUMNS,
     Column("state", "State", lambda row: row.state, in_file=True),
     Column("created", "Created", lambda row: row.user.date_joined, in_file=True),
@@ -80,7 +80,7 @@ ADMIN_COLUMNS: tuple[Column[PersonRow], ...] = (
 )
 
 
-def list_people(actor: Actor) -> list[PersonRow]:
+def list_people(actor: Actor) -> list[UserWithRole]:
     """Return the user rows that the viewer may see. Platform admins also see users without a role."""
     is_admin = is_platform_admin(actor)
     by_user: dict[int, list[Membership]] = {}
@@ -88,17 +88,17 @@ def list_people(actor: Actor) -> list[PersonRow]:
         by_user.setdefault(row.user_id, []).append(row)
     if not is_admin:
         return list(_visible_roles(actor, by_user))
-    rows: list[PersonRow] = []
+    rows: list[UserWithRole] = []
     for user in users(actor):
         roles: list[Membership | None] = [*by_user.get(user.pk, ())]
         if user.is_superuser or not roles:
             roles.insert(0, None)
         may_change = actor.user is not None and user.pk != actor.user.pk
-        rows += [PersonRow(user, role, user.email, may_change) for role in roles]
+        rows += [UserWithRole(user, role, user.email, may_change) for role in roles]
     return rows
 
 
-def offer_deactivation_once(rows: Iterable[PersonRow]) -> Iterator[PersonRow]:
+def offer_deactivation_once(rows: Iterable[UserWithRole]) -> Iterator[UserWithRole]:
     """Yield the rows of a page. Only the first row of each user offers to deactivate the user."""
     users_before: set[int] = set()
     for row in rows:
@@ -106,13 +106,13 @@ def offer_deactivation_once(rows: Iterable[PersonRow]) -> Iterator[PersonRow]:
         users_before.add(row.user.pk)
 
 
-def _visible_roles(actor: Actor, by_user: dict[int, list[Membership]]) -> Iterator[PersonRow]:
+def _visible_roles(actor: Actor, by_user: dict[int, list[Membership]]) -> Iterator[UserWithRole]:
     in_projects = set(administered_projects(actor).values_list("pk", flat=True))
     in_departments = set(administered_departments(actor).values_list("pk", flat=True))
     for roles in by_user.values():
         for role in roles:
             may_see_email = role.project_id in in_projects or role.department_id in in_departments
-            yield PersonRow(role.user, role, role.user.email if may_see_email else "")
+            yield UserWithRole(role.user, role, role.user.email if may_see_email else "")
 
 
 def _scope_names(row: Membership) -> tuple[str, str]:

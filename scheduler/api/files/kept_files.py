@@ -9,7 +9,7 @@ from berth.core.errors import NotFound, Unavailable
 from berth.core.problems import format_value
 from berth.server.wiring import UnavailableImplementation, load_wiring
 from pools.runtimes.base import Runtime, RuntimeFailure
-from pools.runtimes.files.base import FilesGone, PodFile, PodFiles
+from pools.runtimes.files.base import FilesNotFound, PodFile, PodFiles
 from projects.actor import Actor
 from projects.code.archive import archive_parts, archive_size
 from projects.models import Pod, Workload
@@ -93,7 +93,7 @@ def require_files(files: PodFiles, path: str) -> None:
 def _converted_errors() -> Iterator[None]:
     try:
         yield
-    except FilesGone as error:
+    except FilesNotFound as error:
         raise NotFound(f"The files cannot be read: {error}.") from error
     except (RuntimeFailure, LookupError, OSError) as error:
         raise Unavailable(f"The files cannot be read right now: {error}. Try again later.") from error

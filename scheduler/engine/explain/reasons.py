@@ -11,7 +11,7 @@ from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Blocker, Numbers, Reaso
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
 
 
-def dominance(reason: Reason) -> int:
+def reason_rank(reason: Reason) -> int:
     """Return the rank of a reason. The most dominant reason has rank 0."""
     return _RANK[reason]
 
@@ -311,7 +311,7 @@ class BlockerFormatter:
 
     def blockers(self, reasons: Mapping[Reason, Numbers]) -> tuple[Blocker, ...]:
         """Return one blocker per reason, most dominant first."""
-        return tuple(self._blocker(reason, reasons[reason]) for reason in sorted(reasons, key=dominance))
+        return tuple(self._blocker(reason, reasons[reason]) for reason in sorted(reasons, key=reason_rank))
 
     def _blocker(self, reason: Reason, numbers: Numbers) -> Blocker:
         key = reason, id(numbers)

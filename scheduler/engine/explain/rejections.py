@@ -20,7 +20,7 @@ from scheduler.engine.board.ledger import QueueAccount, QueueKey
 from scheduler.engine.board.order import GangKey, gang_sort_key
 from scheduler.engine.board.run_ends import known_ends
 from scheduler.engine.explain.pending import MISSING_CAPACITY, PendingReasons
-from scheduler.engine.explain.reasons import BlockerFormatter, dominance, is_schedulable
+from scheduler.engine.explain.reasons import BlockerFormatter, is_schedulable, reason_rank
 from scheduler.engine.explain.shortage import explain_shortage
 from scheduler.engine.plan import Blocker, Numbers, Reason, Rejection
 
@@ -300,7 +300,7 @@ class Rejections(Sequence[Rejection]):
         if len(self._pools) == 1:
             return tuple(rejections)
         best: dict[str, Rejection] = {}
-        for rejection in sorted(rejections, key=lambda r: -dominance(r.blockers[0].reason)):
+        for rejection in sorted(rejections, key=lambda r: -reason_rank(r.blockers[0].reason)):
             best.setdefault(rejection.workload, rejection)
         return tuple(
             _renumber(rejection for rejection in rejections if best[rejection.workload] is rejection)

@@ -12,9 +12,9 @@ from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.preemption.outcome import Outcome, resolve_outcome
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.policies.pending import Consolidate
-from scheduler.engine.preemption.proposals import Budget, fits_under_limits, propose
+from scheduler.engine.preemption.proposals import Budget, fits_under_limits, propose_victims
 from scheduler.engine.preemption.victims.selection import VictimSelection
-from scheduler.engine.preemption.victims.sets import select_all, sufficient_sets
+from scheduler.engine.preemption.victims.sets import select_all, sufficient_victim_sets
 
 MAX_PRICED_VICTIMS = 10_000  # maximum number of victims priced, summed over all sets
 # limit for small boards; larger boards allow fewer sets, because each attempt may move all pods
@@ -39,7 +39,9 @@ def evict_and_move(
     may_move = consolidation.enabled and consolidation.max_moves != 0
     start, pods = board.mark(), sum(map(len, board.on_node))
     tries = max(MIN_TRIED_SETS, min(MAX_TRIED_SETS, MAX_PODS // max(1, pods)))
-    for below_quota, victims in sufficient_sets(policy, arrangement, MAX_PRICED_VICTIMS, may_move=may_move):
+    for below_quota, victims in sufficient_victim_sets(
+        policy, arrangement, MAX_PRICED_VICTIMS, may_move=may_move
+    ):
         if tries <= 0 or (keeps_quotas and below_quota):
             break
         selection = VictimSelection(board, policy)
@@ -107,7 +109,7 @@ def _place_by_moves(selection: VictimSelection, arrangement: Arrangement) -> Out
     board, policy = selection.board, selection.policy
     start, moves = board.mark(), Consolidate(board, policy.gang, policy.requested)
     sides = {policy.diverging_queues(victim.gang.account) for victim in selection.selected}
-    for proposal in propose(board, moves, arrangement, Budget(min(MAX_PROPOSALS, moves.max_trials))):
+    for proposal in propose_victims(board, moves, arrangement, Budget(min(MAX_PROPOSALS, moves.max_trials))):
         outcome = resolve_outcome(proposal, start, arrangement, moves.max_moves)
         if outcome is None:
             continue

@@ -20,7 +20,7 @@ from scheduler.engine.preemption.outcome import Outcome, reapply_moves, resolve_
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.policies.pending import Consolidate, Preempt, Reclaim
 from scheduler.engine.preemption.policies.scaling import Shrink
-from scheduler.engine.preemption.proposals import Budget, propose
+from scheduler.engine.preemption.proposals import Budget, propose_victims
 from scheduler.engine.preemption.victims.selection import VictimSelection
 
 # Alternative policies, tried if evictions would leave a queue below its quota.
@@ -229,7 +229,7 @@ def _find_outcome_by_policy(
         return best
     moves = board.moves(trial.start) if best else []
     board.rewind(trial.start)
-    policy.lift_share_limit()
+    policy.allow_exceeding_share_again()
     combined = evict_and_move(policy, arrangement, keeps_quotas=best is not None)
     if combined is None and best is not None:
         reapply_moves(board, moves)
@@ -255,11 +255,11 @@ def _allocated_by_queue(board: Board) -> AllocatedByQueue:
 def _all_proposals(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: Budget
 ) -> Iterator[VictimSelection]:
-    yield from propose(board, policy, arrangement, budget)
+    yield from propose_victims(board, policy, arrangement, budget)
     if policy.retries_within_share():
-        yield from propose(board, policy, arrangement, budget.reset())
+        yield from propose_victims(board, policy, arrangement, budget.reset())
     if policy.retries_without_new_gangs():
-        yield from propose(board, policy, arrangement, budget.reset())
+        yield from propose_victims(board, policy, arrangement, budget.reset())
 
 
 def _bundle_message(kind: Kind, outcome: Outcome) -> str:

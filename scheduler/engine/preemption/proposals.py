@@ -17,7 +17,7 @@ from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.repack import place_repacked, size_key
 from scheduler.engine.preemption.victims.costs import NodeCosts, OfferCache, full_cost
 from scheduler.engine.preemption.victims.selection import VictimSelection
-from scheduler.engine.preemption.victims.sets import select_all, set_cost, sufficient_sets
+from scheduler.engine.preemption.victims.sets import select_all, set_cost, sufficient_victim_sets
 from scheduler.engine.preemption.victims.units import Victim
 
 MAX_DOMAINS = 8  # maximum number of domains whose clearing cost is computed
@@ -43,7 +43,7 @@ class Budget:
         return self
 
 
-def propose(
+def propose_victims(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: Budget
 ) -> Iterator[VictimSelection]:
     """Yield victim selections, each applied to the board and undone before the next."""
@@ -222,7 +222,7 @@ class _Alternatives:
             singles = _cheaper_single_victims(selection, self._arrangement, self._free, stopped)
             return [(victim,) for victim in singles]
         max_cost = set_cost(policy, stopped)
-        sets = sufficient_sets(policy, self._arrangement, MAX_PRICED_VICTIMS, max_cost=max_cost)
+        sets = sufficient_victim_sets(policy, self._arrangement, MAX_PRICED_VICTIMS, max_cost=max_cost)
         return [victims for _, victims in islice(sets, MAX_SETS)]
 
 

@@ -7,24 +7,24 @@ from scheduler.engine.board.gang import BoardRole, Gang, arrangements
 from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import NON_PREEMPTIBLE_QUOTAS, PendingCase
-from scheduler.engine.smallest_change.proposals import Ladder, single_rung
+from scheduler.engine.smallest_change.proposals import Proposals, single_proposal
 
 MAX_ENDINGS = 4  # maximum number of workloads tried
 
 Amounts = tuple[int, int, int]
 
 
-def end_of_own_workload(case: PendingCase) -> Iterator[Ladder]:
+def end_of_own_workload(case: PendingCase) -> Iterator[Proposals]:
     """Propose ending another workload in the project, preferring the smallest and then the youngest."""
-    return _ladders_of_endings(case, own=True)
+    return _proposed_endings(case, own=True)
 
 
-def end_of_other_workload(case: PendingCase) -> Iterator[Ladder]:
+def end_of_other_workload(case: PendingCase) -> Iterator[Proposals]:
     """Propose ending a workload in another project, preferring the same department."""
-    return _ladders_of_endings(case, own=False)
+    return _proposed_endings(case, own=False)
 
 
-def _ladders_of_endings(case: PendingCase, *, own: bool) -> Iterator[Ladder]:
+def _proposed_endings(case: PendingCase, *, own: bool) -> Iterator[Proposals]:
     board, project = case.layout().boards[case.pool.name], case.workload.project
     shortfall = _bound_shortfall(case) if case.exceeded_bounds else _room_shortfall(board, case)
     department = board.ledger.accounts[project].path[-1]
@@ -37,7 +37,7 @@ def _ladders_of_endings(case: PendingCase, *, own: bool) -> Iterator[Ladder]:
                 age = -(gang.workload.started or 0)
                 candidates.append((left > 0, elsewhere, _allocated_amounts(gang), age, gang.name))
     for place, (*_, name) in enumerate(sorted(candidates)[:MAX_ENDINGS]):
-        yield single_rung(Change(ChangeKind.WORKLOAD_ENDED, name), place)
+        yield single_proposal(Change(ChangeKind.WORKLOAD_ENDED, name), place)
 
 
 # Amount that is still missing after a gang ends, or None if its end cannot free enough.

@@ -6,21 +6,21 @@ from berth.core.amounts import MILLI
 from scheduler.engine.model import Role
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import PendingCase
-from scheduler.engine.smallest_change.proposals import Ladder, halving_ladder, lowering_ladder
+from scheduler.engine.smallest_change.proposals import Proposals, halving_proposals, lowering_proposals
 
 
-def at_least_half(case: PendingCase) -> Iterator[Ladder]:
+def requests_of_at_least_half(case: PendingCase) -> Iterator[Proposals]:
     """Propose lower requests that keep at least half of the current amount."""
     for role, resource, amount in _role_amounts(case):
-        yield lowering_ladder(
+        yield lowering_proposals(
             amount, resource, _half_rounded_up(amount), _lowered_request(role, resource, amount)
         )
 
 
-def less_than_half(case: PendingCase) -> Iterator[Ladder]:
+def requests_below_half(case: PendingCase) -> Iterator[Proposals]:
     """Propose lower requests down to one unit, in steps that become smaller with the request."""
     for role, resource, amount in _role_amounts(case):
-        yield halving_ladder(
+        yield halving_proposals(
             amount, resource, _half_rounded_up(amount), _lowered_request(role, resource, amount)
         )
 

@@ -8,17 +8,22 @@ from scheduler.engine.model import Group, NodeState, Role
 from scheduler.engine.plan import Blocker, Reason
 from scheduler.engine.smallest_change.change import Change, ChangeKind, as_integer, edit_role
 from scheduler.engine.smallest_change.pending_case import NON_PREEMPTIBLE_QUOTAS, PendingCase
-from scheduler.engine.smallest_change.proposals import Ladder, ladder_in_order, raising_ladder, single_rung
+from scheduler.engine.smallest_change.proposals import (
+    Proposals,
+    proposals_in_order,
+    raising_proposals,
+    single_proposal,
+)
 
 MAX_CHOICES = 3  # maximum number of pools tried, and of constraints tried per role
 
 
-def end_of_own_wait(case: PendingCase) -> Iterator[Ladder]:
+def end_of_own_wait(case: PendingCase) -> Iterator[Proposals]:
     """Propose resuming the workload, or waiting for its backoff, dependency or preemption delay to end."""
     for blocker in case.rejection.blockers:
         change = _end_of_wait(blocker)
         if change is not None:
-            yield single_rung(change)
+            yield single_proposal(change)
 
 
 def _end_of_wait(blocker: Blocker) -> Change | None:
@@ -35,27 +40,27 @@ def _end_of_wait(blocker: Blocker) -> Change | None:
     return None
 
 
-def preemptibility(case: PendingCase) -> Iterator[Ladder]:
+def preemptibility(case: PendingCase) -> Iterator[Proposals]:
     if case.reasons & NON_PREEMPTIBLE_QUOTAS:
-        yield single_rung(Change(ChangeKind.PREEMPTIBLE))
+        yield single_proposal(Change(ChangeKind.PREEMPTIBLE))
 
 
-def other_pools(case: PendingCase) -> Iterator[Ladder]:
+def other_pools(case: PendingCase) -> Iterator[Proposals]:
     others = sorted(pool.name for pool in case.snapshot.pools if pool.name not in case.workload.pools)
     for name in others[:MAX_CHOICES]:
-        yield single_rung(Change(ChangeKind.POOL_ALLOWED, name))
+        yield single_proposal(Change(ChangeKind.POOL_ALLOWED, name))
 
 
-def fewer_constraints(case: PendingCase) -> Iterator[Ladder]:
+def fewer_constraints(case: PendingCase) -> Iterator[Proposals]:
     """Propose dropping or relaxing a constraint that excludes nodes of the pool."""
     for role in case.roles:
         changes = [
             change for change in _dropped_constraints(case, role) if _admits_more_nodes(case, role, change)
         ]
         for change in changes[:MAX_CHOICES]:
-            yield single_rung(change)
+            yield single_proposal(change)
     for level in sorted(set(_required_levels(case.workload.tree))):
-        yield single_rung(Change(ChangeKind.TOPOLOGY_DROPPED, resource=level))
+        yield single_proposal(Change(ChangeKind.TOPOLOGY_DROPPED, resource=level))
     for role in case.roles:
         if role.spread_per_node is not None and role.spread_per_node < role.min:
             yield _higher_spread(role, role.spread_per_node)
@@ -91,14 +96,14 @@ def _required_levels(group: Group) -> Iterator[str]:
             yield from _required_levels(child)
 
 
-def _higher_spread(role: Role, spread: int) -> Ladder:
+def _higher_spread(role: Role, spread: int) -> Proposals:
     def change(after: int) -> Change:
         return Change(ChangeKind.SPREAD_RAISED, role.name, before=spread, after=after)
 
-    return raising_ladder(spread, "replicas", [role.min], change)
+    return raising_proposals(spread, "replicas", [role.min], change)
 
 
-def shorter_max_runtime(case: PendingCase) -> Iterator[Ladder]:
+def shorter_max_runtime(case: PendingCase) -> Iterator[Proposals]:
     """Propose a maximum runtime that ends the workload before held nodes or quota are needed.
 
     The nodes or the quota are held for another workload.
@@ -108,10 +113,10 @@ def shorter_max_runtime(case: PendingCase) -> Iterator[Ladder]:
             seconds = as_integer(blocker.numbers["until"]) - case.snapshot.now
             if seconds > 0:
                 before = case.workload.max_runtime
-                yield single_rung(Change(ChangeKind.MAX_RUNTIME_LOWERED, before=before, after=seconds))
+                yield single_proposal(Change(ChangeKind.MAX_RUNTIME_LOWERED, before=before, after=seconds))
 
 
-def higher_priority(case: PendingCase) -> Iterator[Ladder]:
+def higher_priority(case: PendingCase) -> Iterator[Proposals]:
     """Propose priorities just above those of the project's other workloads.
 
     A preemptible workload stays below the priorities that are non-preemptible by default.
@@ -124,6 +129,6 @@ def higher_priority(case: PendingCase) -> Iterator[Ladder]:
         if other.project == workload.project and workload.priority <= other.priority < end - 1
         and other.name != workload.name
     })  # fmt: skip
-    yield ladder_in_order(
+    yield proposals_in_order(
         Change(ChangeKind.PRIORITY_RAISED, before=workload.priority, after=priority) for priority in targets
     )

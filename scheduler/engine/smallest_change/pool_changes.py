@@ -7,7 +7,12 @@ from scheduler.engine.explain.new_nodes import make_node, new_node_shape
 from scheduler.engine.model import Node, NodeState, PodState, Workload
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import PendingCase
-from scheduler.engine.smallest_change.proposals import MAX_RUNGS, Ladder, ladder_in_order, single_rung
+from scheduler.engine.smallest_change.proposals import (
+    MAX_PROPOSALS,
+    Proposals,
+    proposals_in_order,
+    single_proposal,
+)
 
 MAX_NODES = 4  # maximum number of distinct closed nodes tried
 MAX_MORE_MOVES = 32
@@ -15,12 +20,12 @@ MAX_NEW_NODES = 16
 CLOSED_STATES = (NodeState.CORDONED, NodeState.DRAINING)
 
 
-def minimum_runtime_end(case: PendingCase) -> Iterator[Ladder]:
+def minimum_runtime_end(case: PendingCase) -> Iterator[Proposals]:
     """Propose waiting until running workloads have passed their minimum runtime."""
     workloads = case.snapshot.workloads
     left = sorted({seconds for each in workloads for seconds in _protected_seconds(case, each)})
-    stride = len(left) // MAX_RUNGS + 1
-    yield ladder_in_order(
+    stride = len(left) // MAX_PROPOSALS + 1
+    yield proposals_in_order(
         Change(ChangeKind.MINIMUM_RUNTIME_OVER, before=seconds, after=0, pool=case.pool.name)
         for seconds in reversed(left[::-stride])
     )
@@ -38,7 +43,7 @@ def _protected_seconds(case: PendingCase, workload: Workload) -> Iterator[int]:
                 yield started + minimum - case.snapshot.now
 
 
-def uncordoned_nodes(case: PendingCase) -> Iterator[Ladder]:
+def uncordoned_nodes(case: PendingCase) -> Iterator[Proposals]:
     """Propose uncordoning a node or cancelling its drain."""
     if not case.capacity_may_help:
         return
@@ -47,7 +52,7 @@ def uncordoned_nodes(case: PendingCase) -> Iterator[Ladder]:
         if node.state in CLOSED_STATES and any(matches(role, node) for role in case.roles):
             tried.setdefault(_equivalence_key(case, node), node)
     for node in list(tried.values())[:MAX_NODES]:
-        yield single_rung(Change(ChangeKind.NODE_OPENED, node.name, before=str(node.state)))
+        yield single_proposal(Change(ChangeKind.NODE_OPENED, node.name, before=str(node.state)))
 
 
 def _equivalence_key(case: PendingCase, node: Node) -> Hashable:
@@ -57,21 +62,21 @@ def _equivalence_key(case: PendingCase, node: Node) -> Hashable:
     return devices, node.cpu, node.memory_mib, labels, closed, case.gpu_milli_by_node.get(node.name)
 
 
-def consolidation(case: PendingCase) -> Iterator[Ladder]:
+def consolidation(case: PendingCase) -> Iterator[Proposals]:
     settings = case.pool.consolidation
     if not case.capacity_may_help:
         return
     if not settings.enabled:
-        yield single_rung(Change(ChangeKind.CONSOLIDATION_ENABLED, pool=case.pool.name))
+        yield single_proposal(Change(ChangeKind.CONSOLIDATION_ENABLED, pool=case.pool.name))
     elif settings.max_moves is not None:
         most = settings.max_moves
-        yield ladder_in_order(
+        yield proposals_in_order(
             Change(ChangeKind.MAX_MOVES_RAISED, before=most, after=after, pool=case.pool.name)
             for after in range(most + 1, most + MAX_MORE_MOVES + 1)
         )
 
 
-def new_nodes(case: PendingCase) -> Iterator[Ladder]:
+def new_nodes(case: PendingCase) -> Iterator[Proposals]:
     """Propose adding nodes of the pool's shape.
 
     `before` is the number of nodes that the pool's maximum still allows, or None without a maximum.
@@ -83,7 +88,7 @@ def new_nodes(case: PendingCase) -> Iterator[Ladder]:
     if any(node.capacity) and any(matches(role, node) for role in case.roles):
         most = case.pool.nodes_max if case.pool.nodes_ever is None else case.pool.nodes_ever
         left = None if most is None else max(0, most - len(case.nodes))
-        yield ladder_in_order(
+        yield proposals_in_order(
             Change(ChangeKind.NODES_ADDED, before=left, after=count, pool=case.pool.name)
             for count in range(1, MAX_NEW_NODES + 1)
         )

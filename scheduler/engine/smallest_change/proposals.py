@@ -1,6 +1,6 @@
 """Proposed changes and their sizes.
 
-A ladder is a list of changes to one amount, smallest change first.
+The proposals for one amount are sorted by size, smallest change first.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,13 +10,15 @@ from berth.core.amounts import MILLI
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 
 _ORDER = {kind: number for number, kind in enumerate(ChangeKind)}
-MAX_RUNGS = 64  # maximum number of rungs per ladder
+MAX_PROPOSALS = 64  # maximum number of proposals for one amount
 _ROUND = [digit * 10**power for power in range(12) for digit in (1, 2, 5)]
-PARTS = 8  # each rung changes an amount by at most one eighth
+PARTS = 8  # each proposal changes an amount by at most one eighth
 
 Size = tuple[int, Fraction | int, str, str]
 Proposal = tuple[Size, Change]
-Ladder = Sequence[Proposal]  # smallest change first; larger changes start the workload if a smaller one does
+Proposals = Sequence[
+    Proposal
+]  # smallest change first; larger changes start the workload if a smaller one does
 
 
 def sized_proposal(change: Change, amount: Fraction | int = 0) -> Proposal:
@@ -24,55 +26,55 @@ def sized_proposal(change: Change, amount: Fraction | int = 0) -> Proposal:
     return (_ORDER[change.kind], amount, change.subject, f"{change.resource} {change.after}"), change
 
 
-def single_rung(change: Change, amount: int = 0) -> Ladder:
+def single_proposal(change: Change, amount: int = 0) -> Proposals:
     return [sized_proposal(change, amount)]
 
 
-def ladder_in_order(changes: Iterable[Change]) -> Ladder:
-    """Return a ladder of changes that are already sorted by amount, each with its size."""
+def proposals_in_order(changes: Iterable[Change]) -> Proposals:
+    """Propose changes that are already sorted by amount, each with its size."""
     return [sized_proposal(change, rank) for rank, change in enumerate(changes)]
 
 
-def lowering_ladder(amount: int, resource: str, least: int, change: Callable[[int], Change]) -> Ladder:
-    """Return a ladder of changes that lower `amount` in round steps down to `least`."""
+def lowering_proposals(amount: int, resource: str, least: int, change: Callable[[int], Change]) -> Proposals:
+    """Propose to lower `amount` in round steps down to `least`."""
     return _lowered_proposals(amount, _round_amounts(amount, least, step_size(amount, resource)), change)
 
 
-def halving_ladder(amount: int, resource: str, most: int, change: Callable[[int], Change]) -> Ladder:
-    """Return a ladder of changes that lower `amount` from below `most` down to one unit.
+def halving_proposals(amount: int, resource: str, most: int, change: Callable[[int], Change]) -> Proposals:
+    """Propose to lower `amount` from below `most` down to one unit.
 
     The steps become smaller with the amount, so that few changes lead to small amounts.
     """
-    rungs = list[int]()
+    amounts = list[int]()
     while most > 1:
         least = max(1, most // 2)
-        rungs += _round_amounts(most, least, step_size(most, resource))
+        amounts += _round_amounts(most, least, step_size(most, resource))
         most = least
-    return _lowered_proposals(amount, rungs, change)
+    return _lowered_proposals(amount, amounts, change)
 
 
 def _round_amounts(most: int, least: int, step: int) -> range:
     """Return the multiples of `step` below `most` that are at least `least`, in descending order."""
-    return range((most - 1) // step * step, least - 1, -step)[:MAX_RUNGS]
+    return range((most - 1) // step * step, least - 1, -step)[:MAX_PROPOSALS]
 
 
-def _lowered_proposals(amount: int, rungs: Iterable[int], change: Callable[[int], Change]) -> Ladder:
-    return [sized_proposal(change(after), Fraction(amount - after, amount)) for after in rungs]
+def _lowered_proposals(amount: int, amounts: Iterable[int], change: Callable[[int], Change]) -> Proposals:
+    return [sized_proposal(change(after), Fraction(amount - after, amount)) for after in amounts]
 
 
-def raising_ladder(
+def raising_proposals(
     amount: int, resource: str, targets: Sequence[int], change: Callable[[int], Change]
-) -> Ladder:
-    """Return a ladder of changes that raise `amount` in round steps up to the largest target.
+) -> Proposals:
+    """Propose to raise `amount` in round steps up to the largest target.
 
     Each target is also one of the amounts. Sizes are relative to the new amount, so an increase from 0 has
     size 1.
     """
     missing = max(targets) - amount
     step = step_size(missing, resource)
-    step *= -(-missing // (step * MAX_RUNGS))
-    rungs = sorted({*range(amount + step, max(targets), step), *targets})
-    return [sized_proposal(change(after), Fraction(after - amount, after)) for after in rungs]
+    step *= -(-missing // (step * MAX_PROPOSALS))
+    amounts = sorted({*range(amount + step, max(targets), step), *targets})
+    return [sized_proposal(change(after), Fraction(after - amount, after)) for after in amounts]
 
 
 def step_size(amount: int, resource: str) -> int:
@@ -81,7 +83,7 @@ def step_size(amount: int, resource: str) -> int:
     Memory steps are powers of two, and all others are 1, 2 or 5 times a power of ten.
     """
     if resource in ("replicas", "devices"):
-        return max(1, amount // MAX_RUNGS)
+        return max(1, amount // MAX_PROPOSALS)
     if resource == "gpu" and amount % MILLI == 0:
         return MILLI
     most = max(1, amount // PARTS)

@@ -10,10 +10,10 @@ from scheduler.engine.smallest_change.pending_case import (
     NON_PREEMPTIBLE_QUOTAS,
     PendingCase,
 )
-from scheduler.engine.smallest_change.proposals import Ladder, raising_ladder
+from scheduler.engine.smallest_change.proposals import Proposals, raising_proposals
 
 
-def higher_limits(case: PendingCase) -> Iterator[Ladder]:
+def higher_limits(case: PendingCase) -> Iterator[Proposals]:
     """Propose higher limits, up to the amount that admits all of the queue's workloads."""
     for bound in case.exceeded_bounds:
         limit = _entitlement_in_pool(case, bound.queue).limit[bound.kind]
@@ -21,16 +21,16 @@ def higher_limits(case: PendingCase) -> Iterator[Ladder]:
             # Workloads that are ahead in the queue use a raised limit first.
             requested = case.queue_reports[bound.queue.name].requested[bound.kind]
             targets = [bound.target, max(bound.target, requested)]
-            yield _quota_ladder(case, ChangeKind.LIMIT_RAISED, bound.queue, bound.kind, limit, targets)
+            yield _quota_proposals(case, ChangeKind.LIMIT_RAISED, bound.queue, bound.kind, limit, targets)
 
 
-def higher_quotas(case: PendingCase) -> Iterator[Ladder]:
+def higher_quotas(case: PendingCase) -> Iterator[Proposals]:
     """Propose higher quotas, up to the amount that brings the workload within its queue's quota."""
     for queue in case.path:
         for kind, quota in enumerate(_entitlement_in_pool(case, queue).quota):
             targets = [target for target in _target_quotas(case, queue, kind) if target > (quota or 0)]
             if quota is not None and targets:
-                yield _quota_ladder(case, ChangeKind.QUOTA_RAISED, queue, kind, quota, targets)
+                yield _quota_proposals(case, ChangeKind.QUOTA_RAISED, queue, kind, quota, targets)
 
 
 def _target_quotas(case: PendingCase, queue: Queue, kind: int) -> Iterator[int]:
@@ -45,15 +45,15 @@ def _target_quotas(case: PendingCase, queue: Queue, kind: int) -> Iterator[int]:
         yield case.allocated(queue, kind) + requested
 
 
-def _quota_ladder(
+def _quota_proposals(
     case: PendingCase, change_kind: ChangeKind, queue: Queue, kind: int, amount: int, targets: list[int]
-) -> Ladder:
+) -> Proposals:
     resource = RESOURCES[kind]
 
     def change(after: int) -> Change:
         return Change(change_kind, queue.name, resource, amount, after, case.pool.name)
 
-    return raising_ladder(amount, resource, targets, change)
+    return raising_proposals(amount, resource, targets, change)
 
 
 def _entitlement_in_pool(case: PendingCase, queue: Queue) -> Entitlement:

@@ -14,12 +14,12 @@ from scheduler.engine.smallest_change import lower_requests, own_changes, pool_c
 from scheduler.engine.smallest_change.change import Change, apply_change, replace_workload
 from scheduler.engine.smallest_change.endings import end_of_other_workload, end_of_own_workload
 from scheduler.engine.smallest_change.pending_case import PendingCase, pending_case
-from scheduler.engine.smallest_change.proposals import Ladder, Proposal
+from scheduler.engine.smallest_change.proposals import Proposal, Proposals
 
 MAX_POOLS = 4  # maximum number of the workload's pools that are considered
 MAX_RUNS = 40  # maximum number of engine runs per question, however large the cluster is
 
-Stage = Callable[[PendingCase], Iterator[Ladder]]
+Stage = Callable[[PendingCase], Iterator[Proposals]]
 
 # Order of changes. Within a stage, changes are ordered by amount, then by name.
 OWNER_STAGES: tuple[Stage, ...] = (
@@ -27,7 +27,7 @@ OWNER_STAGES: tuple[Stage, ...] = (
     own_changes.preemptibility,
     own_changes.other_pools,
     own_changes.fewer_constraints,
-    lower_requests.at_least_half,
+    lower_requests.requests_of_at_least_half,
     own_changes.shorter_max_runtime,
     end_of_own_workload,
     own_changes.higher_priority,
@@ -36,7 +36,7 @@ OWNER_STAGES: tuple[Stage, ...] = (
 SCHEDULABLE_STAGES: tuple[Stage, ...] = (
     own_changes.other_pools,
     own_changes.fewer_constraints,
-    lower_requests.at_least_half,
+    lower_requests.requests_of_at_least_half,
 )
 OTHER_STAGES: tuple[Stage, ...] = (
     # changes that department or platform admins can make
@@ -49,7 +49,7 @@ OTHER_STAGES: tuple[Stage, ...] = (
     # changes that affect other tenants
     end_of_other_workload,
     # reductions so large that the workload would no longer be the same
-    lower_requests.less_than_half,
+    lower_requests.requests_below_half,
 )
 
 
@@ -99,7 +99,7 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
         return SmallestChange(Outcome.NOT_NEEDED, runs=runs.count)
     for stage, later in _stages(cases):
         best = runs.smallest(
-            (ladder for case in cases for ladder in _ladders_of_stage(stage, case)), later=later
+            (proposals for case in cases for proposals in _proposals_of_stage(stage, case)), later=later
         )
         if best is not None:
             change, effects = best
@@ -118,10 +118,10 @@ def _stages(cases: Sequence[PendingCase]) -> Iterator[tuple[Stage, bool]]:
         yield from ((stage, True) for stage in SCHEDULABLE_STAGES)
     yield from ((stage, False) for stage in OTHER_STAGES)
     if never_starts:
-        yield lower_requests.less_than_half, True
+        yield lower_requests.requests_below_half, True
 
 
-def _ladders_of_stage(stage: Stage, case: PendingCase) -> Iterable[Ladder]:
+def _proposals_of_stage(stage: Stage, case: PendingCase) -> Iterable[Proposals]:
     return () if case.is_blocked and stage is not own_changes.end_of_own_wait else stage(case)
 
 
@@ -169,33 +169,33 @@ class _TrialRuns:
         plan, self._layout = decide_with_layout(snapshot, self._layout)
         return plan
 
-    def smallest(self, ladders: Iterable[Ladder], *, later: bool = False) -> tuple[Change, Effects] | None:
-        """Return the smallest change in the ladders that starts the workload, and its effects.
+    def smallest(self, groups: Iterable[Proposals], *, later: bool = False) -> tuple[Change, Effects] | None:
+        """Return the smallest proposed change that starts the workload, and its effects.
 
         With `later`, a change also counts if the workload may start once resources are free.
         """
         best: tuple[Proposal, Effects] | None = None
-        for ladder in ladders:
-            smaller = [rung for rung in ladder if best is None or rung[0] < best[0][0]]
-            best = self._smallest_rung(smaller, later=later) or best
+        for proposals in groups:
+            smaller = [proposal for proposal in proposals if best is None or proposal[0] < best[0][0]]
+            best = self._smallest_proposal(smaller, later=later) or best
         return None if best is None else (best[0][1], best[1])
 
-    def _smallest_rung(self, ladder: Ladder, *, later: bool) -> tuple[Proposal, Effects] | None:
-        """Find by bisection the smallest change in the ladder that starts the workload.
+    def _smallest_proposal(self, proposals: Proposals, *, later: bool) -> tuple[Proposal, Effects] | None:
+        """Find by bisection the smallest proposed change that starts the workload.
 
         Return None if even the largest change does not start it.
         """
-        effects = self._effects_if_started(ladder[-1][1], later=later) if ladder else None
+        effects = self._effects_if_started(proposals[-1][1], later=later) if proposals else None
         if effects is None:
             return None
-        best, low, high, rung = (ladder[-1], effects), 0, len(ladder) - 1, 0
+        best, low, high, middle = (proposals[-1], effects), 0, len(proposals) - 1, 0
         while low < high:
-            effects = self._effects_if_started(ladder[rung][1], later=later)
+            effects = self._effects_if_started(proposals[middle][1], later=later)
             if effects is None:
-                low = rung + 1
+                low = middle + 1
             else:
-                best, high = (ladder[rung], effects), rung
-            rung = (low + high) // 2
+                best, high = (proposals[middle], effects), middle
+            middle = (low + high) // 2
         return best
 
     def _effects_if_started(self, change: Change, *, later: bool) -> Effects | None:

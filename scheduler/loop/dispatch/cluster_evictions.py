@@ -60,12 +60,12 @@ def find_cluster_evictions(
         ]
     if failed:
         workloads = {_evicted_workload(eviction).pk for eviction in evictions}
-        earlier = [pk for workload, pk in _pods_on_record(failed) if workload not in workloads]
+        earlier = [pk for workload, pk in _recorded_pods(failed) if workload not in workloads]
         evictions += _find_evictions(earlier, failed, are_on_record=True) if earlier else []
     return evictions
 
 
-def _pods_on_record(failed: Collection[uuid.UUID]) -> list[tuple[uuid.UUID, uuid.UUID]]:
+def _recorded_pods(failed: Collection[uuid.UUID]) -> list[tuple[uuid.UUID, uuid.UUID]]:
     """Return (workload, pod) for evictions that earlier ticks recorded for peers of the failed pods."""
     workloads = Pod.objects.filter(pk__in=failed).values("workload")
     records = Eviction.objects.filter(kind=KIND, workload_id__in=workloads, entire_workload=False)

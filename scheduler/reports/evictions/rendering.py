@@ -65,7 +65,7 @@ class RenderedEviction:
     explanation: list[str]
 
     @property
-    def gave_gpus(self) -> bool:
+    def lost_all_gpus(self) -> bool:
         """Whether another workload took all GPUs of the victim."""
         is_taken = self.row.kind in ("reclaim", "preempt") and self.preemptor is not None
         return is_taken and self.row.entire_workload and self.row.gpu_milli > 0

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from django.conf import settings
 
 from berth.core.amounts import MILLI
-from berth.core.idle_rule import governing_rule
+from berth.core.idle_rule import applicable_rule
 from berth.db.crash_points import assert_no_transaction
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
@@ -41,7 +41,7 @@ class RunningPod(NamedTuple):
         """Utilization in thousandths above which GPUs count as busy, from the idle rule or the default
         setting.
         """
-        rule = governing_rule(self.project_rule, self.pool_rule)
+        rule = applicable_rule(self.project_rule, self.pool_rule)
         return 10 * (settings.BERTH_IDLE_GPU_PERCENT if rule is None else rule.below)
 
 

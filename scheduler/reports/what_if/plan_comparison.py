@@ -81,13 +81,13 @@ def _compare_shares(
         if old.share == report.share:
             continue
         owner = view.queues.owners[report.queue]
-        if _sees_queue(owner, viewer, departments):
+        if _can_see_queue(owner, viewer, departments):
             impact.shares.append(_share_document(owner, old, report))
         else:
             impact.hidden.shares += 1
 
 
-def _sees_queue(owner: Owner, viewer: Viewer, departments: set[int] | None) -> bool:
+def _can_see_queue(owner: Owner, viewer: Viewer, departments: set[int] | None) -> bool:
     if owner.project_id is not None:
         return viewer.can_see(owner.project_id)
     return departments is None or owner.department_id in departments
@@ -109,7 +109,7 @@ def _planned_starts(plan: Plan, view: ClusterView) -> Mapping[str, Document]:
     running = {workload.name for workload in view.snapshot.workloads if workload.pods}
     starts: dict[str, Document] = {}
     for bundle in plan.bundles:
-        places = _own_places(bundle)
+        places = _own_placements(bundle)
         if not places or bundle.workload in running or bundle.kind is Kind.GROW:
             continue
         starts[bundle.workload] = {
@@ -120,7 +120,7 @@ def _planned_starts(plan: Plan, view: ClusterView) -> Mapping[str, Document]:
     return starts
 
 
-def _own_places(bundle: Bundle) -> list[Place]:
+def _own_placements(bundle: Bundle) -> list[Place]:
     return [step for step in bundle.steps if isinstance(step, Place) and step.workload == bundle.workload]
 
 

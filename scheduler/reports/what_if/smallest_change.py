@@ -39,7 +39,7 @@ NOT_PENDING = "The workload is not pending."
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeAnswer:
+class RenderedChange:
     """Smallest change as text and as data, without names that the user may not see."""
 
     outcome: str
@@ -51,33 +51,33 @@ class ChangeAnswer:
     affected: tuple[str, ...] = ()  # visible workloads that the sentence may name, as `project/name`
 
 
-def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | None = None) -> ChangeAnswer:
+def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | None = None) -> RenderedChange:
     """Return the smallest change for a workload that the viewer may see.
 
     Raises RateLimited while too many of the project's dry runs are in progress.
     """
     if workload.phase != Phase.PENDING:
         sentence = SENTENCES_BY_PHASE.get(Phase(workload.phase), NOT_PENDING)
-        return ChangeAnswer(Outcome.NOT_NEEDED, sentence)
+        return RenderedChange(Outcome.NOT_NEEDED, sentence)
     if workload.held:
-        return ChangeAnswer(Outcome.NO_CHANGE, explain_held_task(workload).message)
+        return RenderedChange(Outcome.NO_CHANGE, explain_held_task(workload).message)
     at = now or timezone.now()
     with shared_cache() as cache:
         view = observe(at, SPEC_CACHE, cache.observations)
     if workload.handle not in view.workloads:
-        return ChangeAnswer(Outcome.NOT_NEEDED, NOT_PENDING)  # the workload has ended
+        return RenderedChange(Outcome.NOT_NEEDED, NOT_PENDING)  # the workload has ended
     if _accepts_nothing(view, workload) and workload.reason != UNSCHEDULABLE:
-        return ChangeAnswer(Outcome.NO_CHANGE, str(view.below_threshold[workload.pools[0]]))
+        return RenderedChange(Outcome.NO_CHANGE, str(view.below_threshold[workload.pools[0]]))
     result = _results.get(view, workload.handle)
     if result is None:
         with dry_run_slot(workload.project):
             result = _results.put(view, workload.handle, _search_change(view, workload, view.snapshot))
-    return _render_answer(result, workload, viewer)
+    return _render_change(result, workload, viewer)
 
 
 def find_change_of_unsaved_workload(
     workload: Workload, spec: WorkloadSpec, viewer: Viewer, now: datetime | None = None
-) -> ChangeAnswer:
+) -> RenderedChange:
     """Return the smallest change that would let an unsaved workload start now, or later.
 
     Raises RateLimited while too many of the project's dry runs are in progress, and Conflict if another live
@@ -90,7 +90,7 @@ def find_change_of_unsaved_workload(
         candidate, stored = add_unsaved_workload(view, workload, spec, at)
         snapshot = replace(view.snapshot, workloads=(*stored, candidate))
         result = _search_change(view, workload, snapshot)
-    return _render_answer(result, workload, viewer)
+    return _render_change(result, workload, viewer)
 
 
 def _accepts_nothing(view: ClusterView, workload: Workload) -> bool:
@@ -154,7 +154,7 @@ def _is_same_state(before: Snapshot, now: Snapshot) -> bool:
     )
 
 
-def _render_answer(result: SmallestChange, workload: Workload, viewer: Viewer) -> ChangeAnswer:
+def _render_change(result: SmallestChange, workload: Workload, viewer: Viewer) -> RenderedChange:
     def is_visible(handle: str) -> bool:
         return viewer.can_see_named(project_in_handle(handle))
 
@@ -162,7 +162,7 @@ def _render_answer(result: SmallestChange, workload: Workload, viewer: Viewer) -
         return handle if is_visible(handle) else HIDDEN_WORKLOAD
 
     change, effects = result.change, result.effects
-    return ChangeAnswer(
+    return RenderedChange(
         outcome=result.outcome,
         sentence=change_sentence(result, workload.project.name, display_name),
         change=None if change is None else _change_as_document(change, display_name),

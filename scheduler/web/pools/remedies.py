@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from berth.core.words import format_count
 from pools.models import NodePool
-from scheduler.reports.pool_findings import Finding, Fix
+from scheduler.reports.pool_findings import Finding, RemedyForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,15 @@ def _page_remedy(label: str, route: str, *arguments: str, pool: str = "") -> Rem
     return Remedy(label, reverse(route, args=arguments) + query, in_dialog=False)
 
 
-REMEDIES: Mapping[Fix, Build] = {
-    Fix.RETRY: lambda pool: _dialog_remedy("Retry provisioning", "pool-step", pool, "retry"),
-    Fix.RESUME: lambda pool: _dialog_remedy("Resume pool", "pool-step", pool, "resume"),
-    Fix.MAXIMUM: lambda pool: _dialog_remedy("Raise maximum", "pool-settings", pool),
-    Fix.SETTINGS: lambda pool: _dialog_remedy("Edit settings", "pool-settings", pool),
-    Fix.MACHINES: lambda pool: _page_remedy("Show machines", "pool-machines", pool),
-    Fix.HOSTS: lambda pool: _page_remedy("Show hosts", "pool-ssh-hosts", pool),
-    Fix.QUEUE: lambda pool: _page_remedy("Show queue", "queue", pool=pool),
-    Fix.QUOTAS: lambda pool: _page_remedy("Edit quotas", "quotas", pool=pool),
+REMEDIES: Mapping[RemedyForm, Build] = {
+    RemedyForm.RETRY: lambda pool: _dialog_remedy("Retry provisioning", "pool-step", pool, "retry"),
+    RemedyForm.RESUME: lambda pool: _dialog_remedy("Resume pool", "pool-step", pool, "resume"),
+    RemedyForm.MAXIMUM: lambda pool: _dialog_remedy("Raise maximum", "pool-settings", pool),
+    RemedyForm.SETTINGS: lambda pool: _dialog_remedy("Edit settings", "pool-settings", pool),
+    RemedyForm.MACHINES: lambda pool: _page_remedy("Show machines", "pool-machines", pool),
+    RemedyForm.HOSTS: lambda pool: _page_remedy("Show hosts", "pool-ssh-hosts", pool),
+    RemedyForm.QUEUE: lambda pool: _page_remedy("Show queue", "queue", pool=pool),
+    RemedyForm.QUOTAS: lambda pool: _page_remedy("Edit quotas", "quotas", pool=pool),
 }
 
 
@@ -48,17 +48,17 @@ def remedy_buttons(finding: Finding, pool: NodePool) -> list[Remedy]:
     """Return the finding's buttons, the most useful first."""
     if finding.fix is None:
         return []
-    if finding.fix not in (Fix.UNCORDON, Fix.NODES):
+    if finding.fix not in (RemedyForm.UNCORDON, RemedyForm.NODES):
         return [REMEDIES[finding.fix](pool.name)]
     if len(finding.nodes) == 1:
         (node,) = finding.nodes
-        if finding.fix is Fix.UNCORDON:
+        if finding.fix is RemedyForm.UNCORDON:
             return [_dialog_remedy(f"Uncordon {node}", "node-step", node, "uncordon")]
         return [_page_remedy(f"Show {node}", "node", node)]
     count = format_count(len(finding.nodes), "node")
     query = urlencode({"finding": finding.name})
     show = Remedy(f"Show {count}", f"{reverse('node-pool', args=[pool.name])}?{query}#nodes", in_dialog=False)
-    if finding.fix is Fix.NODES:
+    if finding.fix is RemedyForm.NODES:
         return [show]
     path = reverse("pool-nodes-step", args=[pool.name, "uncordon"]) + "?state=cordoned"
     return [Remedy(f"Uncordon {count}", path, in_dialog=True), show]

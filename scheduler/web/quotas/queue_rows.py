@@ -103,15 +103,17 @@ class QuotaLine:
         """Amount over quota, summed over pools. Unused quota in one pool does not cover another pool."""
         if any(quota.group_id is not None for quota in self.quotas):
             return max(0, self.held - self.gpus) if self.gpus is not None else 0
-        return sum(self._over_by_pool.values())
+        return sum(self._over_quota_by_pool.values())
 
     @property
     def over_quota_pool(self) -> str:
         """Name of the only pool where the queue is over quota, or an empty string if there is none."""
         names = [
-            quota.pool.name for quota in self.quotas if quota.pool and self._over_by_pool.get(quota.pool.pk)
+            quota.pool.name
+            for quota in self.quotas
+            if quota.pool and self._over_quota_by_pool.get(quota.pool.pk)
         ]
-        return names[0] if len(names) == len(self._over_by_pool) == 1 else ""
+        return names[0] if len(names) == len(self._over_quota_by_pool) == 1 else ""
 
     @property
     def unused_elsewhere(self) -> tuple[int, str] | None:
@@ -132,7 +134,7 @@ class QuotaLine:
         return sum(unused.values()), next(iter(unused)) if len(unused) == 1 else f"{len(unused)} pools"
 
     @cached_property
-    def _over_by_pool(self) -> dict[int, int]:
+    def _over_quota_by_pool(self) -> dict[int, int]:
         quotas = {quota.pool_id: quota.gpu_milli for quota in self.quotas}
         over = {}
         for pool, held in self.by_pool.items():

@@ -40,7 +40,7 @@ from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.log_errors import ERROR_PATTERN
 from scheduler.reports.queues.unknown_start import short_start_reason
 from scheduler.reports.visibility import viewer_for
-from scheduler.reports.what_if.smallest_change import NOT_PENDING, ChangeAnswer, find_smallest_change
+from scheduler.reports.what_if.smallest_change import NOT_PENDING, RenderedChange, find_smallest_change
 from scheduler.web.utilization.pages import is_unmeasured, utilization_strip, workload_utilization
 from scheduler.web.workloads import details
 from scheduler.web.workloads.change_link import admins_note, change_link, link_workloads
@@ -112,7 +112,7 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     try:
         answer = find_smallest_change(workload, viewer_for(request.actor))
     except RateLimited as error:
-        answer = ChangeAnswer("", error.detail)
+        answer = RenderedChange("", error.detail)
     change = answer.change
     if workload.held or (change and change["kind"] == ChangeKind.BACKOFF_OVER):
         return HttpResponse()

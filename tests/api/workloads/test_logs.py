@@ -119,7 +119,7 @@ def test_lines_begin_with_their_times_if_requested(cast: Cast, dave: Caller, run
     assert b"".join(stream.streaming_content) == b"wo\n" + second + b"\n" + second + b"three\n"
 
 
-def test_lines_of_unknown_time_begin_with_a_dash(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
+def test_lines_without_a_known_time_begin_with_a_dash(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
     pod = start_pod(cast, runtime)
     runtime.records_times = False
     runtime.write(str(pod.pk), b"one\ntwo\n")

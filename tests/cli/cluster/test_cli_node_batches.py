@@ -32,7 +32,7 @@ def test_several_nodes_are_changed_in_one_command_with_a_result_for_each(termina
     ]
 
 
-def test_single_node_already_in_the_target_state_is_no_error(terminal: Terminal) -> None:
+def test_changing_a_single_node_to_its_current_state_is_not_an_error(terminal: Terminal) -> None:
     rejected = httpx.Response(409, json={"code": "conflict", "detail": "The node is ready."})
     result = terminal.run("node", "uncordon", "train-1", server=StubServer(rejected, node("ready")))
     assert (result.exit_code, result.stdout) == (0, "train-1 is already ready\n")

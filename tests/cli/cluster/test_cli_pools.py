@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from berth.cli.exits import BadInput
+from berth.cli.exits import InvalidInput
 from berth.cli.pool_values import parse_nodes
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import TIME, StubServer, page, problem
@@ -82,7 +82,7 @@ def test_only_an_unused_pool_is_deleted(terminal: Terminal) -> None:
 @pytest.mark.shows("SKY-18")
 @pytest.mark.parametrize("typed", ["", "four", "1:2:3", "min=4,min=5", "min=x", "min", "2-16", "1:"])
 def test_invalid_nodes_option_prints_a_one_line_error(terminal: Terminal, typed: str) -> None:
-    with pytest.raises(BadInput, match="--nodes: is not a number of nodes; received '"):
+    with pytest.raises(InvalidInput, match="--nodes: is not a number of nodes; received '"):
         parse_nodes(typed)
     result = terminal.run("pool", "create", "train", "--nodes", typed)
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)

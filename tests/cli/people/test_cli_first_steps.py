@@ -39,6 +39,6 @@ def test_listing_nodes_of_an_unknown_pool_fails(berth: Berth, cast: Cast) -> Non
     assert empty.returncode == 0, empty.stderr
 
 
-def test_every_line_of_a_pool_description_has_a_title_and_a_value(berth: Berth, cast: Cast) -> None:
+def test_every_line_of_a_pool_description_has_a_label_and_a_value(berth: Berth, cast: Cast) -> None:
     lines = berth("pool", "describe", cast.pool.name, BERTH_TOKEN=token_of(cast.alice)).stdout.splitlines()
     assert lines and all(re.match(r"[A-Z][A-Za-z ]*: +\S", line) for line in lines)

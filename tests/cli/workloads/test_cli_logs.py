@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from berth.cli import following
-from berth.cli.following import LineFilter, StampedText, TerminalOutput, strip_control_sequences
+from berth.cli.following import LineFilter, TerminalOutput, TimestampedText, strip_control_sequences
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import StubServer, page, pod, workload
 
@@ -140,7 +140,7 @@ def test_followed_timestamps_continue_after_a_lost_connection(
 @pytest.mark.parametrize("size", [1, 5, 21, 22, 100])
 def test_timestamps_split_across_chunks_do_not_count(size: int) -> None:
     text = TIME + b"one\n" + TIME + b"\n" + TIME + b"two"
-    stamped = StampedText()
+    stamped = TimestampedText()
     read = [stamped.read(text[place : place + size]) for place in range(0, len(text), size)]
     assert b"".join(piece for piece, _ in read) == text
     assert sum(count for _, count in read) == len(b"one\n\ntwo")

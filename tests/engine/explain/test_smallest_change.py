@@ -222,7 +222,7 @@ def test_smallest_sufficient_quota_is_suggested_for_a_project_that_cannot_borrow
     assert sentence(world) == would_start("project p had a quota of 1 GPU instead of 0")
 
 
-def test_quota_of_one_more_gpu_is_suggested_if_the_workload_can_then_reclaim() -> None:
+def test_raising_the_quota_by_one_gpu_is_suggested_if_the_workload_can_then_reclaim() -> None:
     world = World(n=4).department("d", 4).project("p", "d", 0, weight=0).project("borrower", "d", 0)
     world.running("borrows", "borrower", "n n n n", least=1).queued("w", "p")
     clause = "project p had a quota of 1 GPU instead of 0"

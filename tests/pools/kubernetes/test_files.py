@@ -14,7 +14,7 @@ from pools.kubernetes.files.archive import BrokenArchive, TooLarge, Unpacker
 from pools.kubernetes.files.container import EMPTY, MISSING, pack_command
 from pools.kubernetes.files.store import Limits
 from pools.runtimes.base import PodCause, PodState, StartRejected
-from pools.runtimes.files.base import FilesGone
+from pools.runtimes.files.base import FilesNotFound
 from tests.contracts.kubernetes_stage import FakeKubernetesStage
 from tests.contracts.pods import ended, poll_until, running
 from tests.fakes.kubernetes.store import Rejection
@@ -55,7 +55,7 @@ def test_outputs_of_an_ended_pod_outlive_its_containers(stage: FakeKubernetesSta
     }
     assert stage.runtime.read_file("p-1", "results/loss.csv", 2, 10) == b"0.5\n"
     stage.runtime.forget("p-1")
-    with pytest.raises(FilesGone):
+    with pytest.raises(FilesNotFound):
         stage.runtime.list_files("p-1", ["results"])
     assert [path.name for path in (stage.root / "files").iterdir()] == []
 
@@ -96,7 +96,7 @@ def test_immediately_killed_pod_has_no_outputs(stage: FakeKubernetesStage) -> No
     pod = stage.cluster.pod("p-1")["metadata"]
     stage.cluster.delete_pod(pod["namespace"], "p-1", 0)
     assert ended(stage.runtime, "p-1").cause is PodCause.EVICTED
-    with pytest.raises(FilesGone, match="deleted before Berth had copied them"):
+    with pytest.raises(FilesNotFound, match="deleted before Berth had copied them"):
         stage.runtime.list_files("p-1", ["state"])
 
 
@@ -108,7 +108,7 @@ def test_outputs_above_the_limit_are_not_copied(stage: FakeKubernetesStage) -> N
         file.truncate(5 * MIB)
     stage.end_pod("p-1", 0)
     assert ended(stage.runtime, "p-1").exit_code == 0
-    with pytest.raises(FilesGone, match=r"maximum of 1\.0 MiB.*pod/huge \(5\.0 MiB\)"):
+    with pytest.raises(FilesNotFound, match=r"maximum of 1\.0 MiB.*pod/huge \(5\.0 MiB\)"):
         stage.runtime.list_files("p-1", ["huge"])
 
 
@@ -124,7 +124,7 @@ def test_failed_pod_keeps_all_files_and_a_completed_pod_only_its_outputs(stage: 
     listing = stage.runtime.list_kept_files("p-1", "train-1", "").files
     assert [file.path for file in listing] == ["pod/core", "pod/state"]
     assert stage.runtime.read_kept_file("p-1", "train-1", "pod/core", 0, 10) == b"core"
-    with pytest.raises(FilesGone, match="not kept"):
+    with pytest.raises(FilesNotFound, match="not kept"):
         stage.runtime.list_kept_files("p-2", "train-1", "")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pools.runtimes.base import RuntimeFailure
 from pools.runtimes.files import reading
-from pools.runtimes.files.base import FilesGone, PodFiles
+from pools.runtimes.files.base import FilesNotFound, PodFiles
 from pools.runtimes.files.reading import DEPTH_MAX, SKIPPED_MAX, list_files, read_file
 from pools.runtimes.ray.agents import NodeAgent
 from pools.runtimes.ray.files import RayFiles
@@ -67,15 +67,15 @@ def test_file_outside_the_directory_cannot_be_read(work: Path, path: str) -> Non
     (work / "directory").symlink_to("/etc")
     os.link(work.parent / "secret", work / "hard")
     os.mkfifo(work / "pipe")
-    with pytest.raises(FilesGone):
+    with pytest.raises(FilesNotFound):
         read_file(str(work), "", path, 0, 10)
 
 
 def test_directory_that_the_pod_replaced_by_a_link_cannot_be_read(work: Path) -> None:
     (work / "code").symlink_to("/etc")
-    with pytest.raises(FilesGone):
+    with pytest.raises(FilesNotFound):
         list_files(str(work), "code", ["passwd"])
-    with pytest.raises(FilesGone):
+    with pytest.raises(FilesNotFound):
         read_file(str(work), "code", "passwd", 0, 10)
     assert list_files(str(work), "", ["code/passwd"]).files == ()
     assert list_files(str(work), "", ["code"]).skipped == {"code": "is a symbolic link"}
@@ -89,7 +89,7 @@ def test_very_deep_directories_are_omitted(work: Path) -> None:
 
 
 def test_listing_the_files_of_a_forgotten_pod_raises_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FilesGone, match="no longer exist"):
+    with pytest.raises(FilesNotFound, match="no longer exist"):
         list_files(str(tmp_path / "none"), "", ["results"])
 
 
@@ -127,7 +127,7 @@ def test_files_are_read_through_the_agent_of_a_node(work: Path, monkeypatch: pyt
                 str(work), "", ["results", "none"]
             )
             assert node.read_file("p-1", "results/model.bin", 4, 3) == b"456"
-            with pytest.raises(FilesGone, match="outside the pod's directory"):
+            with pytest.raises(FilesNotFound, match="outside the pod's directory"):
                 node.read_file("p-1", "../secret", 0, 10)
             monkeypatch.delitem(CONCURRENT, "files")
             with pytest.raises(RuntimeFailure, match="too old"):
@@ -135,7 +135,7 @@ def test_files_are_read_through_the_agent_of_a_node(work: Path, monkeypatch: pyt
     finally:
         server.shutdown()
         server.server_close()
-    with pytest.raises(FilesGone, match="the pod's node no longer exists"):
+    with pytest.raises(FilesNotFound, match="the pod's node no longer exists"):
         OneNode(None).list_files("p-1", ["results"])
 
 
@@ -146,7 +146,7 @@ def test_flood_of_links_and_directories_is_rejected(work: Path, monkeypatch: pyt
     assert len(list_files(str(work), "", ["results"]).skipped) == SKIPPED_MAX
     for number in range(60):
         (work / "results" / "deep" / f"{number}").mkdir()
-    with pytest.raises(FilesGone, match="more than 100 files and directories"):
+    with pytest.raises(FilesNotFound, match="more than 100 files and directories"):
         list_files(str(work), "", ["results"])
 
 
@@ -158,5 +158,5 @@ def test_listing_with_paths_that_are_too_long_is_rejected(
     deep.mkdir(parents=True)
     for number in range(1200):
         (deep / f"{number:0255}").touch()
-    with pytest.raises(FilesGone, match="exceed 3 MiB in total"):
+    with pytest.raises(FilesNotFound, match="exceed 3 MiB in total"):
         list_files(str(work), "", ["d" * 255])

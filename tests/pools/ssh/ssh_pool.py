@@ -17,7 +17,7 @@ from pools.models import Machine, Node, NodePool, SshHost
 from pools.providers.ssh.endpoint import Timeouts
 from pools.providers.ssh.provider import SshProvider
 from pools.providers.ssh.task_runner import TaskRunner
-from pools.providers.ssh.upkeep import SshUpkeep
+from pools.providers.ssh.upkeep import SshMaintenance
 from pools.reconciler import reconcile
 from pools.services.ssh.hosts import displayed_state
 from tests.pools.ssh.sshd import SshServer
@@ -45,7 +45,7 @@ class SshPool:
 
     def restart_berth(self) -> None:
         """Forget all tasks, as if Berth were killed with kill -9."""
-        upkeep = SshUpkeep(self.now, lambda: INSTALLATION, TaskRunner(), self.timeouts)
+        upkeep = SshMaintenance(self.now, lambda: INSTALLATION, TaskRunner(), self.timeouts)
         self.provider = SshProvider(self.now, upkeep, self.pool)
 
     def reconcile(self) -> None:

@@ -106,7 +106,7 @@ def test_percentile_beyond_the_last_bound_equals_the_last_bound() -> None:
     assert interpolate_quantile(cumulative_observations(*[0.5] * 50, *[8.0] * 50), 0.95) == pytest.approx(9.5)
 
 
-def test_future_sample_triggers_no_action() -> None:
+def test_sample_with_a_future_time_triggers_no_action() -> None:
     watch = Watch().take_sample(usage=0.95, times=4)
     watch.now -= 1
     assert watch.decide().held is HoldReason.BLIND

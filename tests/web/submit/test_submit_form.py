@@ -93,7 +93,7 @@ def test_changed_field_is_written_into_the_document(path: str, typed: Any, was: 
     assert post(draft).text == draft.text, "form and document agree"
 
 
-def test_only_elastic_training_offers_a_maximum_of_replicas() -> None:
+def test_only_elastic_training_has_a_max_replicas_field() -> None:
     assert "roles[0].at_most" not in fields(open_draft(TEXT))
     elastic = post(open_draft(TEXT), kind="elastic")
     assert fields(elastic)["roles[0].at_most"] == ""

@@ -13,7 +13,7 @@ from pools.models import NodePool
 from projects.models import Quota, Workload
 from projects.services.workloads.submission import submit
 from projects.services.workloads.unschedulable import report_unschedulable
-from scheduler.reports.what_if.smallest_change import ChangeAnswer
+from scheduler.reports.what_if.smallest_change import RenderedChange
 from scheduler.web.workloads import pages
 from tests import factories as make
 from tests.cast import Cast, training
@@ -138,7 +138,7 @@ def with_change(monkeypatch: pytest.MonkeyPatch, kind: str, **values: object) ->
         "after": None,
         **values,
     }
-    answer = ChangeAnswer("found", "The workload would start now if it changed.", change)
+    answer = RenderedChange("found", "The workload would start now if it changed.", change)
     monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
 
 

@@ -76,7 +76,7 @@ def test_failed_workload_has_the_same_actions_on_every_tab(tab: str, cast: Cast,
     assert page.count("Edit a copy") == 1
 
 
-def test_tiny_amounts_are_shown_as_less_than_a_readable_number() -> None:
+def test_tiny_amounts_are_shown_as_less_than_the_smallest_displayed_number() -> None:
     assert [numbers.duration(seconds) for seconds in (0, 0.28, 1, 59.9)] == ["0 s", "< 1 s", "1 s", "59 s"]
     assert [numbers.elapsed(seconds) for seconds in (0, 0.28, 1, None)] == [
         "< 1 s", "< 1 s", "1 s", numbers.NO_VALUE,

@@ -9,7 +9,7 @@ import pytest
 from scheduler.engine.explain.reasons import blocker
 from scheduler.engine.plan import Reason
 from scheduler.models import Eviction
-from scheduler.reports.what_if.smallest_change import ChangeAnswer
+from scheduler.reports.what_if.smallest_change import RenderedChange
 from scheduler.web.workloads import pages
 from tests import factories as make
 from tests.cast import Cast
@@ -25,7 +25,7 @@ def document(reason: Reason, numbers: dict[str, Any]) -> dict[str, Any]:
     return {"reason": str(reason), "message": made.message, "numbers": numbers}
 
 
-def test_sum_over_the_fair_share_and_the_free_gpus_are_one_sentence_each(cast: Cast, sign_in: SignIn) -> None:
+def test_fair_share_excess_and_free_gpus_are_separate_sentences(cast: Cast, sign_in: SignIn) -> None:
     blockers = [
         document(Reason.WOULD_EXCEED_FAIR_SHARE, OVER_SHARE),
         document(Reason.WAITING_FOR_CAPACITY, SHORTAGE),
@@ -51,7 +51,7 @@ def test_sum_over_the_fair_share_and_the_free_gpus_are_one_sentence_each(cast: C
         (Reason.NON_PREEMPTIBLE_OVER_QUOTA, "vision", "Quota", 0),
     ],
 )
-def test_deciding_amount_is_marked_in_the_table_of_queues(
+def test_decisive_amount_is_highlighted_in_the_queue_table(
     reason: Reason, queue: str, label: str, row: int, cast: Cast, sign_in: SignIn
 ) -> None:
     blockers = [document(reason, {**OVER_SHARE, "queue": queue})]
@@ -63,7 +63,7 @@ def test_deciding_amount_is_marked_in_the_table_of_queues(
 
 
 @pytest.mark.parametrize("numbers", [{**OVER_SHARE, "resource": "cpu"}, {**OVER_SHARE, "behind": "vision/a"}])
-def test_no_amount_of_gpus_is_marked_if_another_amount_decides(
+def test_gpu_amounts_are_not_highlighted_if_another_resource_is_decisive(
     numbers: dict[str, Any], cast: Cast, sign_in: SignIn
 ) -> None:
     blockers = [document(Reason.NON_PREEMPTIBLE_OVER_QUOTA, {**numbers, "held": 0})]
@@ -101,7 +101,7 @@ def test_banner_names_and_links_the_workload_that_reclaimed_the_gpus(cast: Cast,
     assert ": A workload of project ads reclaimed its 4 GPUs." in hidden and "nightly" not in hidden
 
 
-def test_banner_promises_no_checkpoint_that_is_not_on_record(cast: Cast, sign_in: SignIn) -> None:
+def test_banner_mentions_only_recorded_checkpoints(cast: Cast, sign_in: SignIn) -> None:
     address, _ = evicted(cast)
     assert "checkpoint" not in notice(sign_in("dave").get(address).content.decode())
 
@@ -133,7 +133,7 @@ def test_smallest_change_links_the_workloads_that_it_would_evict(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sentence = "The workload would start now. This would evict ads/ctr, vision/own and vision/own-2."
-    answer = ChangeAnswer("change", sentence, None, 3, affected=("ads/ctr", "vision/own", "vision/own-2"))
+    answer = RenderedChange("change", sentence, None, 3, affected=("ads/ctr", "vision/own", "vision/own-2"))
     monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
     for project, name in ((cast.ads, "ctr"), (cast.vision, "own"), (cast.vision, "own-2")):
         make.workload(project, name, phase="running")

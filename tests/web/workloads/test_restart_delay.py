@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from scheduler.reports.what_if.smallest_change import ChangeAnswer
+from scheduler.reports.what_if.smallest_change import RenderedChange
 from scheduler.web.workloads import pages
 from tests import factories as make
 from tests.cast import Cast
@@ -18,7 +18,7 @@ RESTART = "Can start again at 2026-11-29 18:49:00 UTC, after 1 eviction."
 def test_page_keeps_the_smallest_change_card_if_no_change_helps(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = ChangeAnswer("no_change", "No single change would start the workload now.")
+    answer = RenderedChange("no_change", "No single change would start the workload now.")
     monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
     workload = make.workload(cast.vision, "train", phase="pending")
     card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()

@@ -50,7 +50,7 @@ def test_document_that_is_no_longer_accepted_opens_the_form_with_its_errors(
     assert Workload.objects.count() == 1
 
 
-def test_first_choice_on_all_tabs_of_a_failed_workload_is_to_edit_a_copy(cast: Cast, sign_in: SignIn) -> None:
+def test_edit_a_copy_is_the_main_action_on_all_tabs_of_a_failed_workload(cast: Cast, sign_in: SignIn) -> None:
     workload, client = ended(cast), sign_in("dave")
     for tab in ("", "/timeline", "/spec"):
         page = client.get(f"/workloads/{workload.pk}{tab}").content.decode()

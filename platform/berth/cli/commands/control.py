@@ -8,7 +8,7 @@ import typer
 from berth.cli.arguments import open_client, workload_names
 from berth.cli.arrays import Target, find_target
 from berth.cli.commands.metrics import Goal
-from berth.cli.exits import BadInput, ExitCode, print_rejection
+from berth.cli.exits import ExitCode, InvalidInput, print_rejection
 from berth.cli.output import Output, OutputOption, show_data
 from berth.cli.text import print_message
 from berth.core.words import format_count
@@ -59,12 +59,14 @@ def cancel(
     berth cancel sweep --worst 3 --metric loss
     """
     if (worst is None) != (metric is None):
-        raise BadInput("--worst and --metric must be used together, for example --worst 3 --metric loss")
+        raise InvalidInput("--worst and --metric must be used together, for example --worst 3 --metric loss")
 
     def act(client: "Client", target: Target) -> "Change":
         if worst is not None and metric is not None:
             if target.array is None or target.indexes is not None:
-                raise BadInput("--worst compares all tasks of an array. Specify the array without indexes.")
+                raise InvalidInput(
+                    "--worst compares all tasks of an array. Specify the array without indexes."
+                )
             return client.arrays.cancel_worst(
                 target.array.id, worst, metric, goal=goal.value, dry_run=dry_run
             )
@@ -104,14 +106,14 @@ def retry(
 def _array_and_indexes(target: Target) -> tuple[str, list[int | str] | None]:
     """Return the array's ID and the selected indexes.
 
-    Raises BadInput if the target is neither an array nor an array task.
+    Raises InvalidInput if the target is neither an array nor an array task.
     """
     if target.array is not None:
         return target.array.id, None if target.indexes is None else [*target.indexes]
     assert target.workload is not None
     task = target.workload.array
     if task is None:
-        raise BadInput(
+        raise InvalidInput(
             f"{target.workload.handle} is not an array. To submit an ended workload again, run: "
             f"berth resubmit {target.workload.handle}"
         )
@@ -141,7 +143,7 @@ def resubmit(
     def act(client: "Client", target: Target) -> "Submission":
         if target.workload is None:
             assert target.array is not None
-            raise BadInput(
+            raise InvalidInput(
                 f"{target.array.handle} is an array. To submit its failed tasks again, run: "
                 f"berth retry {target.array.handle}"
             )
@@ -184,10 +186,10 @@ def resume(workloads: Targets, dry_run: DryRunOption = False, output: OutputOpti
 
 
 def _workload_to_change(target: Target, dry_run: bool) -> "WorkloadDetail":
-    """Return the target's workload. Raises BadInput for a dry run, because only arrays support dry runs."""
+    """Return the target's workload. Raises InvalidInput for a dry run: only arrays support dry runs."""
     assert target.workload is not None
     if dry_run:
-        raise BadInput(
+        raise InvalidInput(
             f"--dry-run applies only to arrays, but {target.workload.handle} is a workload. Omit --dry-run."
         )
     return target.workload
@@ -203,7 +205,7 @@ def delete(workloads: Targets) -> None:
     with open_client() as client:
         for target in [find_target(client, reference) for reference in workloads]:
             if target.indexes is not None:
-                raise BadInput(
+                raise InvalidInput(
                     "Array tasks are deleted with their array. To delete a single task, delete its workload "
                     "by name."
                 )

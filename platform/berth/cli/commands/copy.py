@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from berth.cli.arguments import open_client
-from berth.cli.exits import BadInput, ExitCode
+from berth.cli.exits import ExitCode, InvalidInput
 from berth.cli.text import print_message, safe
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def cp(
     remote_source, remote_target = _split_remote_path(source), _split_remote_path(target)
     if (remote_source is None) == (remote_target is None):
         problem = "Neither path is" if remote_source is None else "Both paths are"
-        raise BadInput(
+        raise InvalidInput(
             f"{problem} in a pod: {source!r}, {target!r}. Write exactly one of them as WORKLOAD:PATH. A "
             "local path that contains a colon must begin with ./"
         )

@@ -11,7 +11,7 @@ from berth.cli.arguments import WorkloadArgument, open_client
 from berth.cli.arrays import find_target
 from berth.cli.documents import apply_settings, documents_from_files
 from berth.cli.dry_runs import print_dry_run
-from berth.cli.exits import BadInput
+from berth.cli.exits import InvalidInput
 from berth.cli.output import Output, OutputOption, show_data
 from berth.cli.text import print_message, safe
 from berth.core.words import format_count
@@ -56,7 +56,7 @@ def edit(
     An edited workload is still ordered by its submission time unless it requests more than before.
     """
     if file is not None and (setting or unset):
-        raise BadInput("--file cannot be combined with --set or --unset. Use one or the other.")
+        raise InvalidInput("--file cannot be combined with --set or --unset. Use one or the other.")
     with open_client() as client:
         selected = find_target(client, workload)
         if selected.array is not None:
@@ -93,7 +93,7 @@ def edit(
 def _find_task_limit(
     array: "ArrayDetail", settings: Sequence[str], unset: Sequence[str], *, can_edit: bool
 ) -> int | None:
-    """Return the new maximum number of running tasks. Raises BadInput for any other edit."""
+    """Return the new maximum number of running tasks. Raises InvalidInput for any other edit."""
     before = array.spec
     edited = can_edit and bool(settings or unset)
     if edited:
@@ -102,7 +102,7 @@ def _find_task_limit(
         section = {key: value for key, value in before["array"].items() if key != "max_running"}
         edited = after == {**before, "array": section}
     if not edited:
-        raise BadInput(
+        raise InvalidInput(
             f"{array.handle} is an array, so only {ARRAY_PART} can be edited. Use, for example, "
             f"--set {ARRAY_PART}=20, or --unset {ARRAY_PART} to remove the limit."
         )
@@ -124,14 +124,14 @@ def _edit_array(
 def _without_parts(document: dict[str, Any], parts: Iterable[str]) -> dict[str, Any]:
     """Return the document without the given keys, such as `labels.team`.
 
-    Raises BadInput if a key is missing.
+    Raises InvalidInput if a key is missing.
     """
     from berth.documents.values import parse_location, remove_value, value_at
 
     for part in parts:
         at = parse_location(part)
         if not at or value_at(document, at) is None:
-            raise BadInput(
+            raise InvalidInput(
                 f"--unset: the document does not contain {part}. Use one of: {', '.join(document)}"
             )
         document = remove_value(document, at)
@@ -141,14 +141,14 @@ def _without_parts(document: dict[str, Any], parts: Iterable[str]) -> dict[str, 
 def _read_file(file: str) -> dict[str, Any]:
     documents = documents_from_files([file])
     if len(documents) != 1:
-        raise BadInput(f"{file} contains {len(documents)} documents. Use a file with one document.")
+        raise InvalidInput(f"{file} contains {len(documents)} documents. Use a file with one document.")
     return documents[0][1]
 
 
 def _open_editor(workload: "WorkloadDetail") -> tuple[str, dict[str, Any]]:
     """Edit the workload's document in $EDITOR. Return the edited text and the parsed document.
 
-    Raises BadInput if the text was not saved or is invalid.
+    Raises InvalidInput if the text was not saved or is invalid.
     """
     import click
 
@@ -157,17 +157,17 @@ def _open_editor(workload: "WorkloadDetail") -> tuple[str, dict[str, Any]]:
     from berth.documents.ordered import dump_workload
 
     if not sys.stdin.isatty():
-        raise BadInput(
+        raise InvalidInput(
             "edit: specify --set, --unset or --file, or run the command in a terminal to open an editor"
         )
     text = click.edit(dump_workload(workload.spec), extension=".yaml")
     if text is None:
-        raise BadInput("nothing was changed. Save the document in the editor to apply your changes.")
+        raise InvalidInput("nothing was changed. Save the document in the editor to apply your changes.")
     try:
         return text, read_document(text)
     except BerthError as error:
         _save_rejected_document(text, workload)
-        raise BadInput(error.detail) from None
+        raise InvalidInput(error.detail) from None
 
 
 def _save_rejected_document(text: str, workload: "WorkloadDetail") -> None:

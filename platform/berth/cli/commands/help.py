@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from berth.cli.exits import EXIT_CODES_HELP, BadInput, unknown_name_message
+from berth.cli.exits import EXIT_CODES_HELP, InvalidInput, unknown_name_message
 from berth.core.backports import StrEnum
 
 ENVIRONMENT_HELP = """\b
@@ -59,7 +59,7 @@ def help_(
         commands = getattr(context.command, "commands", {})
         if name not in commands:
             allowed = [*commands, *([] if depth else TOPICS)]
-            raise BadInput(unknown_name_message("command", " ".join(names[: depth + 1]), name, allowed))
+            raise InvalidInput(unknown_name_message("command", " ".join(names[: depth + 1]), name, allowed))
         context = type(context)(commands[name], info_name=name, parent=context)
     print(context.command.get_help(context))
 

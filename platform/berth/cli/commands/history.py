@@ -7,7 +7,7 @@ import typer
 
 from berth.cli.arguments import DepartmentOption, PoolOption, ProjectOption, open_client, workload_names
 from berth.cli.columns import event_columns, eviction_columns, project_pair_columns
-from berth.cli.exits import BadInput, ExitCode
+from berth.cli.exits import ExitCode, InvalidInput
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, print_fields, show_list, show_one
 from berth.cli.quantities import parse_timestamp
@@ -118,7 +118,7 @@ def evictions(
 
 def _show_matrix(client: "Client", filters: dict[str, object], output: Output) -> None:
     if filters.pop("workload") is not None:
-        raise BadInput(
+        raise InvalidInput(
             "--matrix cannot be combined with --workload. Use --project, --preemptor, --pool or --kind."
         )
     matrix = client.evictions.matrix(**filters)

@@ -8,7 +8,7 @@ import typer
 
 from berth.cli.arguments import open_client, workload_names
 from berth.cli.arrays import find_target
-from berth.cli.exits import BadInput
+from berth.cli.exits import InvalidInput
 from berth.cli.following import redraw_until_interrupted
 from berth.cli.output import (
     Column,
@@ -78,17 +78,17 @@ def metrics(
     Programs report metrics with `berth.report(step, loss=0.31)`.
     """
     if watch and output.is_data:
-        raise BadInput(f"--watch cannot be combined with --output {output}. Use table or wide.")
+        raise InvalidInput(f"--watch cannot be combined with --output {output}. Use table or wide.")
     count = points if output.is_data else TREND_POINTS
     with open_client() as client:
         targets = [find_target(client, reference) for reference in workloads]
         arrays = [target.array for target in targets if target.array is not None]
         if arrays and (len(targets) > 1 or targets[0].indexes is not None):
-            raise BadInput(
+            raise InvalidInput(
                 "An array's metrics cover all of its tasks. Specify a single array, without indexes."
             )
         if stops and not arrays:
-            raise BadInput("--stops requires an array, because only arrays have a stop rule.")
+            raise InvalidInput("--stops requires an array, because only arrays have a stop rule.")
         if stops:
             view = _stopped_tasks_view(client, arrays[0])
         elif arrays:
@@ -130,7 +130,7 @@ def _workload_view(
             empty, lambda rows: "",
         )  # fmt: skip
     if name is None:
-        raise BadInput("Choose the metric to compare: --name METRIC.")
+        raise InvalidInput("Choose the metric to compare: --name METRIC.")
     ids = [workload.id for workload in workloads]
     return View(
         lambda: client.workloads.compare_metric(name, ids, points=points),
@@ -187,10 +187,12 @@ def _stopped_tasks_view(client: "Client", array: "ArrayDetail") -> View:
 
 
 def _only_name(client: "Client", array: "ArrayDetail") -> str:
-    """Return the name of the array's only metric. Raises BadInput if the array has several."""
+    """Return the name of the array's only metric. Raises InvalidInput if the array has several."""
     names = client.arrays.metric_names(array.id)
     if len(names) > 1:
-        raise BadInput(f"Choose the metric to compare: --name METRIC. The tasks report {', '.join(names)}.")
+        raise InvalidInput(
+            f"Choose the metric to compare: --name METRIC. The tasks report {', '.join(names)}."
+        )
     if not names:
         print(f"The tasks of {array.handle} have not reported any metrics.", file=sys.stderr)
         raise typer.Exit

@@ -9,7 +9,7 @@ import typer
 from berth.cli.arguments import WorkloadArgument, open_client, workload_names
 from berth.cli.arrays import find_target
 from berth.cli.commands.metrics import Goal
-from berth.cli.exits import BadInput
+from berth.cli.exits import InvalidInput
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list
 from berth.core.words import format_count
@@ -115,16 +115,16 @@ def download(
 def _best_task(client: "Client", reference: str, metric: str, goal: Goal) -> tuple[str, str]:
     """Return the ID of the array's best task and a message about the task.
 
-    Raises BadInput if no task has reported the metric.
+    Raises InvalidInput if no task has reported the metric.
     """
     target = find_target(client, reference)
     if target.array is None or target.indexes is not None:
-        raise BadInput("--best requires the name of an array without indexes.")
+        raise InvalidInput("--best requires the name of an array without indexes.")
     _wait_for_reports(client, target.array)
     ranked = client.arrays.metrics(target.array.id, metric, goal=goal.value, limit=1)
     task = next(iter(ranked), None)
     if task is None:
-        raise BadInput(
+        raise InvalidInput(
             f"No task of {target.array.handle} has reported {metric}. "
             f"List the metrics with `berth metrics {target.array.handle}`."
         )

@@ -104,7 +104,7 @@ async def _run(workload: "WorkloadDetail", mappings: list[Mapping], pod: str | N
 
 
 async def _listen(port: "PodPort", address: str, number: int) -> asyncio.Server:
-    """Return a server that forwards each connection. Raises BadInput if the local port is in use."""
+    """Return a server that forwards each connection. Raises InvalidInput if the local port is in use."""
     from berth.client.errors import ClientError
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

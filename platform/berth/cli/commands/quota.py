@@ -7,7 +7,7 @@ import typer
 from berth.cli.arguments import OwnerArgument, PlaceOption, open_client, owner_names, pool_and_group_names
 from berth.cli.commands import quota_groups
 from berth.cli.documents import REMOVE_FORM, SET_FORM, build_quota_draft
-from berth.cli.exits import BadInput, ExitCode
+from berth.cli.exits import ExitCode, InvalidInput
 from berth.cli.explain import print_shares
 from berth.cli.following import print_listing
 from berth.cli.impact import (
@@ -63,14 +63,14 @@ def show(
 def _show_share_traces(owner: str | None, pool: str | None, output: Output) -> None:
     """Print the fair-share computation for each of the owner's quotas."""
     if owner is None:
-        raise BadInput("quota show --why requires an owner. Specify a project or a department.")
+        raise InvalidInput("quota show --why requires an owner. Specify a project or a department.")
     with open_client() as client:
         quotas = [quota for quota in client.quotas.list(pool=pool) if quota.owner.name == owner]
         if not quotas:
             projects = {project.name for project in client.projects.list()}
             check_owner(owner, projects | {department.name for department in client.departments.list()})
             place = "" if pool is None else f" in {pool}"
-            raise BadInput(
+            raise InvalidInput(
                 f"{owner} has no quota{place} that you can see. List quotas with `berth quota show`."
             )
         traces = [
@@ -129,7 +129,7 @@ def set_quota(
     if rank is not None:
         changes["rank"] = None if rank == "owner" else parse_number("--rank", rank)
     if not changes:
-        raise BadInput("quota set: specify at least one value to set, for example --gpu 8 or --weight 2")
+        raise InvalidInput("quota set: specify at least one value to set, for example --gpu 8 or --weight 2")
     _save_quota("department" if department else "project", owner, pool, changes, output)
 
 

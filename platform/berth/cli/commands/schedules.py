@@ -6,7 +6,7 @@ import typer
 
 from berth.cli.arguments import open_client
 from berth.cli.documents import resolve_template
-from berth.cli.exits import BadInput
+from berth.cli.exits import InvalidInput
 from berth.cli.output import (
     Column,
     Output,
@@ -100,7 +100,7 @@ def create(
     berth schedule create nightly --cron "0 3 * * 1-5" --time-zone Europe/Berlin train.yaml
     """
     if (file is None) == (template is None):
-        raise BadInput("schedule create: specify either FILE or --template")
+        raise InvalidInput("schedule create: specify either FILE or --template")
     with open_client() as client:
         stored = client.schedules.create(
             *resolve_template(client, schedule, project),
@@ -132,7 +132,7 @@ def edit(
     berth schedule edit nightly train.yaml
     """
     if file is not None and template is not None:
-        raise BadInput("schedule edit: specify either FILE or --template")
+        raise InvalidInput("schedule edit: specify either FILE or --template")
     with open_client() as client:
         stored = client.schedules.edit(
             *resolve_template(client, schedule, project),

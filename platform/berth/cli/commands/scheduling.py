@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from berth.cli.arguments import OptionalPoolArgument, open_client
-from berth.cli.exits import BadInput, ExitCode
+from berth.cli.exits import ExitCode, InvalidInput
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_timestamp
@@ -37,9 +37,11 @@ def queue(
         if name is None:
             names = [node_pool.name for node_pool in client.node_pools.list()]
             if not names:
-                raise BadInput("queue: you cannot see any node pool. Ask an admin for a role in a project.")
+                raise InvalidInput(
+                    "queue: you cannot see any node pool. Ask an admin for a role in a project."
+                )
             if len(names) > 1:
-                raise BadInput(f"queue: there are several pools. Specify one of: {', '.join(names)}")
+                raise InvalidInput(f"queue: there are several pools. Specify one of: {', '.join(names)}")
             name = names[0]
         if watch:
             print_listing(
@@ -143,13 +145,13 @@ def replay(
 
 def _write_scenario(file: str, scenario: object) -> None:
     if scenario is None:
-        raise BadInput(
+        raise InvalidInput(
             "the input of this cycle is not stored. Choose a more recent cycle from `berth cycles`."
         )
     try:
         Path(file).write_text(json.dumps(scenario, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
-        raise BadInput(f"--save: {file} cannot be written: {error.strerror or error}") from None
+        raise InvalidInput(f"--save: {file} cannot be written: {error.strerror or error}") from None
     print_message(f"{file} written")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from berth.cli.arguments import open_client
-from berth.cli.exits import BadInput, ExitCode
+from berth.cli.exits import ExitCode, InvalidInput
 from berth.cli.output import Output, OutputOption, print_fields, show_one
 from berth.cli.text import print_message
 from berth.core.version import installed_version
@@ -88,7 +88,7 @@ def restore(
 
     if force and not yes:
         if not sys.stdin.isatty():
-            raise BadInput(
+            raise InvalidInput(
                 "admin restore --force requires confirmation. Run the command in a terminal, or add --yes."
             )
         typer.confirm("This deletes the current contents of the database. Continue?", abort=True, err=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from berth.cli.exits import BadInput
+from berth.cli.exits import InvalidInput
 from berth.cli.output import Column, Output, OutputOption, print_fields, print_items, print_section, show_data
 from berth.cli.text import print_message
 from berth.core.garbage import relax_garbage_collection
@@ -119,7 +119,7 @@ def trace(
     try:
         chosen = shrink_trace(load_trace(trace_name, data), nodes, jobs, seed)
     except ScenarioError as error:
-        raise BadInput(str(error)) from None
+        raise InvalidInput(str(error)) from None
     relax_garbage_collection()
     records = Records(chosen)
     begin, wall = time.process_time(), time.perf_counter()
@@ -175,7 +175,7 @@ def _write_plots(records: "Records", until: int, directory: Path) -> None:
         for name, text in draw_plots(records, until).items():
             (directory / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise BadInput(f"--plots: cannot write to {directory}: {error.strerror}") from None
+        raise InvalidInput(f"--plots: cannot write to {directory}: {error.strerror}") from None
 
 
 def _print_report(report: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from berth.cli.arguments import open_client, workload_names
-from berth.cli.exits import BadInput
+from berth.cli.exits import InvalidInput
 from berth.cli.ssh.hosts import SUFFIX, Target, format_host, parse_host
 from berth.cli.ssh.settings import SshFiles, include
 
@@ -111,4 +111,4 @@ def _connect(target: Target, files: SshFiles, arguments: list[str]) -> None:
     try:
         os.execvp("ssh", ["ssh", *options, host, *arguments])
     except FileNotFoundError:
-        raise BadInput("`ssh` is not installed on this machine. Install the OpenSSH client.") from None
+        raise InvalidInput("`ssh` is not installed on this machine. Install the OpenSSH client.") from None

@@ -11,7 +11,7 @@ from berth.cli.batch import submit_documents
 from berth.cli.code import send_code, take_directories, with_directories
 from berth.cli.documents import SourcedDocuments, apply_settings, document_from_template, documents_from_files
 from berth.cli.dry_runs import print_dry_run
-from berth.cli.exits import BadInput, ExitCode, exit_code_for
+from berth.cli.exits import ExitCode, InvalidInput, exit_code_for
 from berth.cli.flags import SubmitFlags, flag_for_path
 from berth.cli.output import Output, show_data
 from berth.cli.text import print_message, safe
@@ -51,7 +51,7 @@ def submit(flags: SubmitFlags) -> None:
     flags = _with_files(flags)
     documents_by_source = _read_documents(flags)
     if len(documents_by_source) > 1 and (flags.watch or flags.follow):
-        raise BadInput(
+        raise InvalidInput(
             f"--watch and --follow accept a single document, not {len(documents_by_source)}. Submit the "
             "documents separately, or omit the option."
         )
@@ -101,7 +101,7 @@ def _read_documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
     """Return each document with its source, such as a file name."""
     if flags.template:
         if flags.file:
-            raise BadInput("--template and --file cannot be combined. Use only one of them.")
+            raise InvalidInput("--template and --file cannot be combined. Use only one of them.")
         _check_exclusive("--template", flags.document(), allowed_keys={"roles", "project", "name", "array"})
         documents_by_source = document_from_template(flags.template, flags.project, flags.name)
         return _with_array_option(apply_settings(documents_by_source, flags.set or ()), flags)
@@ -109,9 +109,9 @@ def _read_documents(flags: SubmitFlags) -> list[tuple[str, dict[str, Any]]]:
         _check_exclusive("--file", flags.document(), allowed_keys={"roles", "project", "array"})
         return _with_array_option(apply_settings(documents_from_files(flags.file), flags.set or ()), flags)
     if flags.set:
-        raise BadInput("--set requires --template or --file")
+        raise InvalidInput("--set requires --template or --file")
     if not flags.name:
-        raise BadInput("--name is missing. Specify --name, --file or --template.")
+        raise InvalidInput("--name is missing. Specify --name, --file or --template.")
     return [("", flags.document())]
 
 
@@ -121,11 +121,11 @@ def _with_array_option(documents: SourcedDocuments, flags: SubmitFlags) -> Sourc
 
 
 def _check_array_options(flags: SubmitFlags, documents: list[dict[str, Any]], *, has_array: bool) -> None:
-    """Raise BadInput for options that cannot be combined with an array."""
+    """Raise InvalidInput for options that cannot be combined with an array."""
     if has_array and flags.follow:
-        raise BadInput("--follow accepts a single workload. To watch an array's progress, use --watch.")
+        raise InvalidInput("--follow accepts a single workload. To watch an array's progress, use --watch.")
     if has_array and flags.atomic and len(documents) > 1:
-        raise BadInput(
+        raise InvalidInput(
             "--atomic accepts either workloads or a single array. Submit arrays separately: each array is "
             "always stored atomically."
         )
@@ -170,11 +170,11 @@ def _submit_with_arrays(client: "Client", documents: list[dict[str, Any]], flags
 
 
 def _check_exclusive(option: str, document: dict[str, Any], *, allowed_keys: set[str]) -> None:
-    """Raise BadInput if `document` has keys that cannot be combined with `option`."""
+    """Raise InvalidInput if `document` has keys that cannot be combined with `option`."""
     others = [*(set(document) - allowed_keys), *(f"roles[0].{name}" for name in document["roles"][0])]
     if others:
         flags = ", ".join(sorted(flag_for_path(name) for name in others))
-        raise BadInput(f"{option} cannot be combined with {flags}. Change these values with --set.")
+        raise InvalidInput(f"{option} cannot be combined with {flags}. Change these values with --set.")
 
 
 def _validate(documents_by_source: list[tuple[str, dict[str, Any]]], *, from_flags: bool) -> None:

@@ -6,7 +6,7 @@ import typer
 
 from berth.cli.arguments import open_client
 from berth.cli.documents import resolve_template
-from berth.cli.exits import BadInput
+from berth.cli.exits import InvalidInput
 from berth.cli.output import Column, Output, OutputOption, show_data, show_list
 from berth.cli.text import safe
 
@@ -78,7 +78,7 @@ def set_template(
     from berth.client import NotFound
 
     if (file is None) == (workload is None):
-        raise BadInput("template set: specify either --file or --workload")
+        raise InvalidInput("template set: specify either --file or --workload")
     with open_client() as client:
         project_name, name = resolve_template(client, template, project)
         source = None if workload is None else client.workloads.find(workload)

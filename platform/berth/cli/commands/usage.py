@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from berth.cli.arguments import DepartmentOption, OwnerArgument, PoolOption, ProjectOption, open_client
-from berth.cli.exits import BadInput, invalid_value
+from berth.cli.exits import InvalidInput, invalid_value
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_timestamp
@@ -161,7 +161,7 @@ def set_budget(
     if warn_at is not None:
         changes["warn_at"] = _parse_percentages(warn_at)
     if not changes:
-        raise BadInput("budget set: specify GPU-HOURS or --warn-at")
+        raise InvalidInput("budget set: specify GPU-HOURS or --warn-at")
     kind = _owner_kind(department)
     with open_client() as client:
         try:

@@ -19,7 +19,7 @@ class Target(NamedTuple):
 
 
 def format_host(target: Target) -> str:
-    """Return the SSH host name of a pod. Raises BadInput if a host name cannot contain the target's names."""
+    """Return the SSH host name of a pod. Raises InvalidInput if its names are invalid in host names."""
     labels = [*([target.pod] if target.pod else []), *reversed(target.workload.split("/"))]
     host = ".".join(labels) + SUFFIX
     if parse_host(host) != target:
@@ -28,7 +28,7 @@ def format_host(target: Target) -> str:
 
 
 def parse_host(host: str) -> Target:
-    """Parse a host name into its workload and pod. Raises BadInput."""
+    """Parse a host name into its workload and pod. Raises InvalidInput."""
     labels = host.removesuffix(SUFFIX).split(".")
     if not host.endswith(SUFFIX) or len(labels) > 3 or not all(map(_LABEL.fullmatch, labels)):
         raise invalid_value("WORKLOAD", "is not the host name of a pod", host, _ALLOWED)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from berth.cli.exits import BadInput
+from berth.cli.exits import InvalidInput
 from berth.cli.ssh.hosts import SUFFIX
 from berth.core.reasons import plain_reason
 
@@ -82,7 +82,7 @@ def own_command() -> list[str]:
 def include(config: Path, user_config: Path) -> bool:
     """Include `config` in the user's `ssh` settings. Return False if it was already included.
 
-    Raises BadInput if the file cannot be written.
+    Raises InvalidInput if the file cannot be written.
     """
     line = f'Include "{config}"'
     try:
@@ -96,7 +96,7 @@ def include(config: Path, user_config: Path) -> bool:
             target, f"{line}\n\n{text}", mode=target.stat().st_mode & 0o777 if target.exists() else 0o600
         )
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(
+        raise InvalidInput(
             f"{user_config} cannot be changed: {plain_reason(error)}. "
             f"Add this line at the top of the file: {line}"
         ) from None

@@ -196,7 +196,7 @@ class AsyncSecrets(AsyncResource):
         body = {"access_key_id": access_key_id, "secret_access_key": secret_access_key}
         return await self._set(name, body, _secrets_path(project, pool))
 
-    async def set_registry(
+    async def set_registry_credentials(
         self, name: str, registry: str, username: str, password: str,
         *, project: str | None = None, pool: str | None = None,
     ) -> StoredSecret:  # fmt: skip

@@ -197,7 +197,7 @@ class Secrets(Resource):
         body = {"access_key_id": access_key_id, "secret_access_key": secret_access_key}
         return self._set(name, body, _secrets_path(project, pool))
 
-    def set_registry(
+    def set_registry_credentials(
         self, name: str, registry: str, username: str, password: str,
         *, project: str | None = None, pool: str | None = None,
     ) -> StoredSecret:  # fmt: skip

@@ -55,7 +55,7 @@ def to_error(exc: Exception) -> BerthError:
     if isinstance(exc, BerthError):
         return exc
     if isinstance(exc, drf.APIException):
-        return _from_framework(exc)
+        return _convert_framework_error(exc)
     if isinstance(exc, Http404):
         return errors.NotFound()
     if isinstance(exc, PermissionDenied):
@@ -84,7 +84,7 @@ def not_found(request: HttpRequest, *args: object, **kwargs: object) -> JsonResp
     return JsonResponse(document, status=error.status, content_type=CONTENT_TYPE)
 
 
-def _from_framework(exc: drf.APIException) -> BerthError:
+def _convert_framework_error(exc: drf.APIException) -> BerthError:
     detail = str(exc.detail)
     if isinstance(exc, drf.NotAuthenticated | drf.AuthenticationFailed):
         return errors.Unauthenticated(detail)

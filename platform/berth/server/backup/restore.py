@@ -75,11 +75,11 @@ def restore_backup(source: Path, *, force: bool = False) -> RestoreResult:
 @contextmanager
 def _ensure_stopped() -> Iterator[None]:
     """Ensure that `berth up` is not running and cannot start with this home directory."""
-    from berth.server.up.claim import claim_home
+    from berth.server.up.claim import lock_home_directory
     from berth.server.up.errors import StartupError
 
     try:
-        with claim_home(home()):
+        with lock_home_directory(home()):
             yield
     except StartupError as running:
         raise BackupError(f"{str(running).removesuffix('.')}. Stop Berth first.") from None

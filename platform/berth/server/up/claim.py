@@ -11,7 +11,7 @@ from berth.server.up.errors import StartupError
 
 
 @contextmanager
-def claim_home(home: Path) -> Iterator[TextIO]:
+def lock_home_directory(home: Path) -> Iterator[TextIO]:
     """Deny other users access to the home directory, lock the directory, and yield the lock file.
 
     The kernel releases the lock when this process ends. If another process holds the lock, the error contains

@@ -15,7 +15,7 @@ from berth.db.embedded import DatabaseSetupError, EmbeddedCluster
 from berth.home import home
 from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 from berth.server.up.child import Child
-from berth.server.up.claim import claim_home, write_status
+from berth.server.up.claim import lock_home_directory, write_status
 from berth.server.up.errors import FOREIGN_DATABASE, StartupError
 from berth.server.up.forks import Forks
 from berth.server.up.orphans import adopt_orphans
@@ -42,7 +42,7 @@ OTHER_CONNECTIONS, CONNECTIONS_PER_WEB_PROCESS = 68, 12  # connections to the em
 def up(*, host: str = DEFAULT_HOST, port: int | None = None, demo: bool = False) -> int:
     """Run until stopped. Return the exit code: 0 normally, or 1 if Berth could not start."""
     try:
-        with claim_home(home()) as lock, closing(bind_socket(host, port)) as listening:
+        with lock_home_directory(home()) as lock, closing(bind_socket(host, port)) as listening:
             Startup(home(), listening, lock).run(demo)
     except (StartupError, DatabaseSetupError) as problem:
         print(f"Berth did not start. {problem}", file=sys.stderr)

@@ -53,7 +53,7 @@ class ShownSection:
         return not self.section.is_folded or any(field.errors for field in self.fields)
 
     @property
-    def values_set(self) -> str:
+    def values_summary(self) -> str:
         """Return the labels and short values of the fields that differ from their defaults."""
         texts = [_text_if_set(field) for field in self.fields]
         shown = [text for text in texts if text]

@@ -34,7 +34,7 @@ def _rank_of_word(title: str, word: str) -> int:
     return IN_TITLE if word in title else ELSEWHERE
 
 
-def starts_any(word: str, keywords: Iterable[str]) -> bool:
+def begins_a_keyword(word: str, keywords: Iterable[str]) -> bool:
     """Return whether one of the hidden keywords starts with the word."""
     return len(word) >= MIN_KEYWORD_LETTERS and any(each.startswith(word.lower()) for each in keywords)
 

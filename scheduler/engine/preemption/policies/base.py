@@ -84,7 +84,7 @@ class PreemptionPolicy:
         """Return whether to retry with evictions that keep the department within its share."""
         return False
 
-    def lift_share_limit(self) -> None:
+    def allow_exceeding_share_again(self) -> None:
         """Allow the department to exceed its share again, after the retry."""
 
     def retries_without_new_gangs(self) -> bool:

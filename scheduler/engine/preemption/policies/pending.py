@@ -160,7 +160,7 @@ class Reclaim(PreemptionPolicy):
         self._capped_at_share = self._capped_at_share or changed
         return changed
 
-    def lift_share_limit(self) -> None:
+    def allow_exceeding_share_again(self) -> None:
         self._exceeded_share = self._capped_at_share = False
 
     def max_allocation(self, account: QueueAccount) -> Sequence[int]:

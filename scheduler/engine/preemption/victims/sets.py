@@ -75,14 +75,14 @@ class _VictimSet:
 
 
 def set_cost(policy: PreemptionPolicy, victims: Sequence[Victim]) -> SetCost:
-    """Return the sort key that `sufficient_sets` uses to order sets of victims."""
+    """Return the sort key that `sufficient_victim_sets` uses to order sets of victims."""
     result = _VictimSet((0,) * len(policy.kinds))
     for victim in victims:
         result = result.add(policy, victim)
     return result.cost(policy)
 
 
-def sufficient_sets(
+def sufficient_victim_sets(
     policy: PreemptionPolicy,
     arrangement: Arrangement,
     max_priced: int,

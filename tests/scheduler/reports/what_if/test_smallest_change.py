@@ -9,7 +9,7 @@ from projects.models import Quota, Workload
 from scheduler.engine.smallest_change import search
 from scheduler.reports.visibility import UNRESTRICTED, viewer_for
 from scheduler.reports.what_if import smallest_change as report
-from scheduler.reports.what_if.smallest_change import ChangeAnswer, find_smallest_change
+from scheduler.reports.what_if.smallest_change import RenderedChange, find_smallest_change
 from tests.scheduler.stage import Stage
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
@@ -39,7 +39,7 @@ def pending(stage: Stage, name: str = "train", **changes: Any) -> Workload:
     return workload
 
 
-def ask(stage: Stage, workload: Workload, who: str = "dave") -> ChangeAnswer:
+def ask(stage: Stage, workload: Workload, who: str = "dave") -> RenderedChange:
     return find_smallest_change(workload, viewer_for(stage.cast.people[who]), now=stage.clock.now())
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from berth.cli.arguments import DepartmentOption, ProjectOption, open_client
-from berth.cli.exits import BadInput, ExitCode
+from berth.cli.exits import ExitCode, InvalidInput
 from berth.cli.output import Column, Output, OutputOption, print_fields, show_list, show_one
 from berth.cli.quantities import parse_duration
 from berth.cli.text import format_age, format_short_time, format_time, now, print_message, safe
@@ -87,12 +87,12 @@ def remove(
         memberships = client.members.list(project=project, department=department, user=user)
         matching = [member for member in memberships if role in (None, member.role)]
         if not matching:
-            raise BadInput(
+            raise InvalidInput(
                 f"{user} does not have this role. List roles with `berth member list --user {user}`."
             )
         if len(matching) > 1:
             several = ", ".join(f"{member.role} of {member.scope}" for member in matching)
-            raise BadInput(
+            raise InvalidInput(
                 f"{user} has several roles ({several}). Choose one with --role, --project or --department."
             )
         client.members.revoke(matching[0].id)
@@ -324,6 +324,6 @@ def revoke(
         if len(matching) != 1:
             names = ", ".join(token.name for token in live)
             advice = f"Use one of: {names}" if names else "You have no active tokens."
-            raise BadInput(f"there is no active token with the name or ID {name!r}. {advice}")
+            raise InvalidInput(f"there is no active token with the name or ID {name!r}. {advice}")
         client.tokens.revoke(matching[0].id)
     print(f"{matching[0].name} revoked")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from berth.cli.arguments import open_client, pool_names, project_names
-from berth.cli.exits import BadInput
+from berth.cli.exits import InvalidInput
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
 from berth.cli.text import format_short_time, format_time, print_message, safe
 
@@ -115,16 +115,16 @@ def set_secret(
     berth secret set s3-reader --pool train --access-key-id AKIAIOSFODNN7EXAMPLE
     """
     if ssh_key and registry is not None:
-        raise BadInput("secret set: --ssh-key cannot be combined with --registry. Use only one of them.")
+        raise InvalidInput("secret set: --ssh-key cannot be combined with --registry. Use only one of them.")
     if access_key_id is not None and (ssh_key or registry is not None or personal):
-        raise BadInput(
+        raise InvalidInput(
             "secret set: --access-key-id can only be combined with --pool and --file. Remove the other "
             "options."
         )
     if (registry is None) != (username is None):
-        raise BadInput("secret set: use --registry and --username together")
+        raise InvalidInput("secret set: use --registry and --username together")
     if personal and (ssh_key or registry is not None):
-        raise BadInput(
+        raise InvalidInput(
             "secret set: --personal cannot be combined with --ssh-key or --registry. Use only one of them."
         )
     with open_client() as client:
@@ -139,7 +139,7 @@ def set_secret(
         elif registry is None or username is None:
             stored = client.secrets.set(name, value, **owner)
         else:
-            stored = client.secrets.set_registry(name, registry, username, value, **owner)
+            stored = client.secrets.set_registry_credentials(name, registry, username, value, **owner)
         outdated = list(client.secrets.uses(name, outdated=True, limit=USES_SHOWN, **owner))
     show_one(stored, output, lambda secret: _print_result(secret, outdated))
 
@@ -212,15 +212,15 @@ def _selected_owner(
     if personal:
         if project or pool:
             other = "--project" if project else "--pool"
-            raise BadInput(f"--personal cannot be combined with {other}. Use only one of them.")
+            raise InvalidInput(f"--personal cannot be combined with {other}. Use only one of them.")
         return {"personal": True}
     if project and pool:
-        raise BadInput("--project cannot be combined with --pool. Use only one of them.")
+        raise InvalidInput("--project cannot be combined with --pool. Use only one of them.")
     if pool:
         return {"pool": pool}
     name = project or client.settings.project
     if not name:
-        raise BadInput("--project is missing. Specify a project, or a pool with --pool.")
+        raise InvalidInput("--project is missing. Specify a project, or a pool with --pool.")
     return {"project": name}
 
 
@@ -234,9 +234,9 @@ def _read_value(file: str | None, label: str) -> str:
         else:
             value = sys.stdin.read().removesuffix("\n").removesuffix("\r")
     except OSError as error:
-        raise BadInput(f"{file or 'stdin'} cannot be read: {error.strerror}") from None
+        raise InvalidInput(f"{file or 'stdin'} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise BadInput("the value is not UTF-8 text. Encode it, for example with base64.") from None
+        raise InvalidInput("the value is not UTF-8 text. Encode it, for example with base64.") from None
     if not value:
-        raise BadInput("the value is empty. Pass a value with --file, on stdin or at the prompt.")
+        raise InvalidInput("the value is empty. Pass a value with --file, on stdin or at the prompt.")
     return value

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import typer
 
 from berth.cli.arguments import context_names, open_client
-from berth.cli.exits import BadInput, ExitCode, unknown_name_message
+from berth.cli.exits import ExitCode, InvalidInput, unknown_name_message
 from berth.cli.output import Column, Output, OutputOption, print_fields, show_list, show_one
 from berth.cli.prompts import ask
 from berth.cli.text import print_message
@@ -67,7 +67,7 @@ def login(
     else:
         secret = _sign_in(settings, username, password_stdin)
     if not secret:
-        raise BadInput("--token is empty. Pass a token such as berth_...")
+        raise InvalidInput("--token is empty. Pass a token such as berth_...")
     signed_in = replace(settings, token=secret)
     with Client(signed_in) as client:
         signed_in_user = client.whoami().username
@@ -205,7 +205,7 @@ def password(
 def _read_passwords_from_stdin() -> tuple[str, str]:
     lines = [sys.stdin.readline().rstrip("\n") for _ in range(2)]
     if not all(lines):
-        raise BadInput("--password-stdin requires two lines: the current and the new password")
+        raise InvalidInput("--password-stdin requires two lines: the current and the new password")
     return lines[0], lines[1]
 
 
@@ -313,6 +313,6 @@ def delete(name: Name) -> None:
 
     contexts = read_contexts(settings_path())
     if name not in contexts.servers:
-        raise BadInput(unknown_name_message("context", name, name, list(contexts.servers)))
+        raise InvalidInput(unknown_name_message("context", name, name, list(contexts.servers)))
     write_contexts(settings_path(), contexts.without_context(name))
     print(f"Context {name} deleted.")

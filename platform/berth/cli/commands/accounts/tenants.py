@@ -11,7 +11,7 @@ from berth.cli.arguments import (
     open_client,
     project_names,
 )
-from berth.cli.exits import BadInput
+from berth.cli.exits import InvalidInput
 from berth.cli.output import Column, Output, OutputOption, print_fields, show_list, show_one
 from berth.cli.quantities import parse_duration, parse_idle_rule
 from berth.cli.text import format_duration
@@ -280,7 +280,7 @@ def _edit_tenant(
         allowed = "--title, --rank, --reclaim-after, --preempt-after"
         if kind == "project":
             allowed += ", --idle-rule"
-        raise BadInput(f"{kind} edit: specify at least one of {allowed}")
+        raise InvalidInput(f"{kind} edit: specify at least one of {allowed}")
     with open_client() as client:
         tenants = client.departments if kind == "department" else client.projects
         changed: Any = tenants.edit(name, changes)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from berth.cli.arguments import PoolArgument, open_client
-from berth.cli.exits import BadInput, ExitCode
+from berth.cli.exits import ExitCode, InvalidInput
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_duration
@@ -185,7 +185,7 @@ def revoke(
         if len(matching) != 1:
             ids = ", ".join(str(join_token.id) for join_token in live)
             advice = f"Use one of: {ids}" if ids else f"Pool {pool} has no open join tokens."
-            raise BadInput(f"there is no open join token with the ID or prefix {token!r}. {advice}")
+            raise InvalidInput(f"there is no open join token with the ID or prefix {token!r}. {advice}")
         client.node_pools.revoke_join_token(pool, matching[0].id)
     print(f"{matching[0].prefix}... revoked")
 

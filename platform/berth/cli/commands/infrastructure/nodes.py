@@ -9,7 +9,7 @@ import typer
 from berth.cli.arguments import PoolOption, node_names, open_client
 from berth.cli.columns import phase_style
 from berth.cli.commands.infrastructure.machines import describe_inventory
-from berth.cli.exits import BadInput, ExitCode, print_rejection
+from berth.cli.exits import ExitCode, InvalidInput, print_rejection
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_data, show_list, show_one
 from berth.cli.text import format_age, format_time, now, number, safe
@@ -134,7 +134,7 @@ def uncordon(
     berth node uncordon --pool train --yes
     """
     if bool(nodes) == (pool is not None):
-        raise BadInput("specify nodes, or a pool with --pool")
+        raise InvalidInput("specify nodes, or a pool with --pool")
     with open_client() as client:
         if pool is not None:
             nodes = [node.name for node in client.nodes.list(pool=pool, state="cordoned")]
@@ -148,7 +148,7 @@ def uncordon(
 
 def _confirm_uncordon(pool: str, nodes: Sequence[str]) -> None:
     if not is_interactive():
-        raise BadInput(
+        raise InvalidInput(
             "node uncordon --pool requires confirmation. Run the command in a terminal, or add --yes."
         )
     shown = ", ".join(map(safe, nodes[:NODES_SHOWN]))
@@ -175,7 +175,7 @@ def upgrade(
     berth node upgrade --pool train
     """
     if (name is None) == (pool is None):
-        raise BadInput("specify either a node or --pool")
+        raise InvalidInput("specify either a node or --pool")
     with open_client() as client:
         if name is not None:
             upgraded = [client.nodes.upgrade(name)]
@@ -225,7 +225,9 @@ def terminate(
 
 def _confirm_termination(name: str, work: list[str]) -> None:
     if not is_interactive():
-        raise BadInput("node terminate requires confirmation. Run the command in a terminal, or add --yes.")
+        raise InvalidInput(
+            "node terminate requires confirmation. Run the command in a terminal, or add --yes."
+        )
     stops = "; ".join(map(safe, work)) or "no workloads"
     typer.confirm(f"Terminate {safe(name)} now? This stops: {stops}.", abort=True, err=True)
 

@@ -6,7 +6,7 @@ import typer
 
 from berth.cli.arguments import PoolArgument, open_client
 from berth.cli.commands.infrastructure.nodes import is_interactive
-from berth.cli.exits import BadInput
+from berth.cli.exits import InvalidInput
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption
 from berth.cli.text import format_age, now, safe
@@ -51,7 +51,7 @@ def accept(
         for name in hosts or ():
             if name not in listed:
                 hint = suggest(name, sorted(listed))
-                raise BadInput(f"pool {pool} has no SSH host named {name!r}. {hint}")
+                raise InvalidInput(f"pool {pool} has no SSH host named {name!r}. {hint}")
         chosen = [
             host
             for host in listed.values()

@@ -8,7 +8,7 @@ import typer
 
 from berth.cli.arguments import ProjectOption, open_client, service_names
 from berth.cli.commands.services import tables
-from berth.cli.exits import BadInput, ExitCode
+from berth.cli.exits import ExitCode, InvalidInput
 from berth.cli.following import print_listing
 from berth.cli.output import (
     Output,
@@ -176,7 +176,7 @@ def cancel(
     berth service cancel chat so-1f6e2c
     """
     if request is not None and (status is not None or dry_run):
-        raise BadInput(
+        raise InvalidInput(
             "service cancel: REQUEST cannot be combined with --status or --dry-run. Omit these options to "
             "cancel a single request."
         )
@@ -267,9 +267,9 @@ def _read_settings(file: Path) -> dict[str, Any]:
         text = sys.stdin.read() if str(file) == "-" else file.read_text()
         settings = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise BadInput(f"{file} cannot be read: {plain_reason(error).splitlines()[0]}") from None
+        raise InvalidInput(f"{file} cannot be read: {plain_reason(error).splitlines()[0]}") from None
     if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
-        raise BadInput(f"{file} must contain keys and values, for example `max_engines: 8`.")
+        raise InvalidInput(f"{file} must contain keys and values, for example `max_engines: 8`.")
     return settings
 
 

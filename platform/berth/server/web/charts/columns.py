@@ -10,7 +10,7 @@ GAP = 0.15
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ColumnSegment:
     kind: str
     x: float
     y: float
@@ -23,7 +23,7 @@ class Piece:
 class Columns:
     """Layout of stacked columns. `marks` are the axis marks, as (y, number) pairs from top to bottom."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ColumnSegment, ...]
     marks: tuple[tuple[float, str], ...]
 
 
@@ -47,7 +47,9 @@ def stacked_columns(
                 y = HEIGHT - HEIGHT * below[column] / top - piece_height
                 x = column_width * (column + GAP / 2)
                 pieces.append(
-                    Piece(kind, *_round_rectangle(x, y, column_width * (1 - GAP), piece_height), label)
+                    ColumnSegment(
+                        kind, *_round_rectangle(x, y, column_width * (1 - GAP), piece_height), label
+                    )
                 )
                 below[column] += amount
     lines = round(top / step)
