@@ -198,13 +198,27 @@ def test_controls_of_workload_pages_on_a_phone_are_at_least_40_pixels_high(
 
 
 @pytest.mark.heavy
-def test_log_toolbar_fits_on_one_line(opened: Open, scene: Scene) -> None:
+def test_log_tools_fit_on_one_line(opened: Open, scene: Scene) -> None:
     with opened("dave", viewport=NARROW) as (page, faults):
         for tab in ("", "/logs"):
             page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}{tab}")
-            tools = page.locator(".log-head > .actions > *:visible")
+            pods = ":not(#log-pods)" if tab else ""  # which have a line of their own on the tab Logs
+            tools = page.locator(f".log-head > .actions > *{pods}:visible")
             assert tools.count() >= 4
             tops = tools.evaluate_all("all => all.map(each => each.getBoundingClientRect())")
             assert max(box["top"] for box in tops) < min(box["bottom"] for box in tops), tab
             assert page.get_by_role("button", name="Full screen").bounding_box()["width"] >= 40
+        assert faults == []
+
+
+@pytest.mark.heavy
+def test_segmented_controls_take_one_line_on_a_phone(opened: Open, scene: Scene) -> None:
+    tops = "items => new Set(items.map(item => Math.round(item.getBoundingClientRect().top))).size"
+    with opened("ada", viewport={"width": 360, "height": 780}) as (page, faults):
+        page.goto("/submit")
+        assert page.locator("#code-card .sources label").evaluate_all(tops) == 1
+        page.get_by_role("radio", name="Files from this computer").check(force=True)
+        page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}/resources")
+        assert page.get_by_role("navigation", name="Time range").get_by_role("link").evaluate_all(tops) == 1
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
         assert faults == []

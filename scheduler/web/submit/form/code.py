@@ -11,7 +11,12 @@ from projects.services.code import find_tree
 from scheduler.web.submit.form.presentation import ShownPart
 
 NO_CODE, FILES, GIT = "", "files", "git"
-CODE_SOURCES = ((NO_CODE, "No code"), (FILES, "Files from this computer"), (GIT, "Git repository"))
+# Value, label, and the rest of the label, which phones do not show.
+CODE_SOURCES = (
+    (NO_CODE, "No code", ""),
+    (FILES, "Files", " from this computer"),
+    (GIT, "Git", " repository"),
+)
 
 
 @dataclass(frozen=True, slots=True)
