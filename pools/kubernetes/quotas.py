@@ -25,8 +25,8 @@ def read_quotas(
 ) -> tuple[ClusterQuota, ...]:
     """Return the sorted cluster quotas that apply to a pool's pods.
 
-    `pods` contains the pool's own pods. Their requests are subtracted from the used amounts, except those of
-    ended pods and of pods that are being deleted, which Berth no longer counts.
+    `pods` contains the pool's own pods. The requests of the pods that Berth still counts are subtracted from
+    the used amounts. Ended pods and pods that are being deleted no longer count.
     """
     kinds = {**KINDS, f"requests.{gpu_resource}": "gpu"}
     applicable = [quota for quota in quotas if _applies_to_pods(quota)]

@@ -56,7 +56,7 @@ ENDED_STATES = (EngineState.REMOVED, EngineState.FAILED)
 
 
 class Service(models.Model):
-    """Inference service, whose initial engines belong to its workload's gang."""
+    """Inference service. Its initial engines belong to its workload's gang."""
 
     workload = models.OneToOneField(Workload, on_delete=models.CASCADE, related_name="service")
     model_name = models.CharField(max_length=200, default="default")

@@ -1,4 +1,4 @@
-"""Limit the work of a tick, so that a tick takes about a quarter of a second at most.
+"""Limit the work per tick, so that a tick takes at most about a quarter of a second.
 
 Each tick observes and decides for the whole cluster, so larger ticks cost less per workload. Smaller ones
 respond sooner.

@@ -1,4 +1,4 @@
-"""Look up image digests in a background thread, in which a slow registry delays only its own images."""
+"""Look up image digests in a background thread, so that a slow registry delays only its own images."""
 
 import asyncio
 import logging

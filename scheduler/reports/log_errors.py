@@ -75,7 +75,7 @@ def search_errors(
 
 
 def _error_lines(data: bytes) -> list[int]:
-    """Return the offsets in `data` at which lines that name an error begin."""
+    """Return the start offsets in `data` of the lines that name an error."""
     starts, position = [], 0
     while (candidate := _CANDIDATE.search(data, position)) is not None:
         start = data.rfind(b"\n", 0, candidate.start()) + 1

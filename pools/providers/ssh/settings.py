@@ -124,7 +124,7 @@ class _SettingsModel(BaseModel):
 
 
 class BastionSettings(_SettingsModel):
-    """Server used as a jump host, whose user and key default to those of the pool."""
+    """Server used as a jump host. Its user and key default to those of the pool."""
 
     address: Address
     host_key: HostKey

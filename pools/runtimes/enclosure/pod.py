@@ -105,11 +105,10 @@ def _make_directory(path: Path, uid: int) -> Path:
 
 
 def _change_owner(directory: Path, uid: int) -> None:
-    """Assign a directory and its files to the pod's user. Some files were created before pods had their own
-    users.
+    """Make the pod's user the owner of a directory and its files.
 
-    The owner of a file with a hard link outside the directory is not changed, because the file may be one of
-    Berth's own.
+    Some files were created before pods had their own users. A file with a hard link outside the directory
+    keeps its owner, because it may belong to Berth.
     """
     if not uid or directory.stat().st_uid == uid:
         return

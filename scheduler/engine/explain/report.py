@@ -41,8 +41,9 @@ def _pool_demands(boards: Sequence[Board]) -> tuple[Demand, ...]:
 
 
 def _preferred_boards(boards: Sequence[Board]) -> dict[str, Board]:
-    """Return the board to which each pending workload's demand is assigned, preferring pools that can add
-    nodes.
+    """Choose the board that each pending workload's demand is assigned to.
+
+    Pools that can add nodes are preferred.
     """
     result: dict[str, list[tuple[bool, int, str, Board]]] = {}
     for board in boards:

@@ -25,10 +25,10 @@ class UnplacedReplicas(NamedTuple):
 
 
 def gangs_to_scale_up(board: Board) -> list[Gang]:
-    """Return the elastic gangs that meet their minimum and for which the pool may add nodes.
+    """Return the elastic gangs that meet their minimum and may cause the pool to add nodes.
 
-    Gangs in backoff are excluded, as are gangs bound to a topology domain, because an added node may be in
-    another domain, and gangs with completed replicas, because they are about to finish.
+    Three kinds of gangs are excluded: gangs in backoff, gangs with completed replicas, because they are about
+    to finish, and gangs bound to a topology domain, because an added node may be in another domain.
     """
     return [
         gang

@@ -87,9 +87,9 @@ class TurnTaking:
     def may_be_reclaimed(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
         """Return whether this amount may be reclaimed from the victim queue, which must be above its share.
 
-        If the victim queue would end up less far over quota than the other queue, its turn must be over.
-        Otherwise, the victim queue must keep its share, or have used at least as much as the preemptor's
-        queue.
+        If the victim queue would then exceed its quota by less than the other queue does, its turn must be
+        over. Otherwise, the victim queue must keep its share, or have used at least as much as the
+        preemptor's queue.
         """
         if self._relative_excess(victim_queue, own_queue, -amount) < self._own_excess[own_queue]:
             return self.must_yield_turn(own_queue, victim_queue, amount)

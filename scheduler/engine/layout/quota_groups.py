@@ -61,7 +61,7 @@ class QuotaGroups:
         self._changed.clear()
 
     def boards_in_order(self) -> list[Board]:
-        """Return the boards in the order in which the engine decides about them.
+        """Return the boards in the order in which the engine processes them.
 
         The first board that needs a group's remaining quota gets it. The board whose pending workload has the
         smallest sort key comes first, so that no pool is always last.

@@ -78,7 +78,7 @@ def waits_after_delay(workload: Workload) -> bool:
 def load_awaited_shares(workloads: Sequence[Workload]) -> None:
     """Set `awaits_share` on workloads that would exceed their fair share after their restart delay.
 
-    The scheduler does not evaluate these workloads before, so this follows from their projects' queues.
+    The scheduler does not evaluate these workloads until then, so their projects' queues are used instead.
     """
     delayed = [workload for workload in workloads if waits_after_delay(workload)]
     if not delayed:

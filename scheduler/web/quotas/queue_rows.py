@@ -117,9 +117,9 @@ class QuotaLine:
 
     @property
     def unused_elsewhere(self) -> tuple[int, str] | None:
-        """Unused milli-GPU of a queue over quota, with the name of their pool or the number of pools.
+        """Unused milli-GPU quota of a queue over quota, with the pool's name or the number of pools.
 
-        Allocation minus quota, both summed over pools, is smaller than the amount over quota by this value.
+        The total allocation exceeds the total quota by this much less than the amount over quota.
         """
         if not self.over_quota or self.gpus is None or any(quota.group_id for quota in self.quotas):
             return None

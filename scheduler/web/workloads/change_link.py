@@ -1,6 +1,4 @@
-"""Links to pages where users can make the smallest change that would start a workload, and to the workloads
-that it affects.
-"""
+"""Links to the page where users can make the smallest change, and to the workloads that it affects."""
 
 import json
 import re
@@ -44,8 +42,8 @@ class ChangeLink:
 def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink | None:
     """Return a link to the page where the user can make the change, or None if the user may not make it.
 
-    If the changed part of the document is too long for a URL, or contains environment variables, which
-    proxies would write to their logs, the form opens without the change.
+    The form opens without the change if the changed part of the document is too long for a URL, or contains
+    environment variables, which must not appear in the logs of proxies.
     """
     if ChangeKind(change["kind"]) in (*QUEUE_KINDS, *POOL_KINDS, ChangeKind.NODE_OPENED):
         return admin_link(actor, workload.project, change)

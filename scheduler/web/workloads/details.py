@@ -101,8 +101,8 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
 def _wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str:
     """Return what a workload waits for after its restart delay, or "" if it is expected to start then.
 
-    The scheduler does not evaluate the workload before, so the reason is inferred from the project's queue.
-    If it is the fair share, this amount is marked as the deciding one.
+    The scheduler does not evaluate the workload until then, so the reason is inferred from the project's
+    queue. If the reason is the fair share, that amount is marked as decisive.
     """
     if not waits_after_delay(workload):
         return ""

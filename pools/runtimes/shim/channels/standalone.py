@@ -35,7 +35,7 @@ class _Container:
 
 
 class _NoCalls:
-    """Substitute for the C library, whose calls protect the shim that this container lacks."""
+    """Stub for the C library. Its calls would protect the shim, which this container does not have."""
 
     def prctl(self, *arguments: object) -> int:
         return 0

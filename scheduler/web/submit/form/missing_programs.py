@@ -22,10 +22,10 @@ STOPS_SEARCH = frozenset({"-c", "-m"})  # the program is in the command itself o
 
 
 def missing_programs(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return the program file that each command needs and the workload does not include, by command path.
+    """Map the paths of commands to the program files that they need but the workload does not include.
 
     Only commands that begin with the program are recognized. A command that could create or find the file
-    itself, such as one that changes the directory first, is left out.
+    itself is left out, for example a command that first changes the directory.
     """
     if any(data.get(key) for key in PROVIDES_FILES) or _is_absolute(data.get("working_dir")):
         return {}

@@ -17,7 +17,7 @@ Format = Callable[[Any], object]
 
 
 def format_columns(model: type[Model], columns: Iterable[Any]) -> list[Any]:
-    """Return the columns, in which functions that format their values replace times and numbers."""
+    """Replace columns of times and numbers with functions that format their values."""
     return [_format_column(model, column) if isinstance(column, str) else column for column in columns]
 
 
