@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.utils import timezone
+from pytest_django import Settings
 
 from berth.server.web.charts.steps import HEIGHT
 from pools.models import Node, NodePool, ScalingEvent
@@ -109,6 +110,22 @@ def test_unmeasured_gpus_are_shown_as_one_number_with_the_reason(
     text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?part=strip")
     assert text.count("not measured") == 1
     assert f"nvidia-smi is not responding on {pod.node.name}" in text
+
+
+def test_simulated_gpus_are_not_reported_as_failing(
+    cast: Cast, sign_in: SignIn, pod: Pod, settings: Settings
+) -> None:
+    settings.BERTH_DECLARED_GPUS = 4
+    pool = pod.node.pool
+    NodePool.objects.filter(pk=pool.pk).update(provider="local")
+    make.used(pod, None, gpu_memory=None)
+    text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?part=strip")
+    assert "simulated GPUs have no measurements" in text and "not responding" not in text
+    text = page(sign_in("alice"), f"/nodes/{pod.node.name}/utilization")
+    assert "The GPUs of this node are simulated and have no measurements." in text
+    NodePool.objects.filter(pk=pool.pk).update(provider="static")
+    text = page(sign_in("dave"), f"/workloads/{pod.workload_id}/utilization?part=strip")
+    assert "nvidia-smi is not responding" in text
 
 
 def test_page_of_a_new_run_states_when_the_first_measurement_is_expected(

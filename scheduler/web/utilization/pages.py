@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Q
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
@@ -17,7 +18,7 @@ from berth.core.amounts import MILLI
 from berth.core.words import format_gpus
 from berth.server.web.numbers import memory, thousandths, used_memory
 from berth.server.web.pages import Request, signed_in
-from pools.models import Node
+from pools.models import Node, NodePool
 from pools.selectors import nodes
 from projects.access import visible_nodes
 from projects.idle_gpus import MAX_MEASUREMENT_AGE, idle_since
@@ -189,12 +190,18 @@ def _gpu_figures(use: summary.Utilization) -> list[tuple[str, str, str, str]]:
 
 def _unmeasured_reason(pods: Iterable[summary.PodSummary], now: datetime) -> str:
     """Return why none of the pods' GPUs was measured, or "" if the reason is unknown."""
-    nodes = Node.objects.in_bulk({pod.node_id for pod in pods})
+    nodes = Node.objects.select_related("pool").in_bulk({pod.node_id for pod in pods})
     if summary.devices_by_node(list(nodes.values()), now, LAST_KNOWN):
         return ""
+    if all(map(_has_simulated_gpus, nodes.values())):
+        return "simulated GPUs have no measurements"
     names = sorted(node.name for node in nodes.values())
     where = names[0] if len(names) == 1 else f"the {len(names)} nodes"
     return f"nvidia-smi is not responding on {where}"
+
+
+def _has_simulated_gpus(node: Node) -> bool:
+    return bool(settings.BERTH_DECLARED_GPUS) and node.pool.provider == NodePool.Provider.LOCAL
 
 
 def _is_current(use: summary.Utilization, now: datetime) -> bool:
@@ -216,6 +223,7 @@ def node_utilization(node: Node, span: str, now: datetime) -> dict[str, Any]:
         "begun": True,
         "use": use,
         "is_measured": bool(summary.devices_by_node([node], now, LAST_KNOWN)),
+        "is_simulated": _has_simulated_gpus(node),
         "node": node,
         "course": utilization_over_time(
             Q(pod__node=node), _current_utilization(use, now), span=span, end=now, now=now, node=node
