@@ -52,13 +52,13 @@ def test_fair_share_page_omits_columns_in_which_all_queues_have_the_default(
     quotas = [make.quota(owner, cast.pool, 2) for owner in (cast.product, cast.ads, cast.vision)]
     client = sign_in("alice")
     text = client.get("/fair-share?pool=local").content.decode()
-    assert "All queues have rank 0, weight 1, no decayed usage." in text
+    assert "All queues have rank 0, weight 1 and no decayed usage." in text
     assert not any(f'data-label="{name}"' in text for name in ("Rank", "Weight", "Decayed usage"))
     assert 'data-label="Pending"' in text
     quotas[1].weight_gpu = 3
     quotas[1].save()
     text = client.get("/fair-share?pool=local").content.decode()
-    assert "All queues have rank 0, no decayed usage." in text
+    assert "All queues have rank 0 and no decayed usage." in text
     assert 'data-label="Weight"' in text
     file = client.get("/fair-share?pool=local&format=csv").getvalue().decode()
     assert all(name in file.splitlines()[0] for name in ("Rank", "Weight", "Decayed usage", "Pending"))
