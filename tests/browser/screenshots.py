@@ -70,7 +70,7 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: list[str
 
     from tests.browser.data.fleet import create_fleet
     from tests.browser.data.inference_service import create_service
-    from tests.browser.data.long_log import write_log
+    from tests.browser.data.long_log import write_failed_log, write_log
     from tests.browser.data.scene import busy, people_only
     from tests.browser.driver.chromium import chromium
     from tests.browser.driver.site import serving
@@ -91,6 +91,7 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: list[str
         names |= {"eviction": present(scene.eviction).pk, "array": present(scene.array).pk}
         running = scene.workloads["diffusion-xl"]
         write_log(running, home)
+        write_failed_log(scene.workloads["vit-large-lr3"], home)
         for name, path in PATHS.items():
             shoot(browser, address, scene.people["ada"], folder, name, path(names), only)
         shoot(browser, address, None, folder, "login", "/login", only)

@@ -40,7 +40,7 @@ def test_node_page_loads_its_utilization(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto("/nodes/train-0")
         expect(page.get_by_role("heading", name="Utilization", exact=True)).to_be_visible()
-        expect(page.locator(".slot").last).to_contain_text("59% used")
+        expect(page.locator(".slot").last).to_contain_text("74% used")
         page.get_by_role("link", name="Day", exact=True).click()
         page.wait_for_url("**/nodes/train-0?span=24h")
         page.reload()
@@ -83,3 +83,24 @@ def test_daily_usage_columns_are_labelled_by_day(opened: Open) -> None:
         chart.hover(position={"x": box["width"] - 5, "y": 20})
         expect(page.locator(".readout.on")).to_have_text(re.compile(rf"^{days[-1]}\s+vision [\d.]+\s"))
         assert faults == []
+
+
+def test_latest_measurements_agree_on_all_pages(opened: Open, scene: Scene) -> None:
+    with opened("ada") as (page, faults):
+        page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}/resources")
+        use = page.locator("#use")
+        percent = float(use.locator(".figure dd").first.inner_text().partition("%")[0])
+        use.get_by_text("Data table", exact=True).click()
+        latest = use.locator("#use-table tbody tr").first.locator("td").all_inner_texts()
+        assert float(latest[3].split()[0]) == pytest.approx(8 * percent / 100, abs=0.01)
+        page.goto("/nodes/train-0")
+        expect(page.locator(".slot").last).to_contain_text("74% used")
+        shares = re.findall(r"(\d+)% used", " ".join(page.locator(".slot").all_inner_texts()))
+        assert sum(map(int, shares)) / 8 == pytest.approx(percent, abs=0.5)
+        page.goto("/")
+        page.locator("#course-table > summary").click()
+        hours = page.locator("#course-table tbody tr").all_inner_texts()[:24]
+        amounts = [[float(text) for text in row.split("\t")[1:]] for row in hours]
+        assert all(used <= measured <= allocated <= total for used, measured, allocated, total in amounts)
+        assert all(total >= 26 for *_, total in amounts), "all nodes have existed for a day"
+        assert not faults

@@ -12,8 +12,8 @@ LAST_CYCLE = 812  # the cycle that evaluated the pending workloads
 def create_decisions(scene: Any) -> None:
     for number, name, minutes in (
         (640, "diffusion-xl", 214),
+        (716, "segment-eval", 110),
         (722, "whisper-tune", 97),
-        (790, "segment-eval", 41),
     ):
         workload = scene.workloads[name]
         handle = f"{workload.project.name}/{name}"

@@ -14,6 +14,7 @@ from scheduler.models import Reservation
 from scheduler.reports.explanations.writer import ExplanationWriter
 from scheduler.reports.queues.queue_statuses import store_queue_statuses
 from scheduler.reports.queues.queue_totals import totals_by_queue
+from tests import factories as make
 from tests.browser.data.decisions import LAST_CYCLE
 
 RESERVED = "Reserved: 8 pods with 8 GPUs on train-3. The workload starts once 1 node has booted."
@@ -22,8 +23,9 @@ RESERVED = "Reserved: 8 pods with 8 GPUs on train-3. The workload starts once 1 
 def reserve_booting_node(scene: Any) -> None:
     workload, node = scene.workloads["asr-pretrain"], scene.pools["train"].nodes.get(state="booting")
     Workload.objects.filter(pk=workload.pk).update(
-        phase=Phase.RESERVED, reason="WaitingForScaleUp", message=RESERVED
+        phase=Phase.RESERVED, reason="WaitingForScaleUp", message=RESERVED, since=node.created_at
     )
+    make.event(workload, "reserved", RESERVED, at=node.created_at)
     Reservation.objects.bulk_create(
         Reservation(workload=workload, role="worker", index=n, node=node, devices=[n], gpu_milli=1000)
         for n in range(8)

@@ -24,8 +24,10 @@ from projects.models import (
 )
 from projects.services import workloads
 from projects.services.inference.autoscalers import load_config
+from scheduler.models import Allocation
 from tests import factories as make
 from tests.browser.data.evaluation import evaluate
+from tests.browser.data.measurements import create_points
 
 DOCUMENT: dict[str, Any] = {
     "name": "chat-70b",
@@ -71,7 +73,9 @@ def _serving_pool(scene: Any) -> NodePool:
         gpu_model="L40S",
         ticked_at=make.ago(seconds=5),
     )
-    make.node(pool, since=make.ago(hours=6), created_at=make.ago(hours=6.1))
+    NodePool.objects.filter(pk=pool.pk).update(created_at=make.ago(hours=30))
+    node = make.node(pool, since=make.ago(hours=28), created_at=make.ago(hours=28.1))
+    make.scaling(pool, "ready", "ready after 120 s", at=make.ago(hours=28), node=node)
     make.quota(scene.departments["research"], pool, 8)
     make.quota(scene.projects["vision"], pool, 6)
     return pool
@@ -122,7 +126,9 @@ def _engines(service: Service, pool: NodePool, now: datetime) -> None:
 
 def _serve(engine: InferenceEngine, pod: Pod, since: datetime) -> None:
     url = f"http://10.0.4.11:{23001 + engine.number}"
-    make.used(pod, 74 + 3 * engine.number)
+    Allocation.objects.filter(pod=pod).update(bound_at=since)
+    pod.allocation.bound_at = since
+    create_points(make.used(pod, 74 + 3 * engine.number), engine.number, timezone.now())
     InferenceEngine.objects.filter(pk=engine.pk).update(
         state="ACTIVE", since=since, url=url, is_healthy=True, router_url=url, is_routed=True,
         weight_version="step-1200", pod_id=pod.pk,

@@ -1,12 +1,26 @@
 """Browser test data: a long log for the pods of a workload."""
 
 import math
+import time
 from pathlib import Path
 
 from pools.runtimes.pod_dir import PodDir
 from pools.runtimes.shim.logtimes import append_entries
 from projects.models import Workload
 from tests.present import present
+
+STEPS = 900
+ERROR = "RuntimeError: CUDA error: an illegal memory access was encountered"
+
+
+def write_failed_log(workload: Workload, home: Path) -> None:
+    """Write the log of a failed pod, whose last line is an error."""
+    for pod in workload.pods.filter(state="failed"):
+        place = PodDir(home / "run" / "pods" / str(pod.pk))
+        place.create()
+        steps = [f"step {step:>5}  loss {3 - step / 400:.4f}" for step in range(1, 201)]
+        trace = ["Traceback (most recent call last):", '  File "train.py", line 120, in <module>', ERROR]
+        place.log.write_text("\n".join([*steps, *trace]) + "\n")
 
 
 def write_log(workload: Workload, home: Path) -> None:
@@ -22,7 +36,8 @@ def write_log(workload: Workload, home: Path) -> None:
             list[tuple[int, int]](),
             0,
         )
-        for step in range(1, 901):
+        interval = int((time.time() * 1000 - started) / STEPS)  # so that the last line is from now
+        for step in range(1, STEPS + 1):
             loss = 7.2 * math.exp(-step / 300) + 0.3 * abs(math.sin(step))
             lines.append(f"step {step:>5}  loss {loss:.4f}  {41_300 + step % 17 * 11:,} tokens/s")
             if step % 300 == 0:
@@ -36,6 +51,6 @@ def write_log(workload: Workload, home: Path) -> None:
                     "shard 17 is read again",
                 ]
             size = len("\n".join(lines)) + 1
-            times.append((size, started + step * 2_000))
+            times.append((size, started + step * interval))
         place.log.write_text("\n".join(lines) + "\n")
         append_entries(str(place.log), 0, times)

@@ -21,6 +21,7 @@ from tests.browser.data.array import create_array
 from tests.browser.data.booting import create_booting_node
 from tests.browser.data.complete_documents import complete_documents
 from tests.browser.data.decisions import create_decisions
+from tests.browser.data.ended_pods import create_ended_pods
 from tests.browser.data.evaluation import evaluate, reserve_booting_node
 from tests.browser.data.measurements import create_measurements
 from tests.browser.data.project_contents import create_project_contents
@@ -33,7 +34,7 @@ STORED = PBKDF2PasswordHasher().encode(PASSWORD, "a-scene-of-tests", iterations=
 
 
 RUNTIME_HOURS = {  # declared runtimes, from which start times are predicted
-    "diffusion-xl": 6, "segment-eval": 2, "whisper-tune": 3, "ctr-nightly": 1, "embedding-refresh": 2,
+    "diffusion-xl": 6, "segment-eval": 3, "whisper-tune": 3, "ctr-nightly": 1, "embedding-refresh": 2,
 }  # fmt: skip
 
 
@@ -64,6 +65,7 @@ def busy() -> Scene:
     _running(scene)
     _pending(scene)
     _ended(scene)
+    create_ended_pods(scene)
     _history(scene)
     create_decisions(scene)
     create_usage_history(scene)
@@ -132,19 +134,19 @@ def _machines(scene: Scene) -> None:
         memory_mib=1024 * 1024,
         price_per_gpu_hour=price,
     )
-    NodePool.objects.filter(pk=train.pk).update(created_at=make.ago(hours=30))
-    train.refresh_from_db()
     local = make.pool("local", gpus=2, nodes_max=4, nodes_desired=1, gpu_model="L4")
-    NodePool.objects.update(ticked_at=make.ago(seconds=5))
+    NodePool.objects.update(ticked_at=make.ago(seconds=5), created_at=make.ago(hours=30))
+    train.refresh_from_db()
     scene.pools = {"train": train, "local": local}
     nodes = [
-        make.node(train, since=make.ago(hours=9 - n), created_at=make.ago(hours=9.1 - n)) for n in range(3)
+        make.node(train, since=make.ago(hours=29 - n), created_at=make.ago(hours=29.1 - n)) for n in range(3)
     ]
     for number, each in enumerate(nodes):
-        make.scaling(train, "ready", "ready after 240 s", at=make.ago(hours=9 - number), node=each)
+        make.scaling(train, "ready", "ready after 240 s", at=make.ago(hours=29 - number), node=each)
     create_scaling_history(train)
     create_booting_node(train)
-    small = [make.node(local)]
+    small = [make.node(local, since=make.ago(hours=28), created_at=make.ago(hours=28.1))]
+    make.scaling(local, "ready", "ready after 20 s", at=make.ago(hours=28), node=small[0])
     scene.slots = itertools.chain(
         ((n, d) for n in nodes for d in range(8)), ((n, d) for n in small for d in range(2))
     )
@@ -213,7 +215,7 @@ def _running(scene: Scene) -> None:
         "vision",
         "segment-eval",
         4,
-        minutes=41,
+        minutes=110,
         by="carol",
         kind="elastic",
         priority=40,
@@ -235,10 +237,16 @@ def _running(scene: Scene) -> None:
             by=scene.people["bert"],
             pools=["train"],
             started_at=started,
+            first_started_at=started,
             since=started,
+            submitted_at=started - timedelta(seconds=4),
+            run=1,
             message="1 of 1 pods running.",
         )
         make.place(shared, node, [device], milli=milli)
+        Allocation.objects.filter(pod__workload=shared).update(bound_at=started)
+        make.event(shared, "submitted", "Submitted by bert.", at=shared.submitted_at, actor="bert")
+        make.event(shared, "running", "All pods run.", at=started)
         scene.workloads[name] = shared
 
 
@@ -256,22 +264,24 @@ def _pending(scene: Scene) -> None:
     )
     make.event(pending, "submitted", "Submitted by hiro.", at=pending.submitted_at, actor="hiro")
     scene.workloads["asr-pretrain"] = pending
-    for project, name, gpus, hours, priority in (
-        ("vision", "ablation-7", 2, 4, 40), ("vision", "ablation-8", 2, 4, 40),
-        ("robotics", "policy-sweep", 6, 8, 50),
+    for project, name, by, gpus, hours, priority, minutes in (
+        ("vision", "ablation-7", "dave", 2, 4, 40, 20), ("vision", "ablation-8", "dave", 2, 4, 40, 20),
+        ("robotics", "policy-sweep", "bert", 6, 8, 50, 26),
     ):  # fmt: skip
         scene.workloads[name] = make.workload(
             scene.projects[project],
             name,
             replicas=gpus,
-            by=scene.people["dave"],
+            by=scene.people[by],
             pools=["train"],
             priority=priority,
             max_runtime=hours * 3600,
+            submitted_at=make.ago(minutes=minutes),
+            since=make.ago(minutes=minutes),
         )
         submitted = scene.workloads[name].submitted_at
-        make.event(scene.workloads[name], "submitted", "Submitted by dave.", at=submitted, actor="dave")
-    scene.workloads["paused-run"] = make.workload(
+        make.event(scene.workloads[name], "submitted", f"Submitted by {by}.", at=submitted, actor=by)
+    paused = scene.workloads["paused-run"] = make.workload(
         scene.projects["vision"],
         "paused-run",
         replicas=2,
@@ -281,25 +291,30 @@ def _pending(scene: Scene) -> None:
         reason="Suspended",
         message="Suspended by carol.",
     )
+    make.event(paused, "submitted", "Submitted by carol.", at=paused.submitted_at, actor="carol")
+    make.event(paused, "suspended", "Suspended by carol.", at=paused.since, actor="carol")
 
 
 def _ended(scene: Scene) -> None:
-    for project, name, phase, message, code in (
-        ("vision", "vit-baseline", Phase.COMPLETED, "All pods succeeded.", 0),
-        ("vision", "vit-large-lr3", Phase.FAILED, "Pod worker-1 ended with exit code 1.", 1),
-        ("ads", "ranker-test", Phase.CANCELLED, "Cancelled by grace.", None),
-        ("speech", "tts-smoke", Phase.COMPLETED, "All pods succeeded.", 0),
+    for project, name, by, phase, message, code in (
+        ("vision", "vit-baseline", "dave", Phase.COMPLETED, "All pods succeeded.", 0),
+        ("vision", "vit-large-lr3", "dave", Phase.FAILED, "Pod worker-1 ended with exit code 1.", 1),
+        ("ads", "ranker-test", "grace", Phase.CANCELLED, "Cancelled by grace.", None),
+        ("speech", "tts-smoke", "hiro", Phase.COMPLETED, "All pods succeeded.", 0),
     ):
         scene.workloads[name] = make.workload(
             scene.projects[project],
             name,
             replicas=2,
+            by=scene.people[by],
+            pools=["train"],
             phase=phase,
             message=message,
             exit_code=code,
             started_at=make.ago(hours=3),
             submitted_at=make.ago(hours=4),
-            ended_at=make.ago(hours=1),
+            ended_at=make.ago(hours=2),
+            since=make.ago(hours=2),
             run=1,
         )
 

@@ -13,8 +13,8 @@ from tests.browser.data.scene import Scene, busy
 from tests.database_cleanup import CONSTANT_TABLES
 
 SCHEMA = "scene_copy"
-# Whole hours stay unchanged. All other timestamps are shifted by the age of the copy.
-NOT_MOVED = {("scheduler_usagehour", "hour")}
+# Whole hours and minutes stay unchanged. All other timestamps are shifted by the age of the copy.
+NOT_MOVED = {("scheduler_usagehour", "hour"), ("scheduler_utilizationpoint", "at")}
 
 
 @dataclass(frozen=True)
