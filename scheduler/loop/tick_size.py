@@ -1,15 +1,15 @@
-"""Limit the work per tick, so that a tick takes at most about a quarter of a second.
+"""Limit the work per tick, so that a tick takes less than half a second.
 
 Each tick observes and decides for the whole cluster, so larger ticks cost less per workload. Smaller ones
-respond sooner.
+respond sooner. A tick that is too small decides about many more workloads than it may start.
 """
 
 from dataclasses import dataclass
 
-SMALLEST, LARGEST = 100, 400
+SMALLEST, LARGEST = 200, 400
 # A pod's start and end are two changes. Twice as many are allowed, so that ends are never left behind.
 CHANGES_PER_START = 4
-SHORT_SECONDS, LONG_SECONDS = 0.2, 0.3
+SHORT_SECONDS, LONG_SECONDS = 0.25, 0.4
 GROWTH = 1.5
 
 
