@@ -2,9 +2,14 @@
 
 from typing import Any
 
+from berth.server.web.numbers import thousandths
 from projects.services.workloads.prediction import Prediction, TasksPrediction
+from scheduler.engine.plan import Reason
+from scheduler.models import QueueStatus
 from scheduler.web.submit.verdict import Verdict, build_verdict
 from scheduler.web.workloads.details import LIMIT_SOURCES, limit_lines
+
+EXCEEDS_SHARE = str(Reason.WOULD_EXCEED_FAIR_SHARE)
 
 
 class PredictedOutcome:
@@ -35,6 +40,32 @@ class PredictedOutcome:
             else:
                 result += [(f"{role} in {pool}", text) for pool, text in by_pool.items()]
         return [f"{where}: {text}" for where, text in result if text]
+
+    @property
+    def share_growth(self) -> str:
+        """Sentence about a fair share that grows with this request, or "".
+
+        Fair shares depend on what projects request, so other pages show the share without this request.
+        """
+        if self.prediction is None or len(self.prediction.workload["pools"]) != 1:
+            return ""
+        project, [pool] = self.prediction.workload["project"], self.prediction.workload["pools"]
+        numbers = next(
+            (
+                each.get("numbers") or {}
+                for each in self.prediction.blockers
+                if each["reason"] == EXCEEDS_SHARE
+            ),
+            {},
+        )
+        if numbers.get("resource") != "gpu" or numbers.get("queue") != project:
+            return ""
+        status = QueueStatus.objects.filter(project__name=project, pool__name=pool).first()
+        share = int(numbers["bound"])
+        if status is None or status.share[0] >= share:
+            return ""
+        now, grown = thousandths(status.share[0]), thousandths(share)
+        return f"The fair share of {project} is {now} now. With this request, it is {grown}."
 
     @property
     def evictions(self) -> list[dict[str, Any]]:

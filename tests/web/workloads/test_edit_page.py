@@ -12,6 +12,7 @@ from projects.models import Workload
 from projects.services import workloads
 from projects.services.workloads import submission
 from scheduler.web.submit.form.draft import PREFIX
+from tests import factories as make
 from tests.cast import Cast, training
 from tests.web.conftest import SignIn
 
@@ -98,6 +99,26 @@ def test_edit_page_predicts_the_effect_of_the_changes(cast: Cast, dave: Client, 
     assert train.priority == 50
     without_script = dave.post(address(train), {**form_of(opened), "step": "try"})
     assert 'id="prediction-title">Would start after 1 node has booted' in without_script.content.decode()
+
+
+def test_prediction_states_that_the_fair_share_grows_with_the_request(
+    cast: Cast, dave: Client, train: Workload
+) -> None:
+    node = make.node(cast.pool, gpus=4)
+    for project, gpus in ((cast.speech, 3), (cast.vision, 1)):
+        running = make.workload(project, f"runs-{gpus}", phase="running", run=1, pool=cast.pool)
+        make.place(running, node, [0, 1, 2] if gpus > 1 else [3])
+    status = make.queue_status(cast.vision, cast.pool, share=1, allocated=1, requested=1)
+    document = yaml.safe_load(dave.get(address(train)).context["text"])
+    document["roles"][0] |= {"replicas": 2, "gpu": 1}
+    document["pools"] = [cast.pool.name]
+    text = yaml.safe_dump(document)
+    shown = dave.post(f"{address(train)}/prediction", {"document": text}, headers=HTMX).content.decode()
+    assert "The fair share of vision is 1 now. With this request, it is 2." in shown
+    status.share[0] = 2000
+    status.save()
+    shown = dave.post(f"{address(train)}/prediction", {"document": text}, headers=HTMX).content.decode()
+    assert "The fair share of vision" not in shown
 
 
 def test_edit_event_uses_the_form_labels(cast: Cast, dave: Client, train: Workload) -> None:
