@@ -32,7 +32,7 @@ def work_to_lose(now: datetime, pool: NodePool | None = None) -> dict[int, Work]
         running, reserved = _running_work(nodes, Value(now)), _reserved_nodes(nodes)
     work = {node: Work(*columns) for node, *columns in running}
     for node in reserved:
-        work[node] = _add_work(work.get(node, NO_WORK), Work(pods=1))
+        work[node] = _sum_work(work.get(node, NO_WORK), Work(pods=1))
     return work
 
 
@@ -92,5 +92,5 @@ def _seconds_at_risk(now: Value | Parameter) -> Expression:
     return Greatest(Cast(elapsed, BigIntegerField()), Value(0), output_field=BigIntegerField())
 
 
-def _add_work(one: Work, other: Work) -> Work:
+def _sum_work(one: Work, other: Work) -> Work:
     return Work(*(a + b for a, b in zip(one, other, strict=True)))

@@ -245,7 +245,7 @@ class UsageHour(models.Model):
         indexes = [models.Index(fields=["project_id", "hour"], name="usage_hour_of_project")]
 
 
-def no_amounts() -> list[int]:
+def zero_amounts() -> list[int]:
     """Default for three resource amounts: zero GPUs, CPU and memory."""
     return [0, 0, 0]
 
@@ -265,7 +265,7 @@ class QueueStatus(FastRows):
     )
     share = ArrayField(models.BigIntegerField(), size=3)
     allocated = ArrayField(models.BigIntegerField(), size=3)
-    reserved = ArrayField(models.BigIntegerField(), size=3, default=no_amounts)
+    reserved = ArrayField(models.BigIntegerField(), size=3, default=zero_amounts)
     requested = ArrayField(models.BigIntegerField(), size=3)
     usage = ArrayField(models.FloatField(), size=3)
     at = models.DateTimeField()

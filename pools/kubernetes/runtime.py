@@ -278,7 +278,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         else:
             self._pods.drop_record(pod_id)
 
-    def begin_forget(self, pod_id: str) -> None:
+    def forget_in_background(self, pod_id: str) -> None:
         """Queue the calls that forget a pod. A later call to `forget` raises any error."""
         with suppress(RuntimeFailure, OSError, ValueError):
             entry = self.ledger.find(pod_id)
@@ -354,7 +354,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
     def wake_fds(self) -> tuple[int, ...]:
         return (self._wake,)
 
-    def drain_wakes(self) -> None:
+    def clear_wakeups(self) -> None:
         with suppress(BlockingIOError):
             os.eventfd_read(self._wake)
 

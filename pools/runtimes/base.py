@@ -296,7 +296,7 @@ class Runtime(PodFileReader, Protocol):
         """Delete an ended pod's record, but not its log. Do nothing if the pod has not ended."""
         ...
 
-    def begin_forget(self, pod_id: str) -> None:
+    def forget_in_background(self, pod_id: str) -> None:
         """Forget an ended pod in the background, if the runtime can forget several pods at once.
 
         This method raises no errors. `forget` waits for the result.
@@ -371,6 +371,6 @@ class Runtime(PodFileReader, Protocol):
         """Return file descriptors, possibly none, that become readable when a pod's state changes."""
         ...
 
-    def drain_wakes(self) -> None:
+    def clear_wakeups(self) -> None:
         """Clear these descriptors by reading all pending wake-ups."""
         ...

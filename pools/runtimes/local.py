@@ -150,7 +150,7 @@ class LocalRuntime(LocalFiles):
         """Isolation of pods without images on this machine. The first access runs the isolation tests."""
         return self._enclosures.isolation
 
-    def try_images(self) -> None:
+    def begin_image_probe(self) -> None:
         """Test the support for images in the background, so that `get_isolation` does not wait for it."""
         self._enclosures.images.begin_probe()
 
@@ -232,7 +232,7 @@ class LocalRuntime(LocalFiles):
     def list_pods(self) -> tuple[str, ...]:
         return tuple(sorted(entry.name for entry in os.scandir(self._pods) if not entry.name.startswith(".")))
 
-    def begin_forget(self, pod_id: str) -> None:
+    def forget_in_background(self, pod_id: str) -> None:
         """Do nothing, because this runtime forgets pods one at a time."""
 
     def forget(self, pod_id: str) -> None:
@@ -329,7 +329,7 @@ class LocalRuntime(LocalFiles):
                 os.close(directory)
         return (self._socket.fileno(),)
 
-    def drain_wakes(self) -> None:
+    def clear_wakeups(self) -> None:
         if self._socket is not None:
             try:
                 while self._socket.recv(16):

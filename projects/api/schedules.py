@@ -163,7 +163,7 @@ class ScheduleDetail(ScheduleView):
     @operation("Delete a schedule", status=204, headers=("If-Match",))
     def delete(self, request: Request, name: str, schedule: str) -> Response:
         row = self.find(name, schedule)
-        schedules.require_may_change(self.actor, row)
+        schedules.require_change_permission(self.actor, row)
         expected = expected_version(request, row.version)
         schedules.delete_schedule(actor=self.actor, schedule=row, expected_version=expected)
         return no_content()

@@ -115,7 +115,7 @@ class TemplateDetail(ApiView):
     @operation("Delete a template", status=204, headers=("If-Match",))
     def delete(self, request: Request, name: str, template: str) -> Response:
         row = self._get_template(selectors.find_project(self.actor, name), template)
-        templates.require_may_change(self.actor, row)
+        templates.require_change_permission(self.actor, row)
         expected = expected_version(request, row.version)
         templates.delete_template(actor=self.actor, template=row, expected_version=expected)
         return no_content()

@@ -149,7 +149,7 @@ class Scheduler(LeaderLoop):
             woken = WakeResult(woken.reasons | more.reasons, woken.ready | more.ready)
         for source in self._wake_sources():
             if woken.ready.intersection(source.wake_fds()):
-                source.drain_wakes()
+                source.clear_wakeups()
         if woken.ready and not woken.reasons:
             return POD_TRIGGER
         return super(Scheduler, self).trigger(waiter, woken)

@@ -226,7 +226,7 @@ class Migration(InitialMigration):
                 (
                     "reserved",
                     django.contrib.postgres.fields.ArrayField(
-                        base_field=models.BigIntegerField(), default=scheduler.models.no_amounts, size=3
+                        base_field=models.BigIntegerField(), default=scheduler.models.zero_amounts, size=3
                     ),
                 ),
                 (

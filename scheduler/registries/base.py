@@ -70,6 +70,6 @@ class DigestResolver(Protocol):
         """Return file descriptors that become readable when a lookup finishes."""
         ...
 
-    def drain_wakes(self) -> None:
+    def clear_wakeups(self) -> None:
         """Clear the descriptors' pending wake-ups."""
         ...

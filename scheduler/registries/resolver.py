@@ -53,7 +53,7 @@ class HttpResolver:
     def wake_fds(self) -> tuple[int, ...]:
         return (self._wake,)
 
-    def drain_wakes(self) -> None:
+    def clear_wakeups(self) -> None:
         with suppress(BlockingIOError):
             os.eventfd_read(self._wake)
 

@@ -25,9 +25,9 @@ from scheduler.reports.pool_findings import (
     all_names,
     count_gpus,
     format_age,
+    format_node_names,
     has_or_have,
     is_or_are,
-    name_nodes,
     to_sentence,
 )
 from scheduler.reports.workload_findings import check_pending, check_quotas, check_starts
@@ -115,7 +115,7 @@ def _boot_findings(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "slow boots",
-            f"{name_nodes(slow)} {is_or_are(slow)} not ready after up to {format_age(oldest)}; the "
+            f"{format_node_names(slow)} {is_or_are(slow)} not ready after up to {format_age(oldest)}; the "
             f"timeout is {format_age(timedelta(seconds=pool.boot_timeout))}."
             + (f" {slow[0].name}: {to_sentence(reason)}" if reason else ""),
             f"See `berth node describe {slow[0].name}` for the current phase.",
@@ -132,8 +132,8 @@ def _queue_findings(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "queued nodes",
-            f"{name_nodes(queued)} {has_or_have(queued)} been in the queue of provider {facts.pool.provider} "
-            f"for up to {format_age(oldest)}."
+            f"{format_node_names(queued)} {has_or_have(queued)} been in the queue of provider "
+            f"{facts.pool.provider} for up to {format_age(oldest)}."
             + (f" {queued[0].name}: {to_sentence(reason)}" if reason else ""),
             "They boot once the provider starts them. The boot timeout does not apply until then.",
             RemedyForm.NODES,
@@ -213,7 +213,7 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "lost nodes",
-            f"{name_nodes(lost_nodes)} {is_or_are(lost_nodes)} lost: the provider no longer lists the "
+            f"{format_node_names(lost_nodes)} {is_or_are(lost_nodes)} lost: the provider no longer lists the "
             "instance.",
             "Workloads on lost nodes are requeued. No action is needed unless nodes are lost repeatedly.",
             RemedyForm.NODES,
@@ -225,7 +225,7 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "spot interruptions",
-            f"The provider will reclaim {name_nodes(interrupted)}, starting at "
+            f"The provider will reclaim {format_node_names(interrupted)}, starting at "
             f"{first:%Y-%m-%d %H:%M:%S} UTC.",
             fix=RemedyForm.NODES,
             nodes=all_names(interrupted),
@@ -238,7 +238,7 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "overdue drains",
-            f"{name_nodes(overdue)} {is_or_are(overdue)} still draining after the timeout of "
+            f"{format_node_names(overdue)} {is_or_are(overdue)} still draining after the timeout of "
             f"{format_age(timedelta(seconds=facts.pool.drain_timeout))}"
             f"{': ' + ', '.join(map(str, work[:MAX_NAMED])) if work else ''}.",
             "The pods are now being stopped. If they keep running, check the node's agent.",
@@ -249,7 +249,7 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "cordoned nodes",
-            f"{name_nodes(cordoned)} {is_or_are(cordoned)} cordoned: {count_gpus(cordoned)} accept no "
+            f"{format_node_names(cordoned)} {is_or_are(cordoned)} cordoned: {count_gpus(cordoned)} accept no "
             "new pods.",
             f"Run `berth node uncordon {cordoned[0].name}` when it may be used again."
             if len(cordoned) == 1

@@ -68,7 +68,7 @@ class PoolFacts:
 Check = Callable[[PoolFacts], Iterator[Finding]]
 
 
-def name_nodes(rows: Sequence[Node]) -> str:
+def format_node_names(rows: Sequence[Node]) -> str:
     names = [node.name for node in rows[:MAX_NAMED]]
     more = len(rows) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")

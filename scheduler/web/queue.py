@@ -31,7 +31,7 @@ from projects.web.workloads.filters import reason_condition
 from projects.web.workloads.request_words import load_request_words
 from scheduler.models import Reservation
 from scheduler.reports.health import is_scheduler_running
-from scheduler.reports.pool_findings import name_nodes
+from scheduler.reports.pool_findings import format_node_names
 from scheduler.reports.queues.brief_reasons import load_awaited_shares
 from scheduler.reports.queues.pending_reasons import count_by_reason
 from scheduler.reports.queues.queue_list import (
@@ -327,9 +327,13 @@ def _reservation_sentence(nodes: Sequence[Node]) -> str:
         return ""
     booting = [node for node in nodes if node.state in PENDING]
     if not booting:
-        return f"on {name_nodes(nodes)} until evicted pods have stopped"
-    named = "it has" if len(nodes) == 1 else f"{name_nodes(booting)} {'has' if len(booting) == 1 else 'have'}"
-    return f"on {name_nodes(nodes)} until {named} booted"
+        return f"on {format_node_names(nodes)} until evicted pods have stopped"
+    named = (
+        "it has"
+        if len(nodes) == 1
+        else f"{format_node_names(booting)} {'has' if len(booting) == 1 else 'have'}"
+    )
+    return f"on {format_node_names(nodes)} until {named} booted"
 
 
 def _expected_ready(nodes: Sequence[Node]) -> datetime | None:

@@ -22,7 +22,7 @@ from projects.actor import Actor
 from projects.connections.watch import WATCHER
 from projects.models import ApiToken, Audit, Membership, OpenChannel, Workload
 from projects.services.people import accounts, tokens
-from projects.services.workloads.channels import USES, record_closed, record_opened, record_seen
+from projects.services.workloads.channels import USES, record_closed, record_opened, record_still_open
 from scheduler.api.channels.consumer import POD_LOST, PROTOCOL_ERROR, ChannelConsumer
 from scheduler.tasks import delete_expired
 from tests.cast import Person
@@ -194,7 +194,7 @@ def test_connection_is_released_after_a_request_that_cannot_be_parsed(
     def fail(request: bytes) -> None:
         raise LookupError
 
-    monkeypatch.setattr("scheduler.api.channels.consumer.find_use", fail)
+    monkeypatch.setattr("scheduler.api.channels.consumer.parse_channel_use", fail)
     assert close_code(b"{}") != PROTOCOL_ERROR
 
 
@@ -219,7 +219,7 @@ def test_audit_log_records_the_end_of_channels_whose_web_process_was_killed(
 ) -> None:
     opened_at = timezone.now() - timedelta(minutes=20)
     abandoned = record_opened(actor=site.cast.dave, pod=site.pod, use=USES["command"], at=opened_at)
-    record_seen(abandoned, opened_at + timedelta(minutes=10))
+    record_still_open(abandoned, opened_at + timedelta(minutes=10))
     with site.client(site.cast.dave) as client:
         with client.workloads.open_channel(site.workload_id, ["sleep", "3600"]):
             poll_until(OpenChannel.objects.count, lambda count: count == 2)
@@ -238,7 +238,7 @@ def test_audit_log_records_the_end_of_channels_whose_web_process_was_killed(
     ]
 
     def load_actor(user: None, name: str, request_id: str) -> Actor:
-        record_seen(channels[1], timezone.now())
+        record_still_open(channels[1], timezone.now())
         return Actor(user, name, request_id=request_id)
 
     monkeypatch.setattr("projects.services.workloads.channels.BATCH", 1)

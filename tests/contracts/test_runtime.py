@@ -210,12 +210,12 @@ def test_forgotten_pod_keeps_its_log_and_never_restarts(stage: Stage) -> None:
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     stage.write_output("p-1", b"one\ntwo\n")
-    stage.runtime.begin_forget("p-1")
+    stage.runtime.forget_in_background("p-1")
     stage.runtime.forget("p-1")
     assert stage.runtime.list_pods() == ("p-1",), "a running pod is not forgotten"
     stage.end_pod("p-1", 0)
     ended(stage.runtime, "p-1")
-    stage.runtime.begin_forget("p-1")
+    stage.runtime.forget_in_background("p-1")
     stage.runtime.forget("p-1")
     assert stage.runtime.list_pods() == ()
     stage.runtime.start(stage.long("p-1"))
@@ -257,7 +257,7 @@ def test_log_times_outlive_the_pod(stage: Stage) -> None:
     assert end == size and moment > 0
     stage.end_pod("p-1", 0)
     ended(stage.runtime, "p-1")
-    stage.runtime.begin_forget("p-1")
+    stage.runtime.forget_in_background("p-1")
     stage.runtime.forget("p-1")
     times = stage.runtime.read_log_times("p-1", 0, size)
     assert times[-1][0] == size and abs(times[-1][1] - moment) < 1000
@@ -354,7 +354,7 @@ def test_pod_state_change_wakes_a_waiting_process(stage: Stage) -> None:
     running(stage.runtime, "p-1")
 
     def is_quiet() -> bool:
-        stage.runtime.drain_wakes()
+        stage.runtime.clear_wakeups()
         return not select.select(fds, [], [], 0)[0]
 
     poll_until(is_quiet)

@@ -8,7 +8,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from berth.db.bulk_rows import insert_rows, share_related, update_rows
+from berth.db.bulk_rows import insert_rows, load_related_objects, update_rows
 from projects.models import Department, Event, Project
 
 pytestmark = pytest.mark.django_db
@@ -56,7 +56,7 @@ def test_rows_with_the_same_foreign_key_share_one_related_object() -> None:
     Project.objects.bulk_create(Project(name=f"p{number}", department=department) for number in range(3))
     projects = list(Project.objects.order_by("pk"))
     with CaptureQueriesContext(connection) as queries:
-        share_related(projects, "department", lambda keys: Department.objects.filter(pk__in=keys))
+        load_related_objects(projects, "department", lambda keys: Department.objects.filter(pk__in=keys))
     assert len(queries) == 1
     assert {id(project.department) for project in projects} == {id(projects[0].department)}
     assert projects[2].department == department

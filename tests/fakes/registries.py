@@ -32,5 +32,5 @@ class FakeResolver:
     def wake_fds(self) -> tuple[int, ...]:
         return ()
 
-    def drain_wakes(self) -> None:
+    def clear_wakeups(self) -> None:
         pass

@@ -210,7 +210,7 @@ class FakeRuntime:
     def list_pods(self) -> tuple[str, ...]:
         return tuple(sorted(self._pods))
 
-    def begin_forget(self, pod_id: str) -> None:
+    def forget_in_background(self, pod_id: str) -> None:
         # Pods are forgotten one at a time.
         pass
 
@@ -304,7 +304,7 @@ class FakeRuntime:
     def wake_fds(self) -> tuple[int, ...]:
         return (self._wake,)
 
-    def drain_wakes(self) -> None:
+    def clear_wakeups(self) -> None:
         with suppress(BlockingIOError):
             os.eventfd_read(self._wake)
 

@@ -234,7 +234,7 @@ def announced(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> list[t
         connection.ensure_connection()
         sent.append((json.loads(notes[0])["ids"][0], connection.connection.info.backend_pid))
 
-    monkeypatch.setattr(f"{module}.wake_for_all", record)
+    monkeypatch.setattr(f"{module}.wake_with_reasons", record)
     return sent
 
 

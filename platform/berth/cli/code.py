@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 KEY = "code"
 
 
-def take_directories(
+def pop_code_directories(
     documents: Sequence[dict[str, Any]], directory: str | None, *, no_code: bool
 ) -> list[str | None]:
     """Remove the `code` key from each document, and return the directories to upload.

@@ -70,7 +70,7 @@ def _update_statement(model: type[Model], names: Sequence[str]) -> str:
     """  # noqa: S608 - names of tables and columns come from the model
 
 
-def share_related(rows: Sequence[Model], name: str, related: RelatedRows) -> None:
+def load_related_objects(rows: Sequence[Model], name: str, related: RelatedRows) -> None:
     """Load the objects that a foreign key refers to. Rows with the same key share one object.
 
     `select_related` would create a separate object for each row.

@@ -22,10 +22,10 @@ def wake(name: str, reason: str = "") -> None:
     NOTIFY runs after the commit, because inside a transaction it would serialize commits. If a crash loses a
     wake-up, the loop runs at its next tick.
     """
-    wake_for_all(name, [reason])
+    wake_with_reasons(name, [reason])
 
 
-def wake_for_all(name: str, reasons: Sequence[str]) -> None:
+def wake_with_reasons(name: str, reasons: Sequence[str]) -> None:
     """Send several wake-up reasons to the loop in one query. See `wake`."""
     # Do not use a partial: Django logs the function's name if the notification fails, and a partial has none.
     transaction.on_commit(lambda: _notify(name, reasons), robust=True)

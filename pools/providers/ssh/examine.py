@@ -48,7 +48,7 @@ async def _examine_all(
     slots = asyncio.Semaphore(AT_ONCE)
     deadline = asyncio.get_running_loop().time() + WITHIN
 
-    async def examine_one(host: Mapping[str, Any]) -> ExaminedHost:
+    async def examine_host(host: Mapping[str, Any]) -> ExaminedHost:
         try:
             async with asyncio.timeout_at(deadline), slots:
                 to = endpoint(host)
@@ -61,7 +61,7 @@ async def _examine_all(
             message = f"{host['address']} could not be examined within the {WITHIN:g} s of the preview"
             return ExaminedHost(error=SshError(SshErrorKind.TIMEOUT, message))
 
-    return list(await asyncio.gather(*map(examine_one, hosts)))
+    return list(await asyncio.gather(*map(examine_host, hosts)))
 
 
 def _node(

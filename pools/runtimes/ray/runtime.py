@@ -199,7 +199,7 @@ class RayRuntime(RayFiles, RayLogs):
         self._adopt(self._nodes_by_instance().values())
         return self.ledger.ids()
 
-    def begin_forget(self, pod_id: str) -> None:
+    def forget_in_background(self, pod_id: str) -> None:
         """Do nothing, because this runtime forgets pods one at a time."""
 
     def forget(self, pod_id: str) -> None:
@@ -305,7 +305,7 @@ class RayRuntime(RayFiles, RayLogs):
     def wake_fds(self) -> tuple[int, ...]:
         return self._watch.fds()
 
-    def drain_wakes(self) -> None:
+    def clear_wakeups(self) -> None:
         self._watch.drain()
 
     def instructions(self, node: Any) -> Instructions:

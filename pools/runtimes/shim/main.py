@@ -84,7 +84,7 @@ def watch(pod: Pod, control: int, signals: int, anchor: int | None, checks: Chec
         timeout = checks.seconds_left()
         if pod.next_step is not None:
             timeout = min(timeout, pod.next_step - time.monotonic())
-        leftover = pod.watch_leftover()
+        leftover = pod.leftover_process_descriptor()
         if leftover is not None:
             poller.register(leftover, select.POLLIN)
         ready = dict(poller.poll(max(timeout, 0.0) * 1000))

@@ -283,7 +283,7 @@ class Pod:
         others = {*(self.namespaces.pids if self.namespaces else ()), *self.helpers}
         return [pid for pid in descendants(os.getpid()) if pid not in others and is_running(pid)]
 
-    def watch_leftover(self) -> int | None:
+    def leftover_process_descriptor(self) -> int | None:
         """Return a descriptor that becomes readable when one of the command's leftover processes ends."""
         if self.deadline is None or self.wait_status is None:
             return None

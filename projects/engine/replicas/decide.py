@@ -87,12 +87,12 @@ def decide_from_conditions(
         return _hold_decision(fleet, "the autoscaler is disabled", HoldReason.DISABLED, intended)
     if pending:
         return _hold_decision(fleet, "another scale request is in progress", HoldReason.PENDING, intended)
-    if (left := cooldown_left(config, clock)) > 0:
+    if (left := remaining_cooldown(config, clock)) > 0:
         return _hold_decision(fleet, f"in cooldown for another {left:.0f} s", HoldReason.COOLDOWN, intended)
     return intended or _no_action(evaluated, fleet)
 
 
-def cooldown_left(config: AutoscalerConfig, clock: ScalingTimes) -> float:
+def remaining_cooldown(config: AutoscalerConfig, clock: ScalingTimes) -> float:
     """Return the seconds left in the cooldown, which ends early if the clock was set back."""
     cooldowns = {Action.OUT: config.scale_out_cooldown_secs, Action.IN: config.scale_in_cooldown_secs}
     if clock.last_scaled_at is None:

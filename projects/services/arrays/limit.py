@@ -37,7 +37,7 @@ def set_max_running(
             section["max_running"] = max_running
         locked.spec = {**locked.spec, "array": section}
         locked.save(update_fields=["max_running", "spec"])
-        progress.hold_surplus(locked.pk, at)
+        progress.hold_excess_tasks(locked.pk, at)
         progress.release([locked.pk], at)
         audit.write_entry(
             actor, "edit", locked, before={"max_running": before}, after={"max_running": max_running},

@@ -131,7 +131,7 @@ def release(arrays: Collection[uuid.UUID], now: datetime) -> int:
         return cursor.rowcount
 
 
-def hold_surplus(array: uuid.UUID, now: datetime) -> int:
+def hold_excess_tasks(array: uuid.UUID, now: datetime) -> int:
     """Hold the last pending tasks of a locked array that exceeds `max_running`.
 
     Return the number of held tasks.

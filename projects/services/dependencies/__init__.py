@@ -5,8 +5,8 @@ from projects.services.dependencies.dependents import Dependent, find_dependents
 from projects.services.dependencies.resolution import (
     ResolvedDependency,
     find_newest,
-    never_met_message,
     resolve,
+    unmeetable_dependency_message,
 )
 from projects.services.dependencies.statuses import (
     DependencyStatus,
@@ -24,7 +24,7 @@ __all__ = [
     "find_dependents",
     "find_newest",
     "missing_dependencies",
-    "never_met_message",
     "reject_if_awaited",
     "resolve",
+    "unmeetable_dependency_message",
 ]

@@ -98,7 +98,7 @@ def resolve(
     return resolved
 
 
-def never_met_message(project: str, resolved: Collection[ResolvedDependency]) -> str | None:
+def unmeetable_dependency_message(project: str, resolved: Collection[ResolvedDependency]) -> str | None:
     """Return why a workload in `project` can never start, or None if its dependencies can still be met.
 
     The phases of other projects' workloads are omitted.

@@ -74,7 +74,7 @@ def edit_subscription(
     The scope stays the same. Deliveries in progress keep their address. Raises Invalid, or Conflict if the
     address is already subscribed in the scope.
     """
-    require_may_change(actor, subscription)
+    require_change_permission(actor, subscription)
     with transaction.atomic():
         row = Subscription.objects.select_for_update(of=("self",)).get(pk=subscription.pk)
         before, address = _shown_values(row), row.to
@@ -102,7 +102,7 @@ def edit_subscription(
 
 
 def unsubscribe(*, actor: Actor, subscription: Subscription) -> None:
-    require_may_change(actor, subscription)
+    require_change_permission(actor, subscription)
     with transaction.atomic():
         _audit_change(actor, "unsubscribe", subscription, None)
         subscription.delete()
@@ -113,7 +113,7 @@ def send_test(*, actor: Actor, subscription: Subscription, now: datetime) -> Del
 
     Raises Conflict if the last test message is less than a minute old, to avoid flooding the address.
     """
-    require_may_change(actor, subscription)
+    require_change_permission(actor, subscription)
     with transaction.atomic():
         Subscription.objects.select_for_update(no_key=True).get(pk=subscription.pk)
         recent = Delivery.objects.filter(
@@ -141,7 +141,7 @@ def resend(*, actor: Actor, subscription: Subscription, delivery: Delivery, now:
     The address receives the same content with the same delivery ID. Raises Conflict if the delivery has not
     failed, and Forbidden if the subscriber can no longer see its project.
     """
-    require_may_change(actor, subscription)
+    require_change_permission(actor, subscription)
     if subscription.user_id is not None and not _may_see_project(actor, delivery):
         raise Forbidden(
             "This notification is about a project that you can no longer see. Ask a project admin for a role."
@@ -162,7 +162,7 @@ def resend(*, actor: Actor, subscription: Subscription, delivery: Delivery, now:
     return delivery
 
 
-def require_may_change(actor: Actor, subscription: Subscription) -> None:
+def require_change_permission(actor: Actor, subscription: Subscription) -> None:
     _require_permission(actor, subscription.user or subscription.project or subscription.department)
 
 

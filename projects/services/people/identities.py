@@ -57,7 +57,7 @@ def _first_sign_in(
     actor = Actor.system("single sign-on")
     try:
         with transaction.atomic():
-            user = _account_to_link(_verified_email(claims)) or _create_user(
+            user = _linkable_account(_verified_email(claims)) or _create_user(
                 actor, claims, name_claim, may_create
             )
             Identity.objects.create(user=user, issuer=issuer, subject=subject)
@@ -71,7 +71,7 @@ def _first_sign_in(
     return user
 
 
-def _account_to_link(mail: str) -> User | None:
+def _linkable_account(mail: str) -> User | None:
     """Return the account with this address if it has neither a password nor an identity, otherwise None."""
     if not mail:
         return None

@@ -49,7 +49,7 @@ def set_schedule(
         if stored is None and Schedule.objects.filter(project=project).count() >= MAX_PER_PROJECT:
             raise Conflict(f"{project.name} already has {MAX_PER_PROJECT} schedules. Delete one first.")
         if stored is not None:
-            require_may_change(actor, stored)
+            require_change_permission(actor, stored)
         before = schedule_values(stored) if stored else None
         schedule = stored or Schedule(project=project, name=name, version=0)
         schedule.cron, schedule.time_zone = cron_expression(values.cron), values.time_zone
@@ -138,7 +138,7 @@ def may_change(actor: Actor, schedule: Schedule) -> bool:
     return may_change_row(actor, schedule.project, schedule.owner_id)
 
 
-def require_may_change(actor: Actor, schedule: Schedule) -> None:
+def require_change_permission(actor: Actor, schedule: Schedule) -> None:
     require(actor, Action.VIEW, schedule.project)
     if not may_change(actor, schedule):
         raise Forbidden(
@@ -157,7 +157,7 @@ def _lock_schedule(actor: Actor, schedule: Schedule) -> Schedule:
     locked = rows.filter(pk=schedule.pk).first()
     if locked is None:
         raise NotFound("This schedule has been deleted.")
-    require_may_change(actor, locked)
+    require_change_permission(actor, locked)
     return locked
 
 

@@ -55,7 +55,7 @@ USES: Mapping[str, ChannelUse] = {
 PORT_TEXT_MAX = 15  # maximum characters in a port's name or number
 
 
-def find_use(request: bytes) -> ChannelUse:
+def parse_channel_use(request: bytes) -> ChannelUse:
     """Return the purpose of a channel from its request. Raises Malformed."""
     try:
         values = json.loads(request)
@@ -83,7 +83,7 @@ def record_opened(*, actor: Actor, pod: Pod, use: ChannelUse, at: datetime) -> O
     return channel
 
 
-def record_seen(channel: OpenChannel, at: datetime) -> None:
+def record_still_open(channel: OpenChannel, at: datetime) -> None:
     """Record that the connection is still open."""
     OpenChannel.objects.filter(pk=channel.pk).update(seen_at=at)
 

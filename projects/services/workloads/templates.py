@@ -48,7 +48,7 @@ def set_template(
         if stored is None and Template.objects.filter(project=project).count() >= MAX_PER_PROJECT:
             raise Conflict(f"{project.name} already has {MAX_PER_PROJECT} templates. Delete one first.")
         if stored is not None:
-            require_may_change(actor, stored)
+            require_change_permission(actor, stored)
         template = stored or Template(project=project, name=name, made_by=actor.user, version=0)
         before = template_values(stored) if stored else None
         template.text, template.description = text, description
@@ -67,7 +67,7 @@ def delete_template(*, actor: Actor, template: Template, expected_version: int |
         locked = rows.filter(pk=template.pk).first()
         if locked is None:
             raise NotFound("This template has been deleted.")
-        require_may_change(actor, locked)
+        require_change_permission(actor, locked)
         check_version(locked, expected_version, "template")
         audit_change(actor, "delete_template", locked, template_values(locked))
         locked.delete()
@@ -78,7 +78,7 @@ def may_change(actor: Actor, template: Template) -> bool:
     return may_change_row(actor, template.project, template.made_by_id)
 
 
-def require_may_change(actor: Actor, template: Template) -> None:
+def require_change_permission(actor: Actor, template: Template) -> None:
     require(actor, Action.VIEW, template.project)
     if not may_change(actor, template):
         raise Forbidden(

@@ -247,7 +247,7 @@ def add(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def edit(request: Request, project: str, name: str) -> HttpResponse:
     schedule = find_schedule(request, project, name)
-    schedules.require_may_change(request.actor, schedule)
+    schedules.require_change_permission(request.actor, schedule)
     form = EditScheduleForm(request.POST or None, auto_id="schedule_%s", initial=_initial_values(schedule))
     form.set_template_choices(_template_choices(request.actor, project, schedule.template))
     back = reverse("schedule", args=[project, name])

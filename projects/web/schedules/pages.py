@@ -187,7 +187,7 @@ def act(request: Request, project: str, name: str, step: str) -> HttpResponse:
     if step == "run":
         request.require("submit", schedule.project)
     else:
-        schedules.require_may_change(request.actor, schedule)
+        schedules.require_change_permission(request.actor, schedule)
     chosen = STEPS[step]
     back = reverse("schedule", args=[project, name])
     if request.method == "POST":

@@ -35,10 +35,10 @@ from projects.port_proxy.headers import Headers, find_header
 from projects.services.people import tokens
 from projects.services.workloads.channels import (
     ChannelUse,
-    find_use,
+    parse_channel_use,
     record_closed,
     record_opened,
-    record_seen,
+    record_still_open,
 )
 from scheduler.api.channels.pods import ChannelPod, find_channel_pod
 
@@ -93,7 +93,7 @@ class ChannelConsumer(SignedInConsumer):
     async def check(self) -> int:
         code = await super().check()
         if not code and self.channel is not None:
-            await database_sync_to_async(record_seen)(self.channel, timezone.now())
+            await database_sync_to_async(record_still_open)(self.channel, timezone.now())
         return code
 
     async def reject(self, code: int) -> None:
@@ -130,7 +130,7 @@ class ChannelConsumer(SignedInConsumer):
         if (frame[0] == START) != (self.use is None):
             raise Malformed("Send exactly one request, as the first message.")
         if self.use is None:
-            self.use = find_use(frame[1:])
+            self.use = parse_channel_use(frame[1:])
             self.requested.set()
         return frame
 

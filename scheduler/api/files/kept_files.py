@@ -33,7 +33,7 @@ class KeptFiles:
         with _converted_errors():
             return self.runtime.list_kept_files(*self._pod_and_workload_ids, path)
 
-    def read_beginning(self, file: PodFile, size: int) -> bytes:
+    def read_first_bytes(self, file: PodFile, size: int) -> bytes:
         """Return the first bytes of a file."""
         with _converted_errors():
             return self.runtime.read_kept_file(*self._pod_and_workload_ids, file.path, 0, size)

@@ -42,7 +42,7 @@ class Unit(NamedTuple):
     core: Amount
 
     @property
-    def extra_replicas_amount(self) -> Amount:
+    def extra_replica_resources(self) -> Amount:
         result = NOTHING
         for extra, count in self.extras:
             result = result.plus(extra.times(count))
@@ -54,7 +54,7 @@ class Unit(NamedTuple):
 
     @property
     def total(self) -> Amount:
-        return self.extra_replicas_amount.plus(self.core)
+        return self.extra_replica_resources.plus(self.core)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ def max_freed(units: Mapping[Unit, int], excess: int) -> int:
         others = Counter(units)
         others[last] = count - 1
         if last.core.charged:  # the core is evicted after the extra replicas
-            best = max(best, last.core.freed + _max_freed_below(others, excess, last.extra_replicas_amount))
+            best = max(best, last.core.freed + _max_freed_below(others, excess, last.extra_replica_resources))
         for number, (extra, spare) in enumerate(last.extras):
             rest = (*last.extras[:number], (extra, spare - 1), *last.extras[number + 1 :])
             best = max(

@@ -12,7 +12,7 @@ from functools import cached_property
 from django.db.models import Count, F, Q, Sum
 
 from berth.core.amounts import MILLI
-from berth.db.bulk_rows import share_related
+from berth.db.bulk_rows import load_related_objects
 from berth.db.compiled import compiled_once
 from pools.models import Node, QuotaGroup
 from projects.models import Phase, Pod, Quota, Workload
@@ -121,7 +121,7 @@ def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
     names = sorted({name for bundle in bundles for name in _workload_names(bundle)} & view.workloads.keys())
     by_pk = {view.workloads[name].pk: name for name in names}
     rows = list(WORKLOADS([*by_pk]))
-    share_related(rows, "project", view.queues.find_projects)
+    load_related_objects(rows, "project", view.queues.find_projects)
     workloads = {by_pk[row.pk]: row for row in rows}
     steps = [step for bundle in bundles for step in bundle.steps]
     stopped = [pk for step in steps if isinstance(step, Evict) and (pk := _pod_id(view, step))]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from berth.db.bulk_rows import share_related
+from berth.db.bulk_rows import load_related_objects
 from berth.db.compiled import compiled_once
 from berth.db.crash_points import crash_point
 from berth.db.lease import fenced_transaction
@@ -41,10 +41,10 @@ def drop_stale_reservations(now: datetime, context: SchedulerContext) -> int:
     context.has_reservations = bool(reserved)
     if not reserved:
         return 0
-    share_related(reserved, "workload", WORKLOADS)
-    share_related(reserved, "node", NODES)
+    load_related_objects(reserved, "workload", WORKLOADS)
+    load_related_objects(reserved, "node", NODES)
     owners = {row.workload_id: row.workload for row in reserved}
-    share_related([*owners.values()], "project", PROJECTS)
+    load_related_objects([*owners.values()], "project", PROJECTS)
     dropped = _limit_conflicts(reserved, owners.values(), context.specs)
     dropped |= {
         row.workload_id: RESERVATION_EXPIRED

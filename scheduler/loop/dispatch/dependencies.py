@@ -9,7 +9,7 @@ from berth.db.crash_points import crash_point
 from berth.db.lease import fenced_transaction
 from projects.models import Phase, Workload
 from projects.services.arrays.progress import lock_task_arrays
-from projects.services.dependencies import find_newest, never_met_message, resolve
+from projects.services.dependencies import find_newest, resolve, unmeetable_dependency_message
 from projects.services.workloads.moves import Move, move_all
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.observe.dependencies import CANCELLABLE
@@ -49,7 +49,7 @@ def _workloads_with_unmeetable_dependencies(rows: Collection[Workload]) -> list[
         {entry.awaited(row.project.name) for row, entries in dependencies for entry in entries}
     )
     messages = [
-        (row, never_met_message(row.project.name, resolve(row.project.name, entries, newest)))
+        (row, unmeetable_dependency_message(row.project.name, resolve(row.project.name, entries, newest)))
         for row, entries in dependencies
     ]
     return [(row, message) for row, message in messages if message is not None]

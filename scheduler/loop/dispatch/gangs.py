@@ -11,7 +11,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, transacti
 from django.db.models import F, OuterRef, Subquery
 
 from berth.db import prepared
-from berth.db.bulk_rows import share_related
+from berth.db.bulk_rows import load_related_objects
 from berth.db.compiled import compiled_once
 from projects.models import Phase, Pod, PodState, Workload
 from projects.models.workloads import LIVE_POD_STATES
@@ -72,7 +72,7 @@ def load_gangs(
 def lock_gangs(ids: Collection[uuid.UUID]) -> list[Workload]:
     """Lock the workloads to evaluate. Lock their pods only afterwards, as HTTP requests do."""
     workloads = list(EVALUATED([*ids]))
-    share_related(workloads, "project", PROJECTS)
+    load_related_objects(workloads, "project", PROJECTS)
     return workloads
 
 

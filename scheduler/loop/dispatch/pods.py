@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from berth.db.bulk_rows import RelatedRows, share_related
+from berth.db.bulk_rows import RelatedRows, load_related_objects
 from berth.db.compiled import compiled_once
 from berth.db.crash_points import assert_no_transaction, crash_point
 from berth.db.lease import fenced_transaction
@@ -223,7 +223,7 @@ def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
     """Stop every pod in state `stopping`. Return a note for each failure."""
     assert_no_transaction()
     pods = list(STOPPING())
-    share_related(pods, "node", NODES)
+    load_related_objects(pods, "node", NODES)
     stopping = {pod.pk for pod in pods}
     context.sent.stopped = {pk: at for pk, at in context.sent.stopped.items() if pk in stopping}
     notes: list[str] = []
@@ -257,8 +257,8 @@ def _starting_pods(projects: RelatedRows) -> list[Pod]:
         # Clear the allocation's reference to the pod, so that reference counting frees all of these objects.
         if (allocation := pod._state.fields_cache.get("allocation")) is not None:
             allocation._state.fields_cache.clear()
-    share_related([pod.workload for pod in pods], "project", projects)
-    share_related(pods, "node", NODES)
+    load_related_objects([pod.workload for pod in pods], "project", projects)
+    load_related_objects(pods, "node", NODES)
     return pods
 
 

@@ -69,7 +69,7 @@ def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -
     If a pool's cluster has failed, its remaining pods wait for the next sweep.
     """
     failed: set[int | None] = set()
-    for pod in _begin_forgets(_ended_pods(runtime, now), runtime, failed, context):
+    for pod in _forget_concurrently(_ended_pods(runtime, now), runtime, failed, context):
         if pod is None:
             yield ""
             continue
@@ -106,7 +106,7 @@ def _ended_pods(runtime: Runtime, now: datetime) -> Iterator[_EndedPod | None]:
                 yield _EndedPod(pod_id, row[0], pod_id in with_outputs or keeps_files)
 
 
-def _begin_forgets(
+def _forget_concurrently(
     pods: Iterable[_EndedPod | None], runtime: Runtime, failed: set[int | None], context: SchedulerContext
 ) -> Iterator[_EndedPod | None]:
     """Begin to delete the runtime's records of pods, yielding each pod.
@@ -119,7 +119,7 @@ def _begin_forgets(
             yield None
             continue
         if pod.pool is not None and not pod.has_files and pod.pool not in failed and context.leads():
-            runtime.begin_forget(pod.pod_id)
+            runtime.forget_in_background(pod.pod_id)
         ahead.append(pod)
         if len(ahead) == FORGETS_AHEAD:
             yield ahead.popleft()

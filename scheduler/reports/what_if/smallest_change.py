@@ -66,7 +66,7 @@ def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | Non
         view = observe(at, SPEC_CACHE, cache.observations)
     if workload.handle not in view.workloads:
         return RenderedChange(Outcome.NOT_NEEDED, NOT_PENDING)  # the workload has ended
-    if _accepts_nothing(view, workload) and workload.reason != UNSCHEDULABLE:
+    if _all_pools_below_threshold(view, workload) and workload.reason != UNSCHEDULABLE:
         return RenderedChange(Outcome.NO_CHANGE, str(view.below_threshold[workload.pools[0]]))
     result = _results.get(view, workload.handle)
     if result is None:
@@ -93,7 +93,7 @@ def find_change_of_unsaved_workload(
     return _render_change(result, workload, viewer)
 
 
-def _accepts_nothing(view: ClusterView, workload: Workload) -> bool:
+def _all_pools_below_threshold(view: ClusterView, workload: Workload) -> bool:
     """Return whether none of the workload's pools accepts workloads yet, because nodes are missing."""
     return all(pool in view.below_threshold for pool in workload.pools)
 
@@ -104,7 +104,7 @@ def _search_change(view: ClusterView, workload: Workload, snapshot: Snapshot) ->
 
     If none of the workload's pools accepts workloads yet, a change can only make the workload schedulable.
     """
-    has_to_wait = _accepts_nothing(view, workload)
+    has_to_wait = _all_pools_below_threshold(view, workload)
     pools = snapshot if has_to_wait else without_pools(snapshot, view.below_threshold)
     try:
         result = smallest_change(pools, workload.handle)

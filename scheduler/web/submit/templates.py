@@ -169,7 +169,7 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
     if name and stored is None:
         raise missing_object(Kind.TEMPLATE, name=name, owner=project)
     if stored is not None:
-        service.require_may_change(request.actor, stored)
+        service.require_change_permission(request.actor, stored)
     else:
         request.require("submit", owner)
     if request.method == "GET":
@@ -211,7 +211,7 @@ def delete(request: Request, project: str, name: str) -> HttpResponse:
     stored = templates(request.actor).filter(project=owner, name=name).first()
     if stored is None:
         raise missing_object(Kind.TEMPLATE, name=name, owner=project)
-    service.require_may_change(request.actor, stored)
+    service.require_change_permission(request.actor, stored)
     if request.method == "POST":
         service.delete_template(actor=request.actor, template=stored)
         return done(request, f"Template {stored.handle} deleted.", to=reverse("templates"))

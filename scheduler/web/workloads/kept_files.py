@@ -50,7 +50,7 @@ def load_kept_files(request: Request, workload: Workload) -> Context:
         context |= {"kept_rows": rows, "kept_more": len(files) - len(rows)}
         if file := _previewed_file(files, request.GET.get("path", "")):
             record_read(actor=request.actor, workload=workload, pod=chosen)
-            text = preview_text(pod_files.read_beginning(file, PREVIEW_BYTES))
+            text = preview_text(pod_files.read_first_bytes(file, PREVIEW_BYTES))
             context["preview"] = Preview(file.path, text, file.size > PREVIEW_BYTES, "")
     except BerthError as error:
         context["kept_problem"] = error.detail

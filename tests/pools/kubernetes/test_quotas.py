@@ -68,7 +68,7 @@ def test_pod_counts_as_used_until_its_deletion_completes(stage: FakeKubernetesSt
 def test_changed_quota_wakes_the_scheduler(stage: FakeKubernetesStage) -> None:
     stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "1"})
     reads(stage, quota(stage, "pods", "pods", 1))
-    stage.runtime.drain_wakes()
+    stage.runtime.clear_wakeups()
     stage.cluster.set_quota(stage.namespace, "team", hard={"pods": "2"})
     reads(stage, quota(stage, "pods", "pods", 2))
     readable, _, _ = select.select(stage.runtime.wake_fds(), [], [], 0)

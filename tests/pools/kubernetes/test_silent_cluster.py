@@ -184,7 +184,7 @@ def test_ended_pods_are_deleted_concurrently_with_a_bounded_number_of_calls(
     calls = CountedCalls(monkeypatch, "DELETE")
     k8s.fall_silent()
     for name in names:
-        k8s.runtime.begin_forget(name)
+        k8s.runtime.forget_in_background(name)
     with pytest.raises(RuntimeFailure, match="has not responded"):
         k8s.runtime.forget(names[0])
     k8s.respond()

@@ -21,7 +21,7 @@ class RecordingRuntime(FakeRuntime):
         self.most_unfinished = 0
         self.is_silent = False
 
-    def begin_forget(self, pod_id: str) -> None:
+    def forget_in_background(self, pod_id: str) -> None:
         self.unfinished.add(pod_id)
         self.most_unfinished = max(self.most_unfinished, len(self.unfinished))
 

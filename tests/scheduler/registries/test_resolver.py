@@ -18,7 +18,7 @@ def wait_for_results(resolver: HttpResolver, *keys: RunKey) -> Mapping[RunKey, R
         for file in resolver.wake_fds():
             selector.register(file, selectors.EVENT_READ)
         assert selector.select(30)
-    resolver.drain_wakes()
+    resolver.clear_wakeups()
     return resolver.take_results(keys)
 
 

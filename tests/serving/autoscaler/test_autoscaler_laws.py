@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from projects.engine.replicas.conditions import compute_metrics, with_sample
 from projects.engine.replicas.config import AutoscalerConfig, ScaleInPolicy
-from projects.engine.replicas.decide import Action, Fleet, ScalingTimes, cooldown_left, decide
+from projects.engine.replicas.decide import Action, Fleet, ScalingTimes, decide, remaining_cooldown
 from projects.engine.replicas.measures import interpolate_quantile
 from projects.engine.replicas.readings import Histogram, Reading, Sample, Window
 from projects.engine.replicas.storing import from_json, snapshot, to_json
@@ -70,7 +70,7 @@ def test_no_decision_violates_the_bounds_or_removes_an_initial_engine(
         assert (decision.delta, decision.target) == (0, fleet.engines)
         return
     assert not pending
-    assert cooldown_left(config, clock) == 0
+    assert remaining_cooldown(config, clock) == 0
     assert decision.conditions
     if decision.action is Action.OUT:
         assert 1 <= decision.delta <= config.scale_out_policy.max_delta

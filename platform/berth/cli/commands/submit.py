@@ -8,7 +8,7 @@ import typer
 from berth.cli.arguments import open_client, with_options_from
 from berth.cli.arrays import follow_array, parse_array_option, with_array
 from berth.cli.batch import submit_documents
-from berth.cli.code import send_code, take_directories, with_directories
+from berth.cli.code import pop_code_directories, send_code, with_directories
 from berth.cli.documents import SourcedDocuments, apply_settings, document_from_template, documents_from_files
 from berth.cli.dry_runs import print_dry_run
 from berth.cli.exits import ExitCode, InvalidInput, exit_code_for
@@ -56,7 +56,7 @@ def submit(flags: SubmitFlags) -> None:
             "documents separately, or omit the option."
         )
     documents = [document for _, document in documents_by_source]
-    directories = take_directories(documents, flags.code, no_code=flags.no_code)
+    directories = pop_code_directories(documents, flags.code, no_code=flags.no_code)
     _validate(documents_by_source, from_flags=not (flags.file or flags.template))
     has_array = any("array" in document for document in documents)
     _check_array_options(flags, documents, has_array=has_array)

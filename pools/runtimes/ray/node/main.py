@@ -36,7 +36,7 @@ def main(path: str) -> int:
         signal.signal(number, lambda *_: stopping.set())
     own_pid = os.getpid()
     pods = NodePods(node.root, f"{own_pid}:{start_time(own_pid)}", node.workspaces, node.environments)
-    pods.try_images()
+    pods.begin_image_probe()
     ray = RayProcess(node, pods.processes)
     agent = Agent((node.address, node.agent_port), pods, node.secret, ray.obstacle)
     ray.adopt_or_start()

@@ -169,7 +169,7 @@ class ShownForm:
         return next((part for part in self.parts if part.title == GIT_TITLE), None)
 
     @property
-    def fault_lines(self) -> str:
+    def error_line_numbers(self) -> str:
         return " ".join(str(error.line) for error in self.faults if error.line)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError, connection, transaction
 
-from berth.db.wake import wake_for_all
+from berth.db.wake import wake_with_reasons
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Announcer:
             self._sent_at = time.monotonic()
         notes = [json.dumps(note, separators=(",", ":")) for note in build_notes(pending)]
         if notes:
-            wake_for_all(NAME, notes)
+            wake_with_reasons(NAME, notes)
 
     def start(self) -> None:
         """Accept changes again after a shutdown."""
