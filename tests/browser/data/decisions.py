@@ -10,31 +10,38 @@ LAST_CYCLE = 812  # the cycle that evaluated the pending workloads
 
 
 def create_decisions(scene: Any) -> None:
-    for number, name, minutes in (
-        (640, "diffusion-xl", 214),
-        (716, "segment-eval", 110),
-        (722, "whisper-tune", 97),
+    for number, name, minutes, kind, victim, first in (
+        (640, "diffusion-xl", 216, "preempt", "vit-baseline", 0),
+        (716, "segment-eval", 110, "start", "", 0),
+        (722, "whisper-tune", 97, "reclaim", "segment-eval", 4),
     ):
         workload = scene.workloads[name]
         handle = f"{workload.project.name}/{name}"
-        bundle = _bundle("start", handle, _steps("place", handle, workload.pods.order_by("index")))
-        _cycle(number, minutes, [bundle], trigger="workload")
+        stopped = _stops(victim, "train-1" if first else "train-0", range(first, first + 2)) if victim else []
+        placed = _steps("reserve" if victim else "place", handle, workload.pods.order_by("index"))
+        bundle = _bundle(kind, handle, [*stopped, *placed])
+        _cycle(number, minutes, [bundle], trigger="workload", evictions=bool(victim))
     ranking = scene.workloads["ctr-nightly"]
-    stopped = [
-        {
-            "do": "stop",
-            "workload": "vision/detr-long",
-            "role": "worker",
-            "index": n,
-            "node": "train-2",
-            "devices": [n],
-        }
-        for n in range(4)
-    ]
     reserved = _steps("reserve", "ads/ctr-nightly", ranking.pods.order_by("index"))
+    stopped = _stops("detr-long", "train-2", range(4))
     reclaim = _bundle("reclaim", "ads/ctr-nightly", [*stopped, *reserved])
     _cycle(803, 12, [reclaim], trigger="workload", evictions=1, trials=2)
     _cycle(LAST_CYCLE, 0.1, [], trigger="tick")
+
+
+def _stops(name: str, node: str, indexes: Iterable[int]) -> list[dict[str, Any]]:
+    """Return the steps that stop pods of project vision on the devices with their indexes."""
+    return [
+        {
+            "do": "stop",
+            "workload": f"vision/{name}",
+            "role": "worker",
+            "index": index,
+            "node": node,
+            "devices": [index],
+        }
+        for index in indexes
+    ]
 
 
 def _cycle(number: int, minutes: float, bundles: list[dict[str, Any]], **columns: Any) -> None:

@@ -322,6 +322,11 @@ def _ended(scene: Scene) -> None:
 def _history(scene: Scene) -> None:
     train = scene.pools["train"]
     until = make.ago(minutes=-2)
+    preempted = scene.workloads["vit-baseline"]
+    preempted.run, preempted.preemptions = 2, 1
+    preempted.first_started_at = make.ago(hours=3.8)
+    preempted.save()
+    preempted.pods.update(run=2)
     victim = make.workload(
         scene.projects["vision"],
         "detr-long",
@@ -348,6 +353,7 @@ def _history(scene: Scene) -> None:
         train,
         kind="preempt",
         at=make.ago(hours=3.6),
+        cycle=640,
         lost_gpu_seconds=640,
         rule="in vision, priority 50 preempts priority 40",
     )
@@ -356,7 +362,8 @@ def _history(scene: Scene) -> None:
         scene.workloads["whisper-tune"],
         train,
         kind="shrink",
-        at=make.ago(minutes=96),
+        at=make.ago(minutes=97),
+        cycle=722,
         entire_workload=False,
         gpu_milli=2000,
         lost_gpu_seconds=0,
