@@ -63,6 +63,10 @@ def test_enter_twice_on_a_destructive_action_changes_nothing(opened: Open) -> No
         dialog = page.get_by_role("dialog", name="Search")
         expect(dialog.get_by_role("link").first).to_have_text(re.compile("^Cancel ablation-7"))
         expect(dialog.get_by_text("run", exact=True)).to_be_visible()
+        tones = dialog.locator(".first :is(svg, mark)").evaluate_all(
+            "all => [...new Set(all.map(each => getComputedStyle(each).borderTopColor))]"
+        )
+        assert len(tones) == 1, "icon and title keep the colour of destructive actions while selected"
         page.keyboard.press("Enter")
         form = page.locator("#dialog form")
         expect(form.get_by_role("heading", name="Cancel ablation-7?")).to_be_visible()
