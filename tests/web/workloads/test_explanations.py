@@ -91,7 +91,7 @@ def test_expected_start_is_stated_once_with_its_assumptions(cast: Cast, sign_in:
     workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     assert page.count("Expected start: ") == 1
-    assert "The expected start holds if nothing new is queued ahead." in page
+    assert "This start is expected if nothing new is queued ahead." in page
 
 
 @pytest.mark.heavy
@@ -114,7 +114,7 @@ def test_workload_that_waits_for_local_nodes_is_expected_to_start_within_seconds
     workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     assert page.count("Expected start: ") == 1
-    assert "expected start holds if nodes boot within seconds, as usual on this machine." in page
+    assert "start is expected if nodes boot within seconds, as usual on this machine." in page
 
 
 def test_page_shows_the_decisive_reason_before_other_reasons(cast: Cast, sign_in: SignIn) -> None:
