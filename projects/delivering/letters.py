@@ -1,4 +1,4 @@
-"""Compose notification texts and request bodies for each channel."""
+"""Compose notification text and request bodies for each channel."""
 
 import hashlib
 import hmac

@@ -54,15 +54,15 @@ class TaskReports:
         return [point.step for point in self.series.points]
 
     @cached_property
-    def _lowest(self) -> list[float]:
+    def _lowest_so_far(self) -> list[float]:
         return list(accumulate((point.value for point in self.series.points), min))
 
     @cached_property
-    def _highest(self) -> list[float]:
+    def _highest_so_far(self) -> list[float]:
         return list(accumulate((-point.value for point in self.series.points), min))
 
     def _best_values(self, sign: int) -> list[float]:
-        return self._lowest if sign > 0 else self._highest
+        return self._lowest_so_far if sign > 0 else self._highest_so_far
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class AwsProvider:
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
         with provider_errors():
             pool_tags = tags.tags_for_pool(self.installation, pool)
-            descriptions = self._billable_or_interrupted(pool_tags)
+            descriptions = self._billable_or_interrupted_instances(pool_tags)
             spot_ids = {
                 description["InstanceId"] for description in descriptions if instances.is_spot(description)
             }
@@ -121,17 +121,15 @@ class AwsProvider:
         return {**order.tags, **pool_tags, tags.ORDER: order.client_token}
 
     def _describe_tagged(
-        self, wanted_tags: Mapping[str, str], *, include_terminated: bool = False
+        self, tags: Mapping[str, str], *, include_terminated: bool = False
     ) -> dict[str, instances.Description]:
-        descriptions = instances.describe_instances(
-            self.clients, wanted_tags, include_terminated=include_terminated
-        )
+        descriptions = instances.describe_instances(self.clients, tags, include_terminated=include_terminated)
         return {description["InstanceId"]: description for description in descriptions}
 
-    def _billable_or_interrupted(self, wanted_tags: Mapping[str, str]) -> list[instances.Description]:
+    def _billable_or_interrupted_instances(self, tags: Mapping[str, str]) -> list[instances.Description]:
         """Return the instances that may cost money, and the spot instances that EC2 has interrupted."""
         buys_spot = self.settings.purchase != "on_demand"
-        descriptions = self._describe_tagged(wanted_tags, include_terminated=buys_spot)
+        descriptions = self._describe_tagged(tags, include_terminated=buys_spot)
         return [
             description
             for description in descriptions.values()

@@ -102,9 +102,9 @@ def without_temporary_paths(view: View) -> View:
 def own_mounts(view: View, shared: View) -> list[str] | None:
     """Return the mounts that turn an enclosure prepared for `shared` into the enclosure of `view`.
 
-    Each mount consists of three texts: bubblewrap's option, the source and the target. Return None if the
-    result would differ from an enclosure that is built at once, or if another pod could have placed symbolic
-    links in the path of a target.
+    Each mount consists of three strings: bubblewrap's option, the source and the target. Return None if the
+    result would differ from an enclosure built from scratch, or if another pod could have placed symbolic
+    links in a target's path.
     """
     of_all, of_shared = _mounts(view), dict.fromkeys(_mounts(shared))
     own = [mount for mount in of_all if mount not in of_shared]

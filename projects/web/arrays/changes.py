@@ -88,7 +88,7 @@ class CancelWorstForm(Form):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change to some or all tasks of an array, with the form's texts."""
+    """Change to some or all tasks of an array, with the text of its form."""
 
     verb: str
     text: str

@@ -82,7 +82,7 @@ RUN_COLUMNS: tuple[Column[ScheduleRun], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Action on a schedule that the user must confirm, with the texts of its dialog."""
+    """Action on a schedule that the user must confirm, with the text of its dialog."""
 
     title: str
     warning: str

@@ -41,7 +41,7 @@ def _resubmit(*, actor: Actor, workload: Workload) -> Workload:
 
 @dataclass(frozen=True, slots=True)
 class BulkStep:
-    """Action on several workloads and arrays, with the texts of its confirmation."""
+    """Action on several workloads and arrays, with the text of its confirmation."""
 
     title: str
     done: str

@@ -246,5 +246,5 @@ def act(request: Request, workload_id: uuid.UUID, step: str) -> HttpResponse:
 
 
 def step_for(workload: Workload, step: str) -> Step:
-    """Return the action with the texts that fit the workload's phase."""
+    """Return the action with the text that fits the workload's phase."""
     return PENDING_STEPS.get(step, STEPS[step]) if workload.phase == "pending" else STEPS[step]

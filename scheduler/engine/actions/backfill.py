@@ -162,7 +162,7 @@ class _HoldSearch:
         _, holds = hold_period(board.now - workload.submitted - (board.pool.reservation_after or 0))
         if not holds or board.can_add_nodes:
             return None
-        order = self._least_allocated()
+        order = self._nodes_by_allocation()
         ends: dict[int, list[int | None]] = {}
         for number, node in enumerate(order, 1):
             gangs = {move.gang.name: move.gang for move in board.on_node[node].values()}
@@ -175,7 +175,7 @@ class _HoldSearch:
                 return NodeHold(self._gang.name, nodes, until)
         return None
 
-    def _least_allocated(self) -> list[int]:
+    def _nodes_by_allocation(self) -> list[int]:
         """Return the ready nodes, sorted by allocation of the main resource, lowest first.
 
         Nodes that were held in earlier cycles tend to stay first, because no new pods are placed on them.

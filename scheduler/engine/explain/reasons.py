@@ -113,7 +113,7 @@ def _with_unit(key: str, numbers: Numbers) -> str:
 
 
 def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
-    """Yield message placeholders whose texts depend on several numbers or on a plural form."""
+    """Yield message placeholders whose text depends on several numbers or on a plural form."""
     yield "held", _held_phrase(numbers)
     yield "time", _time_phrase(numbers)
     match reason:

@@ -72,7 +72,7 @@ def share_trace(
     return _traces(owner, pool, viewer, visible_departments, now)
 
 
-def full_share_trace(owner: Tenant, pool: NodePool) -> list[ShareTrace]:
+def full_share_traces(owner: Tenant, pool: NodePool) -> list[ShareTrace]:
     """Return the unredacted traces, for the admin site."""
     return _traces(owner, pool, UNRESTRICTED, None)
 

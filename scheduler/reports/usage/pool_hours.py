@@ -28,7 +28,7 @@ class PoolHour:
     begin: datetime
 
 
-def hourly_allocation(pools: Iterable[NodePool], now: datetime, hours: int) -> list[PoolHour]:
+def hourly_allocations(pools: Iterable[NodePool], now: datetime, hours: int) -> list[PoolHour]:
     """Return all tenants' GPU-hours in each of the last `hours` hours, oldest first."""
     selected_pools = list(pools)
     first = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - (hours - 1) * HOUR

@@ -12,7 +12,7 @@ from django.db.models.functions import Coalesce, Extract, Greatest, Least, NullI
 
 from pools.models import NodePool
 from scheduler.models import UtilizationPoint
-from scheduler.reports.usage.pool_hours import hourly_allocation
+from scheduler.reports.usage.pool_hours import hourly_allocations
 from scheduler.reports.utilization.storage import HOUR, MINUTE
 
 MINUTE_STEP_LIMIT = timedelta(hours=6)  # longer periods have one point per hour
@@ -142,7 +142,7 @@ def _mean_point(sums: Mapping[str, Any], seconds: float) -> Point:
 def hourly_utilization(pools: Iterable[NodePool], now: datetime, hours: int) -> list[UtilizationHour]:
     """Return all tenants' used GPU-hours in each of the last `hours` hours, oldest first."""
     selected_pools = list(pools)
-    allocated = hourly_allocation(selected_pools, now, hours)
+    allocated = hourly_allocations(selected_pools, now, hours)
     rows = UtilizationPoint.objects.filter(
         step=HOUR, at__gte=allocated[0].at, at__lt=now, pod__node__pool__in=selected_pools
     ).order_by()

@@ -17,7 +17,7 @@ from projects.models import QuotaChange
 from projects.models.tenants import PoolOrGroup
 from projects.selectors import departments
 from projects.web.quotas.cells import FIELDS
-from scheduler.web.quotas.grid_table import Row, Table, build_table, gpu_capacity
+from scheduler.web.quotas.grid_table import Row, Table, build_table, gpu_capacities
 from scheduler.web.quotas.places import group_members, pools_and_groups_to_show
 
 PAGE_SIZE = 60  # rows per page
@@ -143,7 +143,7 @@ def csv_rows(rows: Iterable[Row]) -> Iterable[list[Any]]:
 
 
 def _build_pool_headers(grid: Table, *, administers: bool) -> list[PoolHeader]:
-    capacity = gpu_capacity(grid.pools) if administers else {}
+    capacity = gpu_capacities(grid.pools) if administers else {}
     tops = [row for row in grid.rows if row.is_department]
     members = group_members(grid.pools)
     pool_headers = []

@@ -152,7 +152,7 @@ def cell_value(row: StoredQuota | None, name: str) -> str:
     return format_cell_value(field_, row.values[field_.column]) if row else NO_QUOTA
 
 
-def gpu_capacity(places: Sequence[PoolOrGroup]) -> dict[str, int]:
+def gpu_capacities(places: Sequence[PoolOrGroup]) -> dict[str, int]:
     """Return each pool's and quota group's GPU capacity, in milli-GPU.
 
     Pools count with their maximum size, or with their current size if that is larger.

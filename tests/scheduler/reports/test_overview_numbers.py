@@ -8,7 +8,7 @@ from projects.models import Project, Workload
 from scheduler.models import QueueStatus
 from scheduler.reports.queues.pending_times import pending_times
 from scheduler.reports.queues.starved import find_shortfalls
-from scheduler.reports.usage.pool_hours import hourly_allocation
+from scheduler.reports.usage.pool_hours import hourly_allocations
 from scheduler.reports.utilization.over_time import MeanGpus, UtilizationHour, hourly_utilization, mean_gpus
 from tests.scheduler.stage import NOON, Stage
 from tests.scheduler.test_arrays import submit_array
@@ -23,7 +23,7 @@ def test_overview_has_capacity_and_allocated_gpus_per_hour(stage: Stage) -> None
     stage.submit(roles=ONE)
     stage.tick(2)
     stage.clock.advance(5400)
-    course = hourly_allocation([stage.cast.pool], stage.clock.now(), 4)
+    course = hourly_allocations([stage.cast.pool], stage.clock.now(), 4)
     assert [hour.at.hour for hour in course] == [10, 11, 12, 13]
     assert [round(hour.allocated, 2) for hour in course] == pytest.approx([0, 0, 1, 0.5], abs=0.02)
     assert [round(hour.total, 2) for hour in course] == pytest.approx([0, 0, 4, 2], abs=0.02)
@@ -109,7 +109,7 @@ def test_hourly_means_cover_whole_hours_in_pools_with_earlier_allocations(stage:
     first = NOON + timedelta(hours=2, minutes=50)
     pool.nodes.update(created_at=first, since=first)
     now = NOON + timedelta(hours=3)
-    assert [hour.begin for hour in hourly_allocation([pool], now, 4)] == [
+    assert [hour.begin for hour in hourly_allocations([pool], now, 4)] == [
         NOON + timedelta(hours=number) for number in range(4)
     ]
 

@@ -84,7 +84,7 @@ def attention_items(
     ]  # fmt: skip
     lasting = islice(_lasting_shortfalls(actor, shortfalls, now), SHORTFALLS_MAX)
     below_share = _items_below_share(actor, lasting)
-    of_all = [*below_share, *_unlisted_unschedulable(unschedulable - listed, pool)]
+    of_all = [*below_share, *_unlisted_unschedulable_items(unschedulable - listed, pool)]
     items = [*of_own, *of_all]
     if is_admin:
         of_platform = [*_pool_errors(pools, no_scheduler, now), *_exceeded_budgets(actor, now)]
@@ -286,7 +286,7 @@ def _too_large_for_share(actor: Actor, shortfall: Shortfall, smallest: int) -> I
     yield Item("Exceeds fair share", "warn", name, path, text)
 
 
-def _unlisted_unschedulable(count: int, pool: str) -> Iterator[Item]:
+def _unlisted_unschedulable_items(count: int, pool: str) -> Iterator[Item]:
     if count > 0:
         path = f"{reverse('workloads')}?state=unschedulable{f'&pool={pool}' if pool else ''}"
         text = "can never start as specified."
