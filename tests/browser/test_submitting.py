@@ -246,3 +246,20 @@ def test_cards_beside_the_edit_form_keep_their_places_during_an_evaluation(
         expect(page.locator("#prediction-title")).to_be_visible()
         assert changes.evaluate(TOP) == before
         assert faults == []
+
+
+@pytest.mark.heavy
+def test_long_document_stays_in_the_window_beside_the_form(opened: Open) -> None:
+    with opened("dave", viewport={"width": 1440, "height": 900}) as (page, faults):
+        page.goto("/submit")
+        lines = "\n".join(f"# line {number}" for number in range(80))
+        page.locator("#document").fill(f"{TEXT}{lines}\n")
+        expect(page.locator("#prediction-title")).to_be_visible()
+        page.evaluate("scrollTo(0, 400)")
+        card = page.locator("section:has(#doc-title)").bounding_box()
+        assert card and card["y"] + card["height"] <= 900 and card["height"] >= 280
+        page.locator("#document").press("Control+End")
+        assert page.locator("#document").evaluate("box => box.scrollTop") > 0
+        numbers = page.locator(".editor-lines").evaluate("lines => lines.scrollTop")
+        assert numbers == page.locator("#document").evaluate("box => box.scrollTop")
+        assert faults == []
