@@ -345,7 +345,9 @@ def _history(scene: Scene) -> None:
     scene.workloads["detr-long"] = victim
     make.event(victim, "submitted", "Submitted by dave.", at=make.ago(minutes=85), actor="dave")
     make.event(victim, "running", "All pods run.", at=make.ago(minutes=80))
-    make.event(victim, "stopping", "Reclaimed for ads/ctr-nightly.", at=make.ago(minutes=12))
+    rule = "ads stays within its quota of 8 GPUs, and vision was over its own"
+    message = f"Reclaimed for a 4-GPU workload of project ads: {rule}"
+    make.event(victim, "stopping", message, at=make.ago(minutes=12))
     make.event(victim, "pending", "Requeued after 1 eviction.", at=make.ago(minutes=11))
     make.eviction(
         scene.workloads["vit-baseline"],
@@ -376,9 +378,10 @@ def _history(scene: Scene) -> None:
         at=make.ago(minutes=12),
         cycle=803,
         lost_gpu_seconds=2880,
-        rule="ads stays within its quota of 8 GPUs, and vision was over its own",
+        rule=rule,
         pods=[{"role": "worker", "index": index} for index in range(4)],
         numbers={
+            "sizes": {"victim": 4000, "preemptor": 4000},
             "victim": [
                 make.eviction_side("vision", 8, 12, 16, 12),
                 make.eviction_side("research", 20, 22, 21.5, 17.5),
