@@ -7,8 +7,10 @@ from django.forms import ModelForm
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.text import capfirst
 from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
 from unfold.decorators import display
+from unfold.widgets import UnfoldAdminTextInputWidget
 
 from berth.server.web.admin_site.base import (
     PlatformModelAdmin,
@@ -22,6 +24,7 @@ from berth.server.web.numbers import NO_VALUE, memory, thousandths
 from pools import services
 from pools.models import JoinToken, Machine, Node, NodePool, PoolSecret, ScalingEvent
 from pools.services.offered import KINDS, offered_choices
+from pools.web.duration_field import DurationField
 
 STATE_COLORS = {
     "ready": "success",
@@ -30,6 +33,11 @@ STATE_COLORS = {
     "cordoned": "warning",
     "draining": "warning",
 }
+DURATIONS = (
+    "autoscale_cooldown", "autoscale_idle_timeout", "reconcile_tick", "drain_timeout", "boot_timeout",
+    "node_consolidation_after", "reclaim_min_runtime", "preempt_min_runtime", "preemption_delay",
+    "reservation_after", "half_life", "window",
+)  # fmt: skip
 
 
 @admin.register(NodePool)
@@ -60,6 +68,74 @@ class NodePoolAdmin(PlatformModelAdmin):
         "created_at",
     )
     actions = ("pause", "resume", "retry")
+    fieldsets = (
+        ("Node pool", {"fields": ("name", "provider", "runtime", "provider_settings")}),
+        ("Size", {"fields": ("nodes_min", "nodes_max", "ready_threshold", "expires_at")}),
+        (
+            "Nodes",
+            {
+                "fields": (
+                    "gpus_per_node", "gpu_model", "gpu_memory_mib", "cpu_milli", "memory_mib", "max_pods",
+                    "price_per_gpu_hour", "labels", "taints",
+                )
+            },
+        ),
+        (
+            "Scaling and boots",
+            {
+                "fields": (
+                    "autoscale_cooldown", "autoscale_idle_timeout", "reconcile_tick", "drain_timeout",
+                    "boot_timeout", "boot_failure_limit", "node_consolidation", "node_consolidation_after",
+                    "disruption_budgets",
+                ),
+                "classes": ("collapse",),
+            },
+        ),
+        (
+            "Software and limits",
+            {
+                "fields": (
+                    "plugins", "environment", "image_policy", "volumes", "default_limits",
+                    "workspace_limit_mib", "idle_rule",
+                ),
+                "classes": ("collapse",),
+            },
+        ),
+        (
+            "Scheduling",
+            {
+                "fields": (
+                    "node_placement", "device_placement", "topology", "cpu_load_limit", "reservation_after",
+                    "reclaim_min_runtime", "preempt_min_runtime", "preemption_delay", "stale_gang_grace",
+                    "consolidation_enabled", "consolidation_max_moves", "consolidation_max_trials",
+                ),
+                "classes": ("collapse",),
+            },
+        ),
+        (
+            "Fair share",
+            {
+                "fields": (
+                    "fairshare_mode", "half_life", "window", "tumbling_window", "k", "count_all",
+                    "over_quota_weights",
+                ),
+                "classes": ("collapse",),
+            },
+        ),
+        ("State", {"fields": readonly_fields}),
+    )  # fmt: skip
+
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Return a field with units for a duration."""
+        if db_field.name not in DURATIONS:
+            return super().formfield_for_dbfield(db_field, request, **kwargs)
+        return DurationField(
+            label=capfirst(db_field.verbose_name),
+            initial=db_field.default if db_field.has_default() else None,
+            help_text=db_field.help_text,
+            required=not db_field.blank,
+            widget=UnfoldAdminTextInputWidget(),
+        )
 
     def get_readonly_fields(self, request: HttpRequest, obj: NodePool | None = None) -> tuple[str, ...]:
         return (*self.readonly_fields, "name") if obj else self.readonly_fields

@@ -1,4 +1,4 @@
-"""Read-only admin pages for events, the audit log, quota changes, budgets and deliveries."""
+"""Read-only admin pages for events, the audit log, budgets and deliveries."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from unfold.contrib.filters.admin import DropdownFilter, FieldTextFilter, Relate
 from unfold.decorators import display
 
 from berth.core.words import to_words
-from berth.server.web.admin_site.base import ReadOnlyModelAdmin, actor, render_json, render_table
+from berth.server.web.admin_site.base import ReadOnlyModelAdmin, actor, render_table
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import NO_VALUE
 from projects.models import (
@@ -18,7 +18,6 @@ from projects.models import (
     Budget,
     Delivery,
     Event,
-    QuotaChange,
 )
 from projects.services.notifications.subscriptions import display_address
 from projects.web.activity.entries import NOUNS, Entry, describe_entries
@@ -111,28 +110,6 @@ class AuditAdmin(ReadOnlyModelAdmin):
     def changed_values(self, row: Audit) -> Any:
         rows = [(label, old or NO_VALUE, new or NO_VALUE) for label, old, new in changes(row)]
         return render_table(("Value", "Before", "After"), rows)
-
-
-@admin.register(QuotaChange)
-class QuotaChangeAdmin(ReadOnlyModelAdmin):
-    list_display = ("id", "at", "actor", "comment", "quotas", "reverts")
-    list_filter = (("at", TimeRangeFilter), ("actor", FieldTextFilter))
-    search_fields = ("actor", "comment")
-    search_help_text = "User or comment"
-    page_in_berth = "quota-changes"
-    readonly_fields = ("quota_values",)
-    fieldsets = (
-        (None, {"fields": ("at", "actor", "comment", "reverts")}),
-        ("Quotas", {"fields": ("quota_values",)}),
-    )
-
-    @display(description="Quotas")
-    def quotas(self, row: QuotaChange) -> int:
-        return len(row.written)
-
-    @display(description="Quotas before and after")
-    def quota_values(self, row: QuotaChange) -> Any:
-        return render_json(row.written)
 
 
 @admin.register(Budget)

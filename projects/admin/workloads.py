@@ -3,10 +3,11 @@
 from typing import Any
 
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from unfold.admin import TabularInline
-from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownFilter
+from unfold.contrib.filters.admin import ChoicesDropdownFilter, DropdownFilter, RelatedDropdownFilter
 from unfold.decorators import display
 
 from berth.core.errors import RateLimited
@@ -50,6 +51,20 @@ class RoleInline(TabularInline):
         return True  # roles are part of the workload, which the user may already see
 
 
+class ArrayTaskFilter(DropdownFilter):
+    """Filter that hides the tasks of arrays, or shows only tasks."""
+
+    title, parameter_name = "array tasks", "tasks"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("hide", "Hide tasks"), ("only", "Only tasks")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Workload]) -> QuerySet[Workload]:
+        if self.value() not in ("hide", "only"):
+            return queryset
+        return queryset.filter(array__isnull=self.value() == "hide")
+
+
 @admin.register(Workload)
 class WorkloadAdmin(ReadOnlyModelAdmin):
     list_display = (
@@ -67,9 +82,11 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
         ("phase", ChoicesDropdownFilter),
         ("kind", ChoicesDropdownFilter),
         ("project", RelatedDropdownFilter),
+        ArrayTaskFilter,
         ("submitted_at", TimeRangeFilter),
         "preemptible",
     )
+    ordering = ("-submitted_at", "name")
     list_select_related = ("project", "submitted_by")
     search_fields = ("name", "project__name", "submitted_by__username")
     search_help_text = "Name, project or user"
@@ -133,7 +150,7 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
 
     @display(description="Reason", ordering="reason")
     def reason_label(self, row: Workload) -> str:
-        return to_words(row.reason)
+        return "" if row.reason.lower() == row.phase else to_words(row.reason)
 
     @display(description="State", label=PHASES, ordering="phase")
     def state(self, row: Workload) -> str:

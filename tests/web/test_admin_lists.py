@@ -1,5 +1,6 @@
 """Tests for the lists and forms of the admin site: words, formats and links."""
 
+import json
 import re
 
 import pytest
@@ -10,8 +11,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from berth.server.web.numbers import NO_VALUE
-from projects.models import Audit, Workload
-from projects.services import tenants
+from pools.models import NodePool
+from projects.models import Audit, QuotaChange, Workload
+from projects.services import arrays, quotas, tenants
 from projects.services.notifications.subscriptions import subscribe
 from tests import factories as make
 from tests.cast import Cast
@@ -149,6 +151,51 @@ def test_user_form_links_to_the_password_form_and_hides_the_hash(admin_client: C
     assert "algorithm" not in page and "salt" not in page
     assert "Deactivated users cannot sign in." in page
     assert "Save and add another" not in page
+
+
+def test_pool_form_contains_every_setting_and_accepts_durations(admin_client: Client, cast: Cast) -> None:
+    address = reverse("admin:pools_nodepool_change", args=[cast.pool.pk])
+    answer = admin_client.get(address)
+    shown = {name for _, options in answer.context["adminform"].fieldsets for name in options["fields"]}
+    missing = {field.name for field in NodePool._meta.fields if field.editable and not field.auto_created}
+    assert missing <= shown
+    page = answer.content.decode()
+    assert 'value="10 min"' in page, "the drain timeout"
+    for title in ("Size", "Scheduling", "Fair share", "State"):
+        assert f">{title}" in re.sub(r"\s+", "", page).replace("Fairshare", "Fair share"), title
+    form = answer.context["adminform"].form
+    values = {name: form[name].value() for name in form.fields if form[name].value() is not None}
+    values = {name: value for name, value in values.items() if value is not False}
+    values = {name: json.dumps(v) if isinstance(v, dict | list) else v for name, v in values.items()}
+    posted = admin_client.post(address, values | {"drain_timeout": "15 min"})
+    assert posted.status_code == 302, posted.context["adminform"].form.errors
+    cast.pool.refresh_from_db()
+    assert cast.pool.drain_timeout == 900
+
+
+def test_quota_changes_are_described_with_their_values(admin_client: Client, cast: Cast) -> None:
+    quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
+    quotas.set_quota(
+        actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 8}, expected_version=1
+    )
+    latest, _ = rows(admin_client.get(reverse("admin:projects_quotachange_changelist")).content.decode())
+    assert "Quota of vision in pool local: GPUs 4 → 8" in latest
+    change = QuotaChange.objects.latest("pk")
+    page = admin_client.get(reverse("admin:projects_quotachange_change", args=[change.pk])).content.decode()
+    assert '<td class="whitespace-nowrap" data-label="Before">4</td>' in page
+
+
+def test_workload_list_sorts_tasks_by_name_and_can_hide_them(admin_client: Client, cast: Cast) -> None:
+    make.workload(cast.vision, "alone")
+    document = {
+        "name": "sweep", "project": "vision", "command": "true", "roles": [{"gpu": 1}], "array": {"tasks": 2}
+    }  # fmt: skip
+    arrays.submit(actor=cast.dave, document=document)
+    address = reverse("admin:projects_workload_changelist")
+    hidden = rows(admin_client.get(address, {"tasks": "hide"}).content.decode())
+    only = rows(admin_client.get(address, {"tasks": "only"}).content.decode())
+    assert [" alone " in row for row in hidden] == [True]
+    assert [re.findall(r"sweep-\d", row)[0] for row in only] == ["sweep-0", "sweep-1"]
 
 
 def test_workload_list_shows_short_times(admin_client: Client, running_workload: Workload) -> None:
