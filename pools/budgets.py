@@ -111,7 +111,7 @@ def _normalize_budget(entry: Mapping[str, Any]) -> StoredBudget:
 
 def _budget_problems(path: str, entry: object) -> Iterator[Problem]:
     if not isinstance(entry, Mapping):
-        yield Problem(path, "is not a disruption budget", format_value(entry), ", ".join(KEYS))
+        yield Problem(path, "is not a valid disruption budget", format_value(entry), ", ".join(KEYS))
         return
     for key in entry.keys() - set(KEYS):
         yield Problem(f"{path}.{key}", "unknown key", allowed=suggest(str(key), KEYS))
@@ -119,7 +119,7 @@ def _budget_problems(path: str, entry: object) -> Iterator[Problem]:
         yield Problem(f"{path}.nodes", "is missing", allowed=NODES_ALLOWED)
     elif not _is_node_count(entry["nodes"]):
         yield Problem(
-            f"{path}.nodes", "is not a number of nodes", format_value(entry["nodes"]), NODES_ALLOWED
+            f"{path}.nodes", "is not a valid number of nodes", format_value(entry["nodes"]), NODES_ALLOWED
         )
     yield from _reason_problems(path, entry.get("reasons"))
     yield from _window_problems(path, entry)
@@ -166,7 +166,7 @@ def _window_problems(path: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
         if duration is None:
             yield Problem(f"{path}.duration", "is required with schedule", allowed=DURATION_ALLOWED)
     if duration is not None and _parse_duration(duration) is None:
-        yield Problem(f"{path}.duration", "is not a duration", format_value(duration), DURATION_ALLOWED)
+        yield Problem(f"{path}.duration", "is not a valid duration", format_value(duration), DURATION_ALLOWED)
 
 
 def _parse_duration(duration: object) -> int | None:

@@ -12,7 +12,7 @@ def image_rejection(pool: NodePool, image: str | None) -> str:
         return f"pool {pool.name} only runs workloads with a container image"
     if image is not None and not capabilities.runs_images:
         return f"pool {pool.name} does not run container images"
-    if rejection := read_policy(pool.image_policy).rejection(pool.name, image):
+    if rejection := read_policy(pool.image_policy).rejection_reason(pool.name, image):
         return rejection
     if image is not None and pool.built_environment_id is not None:
         return f"pool {pool.name} has plugins or packages, which do not work inside a container image"

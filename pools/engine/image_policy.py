@@ -26,7 +26,7 @@ class ImagePolicy:
     def restricts(self) -> bool:
         return self.mode != ALLOW or bool(self.patterns)
 
-    def rejection(self, pool: str, image: str | None) -> str:
+    def rejection_reason(self, pool: str, image: str | None) -> str:
         """Return why the pool rejects a workload with this image, as a clause, or an empty string."""
         if image is None:
             return f"pool {pool} only runs workloads with a container image" if self.mode == REQUIRE else ""

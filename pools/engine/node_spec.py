@@ -72,7 +72,7 @@ def parse_node_spec(value: Any) -> NodeSpec:
                 return NodeSpec(value["min"], value.get("max"), value.get("desired"))
             raise Invalid([Problem("nodes.min", "is missing")])
     allowed = "a number, a pair of minimum and maximum, or min, max and desired"
-    raise Invalid([Problem("nodes", "is not a number of nodes", format_value(value), allowed)])
+    raise Invalid([Problem("nodes", "is not a valid number of nodes", format_value(value), allowed)])
 
 
 def _problems(minimum: object, maximum: object, desired: object) -> list[Problem]:

@@ -140,7 +140,7 @@ def _list_problems(volumes: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
 
 def _problems(path: str, entry: object, *, is_kubernetes: bool) -> Iterator[Problem]:
     if not isinstance(entry, Mapping):
-        yield Problem(path, "is not a volume", format_value(entry), ", ".join(KEYS + S3_KEYS))
+        yield Problem(path, "is not a valid volume", format_value(entry), ", ".join(KEYS + S3_KEYS))
         return
     for key in entry:
         if key not in KEYS + S3_KEYS:

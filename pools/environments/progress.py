@@ -43,7 +43,7 @@ class Progress:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, Any]]) -> "Progress":
-        """Return the progress from its stored phases."""
+        """Restore the progress from its stored phases."""
         return cls(tuple(Phase(**row) for row in rows))
 
     @property

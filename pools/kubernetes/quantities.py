@@ -17,7 +17,7 @@ def parse_quantity(text: object) -> Decimal:
     """Return the quantity in base units. Raises ValueError if the text is not a quantity."""
     match = _QUANTITY.fullmatch(str(text))
     if match is None:
-        raise ValueError(f"{text!r} is not a Kubernetes quantity")
+        raise ValueError(f"{text!r} is not a valid Kubernetes quantity")
     number, exponent, suffix = match.groups()
     return Decimal(number + (exponent or "")) * _SUFFIXES[suffix or ""]
 

@@ -28,7 +28,7 @@ DISRUPTIONS = {
     "EvictionByEvictionAPI": "the pod was evicted in Kubernetes, for example by `kubectl drain`",
     "DeletionByTaintManager": "the pod was evicted in Kubernetes because of a taint on its node",
     "PreemptionByScheduler": "the pod was preempted in Kubernetes for a pod with a higher priority",
-}  # reasons of the condition DisruptionTarget
+}  # reasons for the condition DisruptionTarget
 # Reasons of a waiting container that is about to start.
 NOT_STARTED = ("", "ContainerCreating", "PodInitializing")
 COPYING = "copying the pod's files"

@@ -26,7 +26,7 @@ class Machine:
     address: str = "127.0.0.1"
 
 
-def measure_this_machine(declared_gpus: int = 0) -> Machine:
+def detect_local_machine(declared_gpus: int = 0) -> Machine:
     """Return this machine's CPUs, memory and GPUs.
 
     If `declared_gpus` is not 0, report that many simulated GPUs instead of the real ones.

@@ -116,7 +116,9 @@ class LocalRuntime(LocalFiles):
 
     def _write_pod_spec(self, pod: PodDir, spec: PodSpec) -> bool:
         workspace = self._workspaces / validate_name(spec.workspace)
-        reason = self._enclosures.images.rejection(spec) or self._enclosures.rejection(spec, self._workspaces)
+        reason = self._enclosures.images.rejection_reason(spec) or self._enclosures.rejection_reason(
+            spec, self._workspaces
+        )
         environment = self._environments / spec.environment if spec.environment else None
         if spec.image:
             env = image_env(spec, workspace, pod.work)

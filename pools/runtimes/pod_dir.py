@@ -239,7 +239,7 @@ class PodDir:
 
 
 def secrets_prefix(pods: Path) -> str:
-    """Return the name prefix of these pods' secret directories."""
+    """Return the name prefix of the secrets directories for the pods in the directory `pods`."""
     return f"berth-secrets-{hashlib.sha256(str(pods).encode()).hexdigest()[:20]}-"
 
 

@@ -17,7 +17,7 @@ from pools.plugins import Cluster, Image, Operation, Plugin, PluginError, bootst
 from pools.plugins.checks import environment_problems, image_problems
 from pools.plugins.declared import DeclaredPlugin, build_image, parse_plugins
 from pools.plugins.script import bootstrap_script, compute_digest, phase_names
-from pools.providers.hardware import measure_this_machine
+from pools.providers.hardware import detect_local_machine
 from pools.runtimes.ray.scripts import RAY_VERSION
 
 SecretKey = tuple[str, str]  # plugin name and parameter name
@@ -141,7 +141,7 @@ def _has_cuda(pool: NodePool) -> bool:
     if not pool.gpus_per_node or pool.provider == NodePool.Provider.FAKE:
         return False
     if pool.provider == NodePool.Provider.LOCAL:
-        return not settings.BERTH_DECLARED_GPUS and bool(measure_this_machine().devices)
+        return not settings.BERTH_DECLARED_GPUS and bool(detect_local_machine().devices)
     return not AMD_MODELS.match(pool.gpu_model)
 
 

@@ -56,7 +56,7 @@ def resolve_destination(url: str, allowed: Collection[str]) -> Destination:
     try:
         addresses = [entry[4][0] for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except UnicodeError:
-        raise ForbiddenAddress(f"{host} is not a host name") from None
+        raise ForbiddenAddress(f"{host} is not a valid host name") from None
     for address in addresses:
         if (reason := find_rejection(ipaddress.ip_address(str(address).split("%")[0]), networks)) is not None:
             raise ForbiddenAddress(describe_rejection(host, str(address), reason))

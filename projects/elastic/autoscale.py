@@ -9,7 +9,7 @@ from berth.core.errors import BerthError
 from berth.db.crash_points import assert_no_transaction, crash_point
 from projects.actor import Actor
 from projects.elastic.ports import Ports
-from projects.elastic.view import View
+from projects.elastic.view import ServiceView
 from projects.engine.replicas import conditions, storing
 from projects.engine.replicas.config import AutoscalerConfig
 from projects.engine.replicas.decide import Action, Decision, Fleet, ScalingTimes, decide
@@ -28,7 +28,7 @@ SCRAPE_SECONDS = 5.0
 METRICS_RETENTION = timedelta(hours=24)
 
 
-def run_autoscaler(view: View, ports: Ports, now: datetime) -> bool:
+def run_autoscaler(view: ServiceView, ports: Ports, now: datetime) -> bool:
     """Scrape metrics and evaluate them at the configured intervals.
 
     Return whether a scale request was submitted.
@@ -70,7 +70,7 @@ def _is_due(last: datetime | None, every: float, now: datetime) -> bool:
 
 
 def _scrape_metrics(
-    row: Autoscaler, config: AutoscalerConfig, view: View, ports: Ports, now: datetime
+    row: Autoscaler, config: AutoscalerConfig, view: ServiceView, ports: Ports, now: datetime
 ) -> None:
     assert_no_transaction()
     active = [engine for engine in view.engines if engine.state == "ACTIVE"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from projects.elastic.children import cancel_workload, create_engines
 from projects.elastic.probes import NO_PROBE, Probe
-from projects.elastic.view import View
+from projects.elastic.view import ServiceView
 from projects.engine import inference_engines as engine_rules
 from projects.engine import requests as request_rules
 from projects.engine.inference_engines import InferenceEngineFacts
@@ -19,7 +19,9 @@ UNHEALTHY_AFTER = 3  # number of consecutive failed checks
 ROUTER_TIMEOUT = timedelta(hours=1)
 
 
-def apply_probes(view: View, probes: Mapping[uuid.UUID, Probe], has_router: bool, now: datetime) -> bool:
+def apply_probes(
+    view: ServiceView, probes: Mapping[uuid.UUID, Probe], has_router: bool, now: datetime
+) -> bool:
     """Apply the probes in the caller's transaction. Return whether a state changed.
 
     The caller must load `view` after locking the service.
@@ -38,7 +40,7 @@ def apply_probes(view: View, probes: Mapping[uuid.UUID, Probe], has_router: bool
     return any_moved
 
 
-def _may_end_service(view: View, now: datetime) -> bool:
+def _may_end_service(view: ServiceView, now: datetime) -> bool:
     """Return whether the service may end although its router is unreachable, because all engines ended long
     ago.
     """
@@ -46,7 +48,7 @@ def _may_end_service(view: View, now: datetime) -> bool:
 
 
 def engine_facts(
-    engine: InferenceEngine, view: View, probe: Probe, has_router: bool, now: datetime
+    engine: InferenceEngine, view: ServiceView, probe: Probe, has_router: bool, now: datetime
 ) -> InferenceEngineFacts:
     process, spec = view.processes[engine.pk], view.spec
     isolated = engine.isolated_at
@@ -104,7 +106,9 @@ def _store_probe(engine: InferenceEngine, probe: Probe | None, now: datetime) ->
     record_observations(engine, **columns)
 
 
-def _move_engine(engine: InferenceEngine, view: View, probe: Probe, has_router: bool, now: datetime) -> bool:
+def _move_engine(
+    engine: InferenceEngine, view: ServiceView, probe: Probe, has_router: bool, now: datetime
+) -> bool:
     if view.has_ended and engine.origin != "initial" and engine.state not in ("DRAINING", "REMOVING"):
         return _start_removal(engine, "REMOVED", "", "The service has ended.", now)
     move = engine_rules.next_state(engine_facts(engine, view, probe, has_router, now))
@@ -136,7 +140,7 @@ def _start_removal(engine: InferenceEngine, ends_as: str, failure: str, message:
     return any_moved
 
 
-def _move_request(request: ScaleRequest, view: View, now: datetime) -> bool:
+def _move_request(request: ScaleRequest, view: ServiceView, now: datetime) -> bool:
     engines = _request_engines(request)
     applied = _apply_status(request, engines, now)  # a user may have cancelled the request
     move = request_rules.next_status(

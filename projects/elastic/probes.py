@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from berth.db.crash_points import assert_no_transaction
 from projects.elastic.ports import Ports
-from projects.elastic.view import View
+from projects.elastic.view import ServiceView
 from projects.engine.inference_engines import ProcessState
 from projects.models import InferenceEngine
 from projects.serving.base import (
@@ -72,7 +72,7 @@ class ProbeContext:
 
 
 def probe_engines(
-    view: View, ports: Ports, router: RouterClient | None, now: datetime
+    view: ServiceView, ports: Ports, router: RouterClient | None, now: datetime
 ) -> dict[uuid.UUID, Probe]:
     assert_no_transaction()
     due = [engine for engine in view.engines if _is_due(engine, view, now)]
@@ -90,7 +90,7 @@ def probe_engines(
         return dict(zip([e.pk for e in due], pool.map(lambda e: _probe_engine(e, context), due), strict=True))
 
 
-def _is_due(engine: InferenceEngine, view: View, now: datetime) -> bool:
+def _is_due(engine: InferenceEngine, view: ServiceView, now: datetime) -> bool:
     if view.processes[engine.pk].process_state is not ProcessState.RUNNING or not engine.url:
         return False
     if engine.state in PROBED_EVERY_PASS:
@@ -149,7 +149,7 @@ def _probe_draining_engine(engine: InferenceEngine, context: ProbeContext) -> Pr
     return Probe(running=max(known_counts) if known_counts else None)
 
 
-def _seed_identity(view: View, ports: Ports) -> Identity | None:
+def _seed_identity(view: ServiceView, ports: Ports) -> Identity | None:
     adapter = ports.engines(view.spec.engine, True)
     for engine in healthy_initial_engines(view.engines):
         identity = _try_call(partial(adapter.identity, engine.url))

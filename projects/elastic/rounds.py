@@ -18,7 +18,7 @@ from berth.db.wake import Waiter, WakeResult
 from berth.server.tracing.spans import span
 from projects.elastic.ports import Fence, Ports
 from projects.elastic.step import live_services, run_pass
-from projects.elastic.weights import clear_copy_marks
+from projects.elastic.weights import clear_sync_marks
 from projects.models import Service
 from projects.services.schedules import has_due_runs, submit_due_runs
 
@@ -86,7 +86,7 @@ class ServiceLoop(LeaderLoop):
             connection.close()
 
     def on_leadership_gained(self, held: HeldLease) -> None:
-        clear_copy_marks(self._fence)
+        clear_sync_marks(self._fence)
 
     def trigger(self, waiter: Waiter, woken: WakeResult) -> str:
         if woken.reasons:

@@ -12,7 +12,7 @@ from berth.db.crash_points import assert_no_transaction, crash_point
 from projects.elastic.moves import engine_facts
 from projects.elastic.ports import Fence
 from projects.elastic.probes import NO_PROBE
-from projects.elastic.view import View
+from projects.elastic.view import ServiceView
 from projects.engine.inference_engines import may_serve
 from projects.models import InferenceEngine
 from projects.services.inference.moves import record_observations
@@ -24,7 +24,7 @@ COMPARISON_INTERVAL = timedelta(seconds=5)
 NOT_ROUTED_STATES = ("CREATING", "CONNECTING", "HEALTH_CHECKING", "REMOVING", "REMOVED", "FAILED")
 
 
-def update_router(view: View, router: RouterClient | None, fence: Fence, now: datetime) -> bool:
+def update_router(view: ServiceView, router: RouterClient | None, fence: Fence, now: datetime) -> bool:
     """Bring the router's list of inference engines up to date. Return whether anything changed."""
     changed = False
     for engine in view.engines:
@@ -36,7 +36,7 @@ def update_router(view: View, router: RouterClient | None, fence: Fence, now: da
     return changed
 
 
-def find_lost_engines(view: View, router: RouterClient | None, fence: Fence) -> None:
+def find_lost_engines(view: ServiceView, router: RouterClient | None, fence: Fence) -> None:
     """Find inference engines that a restarted router no longer lists, so that they are registered again."""
     assert_no_transaction()
     if router is None or not any(engine.is_routed for engine in view.engines):
@@ -52,7 +52,7 @@ def find_lost_engines(view: View, router: RouterClient | None, fence: Fence) -> 
                 record_observations(engine, is_routed=False, isolated_at=None)
 
 
-def should_route(engine: InferenceEngine, view: View, now: datetime) -> bool:
+def should_route(engine: InferenceEngine, view: ServiceView, now: datetime) -> bool:
     """Return whether the router should send requests to the inference engine."""
     current = view.service.weight_version
     is_stale = bool(current) and engine.weight_version != current
@@ -73,7 +73,7 @@ def _isolate_without_router(engine: InferenceEngine, fence: Fence, now: datetime
 
 
 def _update_engine(
-    engine: InferenceEngine, view: View, router: RouterClient, fence: Fence, now: datetime
+    engine: InferenceEngine, view: ServiceView, router: RouterClient, fence: Fence, now: datetime
 ) -> bool:
     assert_no_transaction()
     try:
@@ -89,7 +89,7 @@ def _update_engine(
         return False
 
 
-def _unregister(engine: InferenceEngine, view: View, router: RouterClient, fence: Fence) -> bool:
+def _unregister(engine: InferenceEngine, view: ServiceView, router: RouterClient, fence: Fence) -> bool:
     if not engine.router_url:
         return False
     others = [other for other in view.engines if other.pk != engine.pk]
@@ -101,7 +101,7 @@ def _unregister(engine: InferenceEngine, view: View, router: RouterClient, fence
     return True
 
 
-def _register(engine: InferenceEngine, view: View, router: RouterClient, fence: Fence) -> bool:
+def _register(engine: InferenceEngine, view: ServiceView, router: RouterClient, fence: Fence) -> bool:
     if engine.is_routed and engine.isolated_at is None:
         return False
     if engine.is_routed:

@@ -11,7 +11,7 @@ from projects.elastic import autoscale, routes, weights
 from projects.elastic.moves import apply_probes
 from projects.elastic.ports import Ports
 from projects.elastic.probes import Probe, probe_engines
-from projects.elastic.view import View, load_view
+from projects.elastic.view import ServiceView, load_view
 from projects.models import Service
 from projects.services.inference.requests import lock_service
 from projects.serving.base import RouterClient
@@ -67,7 +67,7 @@ def _apply_probes(
     router: RouterClient | None,
     ports: Ports,
     now: datetime,
-) -> tuple[View, bool]:
+) -> tuple[ServiceView, bool]:
     """Load the current rows and apply the probes to them.
 
     Return the rows and whether a state changed. If a state changed, the caller must load the rows again.
@@ -82,5 +82,5 @@ def _comparison_is_due(service: Service, now: datetime) -> bool:
     return at is None or not at <= now < at + routes.COMPARISON_INTERVAL
 
 
-def _is_changing(view: View) -> bool:
+def _is_changing(view: ServiceView) -> bool:
     return view.request is not None or any(engine.state in TRANSIENT_STATES for engine in view.engines)

@@ -46,7 +46,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ServiceView:
     service: Service
     spec: ServiceSpec
     engines: Sequence[InferenceEngine]
@@ -58,14 +58,16 @@ class View:
         return self.service.workload.phase in ENDED_PHASES
 
 
-def load_view(service: Service) -> View:
+def load_view(service: Service) -> ServiceView:
     engines = list(ENGINES(service.pk))
     for engine in engines:
         engine.service = service
     request = next(iter(ACTIVE_REQUEST(service.pk)), None)
     if request is not None:
         request.service = service
-    return View(service, service_settings(service.workload), engines, request, _processes(service, engines))
+    return ServiceView(
+        service, service_settings(service.workload), engines, request, _processes(service, engines)
+    )
 
 
 def _processes(service: Service, engines: Sequence[InferenceEngine]) -> dict[uuid.UUID, Process]:

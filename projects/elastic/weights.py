@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from berth.db.crash_points import assert_no_transaction, crash_point
 from projects.elastic.ports import Fence, Ports
 from projects.elastic.probes import healthy_initial_engines
-from projects.elastic.view import View
+from projects.elastic.view import ServiceView
 from projects.models import InferenceEngine, Service
 from projects.services.inference.moves import record_observations
 from projects.serving.base import EngineAdapter, ErrorKind, ServingError
@@ -24,7 +24,7 @@ COPY_SECONDS = 600.0
 COPYING = "copying"
 
 
-def update_version(view: View, fence: Fence) -> None:
+def update_version(view: ServiceView, fence: Fence) -> None:
     """Set the service's weight version once all healthy initial inference engines report the same version."""
     if not view.spec.weight_sync or view.service.updating_since is not None:
         return
@@ -38,7 +38,7 @@ def update_version(view: View, fence: Fence) -> None:
         view.service.weight_version = version
 
 
-def copy_to_next_engine(view: View, ports: Ports, now: datetime) -> bool:
+def copy_to_next_engine(view: ServiceView, ports: Ports, now: datetime) -> bool:
     """Copy weights to the next outdated inference engine. Return whether there was an outdated engine."""
     if not view.spec.weight_sync or view.service.updating_since is not None:
         return False
@@ -61,13 +61,13 @@ def copy_to_next_engine(view: View, ports: Ports, now: datetime) -> bool:
     return True
 
 
-def clear_copy_marks(fence: Fence) -> None:
-    """Clear all copy marks. Called by a new leader, when no other process is copying."""
+def clear_sync_marks(fence: Fence) -> None:
+    """Clear all marks of running copies. Called by a new leader, when no other process is copying."""
     with fence():
         Service.objects.filter(syncing_since__isnull=False).update(syncing_since=None)
 
 
-def _is_due(engine: InferenceEngine, view: View, now: datetime) -> bool:
+def _is_due(engine: InferenceEngine, view: ServiceView, now: datetime) -> bool:
     if engine.origin == "initial" or engine.state not in ("WEIGHT_SYNCING", "READY", "ACTIVE"):
         return False
     if (
@@ -84,12 +84,12 @@ def _is_due(engine: InferenceEngine, view: View, now: datetime) -> bool:
     return stale and engine.is_healthy and not is_waiting
 
 
-def _is_isolated(engine: InferenceEngine, view: View) -> bool:
+def _is_isolated(engine: InferenceEngine, view: ServiceView) -> bool:
     return view.spec.router is None or engine.isolated_at is not None or not engine.is_routed
 
 
 def _copy_weights(
-    engine: InferenceEngine, view: View, adapter: EngineAdapter, fence: Fence, now: datetime
+    engine: InferenceEngine, view: ServiceView, adapter: EngineAdapter, fence: Fence, now: datetime
 ) -> None:
     assert_no_transaction()
     if not _mark_copying(view.service, engine, fence, now):
@@ -116,7 +116,7 @@ def _mark_copying(service: Service, engine: InferenceEngine, fence: Fence, now: 
     return True
 
 
-def _resume_interrupted(engine: InferenceEngine, view: View, ports: Ports) -> None:
+def _resume_interrupted(engine: InferenceEngine, view: ServiceView, ports: Ports) -> None:
     """Resume an inference engine that was left paused when a process died during a copy."""
     assert_no_transaction()
     if engine.url:
@@ -131,7 +131,7 @@ def _resume_interrupted(engine: InferenceEngine, view: View, ports: Ports) -> No
         Service.objects.filter(pk=view.service.pk).update(syncing_since=None)
 
 
-def _copy_from_initial(engine: InferenceEngine, view: View, adapter: EngineAdapter) -> str:
+def _copy_from_initial(engine: InferenceEngine, view: ServiceView, adapter: EngineAdapter) -> str:
     """Copy weights from the first healthy initial inference engine. Return the copied version."""
     seeds = healthy_initial_engines(view.engines)
     if not seeds:

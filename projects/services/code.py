@@ -128,9 +128,9 @@ def register_tree(
 def store_chunks(
     *, actor: Actor, project: Project, chunks: Sequence[tuple[str, bytes]], now: datetime | None = None
 ) -> None:
-    """Store chunks under their digests. Call this outside of transactions.
+    """Store chunks under their digests. Do not call this function in a transaction.
 
-    Raises Forbidden, NotFound, StoreFailure, Invalid if a digest is wrong, or Conflict if the project has
+    Raises Forbidden, NotFound or StoreFailure; Invalid if a digest is wrong; and Conflict if the project has
     stored too much.
     """
     require(actor, Action.SUBMIT, project)

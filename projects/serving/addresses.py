@@ -103,7 +103,7 @@ def resolve_addresses(base: str, reach: AddressPolicy) -> tuple[str, ...]:
     try:
         addresses = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except UnicodeError:
-        raise ForbiddenAddress(f"{host} is not a host name") from None
+        raise ForbiddenAddress(f"{host} is not a valid host name") from None
     networks = [ipaddress.ip_network(network, strict=False) for network in reach.networks]
     for address in addresses:
         reason = _rejection_reason(ipaddress.ip_address(address.partition("%")[0]), port, reach, networks)

@@ -336,7 +336,7 @@ def _summary(
 def _display_name(workload: NamedWorkload) -> str:
     if workload.name:
         return f"{workload.project}/{workload.name}"
-    return f"a workload of project {workload.project}"
+    return f"a workload in project {workload.project}"
 
 
 def _join_words(words: Sequence[str]) -> str:

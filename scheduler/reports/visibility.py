@@ -50,13 +50,13 @@ def visible_department_ids(actor: Actor) -> set[int] | None:
 
 
 def workload_display_name(project: str, workload: str, gpu_milli: int | None, *, is_visible: bool) -> str:
-    """Return a name such as "vision/train" or, if hidden, "a 4-GPU workload of project vision"."""
+    """Return a name such as "vision/train" or, if hidden, "a 4-GPU workload in project vision"."""
     if is_visible:
         return f"{project}/{workload}"
     if not gpu_milli:
-        return f"a workload of project {project}"
+        return f"a workload in project {project}"
     size = format_number(gpu_milli / MILLI)
-    return f"{indefinite_article(size)} {size}-GPU workload of project {project}"
+    return f"{indefinite_article(size)} {size}-GPU workload in project {project}"
 
 
 def redact_blocker(original: Blocker, handle: str) -> Blocker:

@@ -165,10 +165,10 @@ def test_evicted_workload_shows_reason_and_preemptor(opened: Open, scene: Scene)
         expect(page.locator("#head")).to_contain_text("Queue position 4 in pool train")
         expect(page.get_by_role("region", name="Smallest change")).to_be_hidden()
         eviction = page.get_by_role("status").filter(has_text="Evicted")
-        expect(eviction).to_contain_text("A 4-GPU workload of project ads reclaimed its 4 GPUs.")
+        expect(eviction).to_contain_text("A 4-GPU workload in project ads reclaimed its 4 GPUs.")
         expect(eviction).not_to_contain_text("ctr-nightly")
         eviction.get_by_role("link", name="Show eviction").click()
-        heading = "detr-long was reclaimed for a 4-GPU workload of project ads"
+        heading = "detr-long was reclaimed for a 4-GPU workload in project ads"
         expect(page.get_by_role("heading", level=1)).to_contain_text(heading)
         expect(page.get_by_text("stays within its quota")).to_be_visible()
         row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="vision"))

@@ -114,8 +114,8 @@ def test_why_command_lists_every_blocker_with_its_numbers(terminal: Terminal) ->
         "evictions": [{
             "id": 1, "at": "2026-01-01T00:00:00Z", "kind": "reclaim", "workload": workload()["id"],
             "workload_name": "train", "project": "vision", "preemptor_project": "ads", "gpus": 4,
-            "victim": "vision/train", "preemptor": "a 4-GPU workload of project ads",
-            "summary": "vision/train was reclaimed for a 4-GPU workload of project ads",
+            "victim": "vision/train", "preemptor": "a 4-GPU workload in project ads",
+            "summary": "vision/train was reclaimed for a 4-GPU workload in project ads",
             "explanation": [
                 "Rule: research held 8 GPUs.", "research: 8 GPUs allocated before, 4 GPUs after.",
             ],
@@ -134,7 +134,7 @@ def test_why_command_lists_every_blocker_with_its_numbers(terminal: Terminal) ->
         "Queue position 2 in local\n  within quota: no\n",
         "project vision: quota 0, requested 2 (GPUs in local)\n    The queue has no quota.\n",
         "    Fair share: 1 GPU.\n", "ProjectLimit 3m\n", " so far\n",
-        "reclaim: vision/train was reclaimed for a 4-GPU workload of project ads\n",
+        "reclaim: vision/train was reclaimed for a 4-GPU workload in project ads\n",
         "    Rule: research held 8 GPUs.\n",
         "    research: 8 GPUs allocated before, 4 GPUs after.\n",
     ):  # fmt: skip

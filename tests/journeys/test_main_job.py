@@ -87,7 +87,7 @@ def assert_eviction_is_explained_everywhere(berth: Installation, dave: Terminal,
         "younger",
         "ads",
     )
-    assert eviction["preemptor"] == "a 4-GPU workload of project ads"
+    assert eviction["preemptor"] == "a 4-GPU workload in project ads"
     assert eviction["rule"] in " ".join(dave.berth("why", "younger").split())
     [seen_by_ads] = grace.json("evictions")
     assert (seen_by_ads["id"], seen_by_ads["preemptor_name"], seen_by_ads["rule"]) == (

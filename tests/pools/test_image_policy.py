@@ -63,7 +63,7 @@ def test_image_pattern_does_not_match_a_similar_image(pattern: str, image: str) 
 def test_image_rejected_by_a_policy_is_reported_with_the_reason(
     policy: ImagePolicy, image: str | None, rejection: str
 ) -> None:
-    assert policy.rejection("gpu", image) == rejection
+    assert policy.rejection_reason("gpu", image) == rejection
 
 
 @pytest.mark.parametrize(

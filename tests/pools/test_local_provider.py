@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pools import services
 from pools.models import Node
 from pools.providers.base import InstanceState, LaunchRequest, ProviderError, Shape
-from pools.providers.hardware import Device, Machine, measure_this_machine, simulated_devices
+from pools.providers.hardware import Device, Machine, detect_local_machine, simulated_devices
 from pools.providers.local import LocalProvider
 from pools.reconciler import reconcile
 from tests.pools.stage import START, SYSTEM, pool
@@ -107,7 +107,7 @@ except ProviderError:
 def test_machine_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = types.ModuleType("pynvml")
     monkeypatch.setitem(sys.modules, "pynvml", broken)
-    machine = measure_this_machine()
+    machine = detect_local_machine()
     assert machine.devices == ()
     assert machine.cpu_milli >= 1000
     assert machine.memory_mib > 256
@@ -126,12 +126,12 @@ def test_gpus_are_detected_through_nvml(monkeypatch: pytest.MonkeyPatch) -> None
         nvmlDeviceGetMemoryInfo=lambda handle: types.SimpleNamespace(total=81920 * 1024 * 1024),
     )
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    assert measure_this_machine().devices == (
+    assert detect_local_machine().devices == (
         Device("GPU-new", "A100-SXM4-80GB", 81920),
         Device("GPU-old", "A100-SXM4-80GB", 81920),
     )
     assert closed
-    assert measure_this_machine(declared_gpus=2).devices == simulated_devices(2) == (Device("0"), Device("1"))
+    assert detect_local_machine(declared_gpus=2).devices == simulated_devices(2) == (Device("0"), Device("1"))
 
 
 @pytest.mark.django_db

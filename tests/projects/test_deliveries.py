@@ -209,7 +209,7 @@ def test_delivery_to_an_invalid_host_name_is_not_retried(cast: Cast, url: str) -
     start(submit_with_notification(cast, url))
     row = deliver()
     assert (row.state, row.attempts) == ("failed", 1)
-    assert "is not a host name" in row.last_error
+    assert "is not a valid host name" in row.last_error
 
 
 def test_error_response_is_stored_as_printable_text(cast: Cast, receiver: Receiver, settings: Any) -> None:

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 from django.db import connection
 
-from projects.elastic.weights import clear_copy_marks
+from projects.elastic.weights import clear_sync_marks
 from projects.models import Service
 from tests.crashes import Killed, killing_at
 from tests.services.stage import ServiceStage
@@ -46,7 +46,7 @@ class CrashingProcess:
             self.deaths, self.just_died = self.deaths + 1, True
             assert not connection.in_atomic_block
             self.stage.lead("first")  # a new epoch fences off the dead process
-            clear_copy_marks(self.stage.ports.fence)
+            clear_sync_marks(self.stage.ports.fence)
 
 
 def service_with_weight_sync(stage: ServiceStage) -> Service:

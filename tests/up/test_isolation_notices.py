@@ -67,7 +67,7 @@ def test_demo_simulates_gpus_only_if_the_machine_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Machine(1000, 1024, ())
-    monkeypatch.setattr(isolation, "measure_this_machine", lambda: machine)
+    monkeypatch.setattr(isolation, "detect_local_machine", lambda: machine)
     assert choose_local_settings(tmp_path, demo=True).variables["BERTH_DECLARED_GPUS"] == "8"
     assert "BERTH_DECLARED_GPUS" not in choose_local_settings(tmp_path, demo=False).variables
     machine = replace(machine, devices=simulated_devices(2))

@@ -23,7 +23,7 @@ def test_error_of_a_forked_call_is_raised() -> None:
         call_in_fork(fail)
 
 
-def test_killed_forked_call_prevents_startup() -> None:
+def test_startup_fails_if_a_forked_call_is_killed() -> None:
     with pytest.raises(StartupError, match="ended early"):
         call_in_fork(lambda: os.kill(os.getpid(), signal.SIGKILL))
 

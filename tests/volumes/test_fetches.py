@@ -92,7 +92,7 @@ def test_pods_that_start_together_fetch_each_object_once(stage: LocalStage, serv
         ("set/../x", "the object '../x' cannot be a file: its name contains `.` or `..` between slashes"),
         ("set//x", "the object '/x' cannot be a file: its name starts or ends with /, or contains //"),
         ("set/a//b", "the object 'a//b' cannot be a file"),
-        ("set/one/b", "the object 'one' is also the folder of 'one/b'. Rename one of the two"),
+        ("set/one/b", "'one' is both an object and the folder that contains 'one/b'. Rename one of them"),
         (f"set/{'n' * 256}", "a part of its name is longer than 255 bytes"),
         (
             "set/line\nbreak",

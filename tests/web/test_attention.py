@@ -29,7 +29,9 @@ def test_healthy_installation_has_no_items_that_need_attention(
     assert attention(sign_in("dave")) == []
 
 
-def test_own_failed_and_unschedulable_workloads_need_attention(cast: Cast, sign_in: SignIn) -> None:
+def test_only_the_users_own_failed_and_unschedulable_workloads_need_attention(
+    cast: Cast, sign_in: SignIn
+) -> None:
     by = cast.dave.user
     for hours in (3, 1):
         make.workload(cast.vision, "broken", phase="failed", ended_at=make.ago(hours=hours), by=by)

@@ -128,7 +128,7 @@ def test_decision_filters_search_only_the_latest_cycles_of_a_period(
 def test_decisions_hide_the_names_of_other_tenants(cast: Cast, sign_in: SignIn, reclaim: Eviction) -> None:
     for path in ("/decisions", f"/decisions/{reclaim.cycle}"):
         text = page(sign_in("erin"), path)
-        assert "workload of project ads" in text and "train" in text, path
+        assert "workload in project ads" in text and "train" in text, path
         for secret in (
             "ranker",
             "Uses the quota of ads",

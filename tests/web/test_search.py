@@ -33,7 +33,7 @@ def links(client: Client, words: str) -> list[str]:
     targets = [html.unescape(link) for link in re.findall(r'<a [^>]*?href="([^"]+)"', text)]
     if (
         "Nothing matches “" in text and "Showing results" not in text
-    ) or "None of your recent workloads" in text:
+    ) or "does not apply to any of your recent workloads" in text:
         fallback = f"/workloads?{urlencode({'state': 'all', 'search': words})}"
         return [] if targets == [fallback] else ["no link to the list of workloads"]
     return targets
@@ -273,7 +273,7 @@ def test_verb_without_a_name_offers_the_users_own_workloads(cast: Cast, sign_in:
     assert links(dave, "retry swe") == [f"/arrays/{sweep.pk}/retry"]
     assert links(sign_in("erin"), "cancel") == []
     answer = sign_in("erin").get("/search", {"q": "cancel"}, headers=HTMX).content.decode()
-    assert "None of your recent workloads allows this action." in answer
+    assert "This action does not apply to any of your recent workloads." in answer
     here = {"HX-Current-URL": f"http://testserver/arrays/{sweep.pk}"}
     text = dave.get("/search", {"q": ""}, headers=HTMX | here).content.decode()
     assert "Actions on this page" in text and f'hx-get="/arrays/{sweep.pk}/retry"' in text

@@ -113,7 +113,7 @@ def _parse_changes(client: "Client", sets: list[str], removals: list[str]) -> li
         target, sign, value = text.partition("=")
         place, key = _parse_quota_key(text, target, departments, keyed=True)
         if not sign or not key:
-            raise invalid_value("--set", "is not a quota change", text, SET_FORM)
+            raise invalid_value("--set", "is not a valid quota change", text, SET_FORM)
         _set_nested(changes.setdefault(place, {}), key.split("."), _parse_value(value), text)
     entries: list[tuple[QuotaKey, dict[str, Any]]] = [
         (place, {"set": values}) for place, values in changes.items()

@@ -23,7 +23,7 @@ def _parse_budget(entry: str) -> dict[str, Any]:
     for part in BUDGET_SEPARATOR.split(entry.strip()):
         key, equals, value = part.partition("=")
         if not equals or key not in BUDGET_KEYS or key in budget:
-            raise invalid_value("--budget", "is not a disruption budget", entry, BUDGET_ALLOWED)
+            raise invalid_value("--budget", "is not a valid disruption budget", entry, BUDGET_ALLOWED)
         budget[key] = (
             [reason for reason in re.split(r"[,+ ]+", value) if reason] if key == "reasons" else value
         )
@@ -37,7 +37,7 @@ def parse_volume(entry: str) -> dict[str, object]:
     first, *options = entry.split(",")
     name, equals, source = first.partition("=")
     if not equals:
-        raise invalid_value("--volume", "is not a volume", entry, allowed)
+        raise invalid_value("--volume", "is not a valid volume", entry, allowed)
     labels: dict[str, str] = {}
     volume: dict[str, object] = {"name": name, "source": source, "nodes": labels}
     for option in options:

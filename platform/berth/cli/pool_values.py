@@ -314,7 +314,7 @@ def parse_nodes(text: str) -> int | list[int] | dict[str, int]:
             return int(text)
     except ValueError:
         pass
-    raise invalid_value("--nodes", "is not a number of nodes", text, NODES_ALLOWED)
+    raise invalid_value("--nodes", "is not a valid number of nodes", text, NODES_ALLOWED)
 
 
 def _parse_limits(entries: Iterable[str]) -> dict[str, Any]:
@@ -341,7 +341,7 @@ def _parse_memory(text: str, option: str = "--memory") -> int:
     try:
         return parse_memory(parse_number_or_text(text))
     except PydanticCustomError:
-        raise invalid_value(option, "is not an amount of memory", text, MEMORY_ALLOWED) from None
+        raise invalid_value(option, "is not a valid amount of memory", text, MEMORY_ALLOWED) from None
 
 
 def _read_kubeconfig(file: str | None, context: str | None) -> str:

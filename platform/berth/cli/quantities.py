@@ -17,7 +17,7 @@ def parse_duration(option: str, text: str) -> int:
     match = DURATION.fullmatch(text)
     if match is None:
         allowed = "seconds, or a duration such as 45s, 30m, 2h or 7d"
-        raise invalid_value(option, "is not a duration", text, allowed)
+        raise invalid_value(option, "is not a valid duration", text, allowed)
     return int(match[1]) * SECONDS[match[2]]
 
 
@@ -90,7 +90,7 @@ def parse_volume_mount(entry: str) -> dict[str, object]:
     name, _, rest = entry.partition(":")
     path, colon, mode = rest.partition(":")
     if not name or not path or (colon and mode != "ro"):
-        raise invalid_value("--volume", "is not a volume", entry, "NAME:PATH or NAME:PATH:ro")
+        raise invalid_value("--volume", "is not a valid volume", entry, "NAME:PATH or NAME:PATH:ro")
     return {"name": name, "path": path, **({"read_only": True} if mode else {})}
 
 

@@ -164,7 +164,7 @@ def _validate_pull_policy(value: object) -> object:
         letters = re.sub("[-_ ]", "", value.lower())
         match = next((name for name in PULL_POLICIES if name.replace("_", "") == letters), "")
         allowed = f"{SUGGESTION}`{match}`?" if match else ", ".join(PULL_POLICIES)
-        raise PydanticCustomError("pull_policy", "is not a pull policy", {"allowed": allowed})
+        raise PydanticCustomError("pull_policy", "is not a valid pull policy", {"allowed": allowed})
     return value
 
 

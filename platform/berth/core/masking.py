@@ -36,7 +36,7 @@ class Masker:
                 masked[begin:end] = MASK * (end - begin)
         return data if masked is None else bytes(masked)
 
-    def undecided_length(self, data: bytes) -> int:
+    def partial_match_length(self, data: bytes) -> int:
         """Return the length of the data's longest suffix that may begin a pattern."""
         last_line = data[data.rfind(b"\n") + 1 :]
         for length in range(min(self.overlap, len(last_line)), 0, -1):

@@ -27,7 +27,7 @@ from pools.providers.aws.provider import AwsProvider
 from pools.providers.aws.settings import aws_settings
 from pools.providers.base import Provider
 from pools.providers.commands import Commands, LocalCommands
-from pools.providers.hardware import Machine, measure_this_machine
+from pools.providers.hardware import Machine, detect_local_machine
 from pools.providers.kubernetes import KubernetesProvider
 from pools.providers.local import LocalProvider
 from pools.providers.prepared import PreparedNodes
@@ -177,7 +177,7 @@ def slurm_client(pool: NodePool, now: Callable[[], datetime]) -> SlurmClient:
 
 def machine() -> Machine:
     """Return this machine with its GPUs, or with simulated GPUs if BERTH_DECLARED_GPUS is set."""
-    return measure_this_machine(settings.BERTH_DECLARED_GPUS)
+    return detect_local_machine(settings.BERTH_DECLARED_GPUS)
 
 
 def _lookup(implementations: Mapping[str, T], name: str, role: str) -> T:

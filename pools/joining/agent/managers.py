@@ -18,7 +18,7 @@ ENVIRONMENT_FILE = os.path.join(STATE, "environment")
 REJECTED = 3  # exit code if the server rejected the agent, so that another attempt would also fail
 RESTART_SECONDS = 5
 NOT_RESTARTED = (2, REJECTED)
-# Variables of the supervisor. The agent reads its own settings from its environment file.
+# Environment variables passed to the supervisor. The agent reads its own settings from its environment file.
 _SUPERVISED = ("PATH", "HOME", "LANG", "BERTH_MACHINE_STATE")
 
 # Pods must survive a restart of the agent, so only the agent's own process is killed.

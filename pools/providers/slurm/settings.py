@@ -40,7 +40,7 @@ RESERVED_OPTIONS = (
 def _check_duration(value: object) -> str:
     seconds = parse_duration(value)
     if seconds is None or not 1 <= seconds <= LONGEST:
-        raise PydanticCustomError("duration", "is not a duration", {"allowed": DURATION_ALLOWED})
+        raise PydanticCustomError("duration", "is not a valid duration", {"allowed": DURATION_ALLOWED})
     return format_duration(seconds)
 
 

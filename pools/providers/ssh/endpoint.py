@@ -68,14 +68,14 @@ def normalize_host_key(text: str) -> str:
     """Return a public key without its comment. Raises ValueError with the reason if the key is invalid."""
     fields = text.split()
     if len(fields) < 2:
-        raise ValueError("is not a public key")
+        raise ValueError("is not a valid public key")
     algorithm, encoded = fields[:2]
     try:
         blob = base64.b64decode(encoded, validate=True)
         (length,) = struct.unpack(">I", blob[:4])
         named = blob[4 : 4 + length].decode("ascii")
     except (binascii.Error, struct.error, UnicodeDecodeError):
-        raise ValueError("is not a public key") from None
+        raise ValueError("is not a valid public key") from None
     if named != algorithm or len(blob) <= 4 + length:
         raise ValueError("is not a complete public key")
     return f"{algorithm} {encoded}"

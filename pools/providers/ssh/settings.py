@@ -151,7 +151,7 @@ class HostSettings(_SettingsModel):
     labels: Labels = Field(default_factory=dict)
 
     @property
-    def own_name(self) -> str:
+    def effective_name(self) -> str:
         """Host's configured name.
 
         Defaults to the first label of its DNS name, or its IP address with dashes.
@@ -207,8 +207,8 @@ class SshSettings(_SettingsModel):
         bastion = host.bastion if "bastion" in host.model_fields_set else self.bastion
         user, key = host.user or self.user, host.key or self.key
         values = {
-            "name": host.own_name, "address": host.address, "port": host.port or self.port, "user": user,
-            "key": key.removeprefix("secret:"), "host_key": host.host_key or "",
+            "name": host.effective_name, "address": host.address, "port": host.port or self.port,
+            "user": user, "key": key.removeprefix("secret:"), "host_key": host.host_key or "",
             "home": host.home or self.home, "env": {**self.env, **host.env}, "labels": host.labels,
             "bastion": None,
         }  # fmt: skip
@@ -241,8 +241,8 @@ def pin_host_keys(
     """
     hosts = [dict(host) for host in _to_list(value.get("hosts", ()))]
     for host, parsed in zip(hosts, ssh_settings(value).hosts, strict=True):
-        if (replace or not parsed.host_key) and parsed.own_name in keys:
-            host["host_key"] = keys[parsed.own_name]
+        if (replace or not parsed.host_key) and parsed.effective_name in keys:
+            host["host_key"] = keys[parsed.effective_name]
     return {**value, "hosts": hosts}
 
 
@@ -254,7 +254,7 @@ def keep_host_keys(value: Any, former: Mapping[str, Any]) -> Any:
     pinned = {(host["name"], host["address"]): host["host_key"] for host in ssh_settings(former).resolved()}
     parsed = ssh_settings(value)
     keys = {
-        host.own_name: pinned.get((host.own_name, host.address), "")
+        host.effective_name: pinned.get((host.effective_name, host.address), "")
         for host in parsed.hosts
         if "host_key" not in host.model_fields_set
     }

@@ -64,7 +64,7 @@ class Enclosures:
         """Isolation of pods without images on this machine. The first access runs the isolation tests."""
         return self._probe().isolation
 
-    def rejection(self, spec: PodSpec, workspaces: Path) -> str:
+    def rejection_reason(self, spec: PodSpec, workspaces: Path) -> str:
         """Return why this machine must not run the pod, or an empty string."""
         isolation = self.isolation
         if isolation.encloses or spec.project == PROBE_PROJECT:

@@ -60,7 +60,7 @@ class NodeImages:
     def describe(self, isolation: Isolation) -> Isolation:
         return replace(isolation, images=self.support.version, images_obstacle=self.support.obstacle)
 
-    def rejection(self, spec: PodSpec) -> str:
+    def rejection_reason(self, spec: PodSpec) -> str:
         """Return why this node must not run the pod, or an empty string."""
         if not spec.image:
             return ""

@@ -108,7 +108,7 @@ def remove_container(pod_directory: str) -> None:
 
 def _try_removal(name: str, store: str) -> bool:
     """Kill the container's processes and remove the container. Return whether the removal succeeded."""
-    import subprocess  # the shim imports this module but does not need it
+    import subprocess  # the shim imports this module without needing subprocess
 
     kill_processes(name)
     try:

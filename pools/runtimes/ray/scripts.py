@@ -63,7 +63,7 @@ left=$(alive)
 _DOWNLOAD_CODE = """curl -fsS --max-time 60 ${BERTH_CA:+--cacert "$BERTH_CA"} -o "$place/node.tar.gz" \\
   "$BERTH_URL/api/v1/machines/node.tar.gz"
 """
-# The checksum is not part of the start script, because running nodes apply changes to that script.
+# The checksum is not in the start script, because running nodes update whenever that script changes.
 _VERIFY_CODE = """if ! echo "{sha256}  $place/node.tar.gz" | sha256sum --check --status; then
   echo "The downloaded node code has the wrong checksum." >&2
   exit 1

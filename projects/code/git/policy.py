@@ -53,7 +53,7 @@ def resolve_host(address: GitAddress, policy: GitPolicy) -> str:
     try:
         entries = socket.getaddrinfo(address.host, address.effective_port, type=socket.SOCK_STREAM)
     except UnicodeError:
-        raise GitRejection(f"{address.host} is not a host name. Correct `url`.") from None
+        raise GitRejection(f"{address.host} is not a valid host name. Correct `url`.") from None
     except OSError as error:
         raise GitFailure(f"The host {address.host} cannot be found: {error.strerror or error}.") from None
     addresses = [str(entry[4][0]) for entry in entries]

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from berth.home import home
-from pools.providers.hardware import measure_this_machine
+from pools.providers.hardware import detect_local_machine
 from projects.services import demo
 
 
@@ -19,7 +19,7 @@ class Command(BaseCommand):
         if not demo.is_empty():
             self.stdout.write("Departments or node pools already exist: nothing was seeded.")
             return
-        file = write_passwords(demo.seed(measure_this_machine(settings.BERTH_DECLARED_GPUS)))
+        file = write_passwords(demo.seed(detect_local_machine(settings.BERTH_DECLARED_GPUS)))
         self.stdout.write(f"The demo organization was created. The passwords of its users are in {file}.")
 
 

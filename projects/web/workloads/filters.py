@@ -30,7 +30,7 @@ STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "all": ("All", tuple(Phase)),
 }
 UNSCHEDULABLE, EVICTED = "unschedulable", "evicted"  # states of pending workloads
-PARTS: Mapping[str, tuple[str, ...]] = {  # by state, the states that are part of it
+PARTS: Mapping[str, tuple[str, ...]] = {  # substates of each state
     "pending": (UNSCHEDULABLE, EVICTED),
     "ended": ENDED_PHASES,
 }

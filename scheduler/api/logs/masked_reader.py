@@ -41,12 +41,14 @@ class MaskedReader:
         before = self._bytes_before(chunk.offset, overlap)
         data = before + chunk.data
         masked = self.masker.mask(data)
-        undecided_length = self.masker.undecided_length(data) if len(chunk.data) < limit + overlap else 0
+        partial_match_length = (
+            self.masker.partial_match_length(data) if len(chunk.data) < limit + overlap else 0
+        )
         if chunk.next_offset < chunk.size:  # a gap follows, and may contain the remainder of a secret
-            masked = masked[: len(data) - undecided_length] + MASK * undecided_length
-            undecided_length = 0
+            masked = masked[: len(data) - partial_match_length] + MASK * partial_match_length
+            partial_match_length = 0
         length = min(limit, len(chunk.data))
-        decided = max(len(chunk.data) - undecided_length, 0)
+        decided = max(len(chunk.data) - partial_match_length, 0)
         masked_chunk = replace(chunk, data=masked[len(before) :][:length], next_offset=chunk.offset + length)
         return masked_chunk, max(length - decided, 0)
 

@@ -43,11 +43,11 @@ class PodLog:
         try:
             # Check this before reading, because the pod may write more output and end between the two steps.
             complete = self._has_ended()
-            chunk, undecided_length = self._reader.read(offset, min(limit, MAX_CHUNK_BYTES))
+            chunk, partial_match_length = self._reader.read(offset, min(limit, MAX_CHUNK_BYTES))
         except (RuntimeFailure, OSError) as error:
             raise Unavailable(f"The log cannot be read right now: {error}. Try again later.") from None
-        if undecided_length and not complete:
-            end = chunk.next_offset - undecided_length
+        if partial_match_length and not complete:
+            end = chunk.next_offset - partial_match_length
             chunk = replace(chunk, data=chunk.data[: end - chunk.offset], next_offset=end)
         return replace(chunk, complete=complete and chunk.next_offset >= chunk.size)
 
@@ -57,9 +57,9 @@ class PodLog:
         While the pod runs, bytes that may be the beginning of a secret are masked.
         """
         try:
-            chunk, undecided_length = self._reader.read(offset, limit)
-            if undecided_length and not self._has_ended():
-                chunk = replace(chunk, data=chunk.data[:-undecided_length] + MASK * undecided_length)
+            chunk, partial_match_length = self._reader.read(offset, limit)
+            if partial_match_length and not self._has_ended():
+                chunk = replace(chunk, data=chunk.data[:-partial_match_length] + MASK * partial_match_length)
         except (RuntimeFailure, OSError) as error:
             raise Unavailable(f"The log cannot be read right now: {error}. Try again later.") from None
         return chunk

@@ -65,10 +65,9 @@ def _lowered_proposals(amount: int, amounts: Iterable[int], change: Callable[[in
 def raising_proposals(
     amount: int, resource: str, targets: Sequence[int], change: Callable[[int], Change]
 ) -> Proposals:
-    """Propose to raise `amount` in round steps up to the largest target.
+    """Propose raising `amount` to each round step below the largest target, and to each target.
 
-    Each target is also one of the amounts. Sizes are relative to the new amount, so an increase from 0 has
-    size 1.
+    Sizes are relative to the new amount, so an increase from 0 has size 1.
     """
     missing = max(targets) - amount
     step = step_size(missing, resource)

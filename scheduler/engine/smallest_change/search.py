@@ -59,7 +59,7 @@ class Outcome(StrEnum):
         "schedulable"  # with the change, a workload that can never start waits for resources instead
     )
     NO_CHANGE = "no_change"  # no single change starts the workload
-    UNDECIDED = "undecided"  # no change was found before the maximum number of runs
+    UNDECIDED = "undecided"  # no change was found within the maximum number of runs
     NOT_NEEDED = "not_needed"  # the workload is not pending, or the next cycle places it anyway
 
 

@@ -22,7 +22,7 @@ DEFAULT_SPAN = "1h"
 LAST_RUN = "run"  # span key for a workload's last run
 MIB_PER_GIB = 1024
 # Smallest scales in thousandths, so that idle processes do not fill a chart.
-MAX_CAPACITY_RATIO = 3  # a capacity that is further above the amounts than this would flatten them
+MAX_CAPACITY_RATIO = 3  # a higher ratio of capacity to the highest value would flatten the chart
 LEAST = {"cores": 100, "MiB": 100 * MILLI, "GiB": MILLI, "GPUs": MILLI}
 ROWS = 60
 PointValue = Callable[[Point], int | None]

@@ -90,7 +90,7 @@ def test_array_filter_excludes_other_arrays(alice: Caller, dave: Caller, key: st
         ({"tasks": ["0-10000"]}, "array.tasks", "too many tasks"),
         ({"tasks": [1, "9-5"]}, "array.tasks[1]", "is not an index or a range"),
         ({"tasks": [True]}, "array.tasks[0]", "is not an index or a range"),
-        ({"values": [{"A B": 1}]}, "array.values[0].'A B'", "is not a variable name"),
+        ({"values": [{"A B": 1}]}, "array.values[0].'A B'", "is not a valid variable name"),
         ({"values": [None]}, "array.values[0]", "is not a valid parameter value"),
         ({"values": [{"RANK": 1}]}, "array.values", "names a variable that Berth sets"),
         ({"values": [{"BERTH_X": 1}]}, "array.values", "names a variable that Berth sets"),

@@ -131,9 +131,9 @@ def test_secrets_next_to_a_gap_are_masked_from_any_offset() -> None:
     expected = b"a line\n" + MASKED + b" " + b"*" * 9 + bytes(50) + b"two" + MASKED + b" three"
     for offset in range(len(log)):
         for limit in (1, 5, 100):
-            chunk, undecided_length = MaskedReader(read, lambda: masker).read(offset, limit)
+            chunk, partial_match_length = MaskedReader(read, lambda: masker).read(offset, limit)
             assert chunk.data and chunk.data == expected[chunk.offset : chunk.next_offset], (offset, limit)
-            assert undecided_length == 0
+            assert partial_match_length == 0
 
 
 def test_lines_and_common_encodings_of_secrets_are_masked() -> None:
@@ -157,7 +157,9 @@ def test_longest_log_suffix_that_could_begin_a_secret_is_withheld() -> None:
         masker = Masker(tuple(sorted({random_text(rng, "ab", 1, 6) for _ in range(5)})))
         data = random_text(rng, "aaabbb\n", 0, 12)
         beginnings = {pattern[:length] for pattern in masker.patterns for length in range(len(pattern))}
-        assert masker.undecided_length(data) == max(len(each) for each in beginnings if data.endswith(each))
+        assert masker.partial_match_length(data) == max(
+            len(each) for each in beginnings if data.endswith(each)
+        )
 
 
 def random_text(rng: random.Random, letters: str, shortest: int, longest: int) -> bytes:

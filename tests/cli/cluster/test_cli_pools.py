@@ -82,7 +82,7 @@ def test_only_an_unused_pool_is_deleted(terminal: Terminal) -> None:
 @pytest.mark.shows("SKY-18")
 @pytest.mark.parametrize("typed", ["", "four", "1:2:3", "min=4,min=5", "min=x", "min", "2-16", "1:"])
 def test_invalid_nodes_option_prints_a_one_line_error(terminal: Terminal, typed: str) -> None:
-    with pytest.raises(InvalidInput, match="--nodes: is not a number of nodes; received '"):
+    with pytest.raises(InvalidInput, match="--nodes: is not a valid number of nodes; received '"):
         parse_nodes(typed)
     result = terminal.run("pool", "create", "train", "--nodes", typed)
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)

@@ -202,4 +202,4 @@ def test_error_for_an_invalid_retry_rule_names_its_key() -> None:
     done = CliRunner().invoke(app, words)
     assert "--retry memory_max_mib: is required with memory_factor" in done.output
     done = CliRunner().invoke(app, [*words[:3], "--retry=oom", *words[4:]])
-    assert "--retry: is not a kind of failure" in done.output
+    assert "--retry: is not a valid kind of failure" in done.output

@@ -103,7 +103,7 @@ def test_image_is_pulled_only_if_missing_by_default() -> None:
 )
 def test_misspelled_pull_policy_is_rejected(policy: str, advice: str) -> None:
     problem = find_problem(document("ghcr.io/train", image_pull_policy=policy))
-    assert problem.startswith("image_pull_policy: is not a pull policy")
+    assert problem.startswith("image_pull_policy: is not a valid pull policy")
     assert problem.endswith(advice)
 
 

@@ -50,7 +50,7 @@ def test_gap_is_recorded_if_one_second_of_output_exceeds_the_fetch_size(
         assert "2026-01-01T00:00:01 is missing" in record
 
 
-def test_log_copy_above_its_limit_preserves_its_beginning_end_and_offsets(tmp_path: Path) -> None:
+def test_log_copy_over_the_size_limit_keeps_its_start_and_end_with_correct_offsets(tmp_path: Path) -> None:
     copies, line = LogCopies(tmp_path / "copies", limit=65536), b"x" * 1023 + b"\n"
     for part in range(10):
         stamp = b"2026-01-01T00:00:%02d.000000000Z " % part

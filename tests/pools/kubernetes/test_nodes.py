@@ -69,5 +69,5 @@ def test_pod_usage_matches_the_kubernetes_schedulers_accounting() -> None:
 def test_resource_quantities_are_rounded_up() -> None:
     assert [to_milli(text) for text in ("1", "250m", "1n", "1.5", "2k")] == [1000, 250, 1, 1500, 2_000_000]
     assert to_mebibytes("1Gi") == 1024
-    with pytest.raises(ValueError, match="is not a Kubernetes quantity"):
+    with pytest.raises(ValueError, match="is not a valid Kubernetes quantity"):
         to_milli("1 core")

@@ -87,7 +87,7 @@ def content(case: Case, name: str, view: str) -> str:
 def test_victim_sees_project_and_size_of_the_preemptor(case: Case) -> None:
     for name, view in product(("bob", "carol", "dave", "erin"), VIEW_NAMES):
         text = content(case, name, view)
-        assert "a 2-GPU workload of project ads" in text, (name, view)
+        assert "a 2-GPU workload in project ads" in text, (name, view)
         assert OTHER in text, (name, view)
         assert SECRET not in text, (name, view)
         assert str(case.row.preemptor_id) not in text, (name, view)
@@ -96,7 +96,7 @@ def test_victim_sees_project_and_size_of_the_preemptor(case: Case) -> None:
 def test_preemptor_sees_project_and_size_of_the_victim(case: Case) -> None:
     for view in VIEW_NAMES:
         text = content(case, "grace", view)
-        assert "a 4-GPU workload of project vision" in text, view
+        assert "a 4-GPU workload in project vision" in text, view
         assert SECRET in text, view
         assert OTHER not in text, view
         assert str(case.row.workload_id) not in text, view
@@ -129,7 +129,7 @@ def table_rows(page: str) -> list[list[str]]:
 
 def test_api_page_and_admin_site_describe_an_eviction_identically(case: Case) -> None:
     summary = json.loads(content(case, "dave", "rest"))["summary"]
-    whom = "for a 2-GPU workload of project ads (4 GPUs, entire workload)"
+    whom = "for a 2-GPU workload in project ads (4 GPUs, entire workload)"
     assert summary == f"vision/{OTHER} was reclaimed {whom}"
     assert summary in content(case, "dave", "page")
     admin = Client()
@@ -178,7 +178,7 @@ def test_victim_messages_hide_the_preemptors_name(case: Case) -> None:
     assert stopped
     for text in (workload.message, *stopped):
         assert SECRET not in text
-    assert any("for a 2-GPU workload of project ads" in text for text in stopped)
+    assert any("for a 2-GPU workload in project ads" in text for text in stopped)
 
 
 def test_dry_run_hides_the_same_names_as_the_audit(borrowing_stage: Stage) -> None:
@@ -189,7 +189,7 @@ def test_dry_run_hides_the_same_names_as_the_audit(borrowing_stage: Stage) -> No
         assert prediction.outcome == "would_evict"
         (eviction,) = prediction.evictions
         assert (OTHER in str(eviction)) is sees, name
-        whom = f"vision/{OTHER}" if sees else "a 4-GPU workload of project vision"
+        whom = f"vision/{OTHER}" if sees else "a 4-GPU workload in project vision"
         assert eviction["summary"].startswith(f"{whom} would be reclaimed for ads/more")
         assert any(line.startswith("Rule: ") for line in eviction["explanation"])
 

@@ -243,7 +243,7 @@ def test_disruption_budget_is_validated_stored_and_shown(cast: Cast, alice: Clie
         "/node-pools/local/settings", {**values, "disruption_budgets": '[{"nodes": "many"}]'}, headers=HTMX
     )
     (fault,) = wrong.context["form"].errors["disruption_budgets"]
-    assert fault.startswith("[0].nodes: is not a number of nodes")
+    assert fault.startswith("[0].nodes: is not a valid number of nodes")
     right = alice.post(
         "/node-pools/local/settings", {**values, "disruption_budgets": '[{"nodes": 0}]'}, headers=HTMX
     )

@@ -74,9 +74,11 @@ def test_grid_shows_departments_and_projects_in_all_pools(
     text = page.content.decode()
     assert 'role="grid"' in text and 'aria-rowcount="8"' in text
     assert "<span data-shown>6</span> of 6 rows" in text
-    assert "Rank" in text and "Hidden default columns: Weight" in text, "only spot has a rank"
+    assert "Rank" in text and "Hidden columns with only default values: Weight" in text, (
+        "only spot has a rank"
+    )
     every = sign_in("alice").get("/quotas?values=gpu&values=weight").content.decode()
-    assert "Hide default columns" in every
+    assert "Hide columns with only default values" in every
     assert "Department quotas: 4 of 8 GPUs" in re.sub(r"<[^>]+>", "", text), (
         "sum of quotas, and the pool's GPUs at its maximum size"
     )

@@ -72,7 +72,7 @@ def test_gpu_amounts_are_not_highlighted_if_another_resource_is_decisive(
 
 
 def evicted(cast: Cast, kind: str = "reclaim", **columns: Any) -> tuple[str, Eviction]:
-    """Return the address of an evicted workload and the eviction, by a workload of project ads."""
+    """Return the address of an evicted workload and the eviction, by a workload in project ads."""
     make.create_scheduler_lease()
     victim = make.workload(
         cast.vision, "victim", replicas=4, run=1, preemptions=1, started_at=make.ago(minutes=80), **columns
@@ -98,7 +98,7 @@ def test_banner_names_and_links_the_workload_that_reclaimed_the_gpus(cast: Cast,
     assert text.startswith("Evicted ") and ": ads/nightly reclaimed its 4 GPUs." in text
     assert f"Resumes from the checkpoint of {saved.isoformat()}." in text
     hidden = notice(sign_in("dave").get(address).content.decode())
-    assert ": A workload of project ads reclaimed its 4 GPUs." in hidden and "nightly" not in hidden
+    assert ": A workload in project ads reclaimed its 4 GPUs." in hidden and "nightly" not in hidden
 
 
 def test_banner_mentions_only_recorded_checkpoints(cast: Cast, sign_in: SignIn) -> None:

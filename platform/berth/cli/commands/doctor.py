@@ -22,7 +22,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (same as -o json).")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the problems of a node pool or of this machine, with remedies.
+    """Diagnose a node pool or this machine, and suggest fixes.
 
     For a pool, errors are listed first, then warnings and notes. The exit code is 1 if there is an error.
 

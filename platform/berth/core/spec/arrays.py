@@ -64,7 +64,7 @@ def _value_tag(value: object) -> str:
 def _check_metric(name: str) -> str:
     if METRIC.fullmatch(name) is None:
         allowed = "a name of at most 64 letters, digits and _./-, for example loss"
-        raise PydanticCustomError("metric", "is not the name of a metric", {"allowed": allowed})
+        raise PydanticCustomError("metric", "is not a valid metric name", {"allowed": allowed})
     return name
 
 

@@ -171,7 +171,7 @@ def _validate_directory(text: str) -> str:
 
 def _validate_host_key(text: str) -> str:
     if HOST_KEY.fullmatch(text) is None:
-        raise PydanticCustomError("host_key", "is not a public host key", {"allowed": HOST_KEY_ALLOWED})
+        raise PydanticCustomError("host_key", "is not a valid public host key", {"allowed": HOST_KEY_ALLOWED})
     return text
 
 

@@ -22,7 +22,7 @@ NAME_ALLOWED = (
 def _validate_port_name(text: str) -> str:
     """Validate a port name, which becomes part of a host name and a variable name."""
     if not NAME.fullmatch(text):
-        raise PydanticCustomError("name", "is not a port name", {"allowed": NAME_ALLOWED})
+        raise PydanticCustomError("name", "is not a valid port name", {"allowed": NAME_ALLOWED})
     return text
 
 

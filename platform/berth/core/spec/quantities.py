@@ -73,9 +73,9 @@ def parse_memory(value: object) -> int:
     elif isinstance(value, int) and not isinstance(value, bool):
         size = value
     else:
-        raise_error("memory", "is not an amount of memory", MEMORY_ALLOWED)
+        raise_error("memory", "is not a valid amount of memory", MEMORY_ALLOWED)
     if not 0 <= size <= MEMORY_MAX_MIB:
-        raise_error("memory", "is not an amount of memory", MEMORY_ALLOWED)
+        raise_error("memory", "is not a valid amount of memory", MEMORY_ALLOWED)
     return size
 
 

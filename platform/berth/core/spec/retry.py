@@ -33,14 +33,14 @@ def parse_failure(value: object) -> int | str:
             return value
         raise _error("is not an exit code that indicates failure", f"1 to {EXIT_CODE_MAX}")
     if not isinstance(value, str):
-        raise _error("is not a kind of failure", ALLOWED)
+        raise _error("is not a valid kind of failure", ALLOWED)
     if value in REASONS:
         return value
     if full_name(value) in SIGNALS:
         return full_name(value)
     names = [*REASONS, *SIGNALS, *(name.removeprefix("SIG") for name in SIGNALS)]
     close = suggest(value, names)
-    raise _error("is not a kind of failure", close if close != ", ".join(names) else ALLOWED)
+    raise _error("is not a valid kind of failure", close if close != ", ".join(names) else ALLOWED)
 
 
 def _error(message: str, allowed: str) -> PydanticCustomError:

@@ -77,7 +77,9 @@ def validate_name(text: str, info: ValidationInfo) -> str:
 def validate_variable_name(text: str) -> str:
     if not VARIABLE.fullmatch(text):
         raise PydanticCustomError(
-            "variable", "is not a variable name", {"allowed": "letters, digits and _, but no leading digit"}
+            "variable",
+            "is not a valid variable name",
+            {"allowed": "letters, digits and _, but no leading digit"},
         )
     return text
 
@@ -85,7 +87,7 @@ def validate_variable_name(text: str) -> str:
 def validate_file_name(text: str) -> str:
     if not FILE_NAME.fullmatch(text):
         allowed = "1 to 128 letters, digits, dots, hyphens and _, beginning with a letter or digit"
-        raise PydanticCustomError("file_name", "is not a file name", {"allowed": allowed})
+        raise PydanticCustomError("file_name", "is not a valid file name", {"allowed": allowed})
     return text
 
 

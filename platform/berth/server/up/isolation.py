@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from berth.server.up.errors import StartupError
-from pools.providers.hardware import measure_this_machine
+from pools.providers.hardware import detect_local_machine
 from pools.runtimes.enclosure.levels import LIMITS_VARIABLE, VARIABLE, Isolation, Level, Policy
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.shim.cgroups import CPU, MEMORY
@@ -45,7 +45,7 @@ def choose_local_settings(home: Path, demo: bool) -> LocalChoices:
         if not {MEMORY, CPU} <= set(isolation.limits) and LIMITS_VARIABLE not in os.environ:
             variables[LIMITS_VARIABLE] = "off"
             notice += f"  Note: the demo ignores resource limits in documents. {isolation.limits_obstacle}\n"
-        if GPUS_VARIABLE not in os.environ and not measure_this_machine().devices:
+        if GPUS_VARIABLE not in os.environ and not detect_local_machine().devices:
             variables[GPUS_VARIABLE] = DEMO_GPUS
     return LocalChoices(variables, notice)
 

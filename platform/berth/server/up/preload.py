@@ -1,9 +1,9 @@
 """Entry point of `python -m berth.server.up.preload`: load Berth once, then fork its processes.
 
-The argument is the number of a socket on which the supervisor requests processes (see
+The argument is the file descriptor of the socket on which the supervisor requests processes (see
 `berth.server.up.forks`). This process starts no thread and opens no database connection, because forked
-processes cannot use them. Before the first fork, it reads a row of each table, so that forked processes share
-what the first use of the models and of the database driver creates.
+processes cannot use them. Before the first fork, it reads a row of each table, because forked processes
+then share the memory that the first use of the models and the database driver fills.
 """
 
 import contextlib

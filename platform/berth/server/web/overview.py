@@ -50,8 +50,8 @@ HOURS = 24
 MIN_HISTORY, SHORT_HISTORY = 2, 3
 EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
 LONGEST_MAX, LONGEST_CANDIDATES = 3, 20  # several candidates may be tasks of one array
-# Approximate heights in pixels: of a card's head and rows, a department's line, and the chart's card with and
-# without a chart.
+# Approximate heights in pixels of a card's header, a row, a department's row, and the card of the chart.
+# `NO_CHART_HEIGHT` is the height of that card without its chart.
 HEAD_HEIGHT, ROW_HEIGHT, QUEUE_GROUP_HEIGHT, UTILIZATION_HEIGHT = 85, 52, 34, 290
 NO_CHART_HEIGHT = 110
 REASON_HEIGHT = 36

@@ -75,8 +75,8 @@ class Listing:
             while parent:
                 if parent in files:
                     raise UnusableListing(
-                        f"the object {_quote(parent)} is also the folder of {_quote(path)}. "
-                        "Rename one of the two"
+                        f"{_quote(parent)} is both an object and the folder that contains {_quote(path)}. "
+                        "Rename one of them"
                     )
                 parent = parent.rpartition("/")[0]
 

@@ -69,7 +69,7 @@ class Field:
     many: bool = False
     wide: bool = False
     initial: tuple[str, ...] = ()  # values that apply if the document contains none
-    unfolds: bool = True  # whether a value opens the further options that contain the field
+    unfolds: bool = True  # whether "More options" is expanded if this field has a value
 
     @property
     def path(self) -> str:
