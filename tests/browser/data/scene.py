@@ -346,7 +346,7 @@ def _history(scene: Scene) -> None:
     make.event(victim, "submitted", "Submitted by dave.", at=make.ago(minutes=85), actor="dave")
     make.event(victim, "running", "All pods run.", at=make.ago(minutes=80))
     rule = "ads stays within its quota of 8 GPUs, and vision was over its own"
-    message = f"Reclaimed for a 4-GPU workload of project ads: {rule}"
+    message = f"Reclaimed for a 4-GPU workload in project ads: {rule}"
     make.event(victim, "stopping", message, at=make.ago(minutes=12))
     make.event(victim, "pending", "Requeued after 1 eviction.", at=make.ago(minutes=11))
     make.eviction(
