@@ -1,5 +1,5 @@
 """Admin pages for scheduler decisions, allocations and usage."""
 
-from scheduler.admin import decisions, queues, quota_changes
+from scheduler.admin import background_tasks, decisions, queues, quota_changes
 
-__all__ = ["decisions", "queues", "quota_changes"]
+__all__ = ["background_tasks", "decisions", "queues", "quota_changes"]

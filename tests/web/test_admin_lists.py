@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import timedelta
 
 import pytest
 from django.contrib import admin
@@ -9,6 +10,8 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
+from django_q.models import Failure, OrmQ
 
 from berth.server.web.numbers import NO_VALUE
 from pools.models import NodePool
@@ -39,6 +42,7 @@ def rows(html: str) -> list[str]:
         ("projects_quota", "Quotas and shares chevron_right Quotas"),
         ("auth_user", "Users and access chevron_right Users"),
         ("scheduler_eviction", "Decisions chevron_right Evictions"),
+        ("django_q_failure", "Background tasks chevron_right Failed"),
     ],
 )
 @pytest.mark.every_case
@@ -183,6 +187,33 @@ def test_quota_changes_are_described_with_their_values(admin_client: Client, cas
     change = QuotaChange.objects.latest("pk")
     page = admin_client.get(reverse("admin:projects_quotachange_change", args=[change.pk])).content.decode()
     assert '<td class="whitespace-nowrap" data-label="Before">4</td>' in page
+
+
+def test_platform_admins_see_background_tasks_and_run_failed_tasks_again(admin_client: Client) -> None:
+    at = timezone.now()
+    failed = Failure.objects.create(
+        id="a" * 32, name="lost-task", func="berth.tasks.gone", started=at - timedelta(seconds=65),
+        stopped=at, success=False, result="the traceback", args=("swordfish",),
+    )  # fmt: skip
+    OrmQ.objects.all().delete()
+    listing = reverse("admin:django_q_failure_changelist")
+    assert "lost-task berth.tasks.gone" in rows(admin_client.get(listing).content.decode())[0]
+    assert "1 min 5 s" in rows(admin_client.get(listing).content.decode())[0]
+    page = admin_client.get(reverse("admin:django_q_failure_change", args=[failed.pk])).content.decode()
+    assert "the traceback" in page and "swordfish" not in page, "arguments are not shown"
+    for model in ("success", "schedule", "ormq"):
+        assert admin_client.get(reverse(f"admin:django_q_{model}_changelist")).status_code == 200, model
+    assert admin_client.get(reverse("admin:django_q_schedule_add")).status_code == 403
+    admin_client.post(listing, {"action": "run_again", "_selected_action": [failed.pk]})
+    assert not Failure.objects.exists()
+    assert [task.func() for task in OrmQ.objects.all()] == ["berth.tasks.gone"]
+
+
+def test_empty_list_differs_from_a_search_without_matches(admin_client: Client, cast: Cast) -> None:
+    address = reverse("admin:projects_budget_changelist")
+    assert "No budgets yet" in text_of(admin_client.get(address).content.decode())
+    page = text_of(admin_client.get(address, {"q": "nothing-like-it"}).content.decode())
+    assert "No budgets match your search and filters." in page and "Clear search and filters" in page
 
 
 def test_workload_list_sorts_tasks_by_name_and_can_hide_them(admin_client: Client, cast: Cast) -> None:

@@ -1,0 +1,82 @@
+"""Read-only admin pages for background tasks. Platform admins can run failed tasks again."""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django_q.admin import resubmit_task
+from django_q.models import Failure, OrmQ, Schedule, Success
+from unfold.decorators import action, display
+
+from berth.server.web.admin_site.base import ReadOnlyModelAdmin
+from berth.server.web.admin_site.time_filter import TimeRangeFilter
+from berth.server.web.numbers import duration
+
+for model in (Failure, OrmQ, Schedule, Success):  # registered by django_q for superusers only
+    admin.site.unregister(model)
+
+
+class EndedTaskAdmin(ReadOnlyModelAdmin):
+    list_display = ("name", "func", "started", "stopped", "runtime")
+    list_filter = (("started", TimeRangeFilter),)
+    search_fields = ("name", "func", "group")
+    search_help_text = "Name, function or group"
+    columns = ("name", "func", "group", "started", "stopped", "success")
+    readonly_fields = ("result_text",)
+    fieldsets = (
+        ("Task", {"fields": ("name", "func", "group", "started", "stopped", "attempt_count")}),
+        ("Result", {"fields": ("result_text",), "classes": ("unlabelled",)}),
+    )
+
+    @display(description="Runtime")
+    def runtime(self, row: Any) -> str:
+        return duration((row.stopped - row.started).total_seconds())
+
+    @display(description="Result")
+    def result_text(self, row: Any) -> SafeString:
+        return format_html('<pre class="whitespace-pre-wrap">{}</pre>', str(row.result))
+
+
+@admin.register(Success)
+class SuccessAdmin(EndedTaskAdmin):
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Success]:
+        rows: QuerySet[Success] = super().get_queryset(request)
+        return rows.filter(success=True)
+
+
+@admin.register(Failure)
+class FailureAdmin(EndedTaskAdmin):
+    actions = ("run_again", "download")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Failure]:
+        rows: QuerySet[Failure] = super().get_queryset(request)
+        return rows.filter(success=False)
+
+    @action(description="Run again")
+    def run_again(self, request: HttpRequest, queryset: QuerySet[Failure]) -> None:
+        count = queryset.count()
+        resubmit_task(self, request, queryset)
+        queryset.delete()
+        messages.success(request, f"{count} queued again.")
+
+
+@admin.register(Schedule)
+class ScheduleAdmin(ReadOnlyModelAdmin):
+    """Read-only admin for periodic tasks, which Berth registers when the scheduler starts."""
+
+    list_display = ("name", "func", "schedule_type", "next_run")
+    search_fields = ("name", "func")
+    search_help_text = "Name or function"
+    columns = ("name", "func", "schedule_type", "minutes", "next_run")
+    exclude = ("args", "kwargs", "hook")
+
+
+@admin.register(OrmQ)
+class QueuedTaskAdmin(ReadOnlyModelAdmin):
+    list_display = ("id", "name", "func", "lock")
+    fields = ("name", "func", "group", "lock")
+    readonly_fields = ("name", "func", "group")
+    columns = ("id", "key", "lock")
