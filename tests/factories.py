@@ -122,7 +122,8 @@ def workload(
     }
     if phase in ENDED:
         defaults["ended_at"] = ago(minutes=5)
-    return Workload.objects.create(project=project, name=name, **(defaults | columns))
+    values = defaults | columns
+    return Workload.objects.create(project=project, name=name, **{"pending_since": values["since"], **values})
 
 
 def place(

@@ -73,7 +73,9 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
         number=True,
     ),
     Column("priority", "Priority", lambda row: row[0].priority, order="priority", number=True),
-    Column("since", "Pending since", lambda row: row[0].since, order="since", is_secondary=True),
+    Column(
+        "since", "Pending since", lambda row: row[0].pending_since, order="pending_since", is_secondary=True
+    ),
     Column("reason", "Pending reason", lambda row: row[0].reason, order="reason"),
     Column(
         "standing",
@@ -289,7 +291,7 @@ def _unschedulable_rows(actor: Actor, rows: QuerySet[Workload]) -> list[Any]:
     """
     tasks = rows.filter(array__isnull=False).order_by("array_id", "array_index").distinct("array_id")
     shown = rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.values("pk"))).select_related("array")
-    listed: list[Any] = list(shown.order_by("-since", "pk")[: UNSCHEDULABLE_MAX + 1])
+    listed: list[Any] = list(shown.order_by("-pending_since", "pk")[: UNSCHEDULABLE_MAX + 1])
     arrays = {row.array_id for row in listed} - {None}
     counts = dict(rows.filter(array__in=arrays).order_by().values_list("array").annotate(Count("pk")))
     load_request_words(listed)

@@ -2,12 +2,14 @@
 
 from datetime import datetime, timedelta
 from statistics import median
+from uuid import UUID
 
 from django.db.models import F
 
 from berth.core.words import format_count
 from pools.models import Node, NodePool
 from pools.models.node import PENDING, NodeState
+from scheduler.reports.pool_findings import format_node_names, is_or_are
 
 RECENT_BOOTS = 10
 LOCAL_BOOT = timedelta(seconds=2)  # typical boot time of nodes on this machine, which only need a directory
@@ -39,6 +41,24 @@ def expected_end_of_boots(pool: str, now: datetime) -> tuple[datetime | None, st
         return expected, because
     ends = [ready or created + (expected - now) for created, ready in nodes]
     return (max(ends), because) if min(ends) >= now else (None, "the nodes are late")
+
+
+def expected_end_of_reserved_boots(workload: UUID, now: datetime) -> tuple[datetime | None, str]:
+    """Return when the booting nodes with reservations for the workload are expected to be ready.
+
+    If no reserved node is booting, or the time is unknown, return None and the reason.
+    """
+    reserved = Node.objects.filter(reservations__workload=workload, state__in=PENDING)
+    nodes = list(reserved.distinct().order_by("name"))
+    if not nodes:
+        return None, ""
+    names = f"{'node' if len(nodes) == 1 else 'nodes'} {format_node_names(nodes)}"
+    ready = [node.ready_at for node in nodes if node.ready_at is not None]
+    if len(ready) < len(nodes):
+        return None, f"the boot time of {names} is unknown"
+    if max(ready) < now:
+        return None, f"{names} {is_or_are(nodes)} late"
+    return max(ready), f"if {names} {'boots' if len(nodes) == 1 else 'boot'} as fast as expected"
 
 
 def _boot_times(pool: str) -> list[float]:

@@ -21,7 +21,7 @@ from projects.services.workloads.bursting import burst_sentence
 from scheduler.engine.plan import Reason
 from scheduler.models import Eviction, QueueStatus
 from scheduler.reports import selectors
-from scheduler.reports.explanations.boots import expected_end_of_boots
+from scheduler.reports.explanations.boots import expected_end_of_boots, expected_end_of_reserved_boots
 from scheduler.reports.explanations.pending_history import PendingReason, pending_history
 from scheduler.reports.fair_share.trace import share_trace
 from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_outside, remaining_bound
@@ -102,8 +102,13 @@ def expected_start(workload: Workload, now: datetime) -> tuple[datetime | None, 
 
     If the time is unknown, the reason takes the place of the assumptions.
 
-    A workload that only waits for nodes is expected to start once they have booted.
+    A workload that only waits for nodes is expected to start once they have booted. If nodes are reserved
+    for the workload, only their boots count.
     """
+    if workload.phase == Phase.RESERVED:
+        start, because = expected_end_of_reserved_boots(workload.pk, now)
+        if because:
+            return start, because
     stored = workload.explanation or {}
     if start := stored.get("expected_start"):
         return parse_datetime(start), stored.get("expected_start_reason", "")

@@ -197,13 +197,18 @@ def _shown_message(workload: Workload) -> str:
 
 
 def _queue_context(workload: Workload) -> Context | None:
-    """Return the queue position, pool and expected start of a pending workload, or None without a cycle."""
+    """Return the queue position, pool and expected start of a pending workload, or None without a cycle.
+
+    A reserved workload has no queue position.
+    """
     stored = workload.explanation or {}
-    if workload.phase != Phase.PENDING or workload.held or not stored.get("queue_position"):
+    is_reserved = workload.phase == Phase.RESERVED
+    is_queued = workload.phase == Phase.PENDING and not workload.held and stored.get("queue_position")
+    if not is_reserved and not is_queued:
         return None
     start, because = expected_start(workload, timezone.now())
     return {
-        "position": stored["queue_position"],
+        "position": None if is_reserved else stored["queue_position"],
         "pool": stored.get("pool"),
         "start": start,
         "unknown_start": because and short_start_reason(because),

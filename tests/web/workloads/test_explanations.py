@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 from berth.core.errors import RateLimited
 from berth.documents.ordered import dump_workload
@@ -13,10 +14,12 @@ from pools.models import NodePool
 from projects.models import Quota, Workload
 from projects.services.workloads.submission import submit
 from projects.services.workloads.unschedulable import report_unschedulable
+from scheduler.models import Reservation
 from scheduler.reports.what_if.smallest_change import RenderedChange
 from scheduler.web.workloads import pages
 from tests import factories as make
 from tests.cast import Cast, training
+from tests.present import present
 from tests.web.conftest import SignIn
 
 HTMX = {"HX-Request": "true"}
@@ -91,7 +94,7 @@ def test_expected_start_is_stated_once_with_its_assumptions(cast: Cast, sign_in:
     workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     assert page.count("Expected start: ") == 1
-    assert "This start is expected if nothing new is queued ahead." in page
+    assert "</time> is expected if nothing new is queued ahead." in page
 
 
 @pytest.mark.heavy
@@ -114,7 +117,33 @@ def test_workload_that_waits_for_local_nodes_is_expected_to_start_within_seconds
     workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     assert page.count("Expected start: ") == 1
-    assert "start is expected if nodes boot within seconds, as usual on this machine." in page
+    assert "</time> is expected if nodes boot within seconds, as usual on this machine." in page
+
+
+def test_reserved_workload_starts_when_its_own_nodes_have_booted(cast: Cast, sign_in: SignIn) -> None:
+    now = timezone.now()
+    node = make.node(cast.pool, name="boots", state="booting", ready_at=now + timedelta(minutes=2))
+    make.node(cast.pool, name="other", state="booting", ready_at=now + timedelta(minutes=9))
+    explanation = {
+        "pool": cast.pool.name, "expected_start_reason": "their boot time is unknown",
+        "blockers": [{"reason": "WaitingForScaleUp", "message": "Reserved.", "numbers": {"pods": 1}}],
+    }  # fmt: skip
+    workload = make.workload(
+        cast.vision, "train", phase="reserved", reason="WaitingForScaleUp", explanation=explanation,
+        since=now - timedelta(minutes=1), pending_since=now - timedelta(minutes=6),
+    )  # fmt: skip
+    Reservation.objects.create(workload=workload, role="worker", index=0, node=node, gpu_milli=1000)
+    client = sign_in("dave")
+    page = client.get(f"/workloads/{workload.pk}").content.decode()
+    starts = f'<time datetime="{present(node.ready_at).isoformat()}"'
+    assert f"Expected start: {starts}" in page and "boot time is unknown" not in page
+    assert "</time> is expected if node boots boots as fast as expected." in page
+    assert f'pending since <time datetime="{workload.pending_since.isoformat()}"' in page
+    assert '<h2 id="why-title">Reserved</h2>' in page and "Waiting for scale up" not in page
+    answer = client.get(f"/api/v1/workloads/{workload.pk}/explain").json()
+    assert parse_datetime(answer["expected_start"]) == node.ready_at
+    type(node).objects.filter(pk=node.pk).update(ready_at=now - timedelta(seconds=1))
+    assert "Node boots is late." in client.get(f"/workloads/{workload.pk}").content.decode()
 
 
 def test_page_shows_the_decisive_reason_before_other_reasons(cast: Cast, sign_in: SignIn) -> None:

@@ -282,7 +282,7 @@ def longest_pending(actor: Actor, pools: Iterable[NodePool]) -> list[Workload]:
     rows = workloads(actor).filter(
         phase__in=PENDING_PHASES, held=False, pools__overlap=[pool.name for pool in pools]
     )
-    candidates = rows.exclude(reason=UNSCHEDULABLE).select_related("array").order_by("since", "pk")
+    candidates = rows.exclude(reason=UNSCHEDULABLE).select_related("array").order_by("pending_since", "pk")
     longest: dict[object, Workload] = {}
     for row in candidates[:LONGEST_CANDIDATES]:
         longest.setdefault(row.array_id or row.pk, row)
