@@ -198,10 +198,28 @@ def test_form_is_usable_with_the_keyboard_and_on_a_phone(opened: Open) -> None:
         assert "/submit" in page.url
         page.keyboard.press("Tab")
         expect(page.get_by_label("Project", exact=True)).to_be_focused()
-        for summary in page.get_by_text("More options", exact=True).all():
+        for summary in page.locator("#fields section details > summary").all():
             summary.focus()
             page.keyboard.press("Enter")
         assert page.evaluate(OVERFLOW) <= 0
+        assert accessibility_faults(page) == []
+        assert faults == []
+
+
+def test_pools_are_ordered_with_the_keyboard(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        page.goto("/submit")
+        page.locator("#document").fill(TEXT.replace("pools: [train]", "pools: [train, local]"))
+        up = page.get_by_role("button", name="Move local up")
+        up.focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("#document")).to_have_value(
+            re.compile(r"pools:\s+- local\s+- train|\[local, train\]")
+        )
+        down = page.get_by_role("button", name="Move local down")
+        expect(down).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.locator(".ranking li").first).to_contain_text("train")
         assert accessibility_faults(page) == []
         assert faults == []
 
@@ -211,11 +229,14 @@ def test_edit_can_be_saved_only_while_it_changes_something(opened: Open, scene: 
         page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")
         save = page.get_by_role("button", name="Save changes")
         expect(save).to_be_disabled()
+        expect(page.get_by_role("link", name="Back to workload")).to_be_visible()
+        expect(page.get_by_role("heading", name="Stays queued")).to_be_visible()
         document = page.locator("#document")
         text = document.input_value()
         document.fill(f"{text}labels: {{team: robots}}\n")
         expect(page.get_by_text("Queue time unchanged")).to_be_visible()
         expect(save).to_be_enabled()
+        expect(page.get_by_role("link", name="Discard changes")).to_be_visible()
         document.fill(text)
         expect(save).to_be_disabled()
         assert faults == []

@@ -19,7 +19,7 @@ from berth.documents import read_document
 from berth.documents.ordered import dump_workload
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import Action, require
-from projects.models import Workload
+from projects.models import Phase, Workload
 from projects.selectors import find_workload
 from projects.services import workloads
 from projects.services.workloads import DocumentChange, Edit
@@ -31,6 +31,7 @@ from scheduler.web.submit.form.fields import Field, FormChoices
 from scheduler.web.submit.form.presentation import ShownForm, prepare_form
 from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.submit.predicted_outcome import PredictedOutcome
+from scheduler.web.submit.verdict import QUEUED, Verdict
 
 PREDICT, SAVE = "try", "save"
 FIXED_FIELDS = frozenset({"name", "project", "kind"})
@@ -46,6 +47,13 @@ class EditPage(PredictedOutcome):
     prediction: Prediction | None = None
     problems: list[Problem] = field(default_factory=list)
     rejected: str = ""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        verdict = super().verdict
+        if verdict and verdict.title == QUEUED and self.workload.phase == Phase.PENDING:
+            return replace(verdict, title="Stays queued")
+        return verdict
 
     @property
     def changes(self) -> list[DocumentChange]:
@@ -165,7 +173,11 @@ def _add_error(edit_page: EditPage, error: BerthError) -> None:
 def _page(request: Request, draft: Draft, edit_page: EditPage, *, status: int = 200) -> HttpResponse:
     offer = _choices(request)
     shown = prepare_form(
-        draft, offer, edit_page.problems, read_only=FIXED_FIELDS, stored=edit_page.workload.spec
+        draft,
+        offer,
+        edit_page.problems,
+        read_only=FIXED_FIELDS,
+        stored=edit_page.workload.spec if edit_page.workload.run else None,
     )
     data = {**(draft.form_data or {}), "project": edit_page.workload.project.name}
     context = {

@@ -113,7 +113,7 @@ def test_events_that_apply_by_default_are_selected() -> None:
         for field in part.fields
         if field.form_field.path == "notifications[0].on"
     )
-    assert [value for value, _, is_selected, _ in events.checkboxes if is_selected] == ["completed", "failed"]
+    assert [value for value, _, is_selected in events.checkboxes if is_selected] == ["completed", "failed"]
     assert post(draft).text == draft.text, "the document stays short"
 
 
@@ -127,9 +127,20 @@ def test_form_fields_reflect_the_document() -> None:
         for field in part.fields
         if field.form_field.path == "pools"
     ]
-    assert checkboxes[0].checkboxes == [
-        ("c", "c", True, "1."), ("a", "a", True, "2."), ("b", "b", False, ""),
-    ]  # fmt: skip
+    assert checkboxes[0].checkboxes == [("a", "a", True), ("b", "b", False), ("c", "c", True)]
+    assert checkboxes[0].ranking == [("c", "", "down:pools[0]"), ("a", "up:pools[1]", "")]
+
+
+@pytest.mark.parametrize(
+    ("step", "order"),
+    [("up:pools[2]", "[a, c, b]"), ("down:pools[0]", "[b, a, c]"), ("up:pools[0]", "[a, b, c]"),
+     ("down:pools[2]", "[a, b, c]"), ("up:pools", "[a, b, c]"), ("up:name[1]", "[a, b, c]")],
+)  # fmt: skip
+def test_pools_are_moved_in_their_order(step: str, order: str) -> None:
+    draft = open_draft(TEXT + "pools: [a, b, c]\n")
+    apply_step(draft, step)
+    assert (draft.data or {})["pools"] == order.strip("[]").split(", ")
+    assert draft.text.startswith(TEXT)
 
 
 def test_changes_in_form_and_document_are_merged() -> None:

@@ -75,9 +75,11 @@ def test_form_fields_update_the_document(dave: Client, train: Workload) -> None:
     assert "a max runtime of 2h instead of 1h" in shown
 
 
-def test_edit_page_warns_of_missing_programs_only_in_changed_commands(cast: Cast, dave: Client) -> None:
+def test_edit_page_warns_of_missing_programs_unless_the_command_has_run(cast: Cast, dave: Client) -> None:
     document = training(command="python train.py")
     row = workloads.submit(actor=cast.dave, project=cast.vision, document=document)
+    assert "train.py is not part of this workload" in dave.get(address(row)).content.decode()
+    Workload.objects.filter(pk=row.pk).update(run=1)
     opened = dave.get(address(row))
     assert "is not part of this workload" not in opened.content.decode()
     form = form_of(opened)

@@ -98,19 +98,24 @@ def read_draft(post: QueryDict, offer: FormChoices) -> Draft:
 def apply_step(draft: Draft, step: str, *, mail: str = "") -> None:
     """Apply the effect of a form button to the document.
 
-    `add:roles` and `remove:roles[1]` add and remove a part of the form, `code:TREE` sets the code, and
-    `set:[["priority", 60]]` sets values.
+    `add:roles` and `remove:roles[1]` add and remove a part of the form, `up:pools[1]` and `down:pools[0]`
+    move a value in a list, `code:TREE` sets the code, and `set:[["priority", 60]]` sets values.
     """
     verb, _, path = step.partition(":")
     if verb == SET:
         _set_values(draft, path)
         return
     at = (CODE,) if verb == CODE else parse_location(path)
-    if draft.data is None or not at or verb not in ("add", "remove", CODE):
+    if draft.data is None or not at or verb not in ("add", "remove", "up", "down", CODE):
         return
     value: Any = ABSENT
     if verb == CODE:
         value = {"tree": path}
+    elif verb in ("up", "down"):
+        value = _moved(value_at(draft.data, at[:-1]), at[-1], -1 if verb == "up" else 1)
+        at = at[:-1]
+        if value is None:
+            return
     elif verb == "add":
         there = value_at(draft.data, at)
         count = len(there) if isinstance(there, list) else 0
@@ -122,6 +127,17 @@ def apply_step(draft: Draft, step: str, *, mail: str = "") -> None:
     except CannotEdit:
         draft.problems.append(Problem(join_path(at), TEXT_ONLY_HINT))
     _parse_draft(draft)
+
+
+def _moved(values: Any, number: Any, by: int) -> list[Any] | None:
+    """Return the list with a value moved by one place, or None if there is no such list or place."""
+    if not isinstance(values, list) or not isinstance(number, int):
+        return None
+    if not (0 <= number < len(values) and 0 <= number + by < len(values)):
+        return None
+    moved = [*values]
+    moved[number], moved[number + by] = moved[number + by], moved[number]
+    return moved
 
 
 def apply_edits(text: str, edits: DocumentEdits) -> str:

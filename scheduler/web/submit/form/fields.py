@@ -46,13 +46,16 @@ RETRY_HINT = (
     "Instead of a restart policy, one rule per line: 75,SIGKILL max=5 backoff=30s other_node. "
     "The first rule that lists a failure applies"
 )
+MORE_OF_WORKLOAD = "Environment, labels and working directory"
+MORE_OF_ROLE = "GPU models, GPU memory, topology and role overrides"
+MORE_OF_SCHEDULING = "Preemption, restarts, topology and timeouts"
 GIT_TITLE = "Code from Git"
 GIT_HINT = "https://HOST/PATH or USER@HOST:PATH. Berth fetches the files once, after the submission"
 HOST_KEY_HINT = "Type and public key of the server, unless an admin has stored them: ssh-ed25519 AAAA..."
 AUTOSCALER_HINT = "With a minimum or maximum, the autoscaler changes the number of engines"
 ARRAY_HINT = "Number of tasks, or indexes such as 0-29. For parameters, edit the YAML"
-DURATION_HINT = "90s, 30m, 2h or 7d"
-MAX_RUNTIME_HINT = f"{DURATION_HINT}. Used to estimate the expected start of other workloads"
+DURATION_HINT = "For example 90s, 30m, 2h or 7d"
+MAX_RUNTIME_HINT = "For example 30m, 2h or 7d; improves the estimates of starts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Field:
     many: bool = False
     wide: bool = False
     initial: tuple[str, ...] = ()  # values that apply if the document contains none
-    unfolds: bool = True  # whether "More options" is expanded if this field has a value
+    unfolds: bool = True  # whether further options are expanded if this field has a value
 
     @property
     def path(self) -> str:
@@ -82,7 +85,8 @@ class FormPart:
 
     title: str
     fields: tuple[Field, ...]
-    more: tuple[Field, ...] = ()
+    more: tuple[Field, ...] = ()  # in a collapsed section with the title `more_title`
+    more_title: str = ""
     at: Location | None = None
     add: str = ""  # list to which another group of this kind can be added
     summary: str = ""  # purpose of a group that is collapsed until it has values
@@ -105,10 +109,12 @@ class FormChoices:
 def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
     roles = list(role_places(data, ()))
     return [
-        FormPart("Workload", *_workload_fields(offer, has_image="image" in data)),
+        FormPart(
+            "Workload", *_workload_fields(offer, has_image="image" in data), more_title=MORE_OF_WORKLOAD
+        ),
         *([FormPart("Service", _service_fields())] if data.get("kind") == "service" else ()),
         *(_role_part(data, at, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
-        FormPart("Scheduling", _scheduling_fields(data, offer), _advanced_fields()),
+        FormPart("Scheduling", _scheduling_fields(data, offer), _advanced_fields(), MORE_OF_SCHEDULING),
         FormPart("Secrets and outputs", _file_fields(), summary="Secrets to receive, files to store"),
         *(
             ()
@@ -155,9 +161,9 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
         _replicas_field(at, is_service=is_service),
         # Only elastic training scales. Other kinds show the field only to remove a maximum.
         *((_max_replicas_field(at),) if is_elastic or value_at(data, (*at, "max")) is not None else ()),
-        Field((*at, "gpu"), "GPUs per pod", field_kinds.AMOUNT, "2, or a fraction: 0.5"),
-        Field((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "2, 0.5 or 800m"),
-        Field((*at, "memory_mib"), "Memory", field_kinds.MEMORY, "4 GiB or 512 MiB"),
+        Field((*at, "gpu"), "GPUs per pod", field_kinds.AMOUNT, "Whole GPUs, or a fraction such as 0.5"),
+        Field((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "Per pod, such as 2, 0.5 or 800m"),
+        Field((*at, "memory_mib"), "Memory", field_kinds.MEMORY, "Per pod, such as 4 GiB or 512 MiB"),
     )
     more = (
         *((role_name,) if alone else ()),
@@ -207,7 +213,8 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
     )
     named = f"Role {name}" if isinstance(name, str) and name else "Pods"
     title = "Resources" if alone else named
-    return FormPart(title, fields, more, None if alone else at, join_path(at[:-1]) if last else "")
+    add = join_path(at[:-1]) if last else ""
+    return FormPart(title, fields, more, MORE_OF_ROLE, None if alone else at, add)
 
 
 def _replicas_field(at: Location, *, is_service: bool) -> Field:
@@ -259,7 +266,6 @@ def _scheduling_fields(data: Mapping[str, Any], offer: FormChoices) -> tuple[Fie
         ("pools",),
         "Node pools",
         field_kinds.NAMES,
-        "The numbers are the order of preference: select a pool again to make it the last. "
         "Leave empty for any pool",
         choices=_name_choices(offer.pools),
         many=True,

@@ -90,14 +90,36 @@ class ShownField:
         return dict(self.choices).get(self.value, self.value)
 
     @property
-    def checkboxes(self) -> list[tuple[str, str, bool, str]]:
-        """(value, label, checked, position) of each checkbox. Checked values come first, in order."""
+    def checkboxes(self) -> list[tuple[str, str, bool]]:
+        """(value, label, checked) of each checkbox. Checked values come first, unless their order matters."""
+        if self.is_ranked:
+            return [(value, label, value in self.chosen) for value, label in self.choices]
         ticked = [(one, label) for one in self.chosen for value, label in self.choices if value == one]
         rest = [(value, label) for value, label in self.choices if value not in self.chosen]
-        is_ranked = self.form_field.at == ("pools",)
-        first = [(one, label, True, f"{place}." if is_ranked else "")
-                 for place, (one, label) in enumerate(ticked, 1)]  # fmt: skip
-        return [*first, *((value, label, False, "") for value, label in rest)]
+        return [
+            *((one, label, True) for one, label in ticked),
+            *((value, label, False) for value, label in rest),
+        ]
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the order of the selected values matters."""
+        return self.form_field.at == ("pools",)
+
+    @property
+    def ranking(self) -> list[tuple[str, str, str]]:
+        """Selected values in order, each with the steps that move it up and down, if it can be moved there.
+
+        The list is empty if the order of the values does not matter.
+        """
+        if not self.is_ranked or len(self.chosen) < 2 or self.is_read_only:
+            return []
+        last = len(self.chosen) - 1
+        at = [join_path((*self.form_field.at, number)) for number in range(last + 1)]
+        return [
+            (value, f"up:{at[number]}" if number else "", f"down:{at[number]}" if number < last else "")
+            for number, value in enumerate(self.chosen)
+        ]
 
 
 @dataclass
@@ -106,6 +128,7 @@ class ShownPart:
     id: str
     fields: list[ShownField]
     more: list[ShownField]
+    more_title: str = ""
     remove: str = ""
     add: str = ""
     summary: str = ""  # a section with a summary is collapsed until it has values
@@ -183,8 +206,8 @@ def prepare_form(
 ) -> ShownForm:
     """Prepare the form for rendering.
 
-    `read_only` contains the paths of fields that cannot be changed, and `stored` is the document of the
-    workload that is edited. Warnings about its commands were shown when it was submitted.
+    `read_only` contains the paths of fields that cannot be changed, and `stored` is the document with which
+    the edited workload has run. Its commands are not checked again.
     """
     faults = list(dict.fromkeys([*draft.problems, *problems]))
     places = SourceLines.from_text(draft.text if draft.data is not None else draft.agreed)
@@ -222,6 +245,7 @@ def _shown_part(part: FormPart, draft: Draft, data: Mapping[str, Any], places: S
         id=_element_id("p", join_path(part.at) if part.at else part.title.lower()),
         fields=list(_shown_fields(part.fields, draft, data, places)),
         more=list(_shown_fields(part.more, draft, data, places)),
+        more_title=part.more_title,
         remove="" if part.at is None else f"remove:{join_path(part.at)}",
         add=part.add and f"add:{part.add}",
         summary=part.summary,

@@ -29,14 +29,20 @@
     box.scrollTop = Math.max(0, (lineNumber - 4) * parseFloat(getComputedStyle(box).lineHeight));
   }
 
-  // Boxes stay in place while one of them has the focus, but show their new numbers.
+  // Boxes stay in place while one of them has the focus, but the order of the selected values is updated.
   function relabel(old, fresh) {
     for (const box of fresh.querySelectorAll("input[type=checkbox]")) {
       const here = old.querySelector(`input[type=checkbox][value="${CSS.escape(box.value)}"]`);
       if (!here) return old.replaceWith(fresh);
       here.checked = box.checked;
-      here.nextElementSibling.replaceChildren(...box.nextElementSibling.childNodes);
     }
+    const ranking = old.querySelector(".ranking");
+    if (!ranking) return;
+    const moved = ranking.contains(document.activeElement) && document.activeElement;
+    ranking.replaceWith(fresh.querySelector(".ranking"));
+    if (!moved) return;
+    const buttons = [...old.querySelectorAll(".ranking [data-move]")].filter((one) => one.dataset.move === moved.dataset.move);
+    (buttons.find((one) => one.title === moved.title) ?? buttons[0])?.focus();
   }
 
   // Do not disturb typing: in the field that has the focus, replace only errors and hints.
@@ -81,6 +87,8 @@
   function enableSave(isUnchanged) {
     const save = form.querySelector("[name=step][value=save]");
     if (save) save.disabled = isUnchanged && !isCodeChosen;
+    const discard = document.getElementById("discard");
+    if (discard) discard.textContent = isUnchanged && !isCodeChosen ? discard.dataset.unchangedLabel : discard.dataset.changedLabel;
   }
   const isUnchanged = () => document.querySelector("#answer [data-unchanged]") !== null;
 
