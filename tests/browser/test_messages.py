@@ -1,7 +1,8 @@
-"""Browser tests for the message that the next page shows after a change."""
+"""Browser tests for messages: the result of a change on the next page, and of copying."""
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Open
@@ -59,4 +60,27 @@ def test_page_is_not_refreshed_after_a_response_that_redirects_to_another_page(
         button.click()
         expect(page).to_have_url(re.compile("#elsewhere$"))
         assert page.evaluate(announce) == 0
+        assert faults == []
+
+
+NO_CLIPBOARD = "Object.defineProperty(navigator, 'clipboard', { value: undefined })"
+
+
+@pytest.mark.parametrize("has_clipboard", [pytest.param(True, marks=pytest.mark.heavy), False])
+def test_id_is_copied_with_and_without_a_clipboard_object(
+    opened: Open, scene: Scene, *, has_clipboard: bool
+) -> None:
+    # Browsers offer the clipboard object only on pages with TLS and on this machine.
+    workload = scene.workloads["detr-long"]
+    with opened("dave", permissions=["clipboard-read", "clipboard-write"]) as (page, faults):
+        if not has_clipboard:
+            page.add_init_script(NO_CLIPBOARD)
+        page.goto(f"/workloads/{workload.pk}")
+        page.get_by_role("button", name="Copy ID").click()
+        expect(page.locator("#toasts")).to_have_text("Copied.")
+        page.goto("/workloads")
+        field = page.locator("#search")
+        field.click()
+        page.keyboard.press("Control+v")
+        expect(field).to_have_value(str(workload.pk))
         assert faults == []

@@ -107,11 +107,11 @@ def test_actions_on_the_best_match_follow_the_matching_workloads(cast: Cast, sig
     dave = sign_in("dave")
     assert titles(dave, "resnet")[:6] == [
         "resnet", "resnet-old",
-        "Show log of resnet", "Suspend resnet", "Cancel resnet", "Edit a copy of resnet",
+        "Show log of resnet", "Suspend resnet", "Edit a copy of resnet", "Cancel resnet",
     ]  # fmt: skip
     Workload.objects.filter(pk=best.pk).update(phase="failed", ended_at=make.ago())
     assert titles(dave, "resnet")[2:6] == [
-        "Show log of resnet", "Delete resnet", "Resubmit resnet", "Edit a copy of resnet",
+        "Show log of resnet", "Resubmit resnet", "Edit a copy of resnet", "Delete resnet",
     ]  # fmt: skip
     text = dave.get("/search", {"q": "resnet"}, headers=HTMX).content.decode()
     assert "Actions on resnet<" in text and f'hx-get="/workloads/{best.pk}/resubmit"' in text
@@ -123,7 +123,7 @@ def test_actions_on_an_array_follow_the_matching_arrays(cast: Cast, sign_in: Sig
     array(cast, "grid", "running", "failed")
     shown = titles(sign_in("dave"), "grid")
     assert shown[:4] == [
-        "grid", "Retry failed tasks of grid", "Suspend tasks of grid", "Cancel tasks of grid",
+        "grid", "Retry failed tasks of grid", "Suspend tasks of grid", "Edit a copy of grid",
     ]  # fmt: skip
 
 

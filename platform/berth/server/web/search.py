@@ -155,10 +155,13 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
         best = min(
             matching_workloads, key=lambda row: rank(_workload_hit(row), without_kind(words, WORKLOAD))
         )
-        yield HitGroup(f"Actions on {best.name}", list(row_actions(actor, [best], ())), "Workloads")
+        yield HitGroup(
+            f"Actions on {best.name}", _with_danger_last(row_actions(actor, [best], ())), "Workloads"
+        )
     elif not verb and matching_arrays:
         best_array = matching_arrays[0]
-        yield HitGroup(f"Actions on {best_array.name}", list(row_actions(actor, (), [best_array])), "Arrays")
+        array_actions = row_actions(actor, (), [best_array])
+        yield HitGroup(f"Actions on {best_array.name}", _with_danger_last(array_actions), "Arrays")
     yield HitGroup("Array tasks", list(task_hits(actor, words)))
     yield HitGroup("Services", list(_services(actor, words)), kind=SERVICE)
     yield HitGroup(
@@ -233,6 +236,10 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
 def without_kind(words: Sequence[str], kind: Sequence[str]) -> list[str]:
     """Return the words without names of the kind, or all words if there are no others."""
     return [word for word in words if word.lower() not in kind] or [*words]
+
+
+def _with_danger_last(hits: Iterable[Hit]) -> list[Hit]:
+    return sorted(hits, key=lambda hit: hit.is_danger)
 
 
 def _without_duplicates(others: Iterable[Hit], hits: Iterable[Hit]) -> list[Hit]:

@@ -69,6 +69,17 @@
     setTimeout(() => item.remove(), isError ? 12000 : 5000);
   }
 
+  /** Copy an element's text. Pages without TLS have no clipboard object, so the text is selected there. */
+  function copy(element) {
+    const report = (copied) => copied ? toast("Copied.") : toast("Copying failed. Select the text and copy it.", true);
+    if (navigator.clipboard) {
+      navigator.clipboard.writeText(element.textContent).then(() => report(true), () => report(false));
+    } else {
+      getSelection().selectAllChildren(element);
+      report(document.execCommand("copy"));
+    }
+  }
+
   /** Show short success messages as toasts, which disappear before they are outdated. Messages with warnings stay. */
   function showMessages() {
     for (const notice of document.querySelectorAll(".main > .notice.good[role=status]")) {
@@ -143,8 +154,7 @@
       if (dialog) dialog.close();
       else place?.replaceChildren();
     } else if (target.closest("[data-copy]")) {
-      const text = document.getElementById(target.closest("[data-copy]").dataset.copy)?.textContent ?? "";
-      navigator.clipboard?.writeText(text).then(() => toast("Copied."), () => toast("Copying failed. Select the text and copy it.", true));
+      copy(document.getElementById(target.closest("[data-copy]").dataset.copy));
     }
   });
 
