@@ -92,6 +92,8 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: list[str
         running = scene.workloads["diffusion-xl"]
         write_log(running, home)
         write_failed_log(scene.workloads["vit-large-lr3"], home)
+        for task in present(scene.array).tasks.filter(phase="failed"):
+            write_failed_log(task, home)
         for name, path in PATHS.items():
             shoot(browser, address, scene.people["ada"], folder, name, path(names), only)
         shoot(browser, address, None, folder, "login", "/login", only)

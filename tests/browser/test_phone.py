@@ -97,7 +97,7 @@ def test_current_tab_is_scrolled_into_view(opened: Open, scene: Scene) -> None:
 def test_edit_form_has_one_bar_with_both_actions_at_the_bottom(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")
-        cancel = page.get_by_role("link", name="Discard changes")
+        cancel = page.get_by_role("link", name="Back to workload")
         save = page.get_by_role("button", name="Save changes")
         tops = [button.evaluate("button => button.getBoundingClientRect().top") for button in (cancel, save)]
         assert tops[0] == tops[1] > NARROW["height"] - 100

@@ -29,13 +29,14 @@ from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.web.arrays.failures import load_failures
 from projects.web.arrays.folding import FOLDED_MIN, fold_tasks
 from projects.web.arrays.metrics import load_ranking
-from projects.web.arrays.parameters import matching_indexes, parameter_filters
+from projects.web.arrays.parameters import matching_indexes, parameter_columns, parameter_filters
 from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.workloads.activity import load_activity
 from projects.web.workloads.columns import run_seconds
 from projects.web.workloads.filters import STATES
 from projects.web.workloads.steps import bulk_steps
 
+FIXED_COLUMNS = 7  # maximum number of columns of the task table without parameters
 MAX_SQUARES = 1000  # maximum number of tasks in the grid of squares
 SQUARE_KINDS = ("completed", "running", "failed", "pending", "reserved", "held", "suspended", "cancelled")
 SORTS = {"index": "array_index", "state": "phase", "since": "since", "attempt": "attempt", "runs": "run"}
@@ -85,13 +86,14 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
     matching = matching_indexes(parameters, filters)
     if matching is not None:
         tasks = tasks.filter(array_index__in=matching)
-    tabs = _state_tabs(progress.counts if matching is None else count_tasks(tasks))
+    counts = progress.counts if matching is None else count_tasks(tasks)
+    tabs = _state_tabs(counts)
     state = request.GET.get("state", "")
     is_export = request.GET.get("format") == "csv"
     if state not in {word for word, _, _ in tabs}:
-        state = "live" if tabs[0][2] and not is_export else "all"
-    if state == Phase.FAILED:
-        tasks = tasks.filter(phase=Phase.FAILED)
+        state = tabs[0][0] if tabs[0][2] and not is_export else "all"
+    if state in (Phase.FAILED, Phase.CANCELLED):
+        tasks = tasks.filter(phase=state)
     elif state != "all":
         tasks = tasks.filter(phase__in=STATES[state][1])
     if is_export:
@@ -110,6 +112,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         cast("Any", task).runtime = run_seconds(task)
         cast("Any", task).activity = activity.get(task.pk, "")
     has_parameters = any(parameters.get(task.array_index or 0) for task in row_slice.rows)
+    columns = parameter_columns(parameters)
     is_in_order = row_slice.sort == "index"
     fold_tasks(row_slice.rows, fold=is_in_order and not show_all and not has_parameters)
     ranking = load_ranking(array, request.GET.get("metric", ""), request.GET.get("goal", ""))
@@ -119,6 +122,11 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "array": array,
         "progress": progress,
         "states": tabs,
+        "queued_and_held": (queued, counts.held)
+        if (queued := counts.pending + counts.reserved) and counts.held
+        else (),
+        "parameter_columns": columns,
+        "column_count": FIXED_COLUMNS + len(columns),
         "filters": filters,
         "squares": squares,
         "square_kinds": [kind for kind in SQUARE_KINDS if kind in {square.kind for square in squares}],
@@ -127,7 +135,11 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "held": held,
         "rows_text": _rows_text(row_slice, next(count for word, _, count in tabs if word == state)),
         "sort": row_slice.sort,
-        "tasks": [(task, parameters.get(task.array_index or 0, {})) for task in row_slice.rows],
+        "tasks": [
+            (task, values, [(name, values.get(name, "")) for name in columns])
+            for task in row_slice.rows
+            for values in [parameters.get(task.array_index or 0, {})]
+        ],
         "has_runtimes": any(task.ended_at and task.started_at for task in row_slice.rows),
         "has_attempts": any(task.attempt > 1 for task in row_slice.rows),
         "has_runs": any(task.run > 1 for task in row_slice.rows),
@@ -213,14 +225,20 @@ def _task_squares(array: WorkloadArray, tasks: QuerySet[Workload], parameters: P
 def _state_tabs(counts: TaskCounts) -> list[tuple[str, str, int]]:
     """Return each state's name, title and number of tasks. Held tasks count as pending.
 
-    Failed tasks also count as ended.
+    Failed and cancelled tasks also count as ended. If all live tasks are pending, they have one tab.
     """
     by_phase = {**asdict(counts), "pending": counts.pending + counts.held}
     tabs = [
         (word, title, sum(by_phase.get(phase, 0) for phase in phases))
         for word, (title, phases) in STATES.items()
     ]
-    return [*tabs[:-1], (str(Phase.FAILED), "Failed", counts.failed), tabs[-1]]
+    live, pending, *others, everything = tabs
+    first = [pending] if 0 < live[2] == pending[2] else [live, pending]
+    failed, cancelled = (
+        (str(Phase.FAILED), "Failed", counts.failed),
+        (str(Phase.CANCELLED), "Cancelled", counts.cancelled),
+    )
+    return [*first, *others, failed, cancelled, everything]
 
 
 def _possible_changes(request: Request, array: WorkloadArray, counts: TaskCounts) -> list[str]:

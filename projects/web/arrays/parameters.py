@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from django.http import QueryDict
 
+COLUMNS_MAX, COLUMN_WIDTH = 4, 16  # parameters with their own columns, and the characters in each value
 NAMES_MAX, VALUES_MAX = 4, 50  # parameters that are offered as filters, and the values of each
 
 
@@ -33,6 +34,13 @@ def parameter_filters(parameters: Mapping[int, Mapping[str, str]], query: QueryD
             chosen = query.get(field := f"parameter-{name}", "")
             filters.append(ParameterFilter(name, field, list(of_name), chosen if chosen in of_name else ""))
     return filters[:NAMES_MAX]
+
+
+def parameter_columns(parameters: Mapping[int, Mapping[str, str]]) -> list[str]:
+    """Return the names of the parameters that have their own columns, if all are short enough for a table."""
+    names = list(dict.fromkeys(name for values in parameters.values() for name in values))
+    is_short = all(len(value) <= COLUMN_WIDTH for values in parameters.values() for value in values.values())
+    return names if len(names) <= COLUMNS_MAX and is_short else []
 
 
 def matching_indexes(

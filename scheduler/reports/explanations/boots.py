@@ -9,7 +9,7 @@ from django.db.models import F
 from berth.core.words import format_count
 from pools.models import Node, NodePool
 from pools.models.node import PENDING, NodeState
-from scheduler.reports.pool_findings import format_node_names, is_or_are
+from scheduler.reports.pool_findings import format_node_names, has_or_have, is_or_are
 
 RECENT_BOOTS = 10
 LOCAL_BOOT = timedelta(seconds=2)  # typical boot time of nodes on this machine, which only need a directory
@@ -58,7 +58,7 @@ def expected_end_of_reserved_boots(workload: UUID, now: datetime) -> tuple[datet
         return None, f"the boot time of {names} is unknown"
     if max(ready) < now:
         return None, f"{names} {is_or_are(nodes)} late"
-    return max(ready), f"if {names} {'boots' if len(nodes) == 1 else 'boot'} as fast as expected"
+    return max(ready), f"if {names} {has_or_have(nodes)} booted by then"
 
 
 def _boot_times(pool: str) -> list[float]:

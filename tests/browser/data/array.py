@@ -1,9 +1,11 @@
 """Browser test data: an array with completed, failed, cancelled and held tasks."""
 
+from pools.models import Node
 from projects.actor import Actor
-from projects.models import Project, Workload, WorkloadArray
+from projects.models import Pod, PodState, Project, Workload, WorkloadArray
 from projects.services import arrays
 from tests import factories as make
+from tests.present import present
 
 
 def create_array(project: Project, actor: Actor) -> WorkloadArray:
@@ -33,6 +35,12 @@ def create_array(project: Project, actor: Actor) -> WorkloadArray:
     tasks.filter(array_index__in=(12, 30)).update(
         phase="failed", reason="Failed", message="Pod worker-0 ended with exit code 1.", exit_code=1, **ended
     )
+    node = Node.objects.get(pool__name="train", state="ended")
+    Pod.objects.bulk_create(
+        Pod(workload=task, role="worker", index=0, rank=0, run=1, node=node, state=PodState.FAILED,
+            exit_code=1, started_at=task.started_at, ended_at=task.ended_at, since=present(task.ended_at))
+        for task in tasks.filter(phase="failed")
+    )  # fmt: skip
     tasks.filter(array_index=31).update(
         phase="cancelled", reason="Cancelled", message="Cancelled by dave.", **ended
     )

@@ -5,6 +5,8 @@ from typing import Any
 
 from pools.models import Node
 from projects.models import Pod, PodState, Workload
+from scheduler.models import Allocation
+from tests import factories as make
 from tests.present import present
 
 ENDED = ("vit-baseline", "vit-large-lr3", "ranker-test", "tts-smoke")
@@ -16,6 +18,28 @@ def create_ended_pods(scene: Any) -> None:
     Pod.objects.bulk_create(
         _ended_pod(scene.workloads[name], node, index) for name in ENDED for index in range(2)
     )
+
+
+def create_ended_allocations(scene: Any) -> None:
+    """Create the allocations of the failed workload, whose page shows its GPU-hours and cost.
+
+    The allocations of other ended workloads are part of the usage history.
+    """
+    for pod in scene.workloads["vit-large-lr3"].pods.all():
+        Allocation.objects.create(
+            pod=pod, node=pod.node, devices=[pod.index], gpu_milli=1000, cpu_milli=2000, memory_mib=4096,
+            bound_at=pod.started_at, released_at=pod.ended_at,
+        )  # fmt: skip
+
+
+def create_ended_events(scene: Any) -> None:
+    for name in ENDED:
+        workload = scene.workloads[name]
+        person = workload.submitted_by.username
+        make.event(workload, "submitted", f"Submitted by {person}.", at=workload.submitted_at, actor=person)
+        make.event(workload, "running", "All pods run.", at=workload.started_at)
+        actor = person if workload.phase == "cancelled" else "scheduler"
+        make.event(workload, workload.phase, workload.message, at=workload.ended_at, actor=actor)
 
 
 def _ended_pod(workload: Workload, node: Node, index: int) -> Pod:

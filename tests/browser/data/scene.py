@@ -21,7 +21,7 @@ from tests.browser.data.array import create_array
 from tests.browser.data.booting import create_booting_node
 from tests.browser.data.complete_documents import complete_documents
 from tests.browser.data.decisions import create_decisions
-from tests.browser.data.ended_pods import create_ended_pods
+from tests.browser.data.ended_pods import create_ended_allocations, create_ended_events, create_ended_pods
 from tests.browser.data.evaluation import evaluate, reserve_booting_node
 from tests.browser.data.measurements import create_measurements
 from tests.browser.data.project_contents import create_project_contents
@@ -66,9 +66,11 @@ def busy() -> Scene:
     _pending(scene)
     _ended(scene)
     create_ended_pods(scene)
+    create_ended_events(scene)
     _history(scene)
     create_decisions(scene)
     create_usage_history(scene)
+    create_ended_allocations(scene)
     create_project_contents(scene)
     create_measurements()
     reserve_booting_node(scene)

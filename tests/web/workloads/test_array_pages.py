@@ -128,9 +128,11 @@ def test_array_page_lists_live_tasks_first_and_counts_each_task_only_once(
 ) -> None:
     Workload.objects.filter(array=sweep, array_index__gt=5).update(held=True)
     page = text(sign_in("erin"), f"/arrays/{sweep.pk}")
-    tabs = {"Live": 117, "Pending": 116, "Running": 1, "Ended": 3, "Failed": 2, "All": 120}
-    shown = re.findall(r'id="state-[^>]*>(\w+) <span class="\w+">(\d+)<', page)
-    assert {title: int(count) for title, count in shown} == tabs
+    tabs = {
+        "Live": "117", "Pending": "2 + 114 waiting for earlier tasks", "Running": "1", "Ended": "3",
+        "Failed": "2", "All": "120",
+    }  # fmt: skip
+    assert dict(re.findall(r'id="state-[^>]*>(\w+) <span class="\w+">([^<]+)<', page)) == tabs
     assert page.count(f'href="/arrays/{sweep.pk}?state=failed#tasks"') == 1, "the figure"
     assert [n for n in range(9) if f"sweep-{n}<" in page] == [3, 4, 5]
     assert "114 tasks waiting for earlier tasks: sweep-6 to sweep-119" in page
@@ -154,8 +156,11 @@ def test_tasks_are_filtered_by_parameters_of_the_matrix(cast: Cast, sign_in: Sig
     page = text(client, f"/arrays/{array.pk}", **query)
     assert [n for n in range(6) if f">grid-{n}</a>" in page.partition('id="tasks"')[2]] == [4]
     assert re.findall(r'id="state-[^>]*>(\w+) <span class="faint">(\d+)<', page) == [
-        ("Live", "1"), ("Pending", "1"), ("All", "1"),
-    ]  # fmt: skip
+        ("Pending", "1"),
+        ("All", "1"),
+    ], "the live tasks are the pending ones"
+    assert '<th scope="col" class="secondary">SEED</th>' in page
+    assert '<td class="nowrap secondary" data-label="LR">0.01</td>' in page
     assert "parameter-LR=0.01" in page, "the tabs keep the filter"
     Workload.objects.filter(array=array, array_index__gt=0).update(held=True, reason="WaitingForEarlierTasks")
     page = text(client, f"/arrays/{array.pk}")
@@ -211,6 +216,15 @@ def test_ended_array_is_deleted_after_confirmation(sweep: WorkloadArray, sign_in
     assert "120 tasks and their logs will be deleted" in text(dave, f"/arrays/{sweep.pk}/delete")
     assert dave.post(f"/arrays/{sweep.pk}/delete").headers["Location"] == "/workloads"
     assert not WorkloadArray.objects.exists() and not Workload.objects.exists()
+
+
+def test_cancelled_tasks_are_counted_and_listed_separately(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    Workload.objects.filter(array=sweep, array_index=7).update(phase="cancelled", ended_at=make.ago())
+    client = sign_in("erin")
+    page = text(client, f"/arrays/{sweep.pk}")
+    assert '<div class="label">Cancelled</div><div class="value">1</div>' in page
+    listed = text(client, f"/arrays/{sweep.pk}", state="cancelled")
+    assert "sweep-7<" in listed and "sweep-2<" not in listed
 
 
 @pytest.mark.heavy

@@ -137,7 +137,7 @@ def test_reserved_workload_starts_when_its_own_nodes_have_booted(cast: Cast, sig
     page = client.get(f"/workloads/{workload.pk}").content.decode()
     starts = f'<time datetime="{present(node.ready_at).isoformat()}"'
     assert f"Expected start: {starts}" in page and "boot time is unknown" not in page
-    assert "</time> is expected if node boots boots as fast as expected." in page
+    assert "</time> is expected if node boots has booted by then." in page
     assert f'pending since <time datetime="{workload.pending_since.isoformat()}"' in page
     assert '<h2 id="why-title">Reserved</h2>' in page and "Waiting for scale up" not in page
     answer = client.get(f"/api/v1/workloads/{workload.pk}/explain").json()

@@ -55,7 +55,7 @@ HOST_KEY_HINT = "Type and public key of the server, unless an admin has stored t
 AUTOSCALER_HINT = "With a minimum or maximum, the autoscaler changes the number of engines"
 ARRAY_HINT = "Number of tasks, or indexes such as 0-29. For parameters, edit the YAML"
 DURATION_HINT = "For example 90s, 30m, 2h or 7d"
-MAX_RUNTIME_HINT = "For example 30m, 2h or 7d; improves the estimates of starts"
+MAX_RUNTIME_HINT = "For example 2h or 7d; used to estimate starts"
 
 
 @dataclass(frozen=True, slots=True)
