@@ -53,7 +53,9 @@ AnySecret = ProjectSecret | PoolSecret | UserSecret
 RecordedSecret = AnySecret | PluginSecret
 R = TypeVar("R", bound=Model)
 MIN_ID_LETTERS, ID_LETTERS = 6, 32
-ID_START = re.compile(r"[0-9a-f]{1,8}(-[0-9a-f]{0,4}){0,3}(-[0-9a-f]{0,12})?|[0-9a-f]{9,32}")
+ID_START = re.compile(
+    r"[0-9a-f]{1,32}|[0-9a-f]{8}(-[0-9a-f]{4}){0,2}-[0-9a-f]{0,4}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{0,12}"
+)
 
 
 def departments(actor: Actor) -> QuerySet[Department]:

@@ -57,10 +57,10 @@ class FailureAdmin(EndedTaskAdmin):
 
     @action(description="Run again")
     def run_again(self, request: HttpRequest, queryset: QuerySet[Failure]) -> None:
-        count = queryset.count()
-        resubmit_task(self, request, queryset)
-        queryset.delete()
-        messages.success(request, f"{count} queued again.")
+        rows = list(queryset)  # tasks that fail in the meantime are kept
+        resubmit_task(self, request, rows)
+        Failure.objects.filter(pk__in=[row.pk for row in rows]).delete()
+        messages.success(request, f"{len(rows)} queued again.")
 
 
 @admin.register(Schedule)

@@ -100,6 +100,9 @@ def sections(client: Client, query: str = "") -> list[str]:
         ("workloads without a maximum runtime have 2 GPUs allocated, and this workload needs 1 GPU of that",
          "when others end"),
         ("even if no workload ran, the pool's ready nodes would lack 6 GPUs", "after nodes are added"),
+        ("node boots is late", "when late nodes have booted"),
+        ("nodes a and b are late", "when late nodes have booted"),
+        ("the boot time of node boots is unknown", "when its nodes have booted"),
         ("another reason", "unknown"),
     ],
 )  # fmt: skip

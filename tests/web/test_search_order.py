@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from berth.server.web import nearest_words
+from projects.models import Workload
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -61,8 +62,19 @@ def test_workloads_and_arrays_are_found_by_the_start_of_their_id(cast: Cast, sig
         assert [row.name for row in rows] == ["probe"], text
     assert f"/arrays/{grid.pk}" in links(client, str(grid.pk)[:8])
     assert f"/workloads/{workload.pk}/cancel" in links(client, f"cancel {str(workload.pk)[:8]}")
-    assert links(client, str(workload.pk)[:5]) == []
+    task = Workload.objects.filter(array=grid).first()
+    assert task is not None and f"/workloads/{task.pk}" in links(client, str(task.pk))
+    for text in (str(workload.pk)[:5], f"{str(workload.pk)[:3]}-{str(workload.pk)[3:8]}"):
+        assert links(client, text) == [], text
     assert links(sign_in("grace"), str(workload.pk)) == []
+
+
+def test_words_within_a_name_are_not_abbreviated_verbs(cast: Cast, sign_in: SignIn) -> None:
+    for name in ("train-e-7", "my-run-3"):
+        make.workload(cast.vision, name, phase="running", run=1, by=cast.dave.user)
+    dave = sign_in("dave")
+    for words, name in (("train e 7", "train-e-7"), ("my run 3", "my-run-3")):
+        assert titles(dave, words)[:2] == [name, f"Show log of {name}"], words
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,7 @@ def test_idle_gpus_are_highlighted_on_page_and_list(cast: Cast, sign_in: SignIn,
 
 def test_node_marks_allocated_gpus_below_the_idle_threshold(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     devices = [[10, 2048] if index in pod.allocation.devices else [0, 4] for index in range(2)]
+    Allocation.objects.filter(pod=pod).update(bound_at=timezone.now() - timedelta(minutes=3))
     measured = NodeUtilization.objects.create(node=pod.node, at=timezone.now(), devices=devices)
     pages = (f"/nodes/{pod.node.name}/contents", f"/node-pools/{pod.node.pool.name}")
     for path in pages:
@@ -173,6 +174,19 @@ def test_node_marks_allocated_gpus_below_the_idle_threshold(cast: Cast, sign_in:
     measured.devices = [[100, 2048]] * 2
     measured.save()
     assert "Idle" not in page(sign_in("dave"), pages[0])
+
+
+@pytest.mark.parametrize(("measured_ago", "bound_ago"), [(1, 1), (60, 120)])
+def test_gpus_are_not_idle_before_their_use_is_known(
+    cast: Cast, sign_in: SignIn, pod: Pod, measured_ago: int, bound_ago: int
+) -> None:
+    now = timezone.now()
+    Allocation.objects.filter(pod=pod).update(bound_at=now - timedelta(minutes=bound_ago))
+    NodeUtilization.objects.create(
+        node=pod.node, at=now - timedelta(minutes=measured_ago), devices=[[10, 2048]] * 2
+    )
+    text = page(sign_in("dave"), f"/nodes/{pod.node.name}/contents")
+    assert "1%" in text and "Idle" not in text
 
 
 def test_node_page_shows_gpu_utilization_without_workload_names(

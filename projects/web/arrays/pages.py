@@ -26,6 +26,7 @@ from projects.selectors import find_array, workloads
 from projects.services.arrays import TaskCounts, count_tasks
 from projects.services.arrays.stop_rules import PREVIEW_TASKS_MAX, preview_stops, stop_rule
 from projects.services.dependencies import dependency_statuses, find_dependents
+from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.arrays.failures import load_failures
 from projects.web.arrays.folding import FOLDED_MIN, fold_tasks
 from projects.web.arrays.metrics import load_ranking
@@ -184,7 +185,9 @@ def _idle_reason(tasks: QuerySet[Workload], progress: ArrayProgress) -> IdleReas
     first = queued.order_by("array_index").first()
     if first is not None:
         count = format_count(counts.pending + counts.reserved, "task")
-        return IdleReason(f"{count} queued.", first, _next_start(queued))
+        is_schedulable = first.reason != UNSCHEDULABLE
+        state = "queued" if is_schedulable else "can never start"
+        return IdleReason(f"{count} {state}.", first, _next_start(queued))
     if counts.suspended:
         return IdleReason(f"{format_count(counts.suspended, 'task')} suspended. Resume them to continue.")
     return IdleReason("The scheduler has not released the next tasks yet.") if counts.held else None

@@ -33,6 +33,7 @@ SHORT: Mapping[str, str] = {
     PARTLY_PLACED: "partly placed",
 }
 UNDECLARED, MISSING_NODES = "workloads without a maximum runtime have ", "even if no workload ran, "
+LATE_NODES, UNKNOWN_BOOT = (" is late", " are late"), "the boot time of "
 
 
 def short_start_reason(reason: str) -> str:
@@ -44,4 +45,8 @@ def short_start_reason(reason: str) -> str:
         return "when others end"
     if reason.startswith(MISSING_NODES):
         return "after nodes are added"
+    if reason.endswith(LATE_NODES):
+        return "when late nodes have booted"
+    if reason.startswith(UNKNOWN_BOOT):
+        return "when its nodes have booted"
     return SHORT.get(reason, "unknown")

@@ -14,6 +14,7 @@ from pools.models import Node, NodePool
 from pools.models.node import ALIVE, PENDING
 from projects.access import visible_projects
 from projects.actor import Actor
+from projects.idle_gpus import MAX_MEASUREMENT_AGE
 from projects.models import Pod, Workload
 from scheduler.models import Allocation, Reservation
 from scheduler.reports.utilization.summary import Device, devices_by_node
@@ -38,6 +39,7 @@ class DeviceMap:
     holders: list[Holder] = field(default_factory=list)
     reserved_for: str = ""  # handle of the workload that the device is reserved for
     is_starting: bool = False  # whether the node is not ready yet
+    bound_at: datetime | None = None  # when the latest of the holders was bound
     measured: Device | None = None  # the device's last measurements
     idle_below: int = 0  # threshold in thousandths: an allocated device with a lower utilization is idle
 
@@ -124,14 +126,20 @@ def build_node_maps(actor: Actor, nodes: Iterable[Node]) -> list[NodeMap]:
 def measured_node_maps(
     actor: Actor, nodes: Iterable[Node], now: datetime, max_age: timedelta
 ) -> list[NodeMap]:
-    """Return the nodes' device maps, with each device's latest measurements."""
+    """Return the nodes' device maps, with each device's latest measurements.
+
+    A device is idle only if its measurements are current and its pods have had time to use it.
+    """
     maps = build_node_maps(actor, nodes)
-    measured = devices_by_node([node_map.node for node_map in maps], now, max_age)
+    measured_nodes = [node_map.node for node_map in maps]
+    measured, current = (devices_by_node(measured_nodes, now, age) for age in (max_age, MAX_MEASUREMENT_AGE))
+    since = now - MAX_MEASUREMENT_AGE
     for node_map in maps:
         by_index = {device.index: device for device in measured.get(node_map.node.pk, ())}
         for device in node_map.devices:
             device.measured = by_index.get(device.index)
-            device.idle_below = 10 * settings.BERTH_IDLE_GPU_PERCENT
+            if node_map.node.pk in current and device.bound_at is not None and device.bound_at <= since:
+                device.idle_below = 10 * settings.BERTH_IDLE_GPU_PERCENT
     return maps
 
 
@@ -173,7 +181,9 @@ def _add_allocations(maps: dict[int, NodeMap], visible: set[int]) -> None:
             node_map.others.append(holder)
         for index in row.devices:
             if index < len(node_map.devices):
-                node_map.devices[index].holders.append(holder)
+                device = node_map.devices[index]
+                device.holders.append(holder)
+                device.bound_at = max(filter(None, (device.bound_at, row.bound_at)))
 
 
 def _add_reservations(maps: dict[int, NodeMap], visible: set[int]) -> None:

@@ -191,7 +191,7 @@ def _gpu_figures(use: summary.Utilization) -> list[tuple[str, str, str, str]]:
 def _unmeasured_reason(pods: Iterable[summary.PodSummary], now: datetime) -> str:
     """Return why none of the pods' GPUs was measured, or "" if the reason is unknown."""
     nodes = Node.objects.select_related("pool").in_bulk({pod.node_id for pod in pods})
-    if summary.devices_by_node(list(nodes.values()), now, LAST_KNOWN):
+    if not nodes or summary.devices_by_node(list(nodes.values()), now, LAST_KNOWN):
         return ""
     if all(map(_has_simulated_gpus, nodes.values())):
         return "simulated GPUs have no measurements"

@@ -145,11 +145,11 @@ def split_verb(words: list[str]) -> tuple[str, list[str]]:
     """Split "cancel diffusion" or "diffusion cancel" into the verb and the other words.
 
     The verb is empty if there is none.
-    A verb may have an s, as in "logs". The first and the last word may be abbreviated.
+    A verb may have an s, as in "logs". Only the first and the last word may be abbreviated.
     """
     for at, word in enumerate(words):
         least = MIN_VERB_LETTERS if at == 0 else MIN_LAST_VERB_LETTERS
-        verb = _verb_of(word.lower(), least if at in (0, len(words) - 1) else len(word))
+        verb = _verb_of(word.lower(), least if at in (0, len(words) - 1) else len(word) + 1)
         if verb:
             return verb, [*words[:at], *words[at + 1 :]]
     return "", words

@@ -135,8 +135,8 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     """
     verb, rest = split_verb(words)
     of_verb = list(_verb_actions(actor, verb, rest, url))[:MAX_OF_A_KIND] if verb else []
-    if not of_verb and rest and rest == words[: len(rest)]:
-        verb = ""  # the last word is part of a name
+    if not of_verb and rest and rest != words[1:]:
+        verb = ""  # a verb that is not the first word may be part of a name
     actions = [*of_verb, *quota_actions(actor, words), *form_actions(actor, words)]
     yield HitGroup("Actions", actions)
     pages = chain(page_hits(actor, words), page_phrases(actor, words), pool_page_hits(actor, words))

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import or_
 
 from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef
@@ -12,7 +14,7 @@ from django.utils.http import urlencode
 from berth.server.web.palette import Hit
 from projects.actor import Actor
 from projects.models import Phase, Workload, WorkloadArray
-from projects.selectors import arrays, workload_count, workloads
+from projects.selectors import arrays, id_condition, workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.arrays.progress import load_progress
 from projects.web.workloads.filters import filter_workloads, parse_filters
@@ -55,10 +57,13 @@ def array_hits(matching: Sequence[WorkloadArray]) -> Iterator[Hit]:
 
 
 def task_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
-    """Yield the array tasks whose name is one of the words.
+    """Yield the array tasks whose name is one of the words, or whose ID starts with one.
 
-    The other words must occur in the project's name.
+    Beside a name, the other words must occur in the project's name.
     """
+    by_id = reduce(or_, map(id_condition, words))
+    for task in workloads(actor).filter(by_id, array__isnull=False)[:MAX_TASKS]:
+        yield _task_hit(task)
     parts = split_task(words)
     if parts is None:
         return
@@ -71,8 +76,12 @@ def task_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
         return
     tasks = workloads(actor).filter(array__in=matching, array_index=index, superseded=False)
     for task in tasks.order_by("-submitted_at")[:MAX_TASKS]:
-        path = reverse("workload", args=[task.pk])
-        yield Hit(task.name, path, "workloads", task.project.name, state=state_of(task))
+        yield _task_hit(task)
+
+
+def _task_hit(task: Workload) -> Hit:
+    path = reverse("workload", args=[task.pk])
+    return Hit(task.name, path, "workloads", task.project.name, state=state_of(task))
 
 
 def split_task(words: Sequence[str]) -> tuple[str, int, list[str]] | None:

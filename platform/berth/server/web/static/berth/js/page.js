@@ -72,6 +72,7 @@
   /** Copy an element's text. Pages without TLS have no clipboard object, so the text is selected there. */
   function copy(element) {
     const report = (copied) => copied ? toast("Copied.") : toast("Copying failed. Select the text and copy it.", true);
+    if (!element) return; // replaced by a live update
     if (navigator.clipboard) {
       navigator.clipboard.writeText(element.textContent).then(() => report(true), () => report(false));
     } else {
