@@ -1,16 +1,19 @@
 """Placeholders on the queue page for workloads that the user may not see."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import Max, Q
+from django.contrib.postgres.aggregates import ArrayAgg
+from django.db.models import Max, Q, QuerySet
 
 from pools.models import NodePool
 from projects.access import is_platform_admin, visible_projects
 from projects.actor import Actor
 from projects.models import Phase
 from projects.selectors import workload_count
-from scheduler.reports.queues.queue_list import NOT_EVALUATED, all_queued, queued_workloads
+from scheduler.reports.queues.queue_list import NO_POSITION, NOT_EVALUATED, all_queued, queued_workloads
 from scheduler.web.queue_rows import QUEUED, QueueEntry
 
 
@@ -25,11 +28,15 @@ class Placeholder:
 
 @dataclass(frozen=True, slots=True)
 class HiddenWorkloads:
-    """Workloads of one pool's queue that the user cannot see. An array counts as one workload."""
+    """Workloads of one pool's queue that the user cannot see.
+
+    Reserved and new workloads are counted, an array as one. The others have ascending positions, which are
+    those of the last explanations: positions can be missing, or shared with another workload.
+    """
 
     reserved: int = 0
     new: int = 0
-    last_position: int = 0
+    positions: Sequence[int] = ()
 
 
 def hidden_workloads(actor: Actor, pool: NodePool | None) -> dict[str, HiddenWorkloads]:
@@ -41,64 +48,78 @@ def hidden_workloads(actor: Actor, pool: NodePool | None) -> dict[str, HiddenWor
     sums = rows.annotate(
         reserved=workload_count(Q(phase=Phase.RESERVED)),
         new=workload_count(~Q(phase=Phase.RESERVED) & ~evaluated),
-        last=Max("queue_position", filter=evaluated),
+        positions=ArrayAgg("queue_position", filter=evaluated & ~Q(phase=Phase.RESERVED)),
     )
-    return {name: HiddenWorkloads(reserved, new, last or 0) for name, reserved, new, last in sums}
+    return {
+        name: HiddenWorkloads(reserved, new, sorted(positions or ()))
+        for name, reserved, new, positions in sums
+    }
 
 
 def add_placeholders(
-    entries: Sequence[QueueEntry], hidden: HiddenWorkloads, *, previous: int | None, is_last: bool
+    entries: Sequence[QueueEntry], hidden: HiddenWorkloads, *, previous: int, is_last: bool
 ) -> None:
-    """Add placeholders to the rows of one pool, which are in queue order and have their sections.
+    """Add placeholders to the rows of one pool, which are in queue order, folded and have their sections.
 
-    `previous` is the last visible position before these rows, and None at the start of the pool's queue.
+    `previous` is the position of the visible workload before these rows, or NO_POSITION.
     `is_last` states whether these rows end the pool's queue.
     """
-    position, has_reserved = previous or 0, bool(previous)
+    shown, has_reserved = bisect_left(hidden.positions, previous), previous != NO_POSITION
     for row, *_ in entries:
-        missing = list[Placeholder]()
-        if row.phase != Phase.RESERVED:
-            if not has_reserved:
-                missing += _without_position(hidden.reserved, "reserved")
-                has_reserved = True
-            end = row.queue_position if row.queue_position < NOT_EVALUATED else hidden.last_position + 1
-            missing += _gap(position + 1, end - 1)
-            position = max(position, end if row.queue_position < NOT_EVALUATED else end - 1)
+        if row.phase == Phase.RESERVED or row.is_folded:
+            continue
+        reserved = [] if has_reserved else _without_position(hidden.reserved, "reserved")
+        end = bisect_left(hidden.positions, row.queue_position)
+        queued = _with_positions(hidden.positions[shown:end])
+        shown, has_reserved = end, True
         begins_queue = row.section is not None and row.section.title == QUEUED
-        row.hidden_above = [each for each in missing if not begins_queue or each.is_phase]
-        row.hidden_before = [each for each in missing if each not in row.hidden_above]
-    if entries and is_last:
-        entries[-1][0].hidden_after = [
-            *(() if has_reserved else _without_position(hidden.reserved, "reserved")),
-            *_gap(position + 1, hidden.last_position),
-            *_without_position(hidden.new, "new"),
-        ]
+        row.hidden_above, row.hidden_before = (reserved, queued) if begins_queue else (reserved + queued, [])
+    last = entries[-1][0]
+    if is_last:
+        reserved = [] if has_reserved else _without_position(hidden.reserved, "reserved")
+        queued = _with_positions(hidden.positions[shown:])
+        last.hidden_after = reserved + queued + _without_position(hidden.new, "new")
+    else:
+        end = bisect_left(hidden.positions, last.queue_position)
+        last.hidden_after = _with_positions(hidden.positions[shown:end])
 
 
 def placeholders(hidden: HiddenWorkloads) -> list[Placeholder]:
     """Return the placeholders of a queue in which the user can see no workload."""
     return [
         *_without_position(hidden.reserved, "reserved"),
-        *_gap(1, hidden.last_position),
+        *_with_positions(hidden.positions),
         *_without_position(hidden.new, "new"),
     ]
 
 
-def last_position_before(actor: Actor, first: QueueEntry) -> int | None:
-    """Return the last visible position in the same pool before this row, or None if there is none."""
-    row = first[0]
-    before = Q(queue_pool=row.queue_pool, queue_position__lt=row.queue_position)
-    rows = queued_workloads(actor, None).order_by().filter(before)
-    position: int | None = rows.aggregate(last=Max("queue_position"))["last"]
-    return position
+def position_before(actor: Actor, first: QueueEntry) -> int:
+    """Return the position of the visible workload before this row in its pool's queue, or NO_POSITION."""
+    before = _beyond(actor, first, "lt")
+    return before.aggregate(last=Max("queue_position"))["last"] or NO_POSITION
+
+
+def ends_queue(actor: Actor, last: QueueEntry) -> bool:
+    """Return whether no visible workload follows this row in its pool's queue."""
+    return not _beyond(actor, last, "gt").exists()
+
+
+def _beyond(actor: Actor, entry: QueueEntry, side: str) -> QuerySet[Any]:
+    """Return the visible workloads before ("lt") or after ("gt") this row in its pool's queue, unordered."""
+    row = entry[0]
+    same = Q(queue_position=row.queue_position) & Q((f"pk__{side}", row.pk))
+    beyond = Q((f"queue_position__{side}", row.queue_position)) | same
+    return queued_workloads(actor, None).order_by().filter(Q(queue_pool=row.queue_pool) & beyond)
 
 
 def _without_position(count: int, phase: str) -> list[Placeholder]:
     return [Placeholder(phase, is_plural=count > 1, is_phase=True)] if count else []
 
 
-def _gap(first: int, last: int) -> list[Placeholder]:
-    if last < first:
+def _with_positions(positions: Sequence[int]) -> list[Placeholder]:
+    """Return one placeholder for workloads between which the user can see no workload."""
+    if not positions:
         return []
+    first, last = positions[0], positions[-1]
     position = str(first) if first == last else f"{first}\N{EN DASH}{last}"
-    return [Placeholder(position, is_plural=first < last)]
+    return [Placeholder(position, is_plural=len(positions) > 1)]

@@ -35,6 +35,7 @@ from scheduler.reports.pool_findings import format_node_names
 from scheduler.reports.queues.brief_reasons import load_awaited_shares
 from scheduler.reports.queues.pending_reasons import count_by_reason
 from scheduler.reports.queues.queue_list import (
+    NO_POSITION,
     NOT_EVALUATED,
     count_unschedulable,
     queue_length,
@@ -46,9 +47,10 @@ from scheduler.reports.queues.queue_ordering import describe_queue_states
 from scheduler.web.hidden_queue import (
     Placeholder,
     add_placeholders,
+    ends_queue,
     hidden_workloads,
-    last_position_before,
     placeholders,
+    position_before,
 )
 from scheduler.web.pools.capacity import capacity_by_pool
 from scheduler.web.queue_rows import QueueEntry, describe_order, fold_tasks
@@ -162,7 +164,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         fold_tasks(each, fold=not state["search"])
         describe_order(each, in_order=is_in_order)
     if listing and entries and is_in_order and not is_filtered:
-        groups = _with_hidden_workloads(request.actor, groups, listing, pool, pools)
+        others = [each for each in pools if each.name not in choices.by_pool]
+        groups = _with_hidden_workloads(request.actor, groups, listing, pool, others)
     context = {
         "pools": [(each.name, choices.by_pool.get(each.name, 0)) for each in pools],
         "pool": pool,
@@ -241,31 +244,29 @@ def _with_hidden_workloads(
     groups: list[_PoolGroup],
     listing: Listing[QueueEntry],
     pool: NodePool | None,
-    pools: Sequence[NodePool],
+    others: Sequence[NodePool],
 ) -> list[_PoolGroup]:
     """Add placeholders for workloads that the user cannot see, so that positions and counts agree.
 
-    On a page with all of the user's workloads, pools whose queues are hidden entirely are added too.
+    The last page of all pools ends with the others in whose queues the user can see no workload.
     """
     hidden = hidden_workloads(actor, pool)
-    for index, (heading, entries) in enumerate(groups):
+    for index, (_, entries) in enumerate(groups):
         in_pool = hidden.get(pool.name if pool else entries[0][0].queue_pool)
         if in_pool is None:
             continue
-        continues = index == 0 and listing.previous
+        may_continue = index == 0 and listing.previous
+        may_be_continued = index == len(groups) - 1 and listing.next
         add_placeholders(
             entries,
             in_pool,
-            previous=last_position_before(actor, entries[0]) if continues else None,
-            is_last=heading is not groups[-1][0] or not listing.next,
+            previous=position_before(actor, entries[0]) if may_continue else NO_POSITION,
+            is_last=not may_be_continued or ends_queue(actor, entries[-1]),
         )
-    if pool is not None or listing.next or listing.previous:
+    if pool is not None or listing.next:
         return groups
-    shown = {heading.name for heading, _ in groups if heading}
-    names = [each.name for each in pools if each.name in hidden and each.name not in shown]
-    unseen = [replace(each, hidden=placeholders(hidden[each.name])) for each in _pool_headings(names, pools)]
-    groups += [(each, []) for each in unseen]
-    return sorted(groups, key=lambda group: group[0].name if group[0] else "")
+    headings = _pool_headings([each.name for each in others if each.name in hidden], others)
+    return groups + [(replace(each, hidden=placeholders(hidden[each.name])), []) for each in headings]
 
 
 def _filter_choices(rows: QuerySet[Any], pool: NodePool | None, actor: Actor) -> _Choices:

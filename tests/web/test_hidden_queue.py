@@ -3,12 +3,15 @@
 import re
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from projects.models import Phase, Project, Workload
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
+from tests.web.test_queue_page import submit_array
 
 ONE, SEVERAL = "A workload of another project", "Workloads of other projects"
 
@@ -35,6 +38,17 @@ def rows(client: Client, path: str = "/queue?pool=local") -> list[str]:
     return result
 
 
+def pages(client: Client, path: str) -> list[list[str]]:
+    """Return the rows of every page of a list."""
+    result, cursor = list[list[str]](), ""
+    while True:
+        result.append(rows(client, f"{path}{cursor}"))
+        after = client.get(f"{path}{cursor}").context["listing"].next
+        if after is None:
+            return result
+        cursor = f"&cursor={after}"
+
+
 def test_positions_of_hidden_workloads_have_placeholders(cast: Cast, sign_in: SignIn) -> None:
     for position in (1, 3, 4, 6):
         queue(cast.ads, f"theirs-{position}", position)
@@ -46,6 +60,50 @@ def test_positions_of_hidden_workloads_have_placeholders(cast: Cast, sign_in: Si
     assert rows(sign_in("alice"))[:2] == ["1 theirs-1", "2 second"]
     for query in ("&search=second", "&reason=ProjectLimit", "&project=vision", "&mine=1", "&sort=name"):
         assert not any("other project" in row for row in rows(client, f"/queue?pool=local{query}")), query
+
+
+def test_unused_positions_have_no_placeholders(cast: Cast, sign_in: SignIn) -> None:
+    queue(cast.vision, "first", 1)
+    queue(cast.vision, "third", 3)
+    queue(cast.ads, "theirs", 5)
+    client = sign_in("dave")
+    assert rows(client) == ["1 first", "3 third", f"5 {ONE}"]
+    queue(cast.vision, "ninth", 9)
+    assert rows(client) == ["1 first", "3 third", f"5 {ONE}", "9 ninth"]
+    queue(cast.ads, "another", 7)
+    assert rows(client) == ["1 first", "3 third", f"5\N{EN DASH}7 {SEVERAL}", "9 ninth"]
+
+
+def test_hidden_workload_with_the_same_position_has_a_placeholder(cast: Cast, sign_in: SignIn) -> None:
+    queue(cast.vision, "own", 2)
+    queue(cast.ads, "stale", 2)
+    assert rows(sign_in("dave")) == ["2 own", f"2 {ONE}"]
+
+
+def test_hidden_workloads_between_folded_tasks_have_a_placeholder(cast: Cast, sign_in: SignIn) -> None:
+    array = submit_array(cast, "sweep", 2)
+    for position, task in zip((1, 3), Workload.objects.filter(array=array).order_by("pk"), strict=True):
+        explanation = {"pool": "local", "queue_position": position, "ordering": ["vision: within its quota"]}
+        Workload.objects.filter(pk=task.pk).update(held=False, reason="ProjectLimit", explanation=explanation)
+    queue(cast.ads, "theirs", 2)
+    assert rows(sign_in("dave")) == ["1\N{EN DASH}3 sweep", f"2 {ONE}"]
+
+
+def test_placeholders_need_no_more_queries_for_more_hidden_workloads(cast: Cast, sign_in: SignIn) -> None:
+    queue(cast.vision, "own", 5)
+    queue(cast.ads, "theirs", 1)
+    client = sign_in("dave")
+    rows(client)
+
+    def count_queries() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            rows(client)
+        return len(queries)
+
+    few = count_queries()
+    for position in (2, 3, 4, 6, 7):
+        queue(cast.ads, f"theirs-{position}", position)
+    assert count_queries() == few
 
 
 def test_reserved_and_new_hidden_workloads_have_placeholders(cast: Cast, sign_in: SignIn) -> None:
@@ -72,12 +130,32 @@ def test_placeholders_continue_on_later_pages(cast: Cast, sign_in: SignIn) -> No
     for position in range(1, 161, 2):
         queue(cast.vision, f"own-{position}", position)
         queue(cast.ads, f"theirs-{position}", position + 1)
-    client = sign_in("dave")
-    seen, path = list[str](), "/queue?pool=local"
-    while path:
-        response = client.get(path)
-        seen += rows(client, path)
-        after = response.context["listing"].next
-        path = f"/queue?pool=local&cursor={after}" if after else ""
-    numbers = [int(row.split()[0]) for row in seen]
-    assert numbers == list(range(1, 161))
+    seen = pages(sign_in("dave"), "/queue?pool=local")
+    assert [int(row.split()[0]) for each in seen for row in each] == list(range(1, 161))
+
+
+@pytest.mark.heavy
+def test_placeholders_appear_once_if_pages_begin_without_positions(cast: Cast, sign_in: SignIn) -> None:
+    make.workload(cast.ads, "holds", phase=Phase.RESERVED, pools=["local"])
+    queue(cast.ads, "theirs", 1)
+    queue(cast.ads, "fresh", None)
+    for index in range(60):
+        queue(cast.vision, f"own-{index}", None)
+    first, second = pages(sign_in("dave"), "/queue?pool=local")
+    hidden = [[row for row in each if ONE in row] for each in (first, second)]
+    assert hidden == [[f"reserved {ONE}", f"1 {ONE}"], [f"new {ONE}"]]
+
+
+@pytest.mark.heavy
+def test_pools_with_hidden_workloads_only_come_last(cast: Cast, sign_in: SignIn) -> None:
+    for name in ("aside", "spare"):
+        make.pool(name)
+    for position in range(1, 51):
+        queue(cast.vision, f"own-{position}", position)
+    queue(cast.ads, "last", 51)
+    queue(cast.vision, "own", 1, "spare")
+    queue(cast.ads, "theirs", 1, "aside")
+    first, second = pages(sign_in("dave"), "/queue?")
+    assert first[0] == "local"
+    assert first[-2:] == ["50 own-50", f"51 {ONE}"]
+    assert second == ["spare", "1 own", "aside", f"1 {ONE}"]
