@@ -9,11 +9,8 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from berth.core.errors import RateLimited
-from berth.documents.ordered import dump_workload
 from pools.models import NodePool
-from projects.models import Quota, Workload
 from projects.services.workloads.submission import submit
-from projects.services.workloads.unschedulable import report_unschedulable
 from scheduler.models import Reservation
 from scheduler.reports.what_if.smallest_change import RenderedChange
 from scheduler.web.workloads import pages
@@ -21,8 +18,6 @@ from tests import factories as make
 from tests.cast import Cast, training
 from tests.present import present
 from tests.web.conftest import SignIn
-
-HTMX = {"HX-Request": "true"}
 
 
 @pytest.mark.heavy
@@ -376,29 +371,3 @@ def test_cancel_dialog_mentions_pods_only_if_there_are_any(
     workload = make.workload(cast.vision, "train", phase=phase)
     dialog = sign_in("carol").get(f"/workloads/{workload.pk}/cancel").content.decode()
     assert warning in dialog and f">{dismiss}</a>" in dialog
-
-
-def test_page_of_an_unschedulable_workload_states_all_reasons(cast: Cast, sign_in: SignIn) -> None:
-    make.node(cast.pool)
-    make.quota(cast.vision, cast.pool, 2, limit_gpu_milli=2000)
-    document = {**training("never", project="vision"), "roles": [{"name": "worker", "gpu": 64}]}
-    client = sign_in("dave")
-    text = dump_workload(document)
-    to = client.post("/submit", {"document": text, "agreed": text, "step": "submit"}, headers=HTMX)
-    workload = Workload.objects.get(name="never")
-    message = "Exceeds the node shape: 64 GPUs requested."
-    Workload.objects.update(
-        reason="Unschedulable", message=message, explained_at=timezone.now(),
-        explanation={"blockers": [{"reason": "ExceedsNodeShape", "message": message, "numbers": {}}]},
-    )  # fmt: skip
-    report_unschedulable({workload.pk: message}, actor="scheduler", now=timezone.now())
-    page = client.get(to.headers["HX-Redirect"]).content.decode()
-    limit = "The workload requests more GPUs than the limit of vision, so it cannot start as specified."
-    banner = page[page.index('<div class="notice warn"') :].split("</div>")[0]
-    assert f"Workload <strong>never</strong> submitted. {limit}" in banner
-    card = page[page.index('aria-label="Pending reason"') :].split("</section>")[0]
-    assert message in card and limit in card
-    event = page[page.index('<li class="bad">') :].split("</li>")[0]
-    assert "Unschedulable" in event and message in event
-    Quota.objects.update(limit_gpu_milli=None)
-    assert limit not in client.get(f"/workloads/{workload.pk}").content.decode().split('id="recent-title"')[0]

@@ -5,15 +5,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
+from berth.documents.ordered import dump_workload
+from projects.models import Quota, Workload
+from projects.services.workloads.unschedulable import report_unschedulable
 from scheduler.engine.explain.reasons import blocker
 from scheduler.engine.plan import Reason
 from scheduler.models import Eviction
 from scheduler.reports.what_if.smallest_change import RenderedChange
 from scheduler.web.workloads import pages
 from tests import factories as make
-from tests.cast import Cast
+from tests.cast import Cast, training
 from tests.web.conftest import SignIn
+from tests.web.test_search import HTMX
 
 GPU = {"resource": "gpu", "queue": "vision"}
 OVER_SHARE = {**GPU, "allocated": 750, "requested": 6000, "bound": 6000, "share": 6000, "quota": 4000}
@@ -143,3 +148,29 @@ def test_smallest_change_links_the_workloads_that_it_would_evict(
     assert re.findall(r'<a href="/workloads/[^"]+">([^<]+)</a>', card) == [*answer.affected]
     card = sign_in("dave").get(path).content.decode()
     assert re.findall(r'<a href="/workloads/[^"]+">([^<]+)</a>', card) == ["vision/own", "vision/own-2"]
+
+
+def test_page_of_an_unschedulable_workload_states_all_reasons(cast: Cast, sign_in: SignIn) -> None:
+    make.node(cast.pool)
+    make.quota(cast.vision, cast.pool, 2, limit_gpu_milli=2000)
+    document = {**training("never", project="vision"), "roles": [{"name": "worker", "gpu": 64}]}
+    client = sign_in("dave")
+    text = dump_workload(document)
+    to = client.post("/submit", {"document": text, "agreed": text, "step": "submit"}, headers=HTMX)
+    workload = Workload.objects.get(name="never")
+    message = "Exceeds the node shape: 64 GPUs requested."
+    Workload.objects.update(
+        reason="Unschedulable", message=message, explained_at=timezone.now(),
+        explanation={"blockers": [{"reason": "ExceedsNodeShape", "message": message, "numbers": {}}]},
+    )  # fmt: skip
+    report_unschedulable({workload.pk: message}, actor="scheduler", now=timezone.now())
+    page = client.get(to.headers["HX-Redirect"]).content.decode()
+    limit = "The workload requests more GPUs than the limit of vision, so it cannot start as specified."
+    banner = page[page.index('<div class="notice warn"') :].split("</div>")[0]
+    assert f"Workload <strong>never</strong> submitted. {limit}" in banner
+    card = page[page.index('aria-label="Pending reason"') :].split("</section>")[0]
+    assert message in card and limit in card
+    event = page[page.index('<li class="bad">') :].split("</li>")[0]
+    assert "Unschedulable" in event and message in event
+    Quota.objects.update(limit_gpu_milli=None)
+    assert limit not in client.get(f"/workloads/{workload.pk}").content.decode().split('id="recent-title"')[0]
