@@ -9,7 +9,7 @@ from dataclasses import dataclass
 SMALLEST, LARGEST = 200, 400
 # A pod's start and end are two changes. Twice as many are allowed, so that ends are never left behind.
 CHANGES_PER_START = 4
-SHORT_SECONDS, LONG_SECONDS = 0.25, 0.4
+SHORT_SECONDS, LONG_SECONDS = 0.2, 0.3
 GROWTH = 1.5
 
 

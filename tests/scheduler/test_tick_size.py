@@ -22,7 +22,7 @@ def test_size_stays_if_no_work_is_left() -> None:
     assert size.starts == 300
 
 
-@pytest.mark.parametrize(("seconds", "starts"), [(0.3, 400), (0.5, 320), (0.64, 250), (30.0, SMALLEST)])
+@pytest.mark.parametrize(("seconds", "starts"), [(0.25, 400), (0.4, 300), (0.5, 240), (30.0, SMALLEST)])
 def test_size_shrinks_in_proportion_to_a_long_tick(seconds: float, starts: int) -> None:
     size = TickSize(LARGEST)
     size.adapt(seconds, has_more=True)
