@@ -127,7 +127,8 @@ def test_container_killed_for_memory_reports_limit_and_peak(stage: ImageStage, b
 
 def test_gang_communicates_over_loopback_and_shares_memory(stage: ImageStage, busybox: str) -> None:
     port = free_port()
-    wait = "until nc 127.0.0.1 $MASTER_PORT < /dev/null 2> /dev/null; do sleep 0.05; done"
+    # A server that receives the end of input first exits without sending its own.
+    wait = "until sleep 1 | nc 127.0.0.1 $MASTER_PORT 2> /dev/null; do sleep 0.05; done"
     scripts = {
         "p-0": "echo from-0 > /dev/shm/rank; echo hello | nc -l -p $MASTER_PORT; cat /dev/shm/reply",
         "p-1": f"{wait}; cat /dev/shm/rank; echo from-1 > /dev/shm/reply",
