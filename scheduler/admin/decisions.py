@@ -324,7 +324,7 @@ def _difference_message(result: ReplayResult) -> SafeString:
 
 
 def _queue_lines(row: Eviction, side: str) -> Iterator[list[Any]]:
-    """For each queue of the victim or the preemptor, yield the name, GPUs and decayed usage."""
+    """Yield the name, GPUs and decayed usage of each queue to which the victim or the preemptor belongs."""
     for queue in row.numbers.get(side) or []:
         amounts = [queue.get(key) or {} for key in ("quota", "share", "allocated_before", "allocated_after")]
         gpus = (thousandths(amount.get("gpu")) for amount in amounts)

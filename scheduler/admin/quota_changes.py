@@ -28,7 +28,9 @@ class QuotaChangeAdmin(ReadOnlyModelAdmin):
     )
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Describe the page's changes with the same number of queries for any number of rows."""
+        """Describe the changes on the page, with a number of queries that does not depend on the number of
+        rows.
+        """
         changes_list = super().get_changelist_instance(request)
         changes_list.result_list = list(changes_list.result_list)
         for listed in list_changes(actor(request), changes_list.result_list):

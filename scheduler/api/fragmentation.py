@@ -17,7 +17,7 @@ class FragmentationLevelResponse(ResponseModel):
 
 
 class FragmentationResponse(ResponseModel):
-    """Entirely free GPUs on ready nodes, excluding reserved ones.
+    """Entirely free GPUs on ready nodes, excluding reserved GPUs.
 
     Fewer replicas may fit if CPU or memory is short.
     """

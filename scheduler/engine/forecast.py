@@ -159,7 +159,7 @@ class _FutureCapacity:
 def _allocations(
     snapshot: Snapshot, plan: Plan, nodes: Iterable[str], by_name: Mapping[str, Workload]
 ) -> Iterator[tuple[Workload, tuple[int, int, int]]]:
-    """Yield the workload and amounts for each pod that runs or will start on these nodes."""
+    """Yield the workload and amounts for each pod that runs or will start on the nodes."""
     node_names = set(nodes)
     steps = [step for bundle in plan.bundles for step in bundle.steps]
     leaving = {(step.workload, step.role, step.index) for step in steps if isinstance(step, Evict)}

@@ -34,7 +34,7 @@ Key = tuple[str, str, int]  # workload, role, index
 
 @dataclass(frozen=True, slots=True)
 class ReleasableNode:
-    """Node that the pool can release after these bundles are committed."""
+    """Node that the pool can release once `bundles` have been committed."""
 
     pool: str
     node: str
@@ -125,8 +125,8 @@ def _pods_by_node(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
 def _plan_without(
     snapshot: Snapshot, plan: Plan, pool: str, removed: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
 ) -> Plan | None:
-    """Return the plan for the snapshot without these nodes, or None if the plan is worse for any workload
-    that is not in `moving`.
+    """Return the plan for the snapshot without the nodes, or None if the plan is worse for any workload that
+    is not in `moving`.
     """
     edited = _remove_nodes(snapshot, pool, removed, moving)
     new_plan = decide(edited)
@@ -154,7 +154,7 @@ def _remains_settled(new_plan: Plan, pool: str, moving: Mapping[str, Sequence[Po
 def _remove_nodes(
     snapshot: Snapshot, pool: str, removed: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
 ) -> Snapshot:
-    """Return the snapshot without these nodes and their pods.
+    """Return the snapshot without the nodes and their pods.
 
     Workloads in `moving` may only be placed in this pool.
     """

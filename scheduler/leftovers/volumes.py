@@ -97,7 +97,7 @@ class VolumesCollector(LeftoversCollector):
         return runtime.read_volume_file(str(outputs.pod_id), outputs.volume, path, offset, limit)
 
     def _progress_saver(self, outputs: PodOutputs, held: HeldLease) -> "Callable[[Progress], None]":
-        """Return a function that stores the progress. Raises LeadershipLost."""
+        """Return a function that stores the progress. The function raises LeadershipLost."""
         due = 0.0
 
         def save(progress: "Progress") -> None:

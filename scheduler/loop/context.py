@@ -31,7 +31,7 @@ class SentCommands:
     starts_left: bool = False  # whether the last tick postponed some starts to the next tick
 
     def keep_starts(self, pods: Container[uuid.UUID]) -> None:
-        """Keep only the entries of these pods, which are still starting."""
+        """Keep only the entries for `pods`, which are still starting."""
         self.started = {pk: at for pk, at in self.started.items() if pk in pods}
 
     def forget_starts(self, pods: Iterable[uuid.UUID]) -> None:
@@ -53,7 +53,7 @@ class StartMessages:
     pulling: frozenset[uuid.UUID] = frozenset()
 
     def keep_only(self, workloads: Container[uuid.UUID]) -> None:
-        """Keep only the entries of these workloads, which are still starting."""
+        """Keep only the entries for `workloads`, which are still starting."""
         self.shown = {pk: value for pk, value in self.shown.items() if pk in workloads}
         self.progress = {pk: value for pk, value in self.progress.items() if pk in workloads}
 

@@ -71,10 +71,10 @@ def _errors_by_pool(snapshot: Snapshot) -> Mapping[str, str]:
 
 
 def without_pools(snapshot: Snapshot, pools: Collection[str]) -> Snapshot:
-    """Return the snapshot as if these pools did not exist.
+    """Return the snapshot as if the pools did not exist.
 
-    A workload counts as suspended if it runs or has a reservation in one of these pools, or allows no other
-    pool. Its resources still count towards the quotas of these pools' groups.
+    A workload counts as suspended if it runs or has a reservation in one of the pools, or allows no other
+    pool. Its resources still count towards the quotas of the pools' groups.
     """
     nodes = {node.name for node in snapshot.nodes if node.pool in pools}
     reserved = {reservation.workload for reservation in snapshot.reservations if reservation.node in nodes}

@@ -41,8 +41,8 @@ class StoredCycle:
 def pack(snapshot: Snapshot, plan: Plan, encoder: SnapshotEncoder | None = None) -> bytes | None:
     """Return the compressed snapshot and plan, or None if the cluster is too large.
 
-    `encoder` caches encoded parts between cycles; without a cache, packing takes longer than a decision. Do
-    not call this function within a transaction.
+    `encoder` caches encoded parts between cycles; without a cache, packing takes longer than a decision. Must
+    not be called inside a transaction.
     """
     if len(snapshot.workloads) > MAX_WORKLOADS:
         return None

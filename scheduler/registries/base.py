@@ -63,7 +63,7 @@ class DigestResolver(Protocol):
         ...
 
     def take_results(self, keys: Collection[RunKey]) -> Mapping[RunKey, Resolution]:
-        """Return the finished lookups of these runs, each only once. Drop finished lookups of other runs."""
+        """Return the finished lookups of the runs, each only once. Drop finished lookups of other runs."""
         ...
 
     def wake_fds(self) -> tuple[int, ...]:

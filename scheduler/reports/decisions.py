@@ -112,7 +112,7 @@ class Decision:
 class DecidedCycle:
     """Cycle with its visible decisions.
 
-    `hidden` is the number of decisions about other tenants, and `stale` lists dropped bundles with the
+    `hidden` is the number of decisions about other tenants, and `stale` lists each dropped bundle with the
     reason.
     """
 
@@ -385,7 +385,7 @@ def _workload_handles(bundle: Mapping[str, Any]) -> list[str]:
 
 
 def _submissions_by_name(actor: Actor, handles: Iterable[str]) -> dict[str, list[_Submission]]:
-    """Return the visible workloads with these names, in submission order."""
+    """Return the visible workloads with any of the names, in submission order."""
     pairs = [handle.partition("/")[::2] for handle in handles]
     rows = workloads(actor).filter(
         project__name__in={project for project, _ in pairs}, name__in={name for _, name in pairs}

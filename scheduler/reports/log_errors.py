@@ -39,7 +39,9 @@ def search_errors(
     seconds: float = TIME_LIMIT,
     clock: Callable[[], float] = time.monotonic,
 ) -> LogMatches:
-    """Return the lines of a log that name an error, as `search_log` does for a text."""
+    """Return the lines of a log that name an error, in the same way that `search_log` returns lines with a
+    text.
+    """
     until, size = clock() + seconds, read(start.offset, 0).size
     line, offset, places, matches = start, start.offset, list[LinePosition](), 0
     resume_at: LinePosition | None = None

@@ -12,5 +12,5 @@ TRIGGER_TITLES = {
 
 
 def describe_trigger(trigger: str) -> str:
-    """Return what started a cycle, such as "Workload changed"."""
+    """Return a title for the trigger of a cycle, such as "Workload changed"."""
     return TRIGGER_TITLES.get(trigger) or f"{to_words(trigger)} changed"

@@ -44,7 +44,7 @@ class History:
         return history
 
     def advance(self, since: int, until: int, rates: Rates) -> None:
-        """Charge usage at these rates from `since` to `until`."""
+        """Charge usage at constant `rates` from `since` to `until`."""
         mode = self.mode
         if mode.window is None or mode.tumbling:
             self.usage = self._decayed_usage(since, until, rates)

@@ -30,8 +30,9 @@ class Placeholder:
 class HiddenWorkloads:
     """Workloads of one pool's queue that the user cannot see.
 
-    Reserved and new workloads are counted, an array as one. The others have ascending positions, which are
-    those of the last explanations: positions can be missing, or shared with another workload.
+    Reserved and new workloads are only counted, with an array as one workload. All others are listed by their
+    queue positions, in ascending order. The positions come from the last explanations, so some may be
+    missing, or shared with another workload.
     """
 
     reserved: int = 0
@@ -59,10 +60,11 @@ def hidden_workloads(actor: Actor, pool: NodePool | None) -> dict[str, HiddenWor
 def add_placeholders(
     entries: Sequence[QueueEntry], hidden: HiddenWorkloads, *, previous: int, is_last: bool
 ) -> None:
-    """Add placeholders to the rows of one pool, which are in queue order, folded and have their sections.
+    """Add placeholders to one pool's rows, which must be in queue order, with array tasks folded and sections
+    set.
 
-    `previous` is the position of the visible workload before these rows, or NO_POSITION.
-    `is_last` states whether these rows end the pool's queue.
+    `previous` is the position of the visible workload before the rows, or NO_POSITION. `is_last` states
+    whether the rows end the pool's queue.
     """
     shown, has_reserved = bisect_left(hidden.positions, previous), previous != NO_POSITION
     for row, *_ in entries:
@@ -117,7 +119,7 @@ def _without_position(count: int, phase: str) -> list[Placeholder]:
 
 
 def _with_positions(positions: Sequence[int]) -> list[Placeholder]:
-    """Return one placeholder for workloads between which the user can see no workload."""
+    """Return one placeholder for hidden workloads that no visible workload separates."""
     if not positions:
         return []
     first, last = positions[0], positions[-1]

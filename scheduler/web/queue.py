@@ -248,7 +248,7 @@ def _with_hidden_workloads(
 ) -> list[_PoolGroup]:
     """Add placeholders for workloads that the user cannot see, so that positions and counts agree.
 
-    The last page of all pools ends with the others in whose queues the user can see no workload.
+    If all pools are listed, the last page ends with the pools whose queues contain only hidden workloads.
     """
     hidden = hidden_workloads(actor, pool)
     for index, (_, entries) in enumerate(groups):
@@ -285,7 +285,7 @@ def _filter_choices(rows: QuerySet[Any], pool: NodePool | None, actor: Actor) ->
 
 
 def _unschedulable_rows(actor: Actor, rows: QuerySet[Workload]) -> list[Any]:
-    """Return the latest of these workloads. An array is represented by its first task.
+    """Return the latest unschedulable workloads in `rows`. An array is represented by its first task.
 
     Each row has the number of the array's tasks that can never start, and states whether the user may change
     the workload. An array's document cannot be changed.

@@ -60,7 +60,7 @@ class _FoldedTasks:
 
 
 def _range(numbers: Iterable[int | None]) -> tuple[int, int]:
-    """Return the smallest and the largest number, in any sort order of the rows."""
+    """Return the smallest and the largest number, regardless of how the rows are sorted."""
     present = [number for number in numbers if number is not None]
     return min(present, default=0), max(present, default=0)
 

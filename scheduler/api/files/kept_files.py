@@ -51,7 +51,7 @@ class KeptFiles:
             yield part
 
     def archive(self, files: "tuple[PodFile, ...]") -> tuple[int, Iterator[bytes]]:
-        """Return the size and the chunks of a tar archive with these files."""
+        """Return the size and the chunks of a tar archive of the files."""
         entries = [{"path": each.path, "size": each.size, "executable": each.executable} for each in files]
         mtime = int((self.pod.ended_at or self.pod.since).timestamp())
         contents = (self.read(each) for each in files)

@@ -1,4 +1,4 @@
-"""Times of log lines: a prefix of each line in text, or a list beside the text."""
+"""Times of log lines, as a prefix of each line or as a list beside the text."""
 
 import re
 from collections.abc import Iterator

@@ -25,7 +25,7 @@ _LOWEST, _ELASTIC = "lowest priority", "elastic"
 def find_pending_groups(board: Board, choice: int | None = None) -> list[PendingGroup]:
     """Return the pending groups with a gang that may start.
 
-    With `choice`, return only groups whose gangs list this pool at that position.
+    With `choice`, return only groups whose gangs list this pool at that position among their pools.
     """
     served, evicted, result = board.served, board.cycle.evicted, []
     for group in board.pending_groups.values():

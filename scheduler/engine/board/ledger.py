@@ -262,7 +262,7 @@ class QueueGroup:
 
 
 def _limit_within(limit: tuple[int, ...], entitlement: Entitlement) -> tuple[int, ...]:
-    """Return the limit, lowered for each resource to what remains of the cluster quotas, if that is less."""
+    """Return the limit or, for each resource, the unused cluster quota if that is lower."""
     lowered = list(limit)
     for quota in entitlement.cluster_quotas:
         if quota.kind in RESOURCES:
@@ -342,7 +342,7 @@ def fits_within(allocated: Sequence[int], bound: Sequence[int], requested: Seque
 def siblings_over_quota(
     account: QueueAccount, siblings: Sequence[QueueAccount], kinds: tuple[int, ...]
 ) -> Sequence[QueueAccount]:
-    """Return the siblings that are over their quota for any of these resources."""
+    """Return the siblings that are over their quota for any of the resources."""
     result: Sequence[QueueAccount] | None = account.sibling_cache.get(kinds)
     if result is None:
         result = account.sibling_cache[kinds] = [

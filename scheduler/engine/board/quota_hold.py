@@ -89,7 +89,7 @@ class QuotaHold:
         return result
 
     def exceeded_by(self, gang: Gang, requested: Sequence[int]) -> Numbers | None:
-        """Return the figures of the first held resource that a lower-priority gang would use, or None.
+        """Return figures for the first held resource that a lower-priority gang would use, or None.
 
         The gang may use held quota if its declared end comes before the quota is needed.
         """

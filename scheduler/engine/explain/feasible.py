@@ -1,4 +1,5 @@
-"""Check whether a gang could ever fit into a pool at its maximum size, using only node shapes and totals.
+"""Check whether a gang could ever fit into a pool at the pool's maximum size, using only node shapes and
+totals.
 
 Each check is a necessary condition: a gang that fails one cannot start until the pool's maximum or its nodes
 change. A gang that passes all checks may still not fit.
@@ -262,7 +263,7 @@ def _scope_obstacle(board: Board, scope: Scope, needs: Sequence[ReplicaRequest])
 def _domain_shortage(
     board: Board, needs: Sequence[ReplicaRequest], domain: NodeCounts
 ) -> tuple[str, int, int] | None:
-    """Return (resource, requested, capacity) if the empty domain is short of a resource, else None."""
+    """Return (resource, requested, capacity) if even the empty domain lacks a resource, else None."""
     requested, sums = (
         _requested_total(needs),
         _total_capacity(board.pool, [need.part.role for need in needs], domain),

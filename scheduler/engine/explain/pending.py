@@ -40,7 +40,7 @@ class PendingReasons:
         self._shortages: dict[Hashable, Obstacle | None] = {}
 
     def reasons_for(self, group: PendingGroup, gang: Gang) -> Reasons:
-        """Return the group's pending reasons, represented by its first pending gang."""
+        """Return the group's pending reasons, determined for its first pending gang."""
         recorded = group.reasons
         for reason in UNSCHEDULABLE_REASONS & recorded.keys():
             return {reason: recorded[reason]}

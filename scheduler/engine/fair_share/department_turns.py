@@ -100,7 +100,8 @@ def _has_small_and_large_workloads(
 def _least_request(gang: Gang, kind: int, limit: int) -> int:
     """Return the amount of the resource that the gang requests at its minimum size.
 
-    The result is 0 for all but the gang's dominant resource, and for gangs that can never run over quota.
+    The result is 0 unless the resource is the gang's dominant one, and for gangs that can never run over
+    quota.
     """
     if gang.non_preemptible:
         return 0

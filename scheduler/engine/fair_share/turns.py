@@ -72,8 +72,8 @@ class TurnTaking:
     def may_yield_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount) -> bool:
         """Return whether the victim queue has used more and the preemptor may exceed its shares.
 
-        Pending gangs are tried in order of relative usage, so all gangs with a lower relative usage could not
-        be placed.
+        Pending gangs are tried in order of relative usage, so no gang with a lower relative usage could be
+        placed.
         """
         if not self.is_active or self._usage_difference(own_queue, victim_queue) <= 0:
             return False

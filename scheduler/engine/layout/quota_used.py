@@ -13,7 +13,7 @@ ALLOCATED_STATES = (*LIVE_STATES, PodState.STUCK)
 
 
 def with_reduced_group_quotas(snapshot: Snapshot, pools: Collection[str]) -> tuple[Queue, ...]:
-    """Return the queues with group quotas reduced by the allocations in these pools."""
+    """Return the queues, with each group quota reduced by the allocations in `pools`."""
     if not any(entitlement.group for queue in snapshot.queues for entitlement in queue.entitlements.values()):
         return snapshot.queues
     used = _allocated_by_queue(snapshot, pools)
@@ -32,7 +32,7 @@ def with_reduced_group_quotas(snapshot: Snapshot, pools: Collection[str]) -> tup
 
 
 def _allocated_by_queue(snapshot: Snapshot, pools: Collection[str]) -> Mapping[tuple[str, str], Sums]:
-    """Return the allocations in these pools by queue and quota group."""
+    """Return the allocations in `pools` by queue and quota group."""
     queues = {queue.name: queue for queue in snapshot.queues}
     pool_of = {node.name: node.pool for node in snapshot.nodes if node.pool in pools}
     placed = reservations_by_workload(snapshot)

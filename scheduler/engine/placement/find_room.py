@@ -46,7 +46,7 @@ def available_nodes(
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether the gang may use held nodes, because they are held for it or it ends before they are
+    """Return whether the gang may use held nodes, either as their holder or because it ends before they are
     needed.
     """
     hold = board.cycle.hold()
@@ -80,7 +80,9 @@ def _without_scopes(arrangement: Arrangement) -> Arrangement:
 
 
 def _replica_orders(arrangement: Arrangement) -> Iterator[Arrangement]:
-    """Yield the arrangement in distinct orders: by size, by constraints, by CPU, and unsorted."""
+    """Yield the arrangement with its replicas in distinct orders: by size, by constraints, by CPU, and
+    unsorted.
+    """
     tried = set()
     for order in (
         tuple(sorted(arrangement, key=difficulty_key)),

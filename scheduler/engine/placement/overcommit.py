@@ -47,7 +47,7 @@ def _place_by_requests(board: Board, gang: Gang) -> bool:
 
 @contextmanager
 def placed_by_requests(*gangs: Gang) -> Iterator[None]:
-    """Within the block, place these gangs by their requests instead of their limits."""
+    """Within the block, place the gangs by their requests instead of their limits."""
     parts = [part for gang in gangs for part in gang.parts]
     for part in parts:
         part.ignores_limits = True

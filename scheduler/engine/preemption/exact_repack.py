@@ -102,7 +102,7 @@ def _sorted_devices(free: _FreeResources) -> _FreeResources:
 
 
 class _ExactSearch:
-    """Depth-first search over the items in order."""
+    """Depth-first search that places the replicas in order."""
 
     def __init__(self, board: Board, items: Sequence[_Item], max_moves: int | None) -> None:
         self._board, self._items, self._max_moves = board, items, max_moves
@@ -123,7 +123,7 @@ class _ExactSearch:
         self._failed: set[tuple[object, ...]] = set()
 
     def run(self) -> list[Slot] | None:
-        """Return a slot for each item, or None."""
+        """Return a slot for each item, or None if there is no solution."""
         return self._slots if self._place(0, 0) else None
 
     def _allowed_nodes(self, item: _Item) -> frozenset[int]:

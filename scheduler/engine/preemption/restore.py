@@ -16,14 +16,14 @@ Moved = tuple[Gang, BoardRole, Pod, Slot]
 
 
 class Restorer:
-    """Restorer of victims, one by one, that remembers how many replicas of each kind still fit."""
+    """Helper that restores victims one by one and remembers how many replicas of each kind still fit."""
 
     def __init__(self, selection: VictimSelection) -> None:
         self._board, self._planned_slots = selection.board, selection.planned_slots
         self._room: dict[Hashable, int] = {}  # never increases, because restored pods use capacity
 
     def restore(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
-        """Restore these pods.
+        """Restore the pods.
 
         Return the pods that had to move, or None if not all pods fit, in which case the caller must rewind
         the board.

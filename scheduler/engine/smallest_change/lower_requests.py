@@ -18,7 +18,7 @@ def requests_of_at_least_half(case: PendingCase) -> Iterator[Proposals]:
 
 
 def requests_below_half(case: PendingCase) -> Iterator[Proposals]:
-    """Propose lower requests down to one unit, in steps that become smaller with the request."""
+    """Propose lower requests down to one unit, in steps that shrink as the request does."""
     for role, resource, amount in _role_amounts(case):
         yield halving_proposals(
             amount, resource, _half_rounded_up(amount), _lowered_request(role, resource, amount)

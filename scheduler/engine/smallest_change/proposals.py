@@ -36,14 +36,14 @@ def proposals_in_order(changes: Iterable[Change]) -> Proposals:
 
 
 def lowering_proposals(amount: int, resource: str, least: int, change: Callable[[int], Change]) -> Proposals:
-    """Propose to lower `amount` in round steps down to `least`."""
+    """Propose lowering `amount` in round steps down to `least`."""
     return _lowered_proposals(amount, _round_amounts(amount, least, step_size(amount, resource)), change)
 
 
 def halving_proposals(amount: int, resource: str, most: int, change: Callable[[int], Change]) -> Proposals:
-    """Propose to lower `amount` from below `most` down to one unit.
+    """Propose lowering `amount` to round steps below `most`, down to one unit.
 
-    The steps become smaller with the amount, so that few changes lead to small amounts.
+    The steps shrink as the amount does, so that small amounts are reached in few steps.
     """
     amounts = list[int]()
     while most > 1:

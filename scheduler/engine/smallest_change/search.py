@@ -111,7 +111,7 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
 
 
 def _stages(cases: Sequence[PendingCase]) -> Iterator[tuple[Stage, bool]]:
-    """Yield the stages in order, each with whether a later start also counts."""
+    """Yield each stage in order, and whether a later start also counts in that stage."""
     yield from ((stage, False) for stage in OWNER_STAGES)
     never_starts = not any(_may_ever_start(case.rejection) for case in cases)
     if never_starts:

@@ -20,7 +20,7 @@ def assign_once(
     find: Callable[[Pod], Assignment],
     context: SchedulerContext,
 ) -> None:
-    """Set `column` of pods that have no value yet. A stored value never changes, but a replacement pod is
+    """Set `column` for pods that have no value yet. A stored value never changes, but a replacement pod is
     assigned a new one.
 
     `find` returns None if no value is available yet.

@@ -40,12 +40,12 @@ def find_cluster_evictions(
     lost_pods: Collection[uuid.UUID],
     being_evicted: Mapping[uuid.UUID, str],
 ) -> list[ClusterEviction]:
-    """Return the evictions of these pods, whose rows must already be marked as ended.
+    """Return the evictions of the pods in `evicted`, whose rows must already be marked as ended.
 
     `failed` and `lost_pods` ended at the same time, perhaps because they lost their peers. If peers of failed
     pods were evicted in earlier ticks of the same run, these evictions are also returned. `being_evicted`
-    maps the failed pods' live peers to the reasons for their evictions. Call this before the pods' workloads
-    are evaluated, because that may stop their other pods.
+    maps the failed pods' live peers to the reasons for their evictions. Must be called before the pods'
+    workloads are evaluated, because an evaluation may stop their other pods.
     """
     evictions = _find_evictions(evicted, [*failed, *lost_pods]) if evicted else []
     if being_evicted:
@@ -114,7 +114,8 @@ def _cluster_eviction(
 
 
 def record_cluster_evictions(evictions: Collection[ClusterEviction], now: datetime) -> None:
-    """Write an audit record for each workload. Call this after the workloads were evaluated.
+    """Write an audit record for each workload with evicted pods. Must be called after the workloads have been
+    evaluated.
 
     If the evictions have ended the workload's run, the record counts all of its pods. Records are immutable:
     if the evicted pods are already on record, a second record counts the workload's other pods.

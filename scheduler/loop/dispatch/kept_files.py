@@ -16,9 +16,9 @@ def keep_files(
     failed: Mapping[uuid.UUID, Sequence[uuid.UUID]], workloads: Iterable[Workload], now: datetime,
     specs: SpecCache,
 ) -> None:  # fmt: skip
-    """Keep the files of these failed pods. `failed` contains the pods by workload.
+    """Keep the files of the pods in `failed`, which are grouped by workload.
 
-    Call this in the transaction that records the pods' end.
+    Must be called in the transaction that records the pods' end.
     """
     rows: list[RowChange] = []
     keeping: list[Workload] = []

@@ -68,7 +68,10 @@ class SecretReader:
 def record_secret_uses(
     pods: Iterable[Pod], images: RunImages, reader: SecretReader, now: datetime, context: SchedulerContext
 ) -> None:
-    """Record once per run which versions of secrets the pods will receive. Call this before a pod starts."""
+    """Record once per run which versions of secrets the pods will receive.
+
+    Must be called before the pods start.
+    """
     assert_no_transaction()
     uses: dict[tuple[object, ...], SecretUse] = {}
     values: dict[tuple[object, ...], SecretValue] = {}

@@ -56,7 +56,7 @@ def has_applicable_dependencies(row: WorkloadRow, spec: WorkloadSpec) -> bool:
 def find_dependencies(
     dependents: Sequence[tuple[Dependent, tuple[Dependency, ...]]], visible: Container[str], queues: Queues
 ) -> Dependencies:
-    """Return the unmet dependencies of these workloads.
+    """Return the unmet dependencies of the workloads.
 
     `visible` contains the engine's names for workloads in the snapshot.
     """

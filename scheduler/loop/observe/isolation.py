@@ -96,7 +96,7 @@ def _serves_one_project(node: NodeWithReport) -> bool:
 
 
 def _projects_by_pod_age(nodes: Collection[int]) -> list[tuple[int, int]]:
-    """Return the node and project of each pod with a workspace on these nodes, oldest first."""
+    """Return the node and project of each pod with a workspace on one of the nodes, oldest pod first."""
     if not nodes:
         return []
     has_workspace = Q(state__in=LIVE_POD_STATES) | Q(started_at__isnull=False)

@@ -50,7 +50,7 @@ class QuotaGroups:
 
 
 def load_groups(pools: Iterable[NodePool]) -> QuotaGroups:
-    """Return these pools' quota groups. Without groups, no query is made."""
+    """Return the pools' quota groups. No query is made if no pool is in a group."""
     members: dict[int, list[NodePool]] = defaultdict(list)
     for pool in pools:
         if pool.quota_group_id is not None:
@@ -77,7 +77,7 @@ class Queues:
         return (queue,) if owner.project_id is None else (queue, self.departments[owner.department_id])
 
     def find_projects(self, ids: Sequence[int]) -> Iterable[Project]:
-        """Return these projects' rows with their departments.
+        """Return the projects' rows with their departments.
 
         Projects that were not observed are read from the database.
         """

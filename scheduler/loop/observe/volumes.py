@@ -14,7 +14,7 @@ NOT_ISOLATED = ", because pods are not isolated there"
 
 
 def missing_volumes(stored: StoredVolumes, labels: Mapping[str, str], report: Report | None) -> Features:
-    """Return the pool's volumes that a node with these labels lacks, each with the reason as a clause."""
+    """Return the pool's volumes that a node with the given labels lacks, each with the reason as a clause."""
     if not stored:
         return {}
     cannot_mount = report is not None and report["level"] == Level.NONE and not report.get("images")
@@ -37,6 +37,6 @@ class VolumeRejections:
         return self._stored
 
     def rejections(self, project: str, names: Sequence[str]) -> Mapping[str, str]:
-        """Return the rejection reason of each pool where the project cannot use all of these volumes."""
+        """Return the rejection reason of each pool where the project cannot use all of the volumes."""
         reasons = {pool: rejection(stored, pool, project, names) for pool, stored in self._stored.items()}
         return {pool: reason for pool, reason in reasons.items() if reason}

@@ -67,7 +67,7 @@ class NodeReleases:
         return count
 
     def _is_search_due(self, pool: NodePool, now: datetime) -> bool:
-        """Return whether a search is due, without a long delay if the clock was set back."""
+        """Return whether a search is due. If the clock was set back, a search is due at once."""
         if pool.pk not in self.searched:
             return True
         at, pause = self.searched[pool.pk]

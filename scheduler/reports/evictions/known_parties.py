@@ -41,9 +41,9 @@ def unknown_parties(
 
 
 def _visible_evictions(actor: Actor, column: str) -> QuerySet[Eviction]:
-    """Return the evictions whose project in this column the user may see.
+    """Return the evictions that the user may see because of the project in `column`.
 
-    The column is the victim's or the preemptor's project.
+    The column contains the victim's or the preemptor's project.
     """
     rows = evictions(actor)
     if is_platform_admin(actor):

@@ -66,7 +66,7 @@ class RenderedEviction:
 
     @property
     def lost_all_gpus(self) -> bool:
-        """Whether another workload took all GPUs of the victim."""
+        """Whether another workload took all of the victim's GPUs."""
         is_taken = self.row.kind in ("reclaim", "preempt") and self.preemptor is not None
         return is_taken and self.row.entire_workload and self.row.gpu_milli > 0
 
@@ -132,7 +132,7 @@ def _render_row(reader: Viewer, row: Eviction, existing_ids: Collection[UUID]) -
 
 
 def rule_sentence(row: Eviction, rule: str) -> str:
-    """Return the rule of an eviction as a sentence that keeps the case of the names at its beginning."""
+    """Return an eviction's rule as a sentence. A name at the beginning keeps its case."""
     names = (row.workload_name, row.project_name, row.department_name, row.preemptor_name)
     return to_sentence(rule, {*names, row.preemptor_project_name, *_queue_names(_stored_numbers(row))})
 

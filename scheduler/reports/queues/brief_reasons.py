@@ -28,10 +28,10 @@ BACKOFF_END = re.compile(r"^Can start again at ")  # the reason's name already s
 
 
 def short_reason(workload: Workload) -> str:
-    """Return why a workload is pending as one short line, such as "Would exceed fair share".
+    """Return one short line that says why a workload is pending, such as "Would exceed fair share".
 
-    A restart delay has its end instead of its name, and adds that the workload is queued after it if it is
-    expected to start later. For a workload that can never start, the line is the message.
+    For a restart delay, the line states the end of the delay, and whether the workload is expected to be
+    queued after that. For a workload that can never start, the line is the workload's message.
     """
     if workload.reason == UNSCHEDULABLE:
         return workload.message[:1].upper() + workload.message[1:] or "Can never start"
@@ -96,7 +96,9 @@ def load_awaited_shares(workloads: Sequence[Workload]) -> None:
 
 
 def _with_wait_after_delay(workload: Workload, text: str) -> str:
-    """Add what the workload waits for after its restart delay, if it is expected to start later."""
+    """Add that the workload waits for its share or in the queue after its restart delay, if it is expected to
+    start later than the delay ends.
+    """
     if not waits_after_delay(workload):
         return text
     awaited = "for fair share" if getattr(workload, AWAITS_SHARE, False) else "in the queue"

@@ -44,7 +44,7 @@ def owner_of(row: Quota) -> Owner:
 def with_groups(
     allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key, Quota]
 ) -> dict[Key, Sequence[int]]:
-    """Return the allocations, with those under a group quota summed over all of the group's pools."""
+    """Return the allocations. Under a group quota, they are summed over all of the group's pools."""
     totals: dict[int, list[int]] = {}
     for key, row in quotas.items():
         if row.group_id is not None:

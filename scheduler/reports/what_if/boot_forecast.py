@@ -22,7 +22,8 @@ class MissingNodes:
 def missing_nodes(
     bundles: Sequence[Bundle], rejection: Rejection | None, view: ClusterView
 ) -> MissingNodes | None:
-    """Return the nodes that must boot before the workload starts, or None if it also waits for anything else.
+    """Return the nodes that must boot before the workload starts, or None if the workload also waits for
+    anything else.
 
     `rejection` contains the engine's blockers.
     """

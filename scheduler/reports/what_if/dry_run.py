@@ -43,7 +43,7 @@ def predict(
 ) -> TasksPrediction:
     """Predict how the next cycle would handle an unsaved workload if nothing else changed.
 
-    `others` contains the names of equal workloads that would be submitted together with it, such as the next
+    `others` contains the names of equal workloads that would be submitted at the same time, such as the next
     tasks of an array. If `edited` is set, the unsaved workload replaces this stored one. Raises RateLimited
     while too many dry runs in the project are in progress, and Conflict if another live workload has the same
     name.
@@ -74,9 +74,9 @@ def predict(
 def _next_backoff_end(
     stored: Sequence[model.Workload], candidate: model.Workload, now: datetime
 ) -> datetime | None:
-    """Return when the next backoff ends among workloads without pods in the candidate's pools.
+    """Return the earliest end of a backoff among workloads without pods in the candidate's pools.
 
-    The workload's demand does not count until then, so fair shares may change.
+    The demand of a workload in backoff does not count, so fair shares may change at that time.
     """
     ends = [
         each.backoff_until

@@ -48,7 +48,7 @@ def preview_group(
 ) -> GroupImpact:
     """Return the effects of setting the group's pools to `pools`.
 
-    Raises Forbidden, or Invalid if the group cannot have these pools.
+    Raises Forbidden, and Invalid if the group cannot contain the pools.
     """
     require(actor, Action.ADMINISTER)
     check_pools(group, pools)
@@ -68,7 +68,7 @@ def preview_group(
 
 
 def with_pools_in_group(view: ClusterView, group: QuotaGroup, pools: Collection[str]) -> Snapshot:
-    """Return the snapshot with a quota group that contains exactly these pools."""
+    """Return the snapshot with a quota group that contains exactly `pools`."""
     queues = {queue.name: queue for queue in view.snapshot.queues}
     left = {name for name, pool in view.pools.items() if pool.quota_group_id == group.pk} - {*pools}
     for quota in Quota.objects.filter(group=group).select_related("department", "project").order_by("pk"):

@@ -35,7 +35,7 @@ class _PoolOrGroup:
     pools: tuple[str, ...]
 
     def quota(self, queue: model.Queue) -> Bounds:
-        """Return the queue's total quota in these pools. A group's quota is counted once."""
+        """Return the queue's total quota in `pools`. A group's quota is counted once."""
         by_name = {}
         for pool in self.pools:
             entitlement = queue.entitlements.get(pool, NO_ENTITLEMENT)
@@ -48,7 +48,7 @@ class _PoolOrGroup:
 
 
 def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, str]]) -> list[QuotaWarning]:
-    """Return the warnings for the edited (queue, pool) pairs and for the departments of these queues."""
+    """Return the warnings for the edited (queue, pool) pairs and for the queues' departments."""
     queues = {queue.name: queue for queue in snapshot.queues}
     tops = [queue for queue in snapshot.queues if queue.parent is None]
     allocated, non_preemptible = _allocations(snapshot, queues)

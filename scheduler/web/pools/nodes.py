@@ -47,7 +47,8 @@ class PoolNodes:
     """Nodes shown on a pool's page: tiles, or a table if there are too many.
 
     `maps` pairs each node's tile with the available actions. `listing`, `heatmap` and `filters` belong to the
-    table. `finding` is the problem that the nodes shown have, if the user selected one.
+    table. If the user has selected a problem, `finding` is that problem, and only nodes that have it are
+    shown.
     """
 
     total: int

@@ -172,7 +172,7 @@ def gpu_capacities(places: Sequence[PoolOrGroup]) -> dict[str, int]:
 
 
 def in_pools_or_groups(places: Iterable[PoolOrGroup]) -> Q:
-    """Return a query filter for the quotas of these pools and quota groups."""
+    """Return a query filter for the quotas of the pools and quota groups."""
     every = list(places)
     pools = [place for place in every if isinstance(place, NodePool)]
     groups = [place for place in every if isinstance(place, QuotaGroup)]

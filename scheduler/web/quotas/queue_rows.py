@@ -119,7 +119,7 @@ class QuotaLine:
     def unused_elsewhere(self) -> tuple[int, str] | None:
         """Unused milli-GPU quota of a queue over quota, with the pool's name or the number of pools.
 
-        The total allocation exceeds the total quota by this much less than the amount over quota.
+        The total allocation exceeds the total quota only by the amount over quota minus this unused quota.
         """
         if not self.over_quota or self.gpus is None or any(quota.group_id for quota in self.quotas):
             return None
@@ -226,7 +226,7 @@ def _owner_key(project: int | None, department: int | None) -> Key:
 
 
 def set_scale(lines: Sequence[QuotaLine]) -> None:
-    """Give the bars of these rows the same scale, so that they are comparable.
+    """Give the rows' bars the same scale, so that they are comparable.
 
     Quotas, fair shares and allocations determine the scale, so that one long queue does not shorten every
     other bar. Rows whose numbers the user may not see have no bar and do not count.

@@ -96,9 +96,9 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 @signed_in
 @require_POST
 def prediction(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Predict the effect of saving the document on the open page.
+    """Predict the effect of saving the edited document.
 
-    The page has already reported the document's errors.
+    The open page already shows the document's errors.
     """
     workload = find_workload(request.actor, workload_id)
     require(request.actor, Action.OPERATE, workload)

@@ -91,7 +91,7 @@ def _run_step(request: Request, draft: Draft, step: str, answer: CheckResult) ->
 @signed_in
 @require_POST
 def prediction(request: Request) -> HttpResponse:
-    """Predict the outcome of submitting the document on the open page, which already shows its errors."""
+    """Predict the outcome of submitting the document. The open page already shows its errors."""
     answer = CheckResult()
     try:
         document = read_document(request.POST.get("document", ""))

@@ -43,9 +43,9 @@ class PredictedOutcome:
 
     @property
     def share_growth(self) -> str:
-        """Sentence about a fair share that grows with this request, or "".
+        """Sentence that says by how much this request would raise the fair share, or "".
 
-        Fair shares depend on what projects request, so other pages show the share without this request.
+        Fair shares depend on the requests of projects, so other pages show the share without this request.
         """
         if self.prediction is None or len(self.prediction.workload["pools"]) != 1:
             return ""

@@ -33,7 +33,7 @@ class Chart:
     """Chart that shows usage as an area and the allocation as a line.
 
     `now` and `of` are the current usage and allocation, in thousandths of the unit. `hidden_capacity` is the
-    capacity if it is too far above them to be drawn.
+    capacity if the capacity is too far above both to be drawn.
     """
 
     key: str
@@ -201,7 +201,7 @@ def _unit_and_scale(
 
 
 def _memory_scale(amounts: Sequence[int | None]) -> tuple[str, Callable[[int | None], int | None]]:
-    """Return the unit for amounts in MiB, and a function that converts MiB to its thousandths."""
+    """Return the unit for amounts in MiB, and a function that converts MiB to thousandths of that unit."""
     divisor = MIB_PER_GIB if max((amount or 0 for amount in amounts), default=0) >= MIB_PER_GIB else 1
 
     def convert(mib: int | None) -> int | None:

@@ -99,7 +99,8 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
 
 
 def _wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str:
-    """Return what a workload waits for after its restart delay, or "" if it is expected to start then.
+    """Return a sentence about the wait that follows a workload's restart delay, or "" if the workload is
+    expected to start then.
 
     The scheduler does not evaluate the workload until then, so the reason is inferred from the project's
     queue. If the reason is the fair share, that amount is marked as decisive.

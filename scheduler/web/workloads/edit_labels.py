@@ -13,7 +13,7 @@ from scheduler.web.submit.form.presentation import KEYS_OF_REPLICAS
 
 
 def with_field_labels(message: str, paths: Iterable[str], document: Mapping[str, Any]) -> str:
-    """Return an event's message with these document paths replaced by the labels of their form fields.
+    """Return an event's message with the document paths replaced by the labels of their form fields.
 
     For example, `roles[0].replicas: 7 -> 6` becomes "Replicas: 7 → 6". Paths without a field are unchanged.
     """

@@ -33,7 +33,7 @@ MAX_HITS, CONTEXT_LINES = 30, 2
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Line with a match, split into pieces. The flag of a piece is True if it is a match."""
+    """Line with a match, split into pieces. Each piece has a flag that is True for a match."""
 
     line: MatchingLine
     before: tuple[str, ...]

@@ -36,7 +36,7 @@ class FragmentationLevel(Model):
 
 
 class Fragmentation(Model):
-    """Entirely free GPUs on ready nodes, excluding reserved ones.  Fewer replicas may fit if CPU or memory
+    """Entirely free GPUs on ready nodes, excluding reserved GPUs.  Fewer replicas may fit if CPU or memory
     is short."""
 
     nodes: int = 0

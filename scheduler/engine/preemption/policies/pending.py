@@ -264,7 +264,7 @@ class Reclaim(PreemptionPolicy):
         return result
 
     def _stage_after_evictions(self, account: QueueAccount, evicted: Sequence[int]) -> int:
-        """Return the queue's stage after these evictions: 0 over share, 1 over quota, 2 within quota."""
+        """Return the queue's stage after the evictions: 0 over share, 1 over quota, 2 within quota."""
         stage = 2
         for kind in self.kinds:
             allocated = account.allocated[kind] - evicted[kind]

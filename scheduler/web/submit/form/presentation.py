@@ -108,7 +108,7 @@ class ShownField:
 
     @property
     def ranking(self) -> list[tuple[str, str, str]]:
-        """Selected values in order, each with the steps that move it up and down, if it can be moved there.
+        """Selected values in order, each with the form steps that move it up or down where possible.
 
         The list is empty if the order of the values does not matter.
         """
