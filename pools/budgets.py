@@ -177,6 +177,6 @@ def _parse_duration(duration: object) -> int | None:
 def _parse_zone(name: object) -> tzinfo | None:
     try:
         return ZoneInfo(name) if isinstance(name, str) and name else None
-    # The time zone is unknown or unreadable, or its path leaves the time zone database.
+    # The time zone is unknown or unreadable, or its name points outside the time zone database.
     except (ValueError, OSError, LookupError):
         return None

@@ -41,13 +41,13 @@ def _node_histories(pool: NodePool, begin: datetime) -> list[NodeHistory]:
         "pk"
     )
     for node_id, at, kind, overdue in events.values_list("node_id", "at", "kind", "data__overdue"):
-        if not overdue:  # an event about an overdue drain does not affect the phase
+        if not overdue:  # an overdue drain event does not change the node's phase
             moves[node_id].append((at.timestamp(), PHASE_BY_EVENT[ScalingKind(kind)]))
     histories = []
     for pk, state, since, created in nodes.values_list("pk", "state", "since", "created_at"):
         recorded_moves = moves[pk]
         if (recorded_moves[-1][1] if recorded_moves else NodePhase.PENDING) != _phase_for_state(state):
-            # The event that led to this state is missing from the history or was deleted.
+            # The event that led to this state was never recorded or has been deleted.
             recorded_moves.append((since.timestamp(), _phase_for_state(state)))
         began = min(created.timestamp(), recorded_moves[0][0]) if recorded_moves else created.timestamp()
         histories.append(NodeHistory(began, tuple(recorded_moves)))

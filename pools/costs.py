@@ -87,7 +87,7 @@ def _sum_spending(pool: NodePool, begin: datetime, now: datetime) -> Spending:
 def _node_and_gpu_hours(pool: NodePool, begin: datetime, end: datetime) -> tuple[float, float]:
     """Return the pool's node-hours and GPU-hours in a period."""
     living = Node.objects.filter(Q(ended_at=None) | Q(ended_at__gt=begin), created_at__lt=end)
-    # a node in the provider's queue incurs no cost
+    # nodes in the provider's queue cost nothing
     nodes = living.filter(pool=pool, queued=False)
     duration = ExpressionWrapper(
         Least(Coalesce("ended_at", _datetime_value(end)), _datetime_value(end))

@@ -2,7 +2,7 @@
 
 from django.db import connection
 
-KEY = 0x71756F74  # key of the advisory lock
+KEY = 0x71756F74  # key of the PostgreSQL advisory lock
 
 
 def lock_places() -> None:

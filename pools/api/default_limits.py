@@ -7,7 +7,7 @@ from pydantic import Field, WithJsonSchema
 from berth.core.spec.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
 from berth.server.api.responses import ResponseModel
 
-# The limit rules validate this value and report the invalid field: default_limits.memory_mib.
+# The limit rules validate this value and name the invalid field, such as default_limits.memory_mib.
 DefaultLimitsValues = Annotated[
     Any,
     Field(

@@ -9,7 +9,7 @@ from berth.core.idle_rule import ACTIONS, read_rule
 from berth.server.api.responses import ResponseModel
 
 _DURATION = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
-# `normalize_rule` validates this value and reports the invalid field, such as idle_rule.grace.
+# `normalize_rule` validates this value and names the invalid field, such as idle_rule.grace.
 IdleRuleValues = Annotated[
     Any,
     Field(

@@ -8,7 +8,7 @@ from pydantic import Field, WithJsonSchema
 from berth.server.api.responses import ResponseModel
 from pools.engine.image_policy import MODES, PATTERN_MAX, PATTERNS_MAX, read_policy
 
-# The policy rules validate this value and report the invalid field, for example image_policy.patterns[0].
+# The policy rules validate this value and name the invalid field, such as image_policy.patterns[0].
 ImagePolicyValues = Annotated[
     Any,
     Field(

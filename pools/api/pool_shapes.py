@@ -40,7 +40,7 @@ PlacementChoice = Literal["binpack", "spread", "fragmentation", "auto"]
 ConsolidationChoice = Literal["never", "when_empty", "when_underutilized"]
 FairShareChoice = Literal["point_in_time", "time_based"]
 Price = Annotated[float, Field(ge=0, le=999_999)]
-# The node spec rules validate this value and report the invalid field: nodes.min, nodes.max or nodes.desired.
+# The node spec rules validate this value and name the invalid field, such as nodes.max.
 Nodes = Annotated[
     Any,
     Field(
@@ -62,7 +62,7 @@ Nodes = Annotated[
         }
     ),
 ]
-# The plugin and image rules validate this value and report the invalid field: plugins[1].parameters.backend.
+# The plugin and image rules validate this value and name the invalid field, such as plugins[1].parameters.
 Plugins = Annotated[
     Any,
     Field(
@@ -121,7 +121,7 @@ EnvironmentValues = Annotated[
         }
     ),
 ]
-# The budget rules validate this value and report the invalid field, such as disruption_budgets[0].schedule.
+# The budget rules validate this value and name the invalid field, such as disruption_budgets[0].schedule.
 Budgets = Annotated[
     Any,
     Field(

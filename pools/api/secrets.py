@@ -27,7 +27,7 @@ from pools.services.secrets import SecretContent, delete_pool_secret, set_pool_s
 BY_NAME = Order("name", ("name", "id"))
 LOGIN = ("registry", "username", "password")
 S3_KEY = ("access_key_id", "secret_access_key")
-OF_POOLS = {"ssh_key", *S3_KEY}  # keys that projects do not use
+OF_POOLS = {"ssh_key", *S3_KEY}  # fields that only pool secrets may have
 
 
 class SecretBody(Body):

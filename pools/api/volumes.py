@@ -9,7 +9,7 @@ from berth.server.api.responses import ResponseModel
 from pools.engine.s3_sources import ACCESSES, MAX_GIB, MAX_GIB_MAX
 from pools.engine.volumes import LABELS_MAX, PROJECTS_MAX, VOLUMES_MAX, read_volumes
 
-# `normalize_volumes` validates this value and reports the invalid field, such as volumes[0].source.
+# `normalize_volumes` validates this value and names the invalid field, such as volumes[0].source.
 VolumeValues = Annotated[
     Any,
     Field(

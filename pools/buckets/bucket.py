@@ -107,7 +107,7 @@ def client_for(endpoint: str, region: str, login: BucketLogin) -> Any:
         retries={"mode": "standard", "total_max_attempts": 2},
         s3={"addressing_style": "path" if endpoint else "auto"},
     )  # fmt: skip
-    # Threads must not share the default session while it creates clients.
+    # Threads cannot safely share boto3's default session while it creates clients.
     session = boto3.session.Session(
         aws_access_key_id=login.access_key_id or None,
         aws_secret_access_key=login.secret_access_key or None,

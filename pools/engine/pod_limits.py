@@ -42,8 +42,8 @@ class DefaultLimits(Document):
 class LimitSource(StrEnum):
     NONE = ""  # no limit
     DOCUMENT = "document"
-    REQUEST = "request"  # the pool limits the role to its request
-    POOL = "pool"  # the pool's default
+    REQUEST = "request"  # the pool uses the role's request as its limit
+    POOL = "pool"  # the pool's default limit
 
 
 @dataclass(frozen=True, slots=True)

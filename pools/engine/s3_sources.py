@@ -15,7 +15,7 @@ S3_KEYS = ("endpoint", "region", "secret", "max_gib")
 BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", re.ASCII)
 REGION = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 PREFIX_MAX = 512
-MAX_GIB, MAX_GIB_MAX = 100, 100_000  # default and maximum of `max_gib`
+MAX_GIB, MAX_GIB_MAX = 100, 100_000  # default and maximum values for `max_gib`
 
 
 def s3_problems(path: str, entry: Mapping[str, Any]) -> Iterator[Problem]:

@@ -35,9 +35,8 @@ class Schedule:
         The schedule applies in the time zone `zone`. If a local time occurs twice because the clocks go back,
         the first occurrence counts.
         """
-        latest = now.astimezone(zone).replace(tzinfo=None) + timedelta(
-            hours=3
-        )  # includes a margin for daylight saving changes
+        # The three hours are a margin for daylight saving changes.
+        latest = now.astimezone(zone).replace(tzinfo=None) + timedelta(hours=3)
         for run in CronSim(self.expression, latest, reverse=True):
             age = now.timestamp() - run.replace(tzinfo=zone).timestamp()
             if age >= within.total_seconds():

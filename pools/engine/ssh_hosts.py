@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-SILENT_AFTER = timedelta(seconds=60)  # a host is repaired long before its node counts as lost
+SILENT_AFTER = timedelta(seconds=60)  # short enough to repair a host long before its node counts as lost
 RETRY_FIRST = timedelta(seconds=15)
 RETRY_MAX = timedelta(minutes=10)
 
@@ -18,10 +18,10 @@ class Task(StrEnum):
 
 class HostState(StrEnum):
     UNVERIFIED = "unverified"  # no admin has accepted the host key
-    PENDING = "pending"  # the host has not been examined yet
+    PENDING = "pending"  # Berth has not examined the host yet
     INSTALLING = "installing"
     JOINED = "joined"
-    SILENT = "silent"  # the agent no longer reports
+    SILENT = "silent"  # the agent has stopped reporting
     FAILING = "failing"  # the last connection failed and will be retried
     REMOVING = "removing"
 
@@ -69,7 +69,7 @@ def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> Task | No
 def _next_removal_task(host: Host) -> Task | None:
     if not host.is_touched:
         return Task.FORGET
-    return Task.UNINSTALL if host.silent_for is None else None  # the host's node is still draining
+    return Task.UNINSTALL if host.silent_for is None else None  # wait while the host's node is draining
 
 
 def retry_delay(failures: int) -> timedelta:

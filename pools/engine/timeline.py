@@ -80,7 +80,7 @@ def _node_changes(histories: Iterable[NodeHistory]) -> Iterable[tuple[float, str
         phase, at = NodePhase.PENDING, history.began
         yield at, phase, 1
         for moved_at, to in history.moves:
-            at = max(at, moved_at)  # ignore a clock that was set back
+            at = max(at, moved_at)  # time never goes backwards, even if the clock was set back
             if to == phase:
                 continue
             if phase != NodePhase.GONE:

@@ -25,7 +25,7 @@ KEYS = ("name", "source", "access", "nodes", "projects")
 VOLUMES_MAX, PROJECTS_MAX, LABELS_MAX = 64, 1000, 16
 NFS = "nfs://"
 SOURCE_ALLOWED = f"{PATH_ALLOWED}, s3://BUCKET/PREFIX, or on Kubernetes nfs://SERVER/PATH"
-# Directories of the machine that contain no user data.
+# System directories, which contain no user data.
 SYSTEM = (
     "/bin",
     "/boot",

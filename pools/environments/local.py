@@ -19,7 +19,7 @@ from pools.environments.progress import Progress, add_script_failure, parse_prog
 from pools.runtimes.shim.processes import start_time, stat_fields
 from pools.runtimes.shim.records import read_record, write_record
 
-# Write the script's output and exit code to files, so that no process has to wait for the script.
+# The script's output and exit code go to files, so that no process has to wait for the script.
 RUN_SCRIPT = (
     'cd / && /bin/sh "$0/script" > "$0/output" 2>&1; echo $? > "$0/exit.new"; mv "$0/exit.new" "$0/exit"'
 )

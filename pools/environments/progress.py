@@ -14,8 +14,8 @@ NETWORK_ERRORS = re.compile(
     "Failed to establish a new connection|NewConnectionError|name resolution|Name or service not known"
     "|Network is unreachable|Connection refused|ConnectTimeout|Read timed out|ProxyError|SSLError"
 )
-READY = "ready"  # phase in the last line of a successful script
-START = "start"  # phase of the start script, after the environment's phases
+READY = "ready"  # phase that a successful script reports in its last line
+START = "start"  # phase in which the start script runs, after the environment's phases
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from pools.kubernetes.calls import CONNECT_SECONDS, CONNECTIONS_MAX, ERRORS, SEC
 from pools.kubernetes.credentials import PATH, Connection
 from pools.kubernetes.pace import Pace
 
-PAGE = 500  # maximum number of objects per page of a list
+PAGE = 500  # maximum number of objects per page of a list response
 TEXT_MAX = 500
-# Smaller differences are ignored, because the Date header has whole seconds and responses take time.
+# Smaller clock differences are ignored: the Date header has whole seconds, and responses take time.
 SKEW_MIN = timedelta(seconds=5)
 CONNECTED = "CONNECTED"
 Object = Mapping[str, Any]
@@ -68,7 +68,7 @@ class Api:
         self.server = connection.server
         self._connection = connection
         self._rejection = _rejection_message(connection)
-        # the server's time minus this machine's time, measured during the last call
+        # The server's time minus this machine's time, measured during the last call.
         self.clock_offset = timedelta(0)
         self._lock, self._running, self._is_closed = threading.Lock(), 0, False
         self._pace = Pace()
@@ -81,7 +81,7 @@ class Api:
         tls = self._tls = _tls_context(connection)
         with _errors_as_invalid("clusters.proxy-url", "http://HOST:PORT or https://HOST:PORT"):
             self._calls = Calls(base_url, tls, connection.proxy, headers)
-            # used only for streams
+            # This client is used only for streams.
             self._http = httpx.Client(
                 base_url=base_url, headers=headers, trust_env=False, verify=tls,
                 proxy=connection.proxy or None, limits=httpx.Limits(max_connections=CONNECTIONS_MAX),

@@ -18,7 +18,7 @@ CONNECT_SECONDS, SECONDS = 5.0, 20.0
 TIMEOUTS = {"connect": CONNECT_SECONDS, "read": SECONDS, "write": SECONDS, "pool": SECONDS}
 CONNECTIONS_MAX = 64
 IDLE_SECONDS = 30.0  # an idle connection is closed after this time
-# An idle connection may have been closed by either side.
+# Errors that can occur because an idle connection was closed before it was reused.
 BROKEN = (httpcore.ReadError, httpcore.WriteError, httpcore.RemoteProtocolError)
 ERRORS = (
     httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError,
@@ -82,7 +82,7 @@ class Calls:
 
 def _pool(tls: ssl.SSLContext | None, proxy: str) -> httpcore.ConnectionPool:
     if not proxy:
-        # With a lower limit on idle connections, httpcore could close one that a thread will use.
+        # With a lower limit on idle connections, httpcore could close one that a thread is about to use.
         return httpcore.ConnectionPool(
             ssl_context=tls, max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX,
             keepalive_expiry=IDLE_SECONDS,

@@ -20,7 +20,7 @@ from berth.core.problems import Problem, format_value, suggest
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 BYTES_MAX = 256 * 1024
 PATH = "kubeconfig"
-# Keys that make a client read a file or run a program.
+# Kubeconfig keys that make a client read a file or run a program, with the accepted alternatives.
 FORBIDDEN_USER_KEYS = {
     "exec": "a service account token",
     "auth-provider": "a service account token",

@@ -35,10 +35,10 @@ PROJECT_LABEL, WORKLOAD_LABEL = "berth.dev/project", "berth.dev/workload"
 INSTANCE_ANNOTATION = "berth.dev/instance"
 NAME_MAX = 63
 WORKSPACE, POD_DIRECTORY = "/berth/workspace", "/berth/pod"
-# NVIDIA's container runtime makes these devices available to the container. Images may set it to "all".
-# For a pod with devices, the cluster's device plugin sets the variable.
+# Images may set this environment variable to "all", which gives a container access to all GPUs.
+# In pods with GPUs, the cluster's device plugin sets NVIDIA_VISIBLE_DEVICES.
 VISIBLE_DEVICES, NO_DEVICES = "NVIDIA_VISIBLE_DEVICES", "void"
-# The only variables of the containers that receive the code and keep the files.
+# The only environment variables of the containers that receive code and collect files.
 CODE_ENVIRONMENT = {"BERTH_POD_DIR": POD_DIRECTORY, VISIBLE_DEVICES: NO_DEVICES}
 PULL_POLICIES = {"if_not_present": "IfNotPresent", "always": "Always", "never": "Never"}
 _NOT_A_LABEL = re.compile(r"[^a-z0-9-]+")

@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 60
 RETRY_SECONDS = 1.0
-DENIED_RETRY_SECONDS = 30.0  # for quotas, because the permission to list them is optional
+# Retry delay if access is denied, because the permission to list quotas is optional.
+DENIED_RETRY_SECONDS = 30.0
 DENIED = (403, 404)
 SYNC_SECONDS = 20.0  # maximum time that a reader waits for the first list
 GONE = 410
@@ -47,17 +48,17 @@ class Mirror:
         self._on_change, self._on_deleted = on_change, on_deleted
         self._lock = threading.Lock()
         self._objects: dict[str, dict[Key, Mapping[str, Any]]] = {kind: {} for kind in KINDS}
-        # This installation's pods by pool and name, computed when they are read after a change.
+        # This installation's pods by pool and name, recomputed on the first read after a change.
         self._own_pods: dict[str, dict[str, Mapping[str, Any]]] | None = None
         self._noted: dict[Key, float] = {}  # pods created by this process, with their creation times
         self._errors: dict[str, Unreachable] = {}
         self._synced = {kind: threading.Event() for kind in KINDS}
-        # set after the first list or the first error
+        # Each event is set after the first list or the first error.
         self._answered = {kind: threading.Event() for kind in KINDS}
         self._closed = threading.Event()
         self._threads: list[threading.Thread] = []
         self._started_at = 0.0
-        # The version of the last list or change by kind, "" if the kind must be listed.
+        # Resource version of the last list or change of each kind, or "" if the kind must be listed.
         self._versions = dict.fromkeys(KINDS, "")
         self.quota_obstacle = ""
 
@@ -183,7 +184,7 @@ class Mirror:
             version = page_version
         with self._lock:
             before = self._objects[kind]
-            # Pods that were created after the list request was sent may be missing from the response.
+            # The response may lack pods that were created after the list request was sent.
             self._noted = {key: at for key, at in self._noted.items() if at >= started - 1}
             newer = {key: before[key] for key in self._noted if key in before} if kind == "pods" else {}
             self._objects[kind] = {**newer, **listed}

@@ -21,7 +21,7 @@ class Pace:
     ) -> None:  # fmt: skip
         self._interval, self._burst, self._clock, self._sleep = 1 / per_second, burst, clock, sleep
         self._lock = threading.Lock()
-        self._next = clock()  # time of the next request if bursts were not permitted
+        self._next = clock()  # time at which the next request would be due without bursts
 
     def wait(self) -> None:
         """Wait until a request may be sent."""

@@ -46,7 +46,7 @@ class PodCalls:
         self._followers = LogFollowers(copies)
         self.code, self.files = CodeDeliveries(notify), Collections(files, notify)
         self._namespaces: set[tuple[str, str]] = set()
-        self._created: set[str] = set()  # starting or running pods that exist in a cluster with their secrets
+        self._created: set[str] = set()  # pods whose objects and secrets have been created in a cluster
 
     def start(self, pod_spec: PodSpec, access: PoolAccess, namespace: str) -> None:
         """Create the pod and its secrets, unless the pod has been stopped in the meantime."""
@@ -124,7 +124,7 @@ class PodCalls:
             except ApiError as error:
                 if error.status != 404:
                     raise
-                # A pod that was created a moment ago is reported as deleted instead.
+                # A pod that the cluster has already received is reported as deleted instead.
                 self._ledger.stop_before_start(pod_id)
                 self._notify()
                 return

@@ -10,12 +10,12 @@ from pools.kubernetes.quantities import MIB, parse_quantity
 from pools.kubernetes.reports import read_report
 from pools.runtimes.base import ClusterQuota, PodState
 
-# Kind of amount by resource name. The pool's GPU resource is added to these.
+# Berth's resource for each resource name in a quota. The pool's GPU resource is added later.
 KINDS = {
     "cpu": "cpu", "requests.cpu": "cpu", "memory": "memory_mib", "requests.memory": "memory_mib",
     "limits.cpu": "limit_cpu", "limits.memory": "limit_memory_mib", "pods": "pods", "count/pods": "pods",
 }  # fmt: skip
-# Workload pods always match these scopes. Whether they match other scopes cannot be known in advance.
+# Workload pods always match these scopes. Berth cannot know in advance whether they match other scopes.
 SCOPES = frozenset({"NotTerminating", "NotBestEffort"})
 Object = Mapping[str, Any]
 

@@ -6,7 +6,7 @@ from pools.kubernetes.api import ApiError
 from pools.runtimes.base import PodSpec
 
 WHOLE_DEVICE = 1000
-# Phrases in 403 messages that are unrelated to the pod itself, so a later attempt may succeed.
+# Phrases of 403 errors that the pod itself does not cause, so a later attempt may succeed.
 TEMPORARY = ("cannot create resource", "being terminated", "exceeded quota", "status unknown for quota")
 _EXCEEDED_QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: (\S+), used: (\S+), limited: (\S+)")
 

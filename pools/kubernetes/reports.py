@@ -14,22 +14,22 @@ from pools.kubernetes.nodes import parse_time
 from pools.runtimes.base import PodCause, PodReport, PodState
 
 OUT_OF_MEMORY = "OOMKilled"
-# Reasons of a container whose command could not be started.
+# Reasons that Kubernetes reports for a container whose command could not be started.
 START_ERRORS = ("StartError", "ContainerCannotRun", "RunContainerError")
 MISSING_PROGRAM = re.compile(r'exec: "([^"]{1,200})": (?:executable file not found|stat .*: no such file)')
-# A container in state `waiting` with one of these reasons never starts.
+# A container that is waiting for one of these reasons never starts.
 HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
-# Reasons of a waiting container whose image has not been pulled yet.
+# Reasons that Kubernetes reports for a container whose image has not been pulled yet.
 PULLING = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable")
 DELETED = "the pod was deleted in Kubernetes, for example by `kubectl drain`"
-# Reasons of a failed pod that was stopped by its node.
+# Reasons that Kubernetes reports for a failed pod that was stopped by its node.
 NODE_EVICTIONS = ("Evicted", "Preempting", "Terminated", "Shutdown")
 DISRUPTIONS = {
     "EvictionByEvictionAPI": "the pod was evicted in Kubernetes, for example by `kubectl drain`",
     "DeletionByTaintManager": "the pod was evicted in Kubernetes because of a taint on its node",
     "PreemptionByScheduler": "the pod was preempted in Kubernetes for a pod with a higher priority",
-}  # reasons for the condition DisruptionTarget
-# Reasons of a waiting container that is about to start.
+}  # reasons for the DisruptionTarget condition
+# Reasons that Kubernetes reports for a container that is about to start.
 NOT_STARTED = ("", "ContainerCreating", "PodInitializing")
 COPYING = "copying the pod's files"
 SIGNALS_MAX = 64

@@ -52,8 +52,8 @@ from pools.runtimes.rendezvous import FIRST_PORT, LAST_PORT
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 START, FORGET = "start", "forget"
-SHARED_SECONDS = 1.0  # calls for pods within this period reuse the access to the clusters
-UNSCHEDULABLE_SECONDS = 30  # a pod that cannot be placed for this long is lost
+SHARED_SECONDS = 1.0  # pod calls within this period share the same access to the clusters
+UNSCHEDULABLE_SECONDS = 30  # a pod that Kubernetes cannot place for this long counts as lost
 ENDED = PodReport(PodState.EXITED)
 # Kubernetes pods always run in containers, and the cluster enforces their limits.
 ISOLATION = Isolation(
@@ -188,7 +188,8 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
             return self._report(pod_id, pod)
         except RuntimeFailure as failure:
             log.warning("a call for pod %s failed: %s", pod_id, failure)
-            return PodReport(PodState.STARTING, progress=str(failure))  # leaves the pod's state unchanged
+            # This report leaves the pod's state unchanged.
+            return PodReport(PodState.STARTING, progress=str(failure))
 
     def _report(self, pod_id: str, pod: Mapping[str, Any] | None) -> PodReport:
         if pod is None:
@@ -235,7 +236,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         try:
             pod = access.cluster.worker.run(pod_id, "check", partial(self._pods.find, access.cluster, path))
         except StillRunning:
-            return PodReport(PodState.STARTING)  # leaves the pod's state unchanged
+            return PodReport(PodState.STARTING)  # the STARTING report leaves the pod's state unchanged
         if pod is not None:
             return self._report(pod_id, pod)
         return self._pods.end(pod_id, replace(ENDED, cause=PodCause.EVICTED, message=VANISHED))

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 log = logging.getLogger(__name__)
 
 THREADS = 8
-CALLS_MAX = 2000  # maximum number of unfinished calls; further calls are rejected
-PATIENCE = 0.5  # seconds that a caller waits for its call while no other call finishes
+CALLS_MAX = 2000  # maximum unfinished calls; further calls are rejected
+PATIENCE = 0.5  # seconds that a caller keeps waiting while no other call finishes
 WAIT_MAX = 5.0  # maximum number of seconds that a caller waits for its call
-RESULT_SECONDS = 60.0  # a result that no caller has read for this many seconds is dropped
-COOLDOWN = 10.0  # seconds during which callers do not wait, after a call that took too long
+RESULT_SECONDS = 60.0  # seconds after which an unread result is dropped
+COOLDOWN = 10.0  # seconds after a slow call during which callers do not wait
 T = TypeVar("T")
 
 
@@ -48,7 +48,7 @@ class Worker:
         self._calls: dict[str, _Call] = {}
         self._unfinished = 0
         self._threads = 0
-        self._drop_at = 0.0  # time at which unread results are dropped next
+        self._drop_at = 0.0  # time at which unread results will next be dropped
         self._wait_from = 0.0  # callers do not wait before this time
         self._finished_at = 0.0  # time at which the last call finished
 
@@ -97,7 +97,7 @@ class Worker:
         self._queue.put(call)
         if self._threads < min(THREADS, len(self._calls)):
             self._threads += 1
-            # Daemon threads, because a hanging call must not delay process exit.
+            # Use daemon threads, because a hanging call must not delay process exit.
             threading.Thread(target=self._work, name=f"kubernetes-{self._threads}", daemon=True).start()
         return call
 

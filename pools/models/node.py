@@ -49,7 +49,7 @@ class Node(FastRows):
     taints = models.JSONField(default=list, blank=True)
     devices = models.JSONField(default=list, blank=True, help_text="Physical ID of each device.")
 
-    # Set only for machines that are also used by others.
+    # Set only for machines that Berth shares with other users.
     obstacle = models.CharField(
         max_length=500, blank=True, help_text="Reason why the provider's machine accepts no new pods."
     )

@@ -13,7 +13,7 @@ from pools.engine.boots import should_stop_provisioning
 class NodePool(ChecksTogether, FastRows):
     """Pool of nodes that have one shape and provider and are scaled together. Times are in seconds."""
 
-    # private keys for the preview of a pool, by the secret's name
+    # Private SSH keys by secret name, for the preview of a pool that is not stored yet.
     unstored_ssh_keys: Mapping[str, str] | None = None
 
     class Provider(models.TextChoices):
@@ -43,8 +43,8 @@ class NodePool(ChecksTogether, FastRows):
 
     class NodeConsolidation(models.TextChoices):
         NEVER = "never"  # only the autoscaler removes nodes
-        WHEN_EMPTY = "when_empty"  # empty nodes are also released
-        WHEN_UNDERUTILIZED = "when_underutilized"  # nodes whose pods fit elsewhere are also released
+        WHEN_EMPTY = "when_empty"  # empty nodes are released, too
+        WHEN_UNDERUTILIZED = "when_underutilized"  # nodes whose pods fit elsewhere are released, too
 
     name = models.SlugField(max_length=40, unique=True)
     provider = models.CharField(max_length=16, choices=Provider, default=Provider.LOCAL)
@@ -59,7 +59,7 @@ class NodePool(ChecksTogether, FastRows):
         blank=True, editable=False, help_text="Token of the slurmrestd user, encrypted."
     )
 
-    # Size. Without `nodes_max`, the pool has a fixed size of `nodes_min` nodes.
+    # Without `nodes_max`, the pool has a fixed size of `nodes_min` nodes.
     nodes_min = models.PositiveIntegerField(default=1)
     ready_threshold = models.PositiveIntegerField(null=True, blank=True)
     nodes_max = models.PositiveIntegerField(null=True, blank=True)
@@ -76,7 +76,7 @@ class NodePool(ChecksTogether, FastRows):
         help_text="Number of consecutive failed boots after which provisioning stops. 0 means no limit.",
     )
 
-    # Release of unneeded nodes, and limits on the number of nodes that are disrupted at the same time.
+    # Release of unneeded nodes, and limits on how many nodes are disrupted at the same time.
     node_consolidation = models.CharField(
         max_length=20, choices=NodeConsolidation, default=NodeConsolidation.NEVER
     )
@@ -92,7 +92,7 @@ class NodePool(ChecksTogether, FastRows):
         '"duration": "8h", "zone": "Europe/Berlin"}]. Reasons: empty, underutilized.',
     )
 
-    # State of the autoscaler and the reconciler between two ticks.
+    # State that the autoscaler and the reconciler keep between ticks.
     last_scaled_at = models.DateTimeField(null=True, blank=True, editable=False)
     idle_since = models.DateTimeField(null=True, blank=True, editable=False)
     pressure = models.JSONField(null=True, blank=True, editable=False)
@@ -107,15 +107,14 @@ class NodePool(ChecksTogether, FastRows):
     )
     provisioning = models.JSONField(null=True, blank=True, editable=False)
     last_error = models.TextField(blank=True, editable=False)
-    # number of consecutive failed launch requests
+    # Number of consecutive failed launch requests.
     boot_failures = models.PositiveIntegerField(default=0, editable=False)
     boot_error = models.TextField(blank=True, editable=False)
     boot_retry_at = models.DateTimeField(null=True, blank=True, editable=False)
-    provision_outcomes = models.JSONField(
-        default=dict, blank=True, editable=False
-    )  # number of provisioning calls by outcome
+    # Number of provisioning calls by outcome.
+    provision_outcomes = models.JSONField(default=dict, blank=True, editable=False)
 
-    # Shape of one node.
+    # The shape of one node.
     gpus_per_node = models.PositiveIntegerField(default=0)
     gpu_model = models.CharField(max_length=64, blank=True)
     gpu_memory_mib = models.PositiveIntegerField(default=0)
@@ -138,7 +137,7 @@ class NodePool(ChecksTogether, FastRows):
         help_text="Maximum disk space in MiB of a workspace and its pods. Empty for no limit.",
     )
 
-    # Environment of each node. If empty, nodes use the machine's own Python and packages.
+    # The environment of each node. If empty, nodes use the machine's own Python and packages.
     plugins = models.JSONField(
         default=list, blank=True, help_text="Names and parameters of plugins, in order, without secrets."
     )
@@ -176,7 +175,7 @@ class NodePool(ChecksTogether, FastRows):
         "pools.QuotaGroup", on_delete=models.PROTECT, null=True, related_name="pools", editable=False
     )
 
-    # Scheduling: placement, preemption, consolidation and fair share.
+    # Scheduling policies for placement, preemption, consolidation and fair share.
     node_placement = models.CharField(max_length=16, choices=Placement, default=Placement.AUTO)
     device_placement = models.CharField(max_length=16, choices=Placement, default=Placement.AUTO)
     reclaim_min_runtime = models.PositiveIntegerField(default=0)

@@ -10,7 +10,7 @@ class ScalingKind(models.TextChoices):
     AUTOSCALE = "autoscale"  # the autoscaler or a user changed the desired number of nodes
     PROVISION = "provision"  # the provider returned instances
     SURPLUS = "surplus"  # the provider returned more instances than are still desired
-    ADOPTED = "adopted"  # an instance exists although the response to the request for it was lost
+    ADOPTED = "adopted"  # the instance exists, although the response to its launch request was lost
     JOINED = "joined"  # the machine has called the join endpoint
     READY = "ready"
     CORDON = "cordon"
@@ -20,9 +20,9 @@ class ScalingKind(models.TextChoices):
     TERMINATE = "terminate"
     INTERRUPTION = "interruption"  # the provider will reclaim the machine
     LOST = "lost"
-    ORPHAN = "orphan"  # an instance with our tags but without a node was terminated
+    ORPHAN = "orphan"  # an instance with Berth's tags but without a node was terminated
     BOOT_FAILED = "boot_failed"  # a node was lost before it became ready
-    RETRIED = "retried"  # the count of failed boots was reset, so nodes are requested again immediately
+    RETRIED = "retried"  # the number of failed boots was reset, so nodes are requested again immediately
     ERROR = "error"
     PAUSED = "paused"
     RESUMED = "resumed"

@@ -29,7 +29,7 @@ class SshHost(models.Model):
     touched_at = models.DateTimeField(null=True, help_text="Start of the first installation.")
     removed_at = models.DateTimeField(null=True)
 
-    # Result of the last connection.
+    # The result of the last connection.
     connected_at = models.DateTimeField(null=True)
     failures = models.PositiveIntegerField(default=0, help_text="Consecutive failed connections.")
     retry_at = models.DateTimeField(null=True)

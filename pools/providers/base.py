@@ -115,12 +115,12 @@ UNNUMBERED = -1
 @dataclass(frozen=True, slots=True)
 class ProvisionResult:
     instances: tuple[Instance, ...]
-    message: str = ""  # the reason if fewer instances than requested were created
+    message: str = ""  # reason why fewer instances than requested were created
 
 
 class ProviderErrorKind(StrEnum):
-    CAPACITY = "capacity"  # the provider currently has no such machine
-    QUOTA = "quota"  # a limit of the account was reached
+    CAPACITY = "capacity"  # the provider currently has no such machine available
+    QUOTA = "quota"  # an account limit was reached
     CREDENTIALS = "credentials"
     THROTTLED = "throttled"
     SETTINGS = "settings"  # the settings refer to an object that is missing or incompatible

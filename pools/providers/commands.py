@@ -9,7 +9,7 @@ from typing import Protocol
 
 from pools.providers.base import ProviderError, ProviderErrorKind
 
-# Variables that programs need. No others are passed on, because Berth's environment contains its secrets.
+# Environment variables that programs need. All others are withheld, because they may contain secrets.
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SLURM_CONF")
 
 
@@ -64,7 +64,7 @@ class LocalCommands:
                 message = f"{arguments[0]} did not finish within {seconds:g} s on {self.place}"
                 raise ProviderError(ProviderErrorKind.TIMEOUT, message) from None
             finally:
-                # A program started by a shell would keep the pipes open and block this process.
+                # Kill the process group, because a shell's child would block this process on an open pipe.
                 if process.returncode is None:
                     os.killpg(process.pid, signal.SIGKILL)
         return CommandResult(

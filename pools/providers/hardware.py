@@ -45,7 +45,7 @@ def _nvml_devices() -> Iterator[Device]:
         import pynvml
 
         pynvml.nvmlInit()
-    except Exception:  # no GPU is usable, regardless of the reason
+    except Exception:  # no GPU is usable, whatever the error
         return
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]

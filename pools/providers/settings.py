@@ -12,7 +12,7 @@ from pools.providers.aws.settings import AwsSettings, aws_settings
 from pools.providers.slurm.settings import SlurmSettings, check_time_limit, slurm_settings
 from pools.providers.ssh.settings import SshSettings, ssh_settings
 
-# Settings model of each provider that has settings. Forms are derived from these models.
+# Settings model of each provider that has settings. Forms are generated from these models.
 MODELS: Mapping[str, type[BaseModel]] = {
     "aws": AwsSettings, "kubernetes": KubernetesSettings, "ssh": SshSettings, "slurm": SlurmSettings,
 }  # fmt: skip

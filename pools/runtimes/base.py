@@ -169,10 +169,10 @@ class LogChunk:
     complete: bool
 
 
-LOG_TIMES_SECONDS = 2  # how much older than its recorded time a line may be
+LOG_TIMES_SECONDS = 2  # a log line may be this much older than its recorded time
 
-# End offset of a part of a log, and the Unix time in milliseconds at which its last byte was written, or 0 if
-# the time is unknown. The part begins at the end of the previous one.
+# End offset of a part of a log, and the Unix time of its last byte in milliseconds (0 if unknown).
+# Each part begins where the previous part ends.
 LogTime = tuple[int, int]
 
 
@@ -252,7 +252,7 @@ class ClusterQuotas:
 class Runtime(PodFileReader, Protocol):
     """Runtime that starts pods and reports how they ended, even if the calling process restarts."""
 
-    starts_in_background: bool  # whether `begin_start` does anything
+    starts_in_background: bool  # False if `begin_start` does nothing
 
     def start(self, spec: PodSpec) -> None:
         """Start the pod, possibly after this call has returned.

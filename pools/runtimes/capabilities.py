@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 
-KUBERNETES = "kubernetes"  # name of both a provider and a runtime
+KUBERNETES = "kubernetes"  # name shared by a provider and a runtime
 REMOTE_PROVIDERS = ("aws", "static", "kubernetes", "ssh", "slurm")
 
 

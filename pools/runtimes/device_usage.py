@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pools.runtimes.base import DeviceUsage
 from pools.runtimes.enclosure.devices import simulates_gpus
 
-PROBE_VARIABLE = "BERTH_GPU_PROBE"  # command that replaces nvidia-smi and receives the same arguments
+# Environment variable with a command that replaces nvidia-smi and takes its arguments.
+PROBE_VARIABLE = "BERTH_GPU_PROBE"
 QUERY = ("--query-gpu=index,uuid,utilization.gpu,memory.used", "--format=csv,noheader,nounits")
 PROBE_TIMEOUT_SECONDS = 5.0
-RETRY_SECONDS = 300.0  # pause after a failed or missing nvidia-smi
+RETRY_SECONDS = 300.0  # pause after nvidia-smi has failed or was not found
 _COLUMNS = 4
 
 

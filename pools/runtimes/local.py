@@ -256,7 +256,8 @@ class LocalRuntime(LocalFiles):
     def drop_workspace(self, workspace: str) -> None:
         path = self._workspaces / validate_name(workspace)
         shutil.rmtree(shared_memory_path(path), ignore_errors=True)
-        shutil.rmtree(path, ignore_errors=True)  # another process may delete it at the same time
+        # Ignore errors, because another process may be deleting the workspace.
+        shutil.rmtree(path, ignore_errors=True)
         if path.exists():
             raise RuntimeFailure(f"could not delete all of {path}")
 
@@ -292,7 +293,7 @@ class LocalRuntime(LocalFiles):
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
         try:
-            # A link could point to any file on this machine.
+            # Do not follow a link, which could point to any file on this machine.
             saved = (self._workspaces / validate_name(workspace) / CHECKPOINT).lstat().st_mtime
         except FileNotFoundError:
             return None

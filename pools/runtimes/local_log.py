@@ -30,7 +30,8 @@ def read_log(path: Path, offset: int, limit: int, ended: bool) -> LogChunk:
             begin, count = _skip_gap(gap, offset, limit)
             data = os.pread(fd, count, begin)
             size = os.fstat(fd).st_size
-            if read_gap(str(path)) == gap:  # if the gap has changed, a hole was punched during the read
+            # If the gap has changed, a hole was punched during the read, so read again.
+            if read_gap(str(path)) == gap:
                 break
     finally:
         os.close(fd)

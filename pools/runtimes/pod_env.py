@@ -10,7 +10,7 @@ from pathlib import Path
 from pools.runtimes.base import PodSpec
 from pools.runtimes.shim.records import Record
 
-# Pods inherit only these variables, because Berth's environment contains secrets.
+# Pods inherit only these environment variables, because others may contain Berth's secrets.
 _INHERITED_VARIABLES = (
     "LANG",
     "LC_ALL",

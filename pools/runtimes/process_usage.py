@@ -13,7 +13,7 @@ from pools.runtimes.shim.processes import process_ids, stat_fields
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _MIB = 1024 * 1024
-# Fields of /proc/PID/stat, counted from the third: parent, own CPU time, and CPU time of reaped children.
+# Field indexes in /proc/PID/stat after the first two: parent, own CPU time, and that of reaped children.
 _PARENT, _OWN, _REAPED = 1, (11, 12), (13, 14)
 
 
@@ -64,7 +64,7 @@ def _descendants(root: int, children: Mapping[int, list[int]]) -> list[int]:
 def _pod_usage(shim: _ProcessTimes, below: list[int], processes: Mapping[int, _ProcessTimes]) -> PodUsage:
     ticks = shim.reaped + sum(processes[pid].own + processes[pid].reaped for pid in below)
     pages = [_memory_pages(pid) for pid in below]
-    # Shared pages exist only once but appear in every process that maps them, so use the largest count.
+    # Shared pages exist only once but count for every process that maps them, so use the largest count.
     resident = sum(own for own, _ in pages) + max((shared for _, shared in pages), default=0)
     return PodUsage(ticks / _TICK, resident * _PAGE // _MIB)
 

@@ -25,7 +25,7 @@ from pools.runtimes.shim.server import serve
 serve(int(sys.argv[2]), sys.argv[3])"""
 SHIM_ENV = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
 SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
-ANSWER_SECONDS = 20.0  # a server that does not respond for this long has failed
+ANSWER_SECONDS = 20.0  # a shim server that does not respond for this long has failed
 END_SECONDS = 2.0
 
 
@@ -73,7 +73,7 @@ class ShimStarter:
         with self._lock:
             if self._server is not None and self._server.has_failed_to_fork(str(directory)):
                 return _spawn(directory, anchor)
-            # The first server may have been killed.
+            # Try again with a new server, because the first one may have been killed.
             return self._fork(directory, anchor) or self._fork(directory, anchor) or _spawn(directory, anchor)
 
     def _fork(self, directory: Path, anchor: str) -> ForkedShim | None:
@@ -81,8 +81,7 @@ class ShimStarter:
         try:
             if self._server is None:
                 self._server = ShimServer(self._root)
-                # The server and its shims refer to each other.
-                # Deleting this object would therefore not delete the server.
+                # End the server explicitly, because it stays alive in a reference cycle with its shims.
                 weakref.finalize(self, self._server.end_process)
             return self._server.fork(str(directory), anchor)
         except (OSError, ServerFailed):
@@ -152,7 +151,7 @@ class ShimServer:
             try:
                 self._socket.send(message)
                 break
-            except BlockingIOError:  # the server may be waiting until its reports are received
+            except BlockingIOError:  # the server may be waiting for its reports to be received
                 self._wait(select.POLLIN | select.POLLOUT)
                 self.receive_reports()
         shim = self._running[self._number] = ForkedShim(self, directory)

@@ -92,9 +92,8 @@ def load_environment_setup(node: Node) -> EnvironmentSetup:
     try:
         secrets = environment_secrets(node.pool, node.environment)
     except UnsealError:
-        return (
-            EnvironmentSetup()
-        )  # the node stays pending until it times out, and new launches fail with this error
+        # The node stays pending until it times out, and new launches fail with this error.
+        return EnvironmentSetup()
     return EnvironmentSetup(node.environment.digest, node.environment.script, tuple(sorted(secrets.items())))
 
 

@@ -23,7 +23,7 @@ from pools.signals import changed
 LIFETIME = timedelta(hours=1)
 MAX_LIFETIME = timedelta(days=365)
 MAX_MACHINES = 10_000
-PREFIX_LENGTH = 10  # number of leading characters that are stored, including the secret's kind
+PREFIX_LENGTH = 10  # number of stored leading characters, which include the kind of secret
 
 
 def issue_join_token(

@@ -41,7 +41,7 @@ def change_nodes(*, actor: Any, nodes: Iterable[Node], action: str, **details: A
         try:
             change(actor=actor, node=node, **details)
         except Conflict as conflict:
-            if node.state == result:  # another request has changed the node
+            if node.state == result:  # another request has already made this change
                 unchanged.append(node)
             else:
                 rejected.append((node, conflict.detail))

@@ -141,7 +141,7 @@ def store_secret(
                 )
     except IntegrityError as error:
         if "registry_once" not in str(error):
-            if existing := rows.filter(name=name).first():  # created by a concurrent request
+            if existing := rows.filter(name=name).first():  # a concurrent request created the secret
                 raise SecretExists(existing) from None
             raise
         other = rows.get(registry=content.registry)

@@ -25,14 +25,14 @@ from pools.web.idle_rule_field import IdleRuleField
 from pools.web.memory_field import MemoryField
 from pools.web.pool_sections import pool_sections, provider_choices
 
-# form field for each key of the default limits
+# Form field of each default limit.
 LIMIT_FIELDS = {
     "memory_from_request": "memory_from_request",
     "default_memory_mib": "memory_mib",
     "cpu_from_request": "cpu_from_request",
     "default_cpu": "cpu",
 }
-# form field for the private key, by provider
+# Form field for the private key of each provider.
 KEY_FIELDS: Mapping[str, str] = {NodePool.Provider.SSH: "private_key", NodePool.Provider.SLURM: "login_key"}
 UNSTORED = {
     "name", "cpu", "version", "confirmed", "image_mode", "patterns", *KEY_FIELDS.values(), *LIMIT_FIELDS,
@@ -286,7 +286,7 @@ class PoolForm(Form):
 class SettingsForm(PoolForm):
     """Form that edits a pool, without fields for name, provider and runtime, which cannot change."""
 
-    # number of nodes whose drain the user has confirmed
+    # Number of drained nodes that the user has confirmed.
     confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)
 
     def __init__(self, pool: NodePool, *args: Any, **kwargs: Any) -> None:
@@ -321,7 +321,7 @@ class SettingsForm(PoolForm):
 class ScaleForm(Form):
     nodes_desired = forms.IntegerField(label="Desired nodes", min_value=0)
     version = forms.IntegerField(widget=forms.HiddenInput)
-    # number of nodes whose drain the user has confirmed
+    # Number of drained nodes that the user has confirmed.
     confirmed = forms.IntegerField(widget=forms.HiddenInput, required=False)
 
 

@@ -28,7 +28,7 @@ class BatchStep:
     result_text: str
     state: str  # state of nodes that need no change
     has_reason: bool = True
-    names: str = ""  # heading of the affected workloads list
+    names: str = ""  # heading of the list of affected workloads
 
 
 STEPS: Mapping[str, BatchStep] = {

@@ -27,7 +27,7 @@ class NodeAction:
     run: Callable[..., None]
     danger: bool = False
     has_reason: bool = True
-    names: str = ""  # heading of the affected workloads list
+    names: str = ""  # heading of the list of affected workloads
 
 
 STEPS: Mapping[str, NodeAction] = {

@@ -16,14 +16,14 @@ NAMES = {
     "kubernetes": "Kubernetes",
     "slurm": "Slurm",
 }
-# How Berth uses each provider that has settings.
+# Explanations of how Berth uses each provider that has settings.
 EXPLANATIONS = {
     "aws": "Berth starts and terminates instances with the credentials of its own machine.",
     "kubernetes": "The pool uses nodes of your cluster. Berth creates no nodes.",
     "ssh": "Berth installs its agent on the hosts, and uninstalls it when a host is removed.",
     "slurm": "Each node is a job in your cluster. Berth runs Slurm's programs, or calls slurmrestd.",
 }
-# Credential fields of each provider, with the setting after which they are shown; empty for the start.
+# Credential fields of each provider. Each is shown after the given setting, or first if that is empty.
 CREDENTIALS: Mapping[str, Mapping[str, str]] = {
     "kubernetes": {"kubeconfig": ""}, "ssh": {"private_key": ""},
     "slurm": {"login_key": "slurm_login", "slurm_token": "slurm_rest_user"},

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from pools.providers.settings import MODELS
 from pools.web.environment_fields import LinesField
 
-# Extra schema of settings whose values are several lines of text.
+# Extra JSON schema for settings that hold several lines of text.
 MULTILINE = {"multiline": True}
 
 

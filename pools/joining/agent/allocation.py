@@ -8,9 +8,9 @@ import threading
 
 from .jobs import start_time
 
-# Set by the pilot job that runs the agent.
+# The pilot job that runs the agent sets these environment variables.
 INSTANCE_ID = os.environ.get("BERTH_INSTANCE_ID", "")
-ANCHOR = os.environ.get("BERTH_ANCHOR", "")  # process of the job's script, as ID:START
+ANCHOR = os.environ.get("BERTH_ANCHOR", "")  # process that runs the job's script, as PID:START_TIME
 
 
 ENDS_NOW = "the cluster ends the allocation now"

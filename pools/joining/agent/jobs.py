@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from .state import STATE, last_output, read_file, write_private_file
 
-# The exit code is in a file, because a restarted agent is not the script's parent process.
+# The exit code is written to a file, because a restarted agent is not the script's parent process.
 WRAPPER = '/bin/sh "$0.sh"; echo $? > "$0.exit.new"; mv "$0.exit.new" "$0.exit"'
-JOB_VARIABLE = "BERTH_AGENT_JOB"  # path of the job to which a process belongs
+JOB_VARIABLE = "BERTH_AGENT_JOB"  # environment variable with the path of the job that a process belongs to
 
 
 class Job:

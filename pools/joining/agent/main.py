@@ -27,7 +27,7 @@ def main() -> int:
         if hasattr(arguments, option):
             os.environ[name] = getattr(arguments, option)
     if not os.environ.get("BERTH_URL"):
-        load_environment_file()  # settings of an installed agent
+        load_environment_file()  # an installed agent reads its settings from a file
     if arguments.command in ("unit", "version"):
         print(systemd_unit() if arguments.command == "unit" else VERSION + "\n", end="")
         return 0

@@ -11,17 +11,17 @@ import sys
 from .jobs import Job
 from .state import AGENT_FILE, STATE
 
-SYSTEMD_RUNS = "/run/systemd/system"  # exists if systemd manages the machine; see sd_booted(3)
+SYSTEMD_RUNS = "/run/systemd/system"  # this directory exists if systemd manages the machine; see sd_booted(3)
 UNIT_NAME = "berth-agent.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT_NAME
 ENVIRONMENT_FILE = os.path.join(STATE, "environment")
-REJECTED = 3  # exit code if the server rejected the agent, so that another attempt would also fail
+REJECTED = 3  # exit code if the server rejects the agent, which makes retries pointless
 RESTART_SECONDS = 5
 NOT_RESTARTED = (2, REJECTED)
 # Environment variables passed to the supervisor. The agent reads its own settings from its environment file.
 _SUPERVISED = ("PATH", "HOME", "LANG", "BERTH_MACHINE_STATE")
 
-# Pods must survive a restart of the agent, so only the agent's own process is killed.
+# Pods must survive an agent restart, so only the agent's own process is killed.
 # Delegation keeps systemd from disabling the controllers that limit pods.
 # An out-of-memory kill in a pod must not stop the service.
 # A task limit would apply to all pods together.
@@ -120,7 +120,7 @@ def find_manager(*, detached: bool) -> Systemd | Supervisor:
 
 
 def systemd_unit() -> str:
-    # The value of EnvironmentFile is a path without quotes.
+    # systemd expects an unquoted path in EnvironmentFile.
     return UNIT.format(
         environment=ENVIRONMENT_FILE.replace("%", "%%"), python=_quote_argument(sys.executable),
         agent=_quote_argument(AGENT_FILE), seconds=RESTART_SECONDS,

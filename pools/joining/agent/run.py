@@ -32,7 +32,7 @@ def run(server: Server, pool: str) -> None:
         try:
             secret = join_pool(server, pool, ec2_instance_id)
         except OSError as error:
-            # This includes conflicts, because the machine may boot before Berth has recorded its launch.
+            # Conflicts are also retried, because the machine may boot before Berth has recorded its launch.
             print("not joined yet: %s" % error, file=sys.stderr)
             signals.wait(REPORT_INTERVAL_SECONDS)
     os.environ.pop("BERTH_JOIN_TOKEN", None)  # otherwise, scripts would inherit the token
@@ -87,6 +87,6 @@ def join_pool(server: Server, pool: str, ec2_instance_id: str) -> str:
 
     Raises MachineRejected, or OSError if a retry may succeed.
     """
-    body = measure(server.url, ec2_instance_id)  # this fails until the server's host name can be resolved
+    body = measure(server.url, ec2_instance_id)  # fails until the server's host name can be resolved
     body["token"] = os.environ.get("BERTH_JOIN_TOKEN", "")
     return store_secret(str(server.send("node-pools/%s/join" % pool, body)["secret"]))

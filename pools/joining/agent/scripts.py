@@ -13,7 +13,7 @@ from .jobs import Job
 from .state import STATE, read_file, strip_unprintable, write_private_file
 
 NODE_FILE = os.path.join(STATE, "node.json")
-PREPARE = "prepare"  # job that installs an environment
+PREPARE = "prepare"  # name of the job that installs the environment
 CHECK_SECONDS = 30
 STOP_SECONDS = 30
 FAILED_CHECKS_MAX = 2  # a single failure may be harmless, for example while a process is being replaced
@@ -124,7 +124,7 @@ class StartScript:
         is_same_node = all(self.answer.get(name) == answer.get(name) for name in ("instance", "node"))
         if is_same_node and self.answer.get("start"):
             if not answer.get("start"):
-                return  # the script is unknown for now, for example because the pool has no head
+                return  # no script is available for now, for example because the pool has no head node
             if self._update(answer):
                 return
         self.job.kill()

@@ -21,7 +21,7 @@ from .state import AGENT_FILE, STATE, load_secret, read_file, write_private_file
 
 DELETE_SECONDS = 20.0
 DELETE_PAUSE_SECONDS = 0.1
-# Variables that the service inherits from `install`, in addition to those that begin with BERTH_.
+# Environment variables that the service inherits from `install`, in addition to those named BERTH_*.
 _INHERITED = (
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL",
     "PIP_EXTRA_INDEX_URL", "UV_PYTHON_INSTALL_MIRROR",
@@ -66,7 +66,7 @@ def uninstall(server: Server, *, force: bool = False) -> str:
     with _lock():
         manager.remove()
         Job(PREPARE).kill()
-        StartScript().end()  # read again, because the agent may have started another node
+        StartScript().end()  # read the file again, because the agent may have started another node
         note = _leave(server)
         _delete_files()
     return note
@@ -138,7 +138,7 @@ def _leave(server: Server) -> str:
         try:
             server.send("machines/leave", {}, secret)
         except MachineRejected:
-            pass  # the machine was removed on the server
+            pass  # the machine has already been removed from the server
         except OSError as error:
             return "The server did not respond (%s). Remove the machine with `berth machine remove`." % error
     return ""

@@ -1,4 +1,4 @@
-# The pod's Python runs this code with `python3 -c`, even if it is too old for all other code.
+# This code runs with `python3 -c` in the pod, even if that Python is too old for all other code.
 """Entry point of Berth's programs in pods: load their source code from stdin, and run it."""
 
 import os

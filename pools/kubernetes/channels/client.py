@@ -23,7 +23,7 @@ from pools.runtimes.shim.channels.frames import (
 
 log = logging.getLogger(__name__)
 
-SIZE_MAX = 10_000  # rows or columns
+SIZE_MAX = 10_000  # maximum rows or columns of a terminal
 
 
 class ChannelClient:
@@ -33,13 +33,14 @@ class ChannelClient:
         self._pod, self._reader, self._writer = pod, reader, writer
         self.request: dict[str, Any] = {}
         self.has_request = asyncio.Event()
-        self.size: tuple[int, int] | None = None  # latest size that the client has sent for its terminal
+        self.size: tuple[int, int] | None = None  # terminal size that the client sent last
         self.input_ended = False
-        self.unacknowledged = 0  # bytes of input that were sent but not accepted by the pod
+        self.unacknowledged = 0  # bytes of input that were sent but not yet accepted by the pod
         self.has_progress = asyncio.Event()
-        self.has_event = asyncio.Event()  # the client has sent input, its end, or a terminal size
+        # Set when the client sends input, the end of input or a terminal size.
+        self.has_event = asyncio.Event()
         self._input = bytearray()
-        self._window = WINDOW  # bytes of output that the client still accepts
+        self._window = WINDOW  # bytes of output that the client can still accept
         self._has_window = asyncio.Event()
         self._has_window.set()
 

@@ -146,7 +146,7 @@ class Command:
             async for kind, data in copier.output():
                 if kind == OUTPUT:
                     self._client.acknowledge(len(data))
-        finally:  # the command has closed its input
+        finally:  # the command reads no more input
             self._client.acknowledge(self._client.unacknowledged)
 
 

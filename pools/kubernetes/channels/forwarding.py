@@ -17,9 +17,9 @@ from pools.runtimes.base import ChannelRejected, RuntimeFailure
 from pools.runtimes.shim.channels.forwarding import resolve_port
 from pools.runtimes.shim.channels.frames import END, ERRORS, OUTPUT
 
-REJECTION_SECONDS = 1.0  # how long the cluster may take to report that nothing is listening
-KNOWN_SECONDS = 60.0  # connections to a port that accepted one within this time are not delayed
-HALF_CLOSED_SECONDS = 30.0  # a connection without input ends if the pod has sent nothing for this long
+REJECTION_SECONDS = 1.0  # time within which the cluster reports that nothing is listening
+KNOWN_SECONDS = 60.0  # a port that accepted a connection within this time gets new ones without delay
+HALF_CLOSED_SECONDS = 30.0  # after the end of input, a connection closes if the pod is silent for this long
 CONNECTED, RESET = {"exit_code": 0}, {"exit_code": 1}
 
 
@@ -27,7 +27,8 @@ class KnownPorts:
     """Ports of pods that accepted a connection recently."""
 
     def __init__(self) -> None:
-        self._until: dict[tuple[str, int], float] = {}  # monotonic time of the last accepted connection
+        # Monotonic time until which each port counts as listening.
+        self._until: dict[tuple[str, int], float] = {}
 
     def add(self, pod: str, port: int) -> None:
         now = time.monotonic()

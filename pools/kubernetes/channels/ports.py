@@ -16,9 +16,9 @@ from pools.kubernetes.channels.session import open_socket
 from pools.runtimes.base import ChannelRejected
 
 DATA, ERRORS = 0, 1
-PORT_BYTES = 2  # the cluster begins each of the two streams with the port number
+PORT_BYTES = 2  # length of the port number that the cluster sends at the start of each stream
 BLOCK = 64 * 1024
-NOT_LISTENING = "connection refused"  # part of the node's message if nothing is listening
+NOT_LISTENING = "connection refused"  # phrase in the node's error message if nothing is listening on the port
 
 
 class NotListening(ChannelRejected):

@@ -39,9 +39,9 @@ NO_PYTHON = (
     "example `berth exec NAME -- cat FILE`"
 )
 MISSING = "its image has no `python3`"
-MISSING_TEXTS = ("not found", "no such file")  # phrases in error messages of container runtimes
+MISSING_TEXTS = ("not found", "no such file")  # phrases in the error messages of container runtimes
 TEXT_MAX = 300
-CREDIT_MIN = WINDOW // 4  # credit for fewer bytes would cause many small messages
+CREDIT_MIN = WINDOW // 4  # smaller amounts of credit would cause many small messages
 _SOURCE = Path(__file__).resolve().parents[3]
 _SHIM = "pools/runtimes/shim"
 _PARTS = (
@@ -71,7 +71,7 @@ class Program:
 
     def __init__(self, api: Api, pod: str, client: ChannelClient) -> None:
         self._api, self._pod, self._client = api, pod, client
-        self._errors = bytearray()  # output of Python itself
+        self._errors = bytearray()  # Python's own error output
         self._accepted = self._sent = 0  # bytes of input and output for which no credit has been sent
         self._status: dict[str, object] | None = None
 

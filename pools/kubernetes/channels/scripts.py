@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 READY, DONE = b"ready", b"done"
 
-# The script needs only the built-ins `read` and `case`. The shell skips the NUL characters between variables.
+# The script uses only the built-ins `read` and `case`. The shell skips NULs between environment variables.
 _SIGNAL = """
 signal() {
   sent=1
@@ -44,7 +44,7 @@ echo done
 """
 # Starts a shell with the channel's ID in its initial environment.
 _MARKED = 'export BERTH_CHANNEL="$1"; shift; exec sh -c "$@"'
-# Kubernetes reports the end of a command only when no process holds its output open.
+# Kubernetes reports that a command has ended only once every process has closed its output.
 _RUN = f"""
 {_SIGNAL}
 mark=$BERTH_CHANNEL

@@ -94,9 +94,8 @@ async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
             subprotocols=[PROTOCOL], compression=None, max_size=MESSAGE_MAX, open_timeout=CONNECT_SECONDS,
             ping_interval=None, close_timeout=5.0, user_agent_header="berth",
         )  # fmt: skip
-        if (
-            connection := socket.transport.get_extra_info("socket")
-        ) is not None:  # the connection is still open
+        connection = socket.transport.get_extra_info("socket")
+        if connection is not None:  # the connection is still open
             enable_keepalive(connection)
     except Unreachable as error:
         raise RuntimeFailure(str(error)) from None

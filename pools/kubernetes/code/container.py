@@ -9,15 +9,15 @@ from pools.runtimes.shim.code import DIRECTORY
 CONTAINER = "code"
 INCOMPLETE, MISSING = 75, 90  # exit codes of the script
 BLOCK = 1024 * 1024
-MARK = ".berth-code-complete-"  # last file of the archive
+MARK = ".berth-code-complete-"  # name prefix of the archive's last file
 
 # If the image has no `sleep`, the container fails.
 _WAIT = f"""
 until [ -d "$BERTH_POD_DIR/{DIRECTORY}" ]; do sleep 0.2 2> /dev/null || sleep 1 || exit 1; done
 """
-# A rename makes the entire code visible at once.
-# The input does not end with the archive, so `dd` counts its blocks and acknowledges them.
-# `tar` accepts an archive that was cut off between two files, so the script looks for the last file.
+# The rename makes all of the code visible at once.
+# The input stays open after the archive, so `dd` counts the blocks and the script acknowledges each one.
+# `tar` accepts an archive that was cut off between two files, so the script checks for the last file.
 _UNPACK = f"""
 umask 077
 mark=$1 count=$2 rest=$3

@@ -12,7 +12,8 @@ from pools.kubernetes.code.transfer import CodeSource, Failed, Interrupted, send
 from pools.runtimes.base import PodSpec
 from pools.runtimes.shim.transfers.child import PAUSES
 
-TRANSFERS_MAX = 8  # maximum concurrent transfers per process, because all pass through API servers
+# Maximum concurrent transfers per process, to protect the API servers that they pass through.
+TRANSFERS_MAX = 8
 PROGRESS = "copying the code"
 FAILURE = "the code could not be copied to the pod"
 

@@ -17,11 +17,11 @@ from pools.kubernetes.code.container import BLOCK, CONTAINER, INCOMPLETE, MISSIN
 from pools.runtimes.base import ChannelRejected, RuntimeFailure
 
 PART = 32 * 1024
-WINDOW = 4 * BLOCK  # bytes that the cluster has to buffer, because its protocol has no flow control
-TAR_END = 1024  # zeros at the end of an archive
+WINDOW = 4 * BLOCK  # maximum bytes that the cluster has to buffer, because its protocol has no flow control
+TAR_END = 1024  # number of zero bytes at the end of a tar archive
 TEXT_MAX = 300
-STALL_SECONDS = 60.0  # time without progress after which a transfer has failed
-TEMPORARY = (408, 425, 429, 500, 502, 503, 504)  # statuses after which another attempt may succeed
+STALL_SECONDS = 60.0  # a transfer without progress for this long has failed
+TEMPORARY = (408, 425, 429, 500, 502, 503, 504)  # HTTP statuses after which another attempt may succeed
 LOST = "the connection to the pod was lost"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from pools.runtimes.files.reading import DEPTH_MAX, FILES_MAX, PATH_BYTES_MAX, SKIPPED_MAX
 
 RECORD = tarfile.BLOCKSIZE
-LONG_NAME_MAX = 8192  # maximum bytes of a path that does not fit into a header
+LONG_NAME_MAX = 8192  # maximum length in bytes of a path that does not fit into a header
 NAME_MAX = 255
 EXTENSIONS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE)
 EXTENSION_MAX = 64 * 1024
@@ -37,7 +37,7 @@ class Unpacker:
         self._size_max, self._files_max = size_max, files_max
         self._buffer = bytearray()
         self._file: int | None = None
-        self._remaining = self._padding = 0  # bytes left of the current file and its padding
+        self._remaining = self._padding = 0  # unread bytes of the current file and of its padding
         self._extension: tuple[bytes, bytearray] | None = None
         self._long_name = b""
         self._entries = self._files = self._size = self._path_bytes = 0

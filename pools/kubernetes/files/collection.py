@@ -33,11 +33,12 @@ from pools.runtimes.base import ChannelRejected, RuntimeFailure
 
 log = logging.getLogger(__name__)
 
-TRANSFERS_MAX = 8  # maximum concurrent transfers per process, because all pass through API servers
+# Maximum concurrent transfers per process, to protect the API servers that they pass through.
+TRANSFERS_MAX = 8
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # seconds between attempts
-TOTAL_SECONDS = 600.0  # time limit, because the pod occupies its GPUs in the cluster until then
+TOTAL_SECONDS = 600.0  # time limit for the copy, during which the pod still occupies its GPUs
 STALL_SECONDS = 60.0
-END_SECONDS = 60.0  # time for the container to end after the copy
+END_SECONDS = 60.0  # time within which the container must end after the copy
 PART = 2**20
 TEXT_MAX = 300
 FAILURE = "the files could not be copied from the pod"

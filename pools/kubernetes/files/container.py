@@ -14,15 +14,15 @@ from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
 
 CONTAINER = "files"
 ANNOTATION = "berth.dev/files"
-# Seconds that a stopped pod has for the copy, after its command's grace period.
+# Seconds for copying a stopped pod's files, after the grace period of its command.
 COPY_SECONDS = 120
 ROOT, POD, WORKSPACE = "/berth", "pod", "workspace"
 MARK = f"{ROOT}/{POD}/.berth-files-copied"
 MISSING, EMPTY = 90, 91  # exit codes of the script that packs files
-# Number of half-seconds after which the container gives up if the command has ended and Berth is down.
+# Half-seconds after which the container gives up if the command has ended and Berth is down.
 GIVE_UP = 7200
 
-# Processes of the command have another control group. Process 1 holds the pod's namespaces.
+# The command's processes belong to another control group. Process 1 holds the pod's namespaces.
 _OTHERS = """
 others() {
   none=1
@@ -58,7 +58,7 @@ _WAIT = f"""
 {_OTHERS}
 while others 0; do sleep 0.2 2> /dev/null || sleep 1 || exit 1; done
 """
-# A link could point to files in the image.
+# Paths that contain links are left out, because a link could point to files in the image.
 _PACK = f"""
 is_inside() {{
   above= rest=$1

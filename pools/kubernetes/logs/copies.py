@@ -24,7 +24,7 @@ from pools.runtimes.shim.records import sync_directory
 FETCH_BYTES = 8 * 1024 * 1024
 _STAMP = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d) "
 _LINE_START, _PART_START = re.compile(_STAMP), re.compile(rb"(.{16384})" + _STAMP, re.DOTALL)
-# Function of (time, limit) that returns the log since that time, or from the start if the time is empty.
+# Called with a time and a byte limit. Returns the log since that time, or all of it for an empty time.
 Fetch = Callable[[str, int], bytes]
 
 
@@ -51,7 +51,8 @@ class LogCopies:
         """Append the output that the pod has written since the last update. Return the path of the copy."""
         with self._lock_copy(pod_id) as fd:
             position = self._load(pod_id)
-            os.ftruncate(fd, position.size)  # an update that crashed wrote the bytes after this position
+            # Remove the bytes that a crashed update wrote after this position.
+            os.ftruncate(fd, position.size)
             while True:
                 fetched = fetch(_whole_seconds(position.since), FETCH_BYTES)
                 is_cut = len(fetched) >= FETCH_BYTES
@@ -70,7 +71,7 @@ class LogCopies:
         second = position.since[:19]
         gap = f"[Berth: the rest of the log of {second} is missing: it exceeds {FETCH_BYTES} bytes]\n"
         if position.size and os.pread(fd, 1, position.size - 1) != b"\n":
-            gap = f"\n{gap}"  # the response ended within a long line
+            gap = f"\n{gap}"  # the response ended in the middle of a line
         following = datetime.fromisoformat(second) + timedelta(seconds=1)
         size = position.size + os.pwrite(fd, gap.encode(), position.size)
         skipped = Position(size, f"{following.isoformat()}.{'0' * 9}{position.since[29:]}")
@@ -173,7 +174,7 @@ def _new_lines(fetched: bytes, position: Position, *, is_cut: bool) -> tuple[byt
     since, ties, seen = position.since, position.ties, 0
     new: list[bytes] = []
     size = position.size
-    ends: dict[str, int] = {}  # end of the last line of each second
+    ends: dict[str, int] = {}  # end offset of each second's last line
     lines = _split_lines(fetched)
     if is_cut and len(lines) > 1 and not lines[-1].endswith(b"\n"):
         lines.pop()

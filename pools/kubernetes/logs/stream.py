@@ -12,9 +12,9 @@ from pools.kubernetes.manifests import CONTAINER
 log = logging.getLogger(__name__)
 
 FOLLOWERS_MAX = 32
-PENDING_MAX = 1024 * 1024  # longer lines are copied in pieces
+PENDING_MAX = 1024 * 1024  # maximum bytes of a line in memory; longer lines are copied in pieces
 SILENCE_SECONDS = 60.0  # maximum time without data after the grace period
-NO_LOG = (400, 404)  # statuses of containers that have not started or have been deleted
+NO_LOG = (400, 404)  # HTTP statuses for containers that have not started or have been deleted
 
 
 def fetch_log(api: Api, path: str, since: str, size: int) -> bytes:

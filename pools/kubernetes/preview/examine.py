@@ -58,7 +58,7 @@ def _list(api: Api, path: str, missing: Sequence[Permission], resource: str) -> 
         return api.list(path)[0]
     except ApiError as rejection:
         if rejection.status == 403:
-            return None  # the account may not even check its own permissions
+            return None  # the account is not even allowed to check its own permissions
         raise
 
 

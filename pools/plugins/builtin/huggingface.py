@@ -8,7 +8,7 @@ from pools.plugins.image import Image
 from pools.plugins.parameters import Secret
 
 TOKEN = "HF_TOKEN"  # noqa: S105 - a variable's name
-# Not `hf auth login --token ...`: every user of the machine can see the arguments of a command.
+# Do not use `hf auth login --token`, because every user of the machine can see a command's arguments.
 LOGIN = f"""python -c 'import os; from huggingface_hub import login; login(token=os.environ["{TOKEN}"])'"""
 
 

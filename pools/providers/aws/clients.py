@@ -41,7 +41,8 @@ class Clients:
         core.register_component("data_loader", service_models())
         session = Session(region_name=self.region, botocore_session=core)
         paths = service_models().search_paths
-        paths[:] = dict.fromkeys(paths)  # every session adds its own copy of the search path
+        # Remove duplicates, because every session extends the search path again.
+        paths[:] = dict.fromkeys(paths)
         return session
 
     def _client(self, service: str, *, attempts: int, seconds: int) -> Any:

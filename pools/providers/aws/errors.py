@@ -36,7 +36,7 @@ CODES: dict[Kind, frozenset[str]] = {
     }),
 }  # fmt: skip
 REQUEST_ERROR_PREFIXES = ("Invalid", "Malformed", "Missing")
-# If there are several errors, the first of these kinds is reported, because users must fix it first.
+# If several errors occur, the kind listed first is reported, because users must fix it first.
 PRECEDENCE = (Kind.CREDENTIALS, Kind.SETTINGS, Kind.QUOTA, Kind.THROTTLED, Kind.CAPACITY, Kind.BROKEN)
 
 

@@ -10,7 +10,7 @@ from pools.providers.base import UNNUMBERED, Instance, InstanceState, Interrupti
 STATES = {
     "pending": InstanceState.BOOTING,
     "running": InstanceState.READY,
-    "stopping": InstanceState.STOPPED,  # stopped by a user; the volumes still incur costs
+    "stopping": InstanceState.STOPPED,  # stopped by a user, but its volumes still incur costs
     "stopped": InstanceState.STOPPED,
     "shutting-down": InstanceState.ENDING,
     "terminated": InstanceState.GONE,

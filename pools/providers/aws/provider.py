@@ -61,7 +61,7 @@ class AwsProvider:
         with (
             suppress(ProviderError),
             provider_errors(),
-        ):  # the ordinal is stored in the database; the tag only informs users
+        ):  # ignore errors: the ordinal is stored in the database, and the tag only informs users
             instances.tag_ordinals(self.clients, order.pool, ordinal_by_id, description_by_id)
         return ProvisionResult(self._instances(order, ordinal_by_id, description_by_id), message)
 

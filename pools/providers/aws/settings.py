@@ -7,7 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from pools.providers.validation import parse_settings
 
-OVERRIDES_MAX = 50  # maximum overrides per launch: instance types times subnets
+OVERRIDES_MAX = 50  # maximum combinations of instance type and subnet per launch
 
 Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")]
 InstanceType = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*\.[a-z0-9-]+$")]

@@ -16,8 +16,8 @@ from pools.providers.aws.tags import filters, tag_list, tags_for_pool
 from pools.providers.base import ProviderError, ProviderErrorKind
 
 METADATA = {
-    "HttpTokens": "required",  # IMDSv2 only: a forged request cannot read the role's credentials
-    "HttpPutResponseHopLimit": 1,  # containers cannot read the credentials either
+    "HttpTokens": "required",  # require IMDSv2, so that forged requests cannot read the role's credentials
+    "HttpPutResponseHopLimit": 1,  # keep containers from reading the credentials
     "HttpEndpoint": "enabled",
     "InstanceMetadataTags": "enabled",
 }

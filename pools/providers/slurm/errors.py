@@ -6,7 +6,7 @@ from pools.providers.base import ProviderError, ProviderErrorKind
 from pools.providers.commands import CommandResult
 
 Kind = ProviderErrorKind
-# The first entry that occurs in the lower-case output determines the error.
+# The error is the first entry with a phrase that occurs in the lower-case output.
 MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     (Kind.TIMEOUT, (
         "unable to contact slurm controller", "timed out", "zero bytes were transmitted",
@@ -23,7 +23,8 @@ MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     )),
 )  # fmt: skip
 NO_CONFIGURATION = "could not establish a configuration source"
-FUNCTION = re.compile(r"^_?[a-z0-9]+(?:_[a-z0-9]+)+: ")  # such as "fetch_config: "
+# Function name in front of a message, such as "fetch_config: ".
+FUNCTION = re.compile(r"^_?[a-z0-9]+(?:_[a-z0-9]+)+: ")
 
 
 def has_no_accounting(result: CommandResult) -> bool:

@@ -30,13 +30,13 @@ WORDS = {
     "Reservation": "it waits for its reservation",
     "Resources": "it waits for resources to become free",
 }
-# Descriptions for groups of reasons, such as QOSMaxJobsPerUserLimit.
+# Descriptions of groups of reasons by prefix. For example, QOS covers QOSMaxJobsPerUserLimit.
 PREFIXES = (
     ("QOS", "a limit of the QOS is reached"),
     ("AssocGrp", "a limit of the account's group is reached"),
     ("Assoc", "a limit of the account or user is reached"),
 )
-# Exit codes of the pilot job's script.
+# Explanations of the pilot script's exit codes.
 EXITS = {
     71: "its private file is missing. Set provider_settings.directory to a directory that the login node and "
     "all machines of the partition share",

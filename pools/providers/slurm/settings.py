@@ -26,7 +26,7 @@ LONGEST = 366 * 24 * 3600
 SHORTEST_NOTICE = 60
 LONGEST_NOTICE = 65535  # Slurm can send a signal at most this many seconds before a job ends
 DURATION_ALLOWED = "seconds, or a duration such as 24h or 1h30m"
-# Options that Berth sets from the pool, or that would break the link between a job and its node.
+# Options that Berth derives from the pool, or that would break the link between a job and its node.
 # With some of these options, sbatch succeeds without submitting a job.
 RESERVED_OPTIONS = (
     "account", "array", "batch", "chdir", "clusters", "comment", "constraint",

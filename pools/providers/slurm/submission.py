@@ -17,9 +17,9 @@ from pools.providers.slurm.settings import SlurmSettings
 LOG_DAYS = 7
 ABANDONED_MINUTES = 60
 # The script prints the ID of each submitted job, or fails. The script deletes files that no job will read.
-# The pool's own files are deleted after an hour, for example those of a killed submission.
-# Other pools' files may belong to another cluster, so they are deleted after a week.
-# Files of live jobs are touched, so that they are kept.
+# The pool's own leftover files, such as those of a killed submission, are deleted after an hour.
+# Other pools' files may belong to another cluster, so they are deleted only after a week.
+# The script touches the files of live jobs to keep them from being deleted.
 _SUBMIT = """set -eu
 umask 077
 {environment}directory={directory}

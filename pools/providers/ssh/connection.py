@@ -19,12 +19,12 @@ from pools.providers.ssh.endpoint import Endpoint, SshError, SshErrorKind, Timeo
 
 KEEPALIVE_SECONDS = 10
 KEEPALIVES_MISSED = 3
-OUTPUT_MAX = 1 << 20  # bytes per stream; further output is discarded
+OUTPUT_MAX = 1 << 20  # maximum bytes per stream; further output is discarded
 CHUNK = 1 << 16
 HOST_KEY_ALGORITHMS = ("ssh-ed25519", "ecdsa-sha2-nistp???", "rsa-sha2-???")
 TIMEOUTS = Timeouts()
 
-logging.getLogger("asyncssh").setLevel(logging.WARNING)  # asyncssh logs each step of each connection
+logging.getLogger("asyncssh").setLevel(logging.WARNING)  # asyncssh would log every step of every connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,8 @@ class Connection:
             )
             await process.wait_closed()
         finally:
-            process.close()  # after a timeout, OpenSSH would confirm it only when the command has ended
+            # Do not wait: after a timeout, OpenSSH closes the channel only when the command has ended.
+            process.close()
         code = process.returncode
         return SshCommandResult(255 if code is None else code if code >= 0 else 128 - code, output, errors)
 

@@ -15,13 +15,13 @@ ASYNCSSH_MISSING = "asyncssh is not installed on Berth's machine. Run `pip insta
 
 
 class SshErrorKind(StrEnum):
-    UNREACHABLE = "unreachable"  # no connection, or the connection was lost
+    UNREACHABLE = "unreachable"  # the connection failed or was lost
     TIMEOUT = "timeout"  # the server accepted the connection or the command, but did not respond in time
     HOST_KEY = "host_key"  # the server presented a key other than the pinned one
     LOGIN = "login"  # the server rejected the user or the key
     KEY = "key"  # the private key cannot be used
     COMMAND = "command"  # the command failed
-    UNSUITABLE = "unsuitable"  # the host does not meet a requirement of Berth
+    UNSUITABLE = "unsuitable"  # the host does not meet Berth's requirements
 
 
 class SshError(Exception):

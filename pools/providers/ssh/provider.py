@@ -23,7 +23,7 @@ from pools.providers.ssh.upkeep import SshMaintenance
 from pools.providers.static import StaticProvider
 from pools.services.ssh.keys import PoolKeys
 
-PODS_MAX = 2**31 - 1  # no limit here, because the pool's own maximum applies
+PODS_MAX = 2**31 - 1  # no limit for this provider, because the pool's own maximum applies
 HOSTS_NAMED = 3
 
 

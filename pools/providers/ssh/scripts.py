@@ -8,7 +8,7 @@ from typing import Any
 
 PYTHON_MIN = (3, 9)
 REQUIRED_PROGRAMS = ("base64", "curl", "tar")
-# Prints one line per property. Detecting agents requires root or passwordless sudo.
+# The probe prints one line per property. Detecting agents requires root or passwordless sudo.
 PROBE = """LC_ALL=C
 export LC_ALL
 if [ "$(id -u)" = 0 ]; then as=; echo root=root
@@ -46,7 +46,7 @@ CA = """cat > @HOME@/ca.pem <<'BERTH_CA'
 @CA@
 BERTH_CA
 """
-# The script does not change agents of other installations or pools, or any other files.
+# The script leaves other files and the agents of other installations and pools unchanged.
 UNINSTALL = """set -eu
 home=@HOME@
 export BERTH_MACHINE_STATE="$home"

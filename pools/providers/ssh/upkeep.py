@@ -139,7 +139,7 @@ class SshMaintenance:
         row.connected_at, row.presented_key = now, ""
         may_not_join = outcome.task is Task.INSTALL and row.problem == CONFLICT
         if error is not None and error.kind is SshErrorKind.COMMAND and may_not_join:
-            pass  # the conflict, recorded during this installation, is the reason why it failed
+            pass  # the conflict recorded during this installation explains the failure
         elif error is not None:
             row.failures += 1
             row.problem, row.message = error.kind.value, error.message[:2000]
@@ -149,7 +149,8 @@ class SshMaintenance:
             row.presented_key = outcome.scanned_key
             row.message = f"the host key {fingerprint(outcome.scanned_key)} has not been accepted"
         else:
-            if row.problem != CONFLICT:  # the installation succeeded, but the machine may not join
+            # Keep a conflict: the agent is installed, but the machine may not join.
+            if row.problem != CONFLICT:
                 row.failures, row.problem, row.message, row.retry_at = 0, "", "", None
             row.applied = self._digests.pop(row.pk, "")
             row.facts = outcome.facts.to_json() if outcome.facts else {}

@@ -8,12 +8,12 @@ from functools import lru_cache
 
 from pools.runtimes.enclosure.levels import Level
 
-# Program that keeps the namespaces alive. The program ends when the shim closes its standard input.
+# This program keeps the namespaces alive until the shim closes its standard input.
 HOLDER = "/bin/cat"
-# bubblewrap's option that copies a file. The shim replaces the source path with an open descriptor.
+# The bubblewrap option that copies a file. The shim replaces the source path with an open descriptor.
 COPY = "--file"
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - inside the enclosure
-# New directories of each pod. No other pod can have placed symbolic links in them.
+# Directories that are created for each pod. No other pod can have placed symbolic links in them.
 _EMPTY_AT_START = ("/tmp", "/var/tmp")  # noqa: S108 - inside the enclosure
 _END = ("--chdir", "/", "--", HOLDER)
 
@@ -134,7 +134,7 @@ def _base_options(view: View, level: Level, program: str, blocks_nesting: bool) 
     return [*argv, "--proc", "/proc", "--dev", "/dev"]
 
 
-@lru_cache(maxsize=8)  # used for the command and for each pod's own mounts
+@lru_cache(maxsize=8)  # cached, because the command and each pod's own mounts need the result
 def _mounts(view: View) -> tuple[tuple[str, str, str], ...]:
     """Return the bubblewrap option, target and source of each mount, parents first."""
     mounts = [(_readable_option(mount, view), mount.target, mount.source) for mount in view.readable]

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-DECLARED_VARIABLE = "BERTH_DECLARED_GPUS"  # number of GPUs that this machine's local pools simulate
+# Environment variable with the number of GPUs that local pools simulate.
+DECLARED_VARIABLE = "BERTH_DECLARED_GPUS"
 # A GPU pod needs every one of these devices that exists. InfiniBand connects GPUs of different nodes.
 _NVIDIA_CONTROL = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 _NETWORK = ("infiniband", "gdrdrv")

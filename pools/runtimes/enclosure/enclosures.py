@@ -25,7 +25,7 @@ from pools.runtimes.images.node import NodeImages
 from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
 from pools.runtimes.shim.records import Record
 
-# File that names the project that a machine without isolation serves. No workspace has this name.
+# File with the name of the project that a machine without isolation serves. No workspace has this name.
 _SERVED = ".project"
 
 

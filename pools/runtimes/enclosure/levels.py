@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from enum import Enum
 
 VARIABLE = "BERTH_ISOLATION"
-# Colon-separated lists of additional directories: read-only for all pods, and writable by all pods.
+# Colon-separated lists of additional directories that all pods can read or, for the second list, write.
 PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE = "BERTH_POD_PATHS", "BERTH_POD_WRITABLE_PATHS"
-LIMITS_VARIABLE = "BERTH_LIMITS"  # "off": limits in documents are ignored
-SECCOMP_VARIABLE = "BERTH_SECCOMP"  # "off": enclosed pods may make any system call
-# "off" disables container images. The other variable limits the image storage, in MiB.
+LIMITS_VARIABLE = "BERTH_LIMITS"  # the value "off" disables the limits in documents
+SECCOMP_VARIABLE = "BERTH_SECCOMP"  # the value "off" permits all system calls in enclosed pods
+# "off" disables container images. BERTH_IMAGE_CACHE_MIB limits the image storage.
 IMAGES_VARIABLE, IMAGE_CACHE_VARIABLE = "BERTH_IMAGES", "BERTH_IMAGE_CACHE_MIB"
 SETTINGS_OF_PODS = (
     VARIABLE, PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE, LIMITS_VARIABLE, SECCOMP_VARIABLE, IMAGES_VARIABLE,
     IMAGE_CACHE_VARIABLE,
 )  # fmt: skip
-FIRST_UID = 1_900_000_000  # Debian, systemd and subordinate IDs do not use user IDs from this one upwards
+FIRST_UID = 1_900_000_000  # unused by Debian, systemd and subordinate IDs, like all higher IDs up to LAST_UID
 LAST_UID = 1_999_999_999
 # Berth's own test pods belong to no project.
 PROBE_PROJECT, PROBE_UID, PROBE_WORKSPACE = "", FIRST_UID, "probe"
@@ -30,7 +30,7 @@ class Level(str, Enum):
     __str__ = str.__str__
 
     USERS = "users"  # each pod has its own namespaces, and each project its own Unix user
-    # each pod has its own namespaces, but all pods run as the user of the node's agent
+    # Each pod has its own namespaces, but all pods run as the user of the node's agent.
     NAMESPACES = "namespaces"
     NONE = "none"
 
@@ -41,7 +41,7 @@ class Policy(str, Enum):
     __str__ = str.__str__
 
     REQUIRE = "require"  # pods start only inside an enclosure
-    AUTO = "auto"  # a node without enclosures serves one project
+    AUTO = "auto"  # a node without enclosures serves only one project
     OFF = "off"  # pods are plain processes
 
 

@@ -12,9 +12,9 @@ from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgr
 from pools.runtimes.shim.records import Record
 
 MIB = 1024 * 1024
-# maximum number of processes and threads per pod, as protection against fork bombs
+# Maximum number of processes and threads per pod, as protection against fork bombs.
 PROCESSES_MAX = 16_384
-DISK_SECONDS = 30.0  # seconds between measurements of the disk space that a pod uses
+DISK_SECONDS = 30.0  # seconds between measurements of a pod's disk usage
 _PROBES = {MEMORY: 16 * MIB, CPU: 1000, PROCESSES: 16}
 
 
@@ -54,7 +54,7 @@ def limit_fields(spec: PodSpec, isolation: Isolation) -> Record:
             f"Remove the limit, or set {LIMITS_VARIABLE}=off on the node to ignore limits"
         )
     limits = {**declared, PROCESSES: PROCESSES_MAX}
-    # a limit of 0 only measures usage
+    # A limit of 0 only measures usage.
     fields = [(f"limit_{name}", str(limits[name])) for name in isolation.limits]
     if spec.workspace_limit_mib:
         fields += [("limit_disk", str(spec.workspace_limit_mib * MIB)), ("disk_interval", str(DISK_SECONDS))]

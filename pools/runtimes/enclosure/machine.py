@@ -12,7 +12,7 @@ from pools.runtimes.enclosure.command import Mount, View, is_inside
 from pools.runtimes.enclosure.levels import PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE
 
 _ROOT_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-# /proc and /dev are mounted anew. /run, /var, /home and /root, with all their sockets, are not visible.
+# /proc and /dev are mounted separately. Pods cannot see /run, /var, /home and /root and their sockets.
 _SYSTEM = (
     "/usr", "/opt", "/sys/bus", "/sys/class", "/sys/dev", "/sys/devices", "/sys/module",
     "/etc/alternatives", "/etc/crypto-policies", "/etc/fonts", "/etc/hostname", "/etc/hosts",
@@ -21,7 +21,7 @@ _SYSTEM = (
     "/etc/resolv.conf", "/etc/services", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone",
     "/etc/vulkan",
 )  # fmt: skip
-# Small files that seldom change. /etc/hosts and /etc/resolv.conf are mounted, so that pods see new contents.
+# Small files that seldom change. /etc/hosts and /etc/resolv.conf are mounted, so that changes reach pods.
 _COPIED = frozenset((
     "/etc/hostname", "/etc/ld.so.cache", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/profile",
     "/etc/protocols", "/etc/services", "/etc/ssl/openssl.cnf", "/etc/timezone",
@@ -31,7 +31,7 @@ _JAVA = "java"  # the names of these directories in /etc end with the Java versi
 _COVERED = ("/usr", "/etc/ssl/certs")  # mounts already cover the paths inside these directories
 # Berth's code in a checkout. The checkout itself is not mounted, because it may contain Berth's state.
 _CODE = ("platform", "pools", "projects", "scheduler", "examples")
-# Inherited variables that contain paths that programs need.
+# Inherited environment variables with paths that programs need.
 _PATH_VARIABLES = ("LD_LIBRARY_PATH", "CUDA_HOME", "SSL_CERT_FILE")
 
 

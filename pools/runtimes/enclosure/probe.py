@@ -23,7 +23,7 @@ from pools.runtimes.shim.records import Record, read_record, write_record
 
 PROBE_SECONDS = 60.0
 PROBE_ATTEMPTS = 3
-# Errors of a machine that temporarily lacks resources, which say nothing about its isolation.
+# Errors of a machine that temporarily lacks resources. They say nothing about its isolation.
 TRANSIENT_ERRORS = frozenset(
     (
         errno.EAGAIN,
@@ -36,7 +36,7 @@ TRANSIENT_ERRORS = frozenset(
         errno.EDQUOT,
     )
 )
-STRAY_SECONDS = 600.0  # older probe directories were left by killed processes
+STRAY_SECONDS = 600.0  # killed processes left behind any probe directories older than this
 PREFIX = ".probe-"
 INSTALL = "Install it, for example with `apt-get install bubblewrap`, and restart the node's agent."
 SHARED_USER = (

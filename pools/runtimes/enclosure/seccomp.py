@@ -17,7 +17,7 @@ from pools.runtimes.enclosure.levels import SECCOMP_VARIABLE
 
 INSTALLED_ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
 
-# System call numbers on x86_64 and aarch64. None: the call does not exist on the architecture.
+# System call numbers on x86_64 and aarch64, or None if an architecture lacks the call.
 DENIED: Mapping[str, tuple[int | None, int | None]] = {
     "acct": (163, 89),
     "add_key": (248, 217),
@@ -64,7 +64,7 @@ DENIED: Mapping[str, tuple[int | None, int | None]] = {
     "userfaultfd": (323, 282),
     "vhangup": (153, 58),
 }
-# Calls that are allowed depending on their first argument.
+# System calls that are allowed depending on their first argument.
 CLONE, CLONE3, PERSONALITY, SOCKET, UNSHARE = "clone", "clone3", "personality", "socket", "unshare"
 CHECKED: Mapping[str, tuple[int, int]] = {
     CLONE: (56, 220),
@@ -73,7 +73,7 @@ CHECKED: Mapping[str, tuple[int, int]] = {
     SOCKET: (41, 198),
     UNSHARE: (272, 97),
 }
-NEW_NAMESPACES = 0x7E020000  # mount, cgroup, UTS, IPC, user, PID and network
+NEW_NAMESPACES = 0x7E020000  # flags for new mount, cgroup, UTS, IPC, user, PID and network namespaces
 NEW_TIME_NAMESPACE = 0x80  # not usable with `clone`, where this bit is part of a signal number
 VIRTUAL_MACHINE_SOCKETS = 40
 PERSONALITIES = (
@@ -87,11 +87,11 @@ PERSONALITIES = (
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _X32 = 0x40000000  # first x32 system call number on x86_64
-_NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16  # offsets of the values that the filter program can read
+_NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16  # offsets of the values that the filter can read
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL_PROCESS, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 
-Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, operand
+Instruction = tuple[int, int, int, int]  # operation code, jump if true, jump if false, and operand
 
 
 def find_program(environ: Mapping[str, str] = os.environ) -> tuple[bytes, str]:
@@ -139,9 +139,8 @@ def _check_argument(number: int, check: list[Instruction]) -> list[Instruction]:
 _PERMITTED = (_RETURN, 0, 0, _ALLOW)
 _CHECKS: Mapping[str, list[Instruction]] = {
     CLONE: [(_IF_ANY_BIT, 0, 1, NEW_NAMESPACES), _error_instruction(errno.EPERM), _PERMITTED],
-    CLONE3: [
-        _error_instruction(errno.ENOSYS)
-    ],  # flags in memory cannot be filtered; the C library falls back to `clone`
+    # The filter cannot read flags in memory. The C library falls back to `clone`.
+    CLONE3: [_error_instruction(errno.ENOSYS)],
     PERSONALITY: [
         *(each for value in PERSONALITIES for each in ((_IF_EQUAL, 0, 1, value), _PERMITTED)),
         _error_instruction(errno.EPERM),

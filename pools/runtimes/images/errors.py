@@ -71,7 +71,7 @@ def pull_error(name: str, reference: Reference, machine: str, detail: str = "") 
 def classify(output: str, reference: Reference, machine: str) -> PullError:
     """Return the pull error that matches podman's stderr."""
     detail = last_error(output)
-    # An image's name may itself contain any of these words.
+    # Remove the image's name, which may itself contain any of these phrases.
     text = detail.replace(reference.name, "").replace(reference.digest, "").lower()
     for name, texts in _TEXTS_BY_NAME.items():
         if any(each in text for each in texts):

@@ -21,7 +21,7 @@ from pools.runtimes.shim.records import Record
 LOCK_SECONDS = 0.2
 MANIFEST_SECONDS = 20.0
 _SIGNALED = 128
-# Architecture names as used in images.
+# Maps machine architectures to the names that images use.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 
@@ -120,7 +120,7 @@ class ImagePull:
         """Return the compressed sizes of the image's layers in bytes, or an empty list if unknown."""
         seconds = min(MANIFEST_SECONDS, self._silence)
         reference = str(self._reference)
-        for _ in range(2):  # the first manifest may be an image index; the second manifest is the image
+        for _ in range(2):  # the first manifest may be an image index; the second is then the image's
             try:
                 output = self._run("manifest", "inspect", reference, seconds=seconds)
                 manifest = json.loads(output.text)

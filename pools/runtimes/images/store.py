@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pools.runtimes.images.traces import kill_processes, remove_groups
 from pools.runtimes.shim.records import Record, read_fields, read_record, write_record
 
-_LOCAL = "/run"  # files here disappear at a reboot, which is how podman detects reboots
+_LOCAL = "/run"  # files in /run disappear at a reboot, which is how podman detects reboots
 REMOVE_SECONDS = 60.0
 ATTEMPTS = 3  # maximum attempts to remove a container
 
@@ -108,7 +108,7 @@ def remove_container(pod_directory: str) -> None:
 
 def _try_removal(name: str, store: str) -> bool:
     """Kill the container's processes and remove the container. Return whether the removal succeeded."""
-    import subprocess  # the shim imports this module without needing subprocess
+    import subprocess  # imported here, because the shim imports this module but never needs subprocess
 
     kill_processes(name)
     try:

@@ -33,9 +33,9 @@ from pools.runtimes.wire import (
     encode_pod_spec,
 )
 
-CHANNEL_SECONDS = 20.0  # time for an agent to open a channel
+CHANNEL_SECONDS = 20.0  # time limit for an agent to open a channel
 CHUNK_BYTES = 4 * 1024 * 1024
-SKEW_MIN = timedelta(seconds=10)  # smaller differences may be due to the duration of the call
+SKEW_MIN = timedelta(seconds=10)  # smaller clock differences may only reflect the duration of the call
 
 
 class AgentUnreachable(RuntimeFailure):

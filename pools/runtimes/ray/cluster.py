@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from pools.runtimes.base import PodSpec
 
-JOBS_PORT = 8265  # port of Ray's jobs API on heads
-GCS_PORT = 6379  # port of the head node to which raylets connect
-AGENT_PORT = 8365  # port of the agent on every node
+JOBS_PORT = 8265  # port of Ray's jobs API on head nodes
+GCS_PORT = 6379  # port of the head node that raylets connect to
+AGENT_PORT = 8365  # port of Berth's agent on every node
 NODE_LABEL = "berth-node"
 _LABEL_LENGTH = 60
 

@@ -9,7 +9,7 @@ import httpx
 from pools.runtimes.base import PodCause, PodReport, PodState, RuntimeFailure
 from pools.runtimes.ray.cluster import NODE_LABEL
 
-NODES_MAX = 10_000  # maximum that Ray allows (default: 100)
+NODES_MAX = 10_000  # maximum number of listed nodes that Ray allows (default: 100)
 ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 _EXISTS = "already exists"
 

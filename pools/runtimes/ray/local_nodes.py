@@ -48,17 +48,17 @@ class LocalRayNodes:
         )
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        # Read in this order, because another process may add an instance and its directory in between.
+        # List directories before instances, so that directories created in between are not deleted.
         homes = list(self._home(pool, "any").parent.glob("*"))
         listed = tuple(self._with_state(pool, instance) for instance in self.local.list_instances(pool))
         for home in set(homes) - {self._home(pool, each.instance_id) for each in listed}:
-            shutil.rmtree(home, ignore_errors=True)  # left by a process that was killed
+            shutil.rmtree(home, ignore_errors=True)  # left behind by a killed process
         gone_ids = [instance.instance_id for instance in listed if instance.state is InstanceState.GONE]
         if gone_ids:
             self.local.terminate(pool, gone_ids)
         for instance_id in gone_ids:
             shutil.rmtree(self._home(pool, instance_id), ignore_errors=True)
-        return listed  # an instance that has ended is listed once more, with the reason
+        return listed  # the result includes ended instances one last time, with the reason
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
         """Request termination of the instances. Their devices become free when their processes have ended."""
@@ -146,13 +146,15 @@ class LocalRayNodes:
             "agent_port": AGENT_PORT, "jobs_port": JOBS_PORT, "extra": extra,
             "workspaces": str(self.root / "workspaces"),
             "environments": str(self.root.parent / "environments"),
-            "temp": tempfile.mkdtemp(prefix="berth-ray-"),  # socket paths are limited to 107 bytes
+            # Keep this path short, because socket paths are limited to 107 bytes.
+            "temp": tempfile.mkdtemp(prefix="berth-ray-"),
         }  # fmt: skip
 
     def _free_address(self) -> str:
         records = (read_record(str(path)) for path in self.root.glob("nodes/*/*/process"))
         used = {record["address"] for record in records if record is not None and _is_running(record)}
-        block = 100 + os.getuid() % 100  # other users of this machine may also run nodes
+        # Each user gets a separate block, because others on this machine may also run nodes.
+        block = 100 + os.getuid() % 100
         return next(
             address
             for number in range(2, 65000)

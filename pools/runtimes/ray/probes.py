@@ -53,7 +53,7 @@ class ProbePods:
         Return the reasons why instances cannot run pods yet, keyed by instance ID. Other pools may be probed
         at the same time, so only the probes of ended nodes are deleted.
         """
-        # Read in this order, because another pool may add a node and start its probe in between.
+        # Read the stored probes first, because another pool may add a node and start its probe in between.
         stored = list(self._stored())
         existing = {*self._existing(), *devices}
         self._clear_leftovers(stored, existing)

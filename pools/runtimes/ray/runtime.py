@@ -101,7 +101,7 @@ class RayRuntime(RayFiles, RayLogs):
         self.ledger.sync(spec.pod_id)
         entrypoint = self._agent(node).send_spec(spec)
         if self.ledger.receive(spec.pod_id) and entrypoint:
-            self.ledger.sync(spec.pod_id)  # a pod with a job must have a record
+            self.ledger.sync(spec.pod_id)  # every pod with a Ray job must have a record on disk
             labels = {NODE_LABEL: node_label(node.instance_id)}
             self._jobs(node).submit(
                 self._prefix + spec.pod_id, entrypoint, labels=labels, devices=device_resources(spec, node)
@@ -171,7 +171,7 @@ class RayRuntime(RayFiles, RayLogs):
         try:
             job = self._jobs(node).get_job(self._prefix + pod_id)
             if job is None:
-                return report  # `start` resumes the pod
+                return report  # the next call to `start` resumes the pod
             if not job.ended:
                 return STARTING_REPORT
             latest = self._agent(node).get_reports([pod_id])[pod_id]
@@ -205,7 +205,7 @@ class RayRuntime(RayFiles, RayLogs):
     def forget(self, pod_id: str) -> None:
         if self.get_reports([pod_id])[pod_id].state is not PodState.EXITED:
             return
-        self._starts.settle(pod_id)  # a report may have shown the pod before the result was read
+        self._starts.settle(pod_id)  # the pod may have ended before the result of its start was read
         entry = self.ledger.find(pod_id)
         node = self._nodes.get(entry.instance_id) if entry else None
         if node is not None:
@@ -278,7 +278,7 @@ class RayRuntime(RayFiles, RayLogs):
     def _measure_node(self, node: RayNode, pod_ids: list[str]) -> Measurements:
         try:
             return self._agent(node).measure(pod_ids, node.instance_id)
-        except (RuntimeFailure, ValueError):  # unreachable, or an older agent without this method
+        except (RuntimeFailure, ValueError):  # the agent is unreachable or too old for this request
             return Measurements({}, {})
 
     def get_isolation(self, instance_ids: Collection[str]) -> Mapping[str, Isolation]:
@@ -290,7 +290,7 @@ class RayRuntime(RayFiles, RayLogs):
     def _node_isolation(self, node: RayNode) -> Isolation | None:
         try:
             return self._agent(node, self._checks).get_isolation()
-        except (RuntimeFailure, ValueError):  # unreachable, or an older agent without this method
+        except (RuntimeFailure, ValueError):  # the agent is unreachable or too old for this request
             return None
 
     def get_cluster_quotas(self, pool: str) -> ClusterQuotas:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pools.runtimes.ray.cluster import AGENT_PORT, GCS_PORT, JOBS_PORT, RayNode, node_label
 
-RAY_VERSION = "2.60.0"  # Ray rejects nodes whose Ray or Python version differs from the head's
+RAY_VERSION = "2.60.0"  # all nodes of a cluster need the same versions of Ray and Python
 PYTHON_VERSION = "3.11"
 _SOURCE = Path(__file__).resolve().parents[3]
 _PARTS = (
@@ -27,7 +27,7 @@ _PARTS = (
     "pools/runtimes/ray/cluster.py", "pools/runtimes/wire.py", "pools/runtimes/ray/node/*.py",
 )  # fmt: skip
 _PLACE = 'place="${BERTH_MACHINE_STATE:-/var/lib/berth-machine}/ray"'
-# Print the process IDs of the restart loop and the node. The node survives if only the loop is killed.
+# Print the PIDs of the restart loop and the node. Killing only the loop would leave the node running.
 _NODE_PIDS = """node_pids() {
   for file in "$place/pid" "$place/node/main.pid"; do
     pid=$(cat "$file" 2> /dev/null) || continue
@@ -35,10 +35,10 @@ _NODE_PIDS = """node_pids() {
   done
 }
 """
-# Ray's processes may outlive a node that was killed.
-# Their environment contains the path of the node's secret.
-# A node in a container may have the same path, so the directories are compared.
-_STOP_SECONDS = 22  # below the agent's limit for this script. A node may need 21 s to stop its pods and Ray.
+# A killed node may leave Ray processes running.
+# Ray processes have the path of the node's secret in their environment.
+# A node in a container may use the same path, so the script also compares the directories.
+_STOP_SECONDS = 22  # shorter than the agent's time limit; stopping pods and Ray may take 21 s
 STOP = f"""set -eu
 {_PLACE}
 {_NODE_PIDS}ray_pids() {{
@@ -63,7 +63,7 @@ left=$(alive)
 _DOWNLOAD_CODE = """curl -fsS --max-time 60 ${BERTH_CA:+--cacert "$BERTH_CA"} -o "$place/node.tar.gz" \\
   "$BERTH_URL/api/v1/machines/node.tar.gz"
 """
-# The checksum is not in the start script, because running nodes update whenever that script changes.
+# The start script does not contain the checksum, because running nodes update whenever that script changes.
 _VERIFY_CODE = """if ! echo "{sha256}  $place/node.tar.gz" | sha256sum --check --status; then
   echo "The downloaded node code has the wrong checksum." >&2
   exit 1
@@ -106,7 +106,7 @@ sed -i "s|@PLACE@|$place|; s|@WORKSPACES@|${{BERTH_NODE_WORKSPACES:-}}|" "$place
 sed -i "s|@ENVIRONMENTS@|${{BERTH_ENVIRONMENTS:-${{place%/ray}}/environments}}|" "$place/node.json.new"
 mv "$place/node.json.new" "$place/node.json"
 """
-# This fails if the node must be started again, for example because the Ray version has changed.
+# The update fails if the node must be restarted, for example because the Ray version has changed.
 _UPDATE = """set -eu
 umask 077
 {place}
@@ -114,7 +114,7 @@ umask 077
 kill -0 "$(cat "$place/pid")"
 {write_settings}kill -HUP "$(cat "$place/node/main.pid")"
 """
-# The node ends with the process that BERTH_ANCHOR identifies by its ID and start time, if it is set.
+# If BERTH_ANCHOR is set, the node ends with the process that has this ID and start time.
 _IS_ANCHORED = """is_anchored() {
   [ -n "${BERTH_ANCHOR:-}" ] || return 0
   began=$(sed "s/.*) //" "/proc/${BERTH_ANCHOR%%:*}/stat" 2> /dev/null | cut -d " " -f 20)
@@ -127,9 +127,9 @@ umask 077
 ray={ray} version={python}
 wait_seconds=${{BERTH_NODE_START_SECONDS:-300}}
 
-# Print the path of a Python with the cluster's version that can create virtual environments.
+# Print the path of a Python that has the cluster's version and can create virtual environments.
 # All nodes of a Ray cluster need the same version.
-# If there is none, uv downloads it from GitHub or UV_PYTHON_INSTALL_MIRROR.
+# If the machine has none, uv downloads it from GitHub or UV_PYTHON_INSTALL_MIRROR.
 find_python() {{
   if "python$version" -c 'import ensurepip, venv' 2> /dev/null; then
     command -v "python$version"

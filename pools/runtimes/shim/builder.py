@@ -32,7 +32,7 @@ class Builder:
 
     def wait(self) -> bool:
         """Wait until the enclosure has been built. Return whether the build succeeded."""
-        is_ready = os.read(self._ready, 1) == b"!"  # the process inside echoes its input
+        is_ready = os.read(self._ready, 1) == b"!"  # the process inside the enclosure echoes its input
         info = os.read(self._info, 4096).decode() if is_ready else ""
         for fd in (self._ready, self._info):
             os.close(fd)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MEMORY, CPU, PROCESSES = "memory", "cpu", "processes"
-USAGE = "usage"  # version 1 group that measures CPU time separately from the group that limits it
+USAGE = "usage"  # name of the cgroup v1 that measures CPU time, apart from the one that limits it
 _USAGE_CONTROLLER = "cpuacct"
 _ROOT = "/sys/fs/cgroup"
 _OWN_GROUPS = "/proc/self/cgroup"
@@ -109,7 +109,7 @@ def remove(paths: Iterable[str]) -> None:
     for path in set(paths):
         try:
             os.rmdir(path)
-        except OSError:  # the group is gone, or a process being killed is still in it
+        except OSError:  # the group no longer exists, or contains a process that is being killed
             pass
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pools.runtimes.shim.pod import Pod
 
 MIB = 1024 * 1024
-WARN_SECONDS = 60.0  # minimum time between two warnings about memory
+WARN_SECONDS = 60.0  # minimum time between memory warnings
 WARN_PERCENT = 90
 WORKSPACE_FULL = "workspace_full"
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 DIRECTORY = "code"  # subdirectory of the pod's own directory
 VARIABLE = "BERTH_CODE_DIR"
 BLOCK = 256 * 1024
-# A response that ended early cannot contain the server's error.
-# The next attempt therefore asks the server to check its files first.
+# After a truncated response, the next attempt asks the server to check its files and report any error.
 _VERIFY = "?verify=true"
 
 
@@ -61,7 +60,7 @@ class Download(Transfer):
             os.setgroups([])
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
-            die_with_parent()  # a change of user resets this setting
+            die_with_parent()  # set this again, because changing the user resets it
         body = _Body(response, output)
         try:
             _unpack(body)

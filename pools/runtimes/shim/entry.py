@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PID_DIGITS = 12
 LIMITS = "the pod's limits could not be set"
 _PR_SET_PDEATHSIG = 1
-# Programs that need more can raise their own soft limit up to the hard limit.
+# Programs that need more open files can raise their own soft limit up to the hard limit.
 OPEN_FILES_SOFT, OPEN_FILES_HARD = 65_536, 1_048_576
 
 
@@ -55,7 +55,7 @@ class Entry:
         os.setsid()
         if os.read(go_fd, 1) != b"g":
             os._exit(127)
-        # Shells make background jobs ignore SIGINT and SIGQUIT, and `nohup` SIGHUP; Berth may be such a job.
+        # Berth may have inherited ignored signals, for example SIGHUP from `nohup`.
         for number in (
             signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM,
             signal.SIGCHLD,
@@ -67,7 +67,7 @@ class Entry:
         self.subject = "the pod's enclosure"
         if self._namespaces:
             self._namespaces.drop_privileges(self._libc)
-        # Changing the user resets this setting, and inside a process namespace the parent's ID is 0.
+        # Changing the user resets this setting. Inside a PID namespace, the parent's ID is 0.
         self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() not in (self._parent, 0):
             os._exit(127)

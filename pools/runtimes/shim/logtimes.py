@@ -12,7 +12,7 @@ import os
 import time
 
 ENTRY_BYTES = 16
-LIMIT_SHARE = 16  # the log's limit divided by this number is the limit of its times
+LIMIT_SHARE = 16  # ratio of the log's size limit to the size limit of its times
 LIMIT_MIN = 64 * 1024
 
 TYPE_CHECKING = False  # avoids importing `typing` or `collections.abc`, which takes milliseconds
@@ -41,7 +41,7 @@ def append_entries(log_path: str, log_limit: int, entries: Iterable[tuple[int, i
     try:
         os.write(fd, b"".join(encode_entry(end, moment) for end, moment in entries))
         size = os.fstat(fd).st_size
-        if size % ENTRY_BYTES:  # the disk is full
+        if size % ENTRY_BYTES:  # the last entry is incomplete because the disk is full
             os.ftruncate(fd, size - size % ENTRY_BYTES)
     finally:
         os.close(fd)
@@ -81,5 +81,5 @@ class LogTimes:
     def _append(self, entries: list[tuple[int, int]]) -> None:
         try:
             append_entries(self._path, self._limit, entries)
-        except OSError:  # for example, a full disk, which must not end the pod
+        except OSError:  # a full disk, for example, must not end the pod
             pass

@@ -127,7 +127,7 @@ def write_exit(directory: str, cause: str, pod: Pod | None = None, message: str 
     while True:
         try:
             return write_record(f"{directory}/exit", record)
-        except OSError:  # for example, a full disk: retry, because the exit code must not be lost
+        except OSError:  # retry, for example on a full disk, because the exit code must not be lost
             if not os.path.isdir(directory):
                 return None  # the node has been deleted, so no process will read the exit code
             time.sleep(1.0)

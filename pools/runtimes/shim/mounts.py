@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from ctypes import CDLL
 
-_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # numbers of the system calls on all machines
+# These system call numbers are the same on all architectures.
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _CLONE, _CLOEXEC, _FROM_DESCRIPTOR = 1, os.O_CLOEXEC, 4
 _READ_ONLY, _NO_SETUID, _NO_DEVICES = 1, 2, 4
@@ -31,7 +32,7 @@ class Mounts:
     def __init__(self, libc: CDLL, own: Sequence[str]) -> None:
         self._libc = libc
         self._rows = list(zip(own[::3], own[1::3], own[2::3]))
-        self._trees: dict[str, int] = {}  # descriptors of opened mounts by target
+        self._trees: dict[str, int] = {}  # file descriptors of opened mounts by target
         self._contents: dict[str, bytes] = {}  # contents of copied files by target
 
     def open(self) -> None:
@@ -87,7 +88,7 @@ class Mounts:
     def _set_attributes(self, fd: int, path: str, flags: int, attributes: int, propagation: int = 0) -> None:
         import ctypes
 
-        described = (ctypes.c_uint64 * 4)(attributes, 0, propagation, 0)  # struct mount_attr
+        described = (ctypes.c_uint64 * 4)(attributes, 0, propagation, 0)  # the C struct mount_attr
         self._call(_MOUNT_SETATTR, fd, os.fsencode(path), flags, described, ctypes.sizeof(described))
 
     def _call(self, number: int, *arguments: object) -> int:

@@ -23,7 +23,7 @@ KILLED = "bubblewrap was killed"
 _NEW_NS, _NEW_UTS, _NEW_IPC, _NEW_USER, _NEW_PID = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 24, 38, 22
 _SECCOMP_MODE_FILTER, _INSTRUCTION_BYTES = 2, 8
-_CAPABILITIES = 64  # no capability has this number or a higher one
+_CAPABILITIES = 64  # capability numbers are lower than this
 
 
 class Namespaces:
@@ -71,7 +71,7 @@ class Namespaces:
             if not self.is_built and not self._builder.wait():
                 return f"the pod's enclosure could not be built: {self._last_error()}"
             self.init, self.pids = self._builder.init, self._builder.pids
-            self._own = ()  # the pod's first process has been forked and adds the mounts
+            self._own = ()  # the first process of the pod has been forked and adds these mounts itself
         return ""
 
     def complete(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
@@ -109,7 +109,7 @@ class Namespaces:
 
         program = ctypes.create_string_buffer(self.call_filter, len(self.call_filter))
         length = len(self.call_filter) // _INSTRUCTION_BYTES
-        described = (ctypes.c_uint64 * 2)(length, ctypes.addressof(program))  # struct sock_fprog
+        described = (ctypes.c_uint64 * 2)(length, ctypes.addressof(program))  # the C struct sock_fprog
         if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, described, 0, 0) != 0:
             number = ctypes.get_errno()
             raise OSError(number, f"system calls cannot be filtered: {os.strerror(number)}")

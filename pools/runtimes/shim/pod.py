@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# `signal` is not imported, because that takes half as long as starting Python.
+# `signal` is not imported: importing it takes half as long as starting Python itself.
 import _signal as signal  # type: ignore[import-not-found]
 import os
 import time
@@ -51,7 +51,7 @@ class Pod:
         self.interrupts = interrupts
         self.cgroups = pod_cgroups(directory, self.order)
         self.secrets = Secrets(self.order.get("secrets", ""))
-        self.secret_names: tuple[str, ...] = ()  # variables that contain secrets
+        self.secret_names: tuple[str, ...] = ()  # names of environment variables that contain secrets
         self.helpers: set[int] = set()  # child processes of the shim that do not belong to the pod
         self.channels = Channels(self)
         self.pid = 0
@@ -91,7 +91,7 @@ class Pod:
             self._run_command(libc, shim, go_read, failed_write, born_write)
         for fd in (failed_write, born_write):
             os.close(fd)
-        # Syncing takes as long as entering a prepared enclosure, and less time than building a new one.
+        # Sync while the process enters a prepared enclosure or, without one, while a new enclosure is built.
         if self.namespaces and self.namespaces.is_built:
             failure = self._admit(go_write) or self._store_pod_spec()
         else:
@@ -119,7 +119,7 @@ class Pod:
     def _download_code(self) -> str:
         if "code_url" not in self.order:
             return ""
-        from pools.runtimes.shim.code import Download  # slow import, not needed by most pods
+        from pools.runtimes.shim.code import Download  # This import is slow, and most pods do not need it.
 
         download = Download(self.directory, self.order, self.secrets.download, self.interrupts)
         failure = download.run()
@@ -130,7 +130,8 @@ class Pod:
         """Fetch the pod's S3 volumes. Return an error message or ""."""
         if "volumes_url" not in self.order:
             return ""
-        from pools.runtimes.shim.transfers.volumes import fetch_volumes  # slow import
+        # slow import that most pods do not need
+        from pools.runtimes.shim.transfers.volumes import fetch_volumes
 
         failure, self.cause = fetch_volumes(
             self.directory, self._order_fields, self.secrets.download, self.interrupts

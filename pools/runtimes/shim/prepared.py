@@ -8,7 +8,7 @@ TYPE_CHECKING = False  # avoids importing `typing`, which takes half as long as 
 if TYPE_CHECKING:
     from pools.runtimes.shim.records import Record
 
-# Record in the runtime's directory: the bubblewrap command of the enclosure to prepare, and its digest.
+# Record in the runtime's directory with the bubblewrap command and digest of the enclosure to prepare.
 FILE = "enclosure"
 
 

@@ -49,7 +49,7 @@ def current_descendants(root: int) -> list[int]:
 
     The kernel may omit children while other processes end. Repeat the call until no children are left.
     """
-    if not os.path.exists(f"/proc/{root}/task/{root}/children"):  # the kernel does not list children
+    if not os.path.exists(f"/proc/{root}/task/{root}/children"):  # some kernels do not list children
         return descendants(root)
     below_root, pending = [], [root]
     while pending:

@@ -67,7 +67,7 @@ class Secrets:
         """
         if not self.files:
             return
-        if not os.path.isdir(directory):  # an enclosure provides this directory
+        if not os.path.isdir(directory):  # enclosures already have this directory
             os.mkdir(directory)
             os.chmod(directory, 0o755)  # noqa: S103 - for the pod's user; the parent is private
         for name, content in self.files.items():
@@ -117,7 +117,7 @@ def _make_private(directory: str) -> None:
 
 def _write(path: str, data: bytes, mode: int) -> None:
     try:
-        os.unlink(path)  # a process that was killed left the file behind
+        os.unlink(path)  # a killed process may have left the file behind
     except FileNotFoundError:
         pass
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 READY = b"ready"
 NOT_FORKED = b"not-forked"
 MESSAGE_BYTES = 65_536
-SPARES = 4  # maximum number of spare shims, so that most gangs and bursts find one for each pod
-# A spare shim is prepared this long after the last pod start, because the preparation would slow the start
-# down. The second value is the pause between two preparations.
+SPARES = 4  # maximum number of spare shims, enough for the pods of most gangs and bursts
+# Spare shims are prepared after a delay, because the preparation would slow down pod starts.
+# SPARE_INTERVAL_MS is the pause between two preparations.
 SPARE_DELAY_MS, SPARE_INTERVAL_MS = 50, 10
-_ASSIGNMENT_BYTES = select.PIPE_BUF  # longer messages are not written to a pipe at once
+_ASSIGNMENT_BYTES = select.PIPE_BUF  # longer messages are not written to a pipe atomically
 
 
 def serve(fd: int, root: str) -> None:

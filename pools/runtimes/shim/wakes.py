@@ -6,7 +6,7 @@ import os
 
 def wake_listeners(directory: str) -> None:
     """Wake all listeners in the directory. Delete sockets without a listener, and skip full sockets."""
-    import _socket  # importing `socket` would take as long as starting Python
+    import _socket  # importing `socket` instead would take as long as starting Python
 
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

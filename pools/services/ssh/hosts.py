@@ -140,7 +140,7 @@ def displayed_state(row: SshHost, now: datetime) -> HostState:
     return host_state(host_view(row, now, is_busy=is_busy))
 
 
-# Host problems in addition to the kinds of SshErrorKind.
+# Problems of a host that SshErrorKind does not cover.
 INSTALLING = "installing"
 CONFLICT = "conflict"  # the host could not join, because its machine is registered elsewhere
 

@@ -9,7 +9,7 @@ from pools.providers.slurm.cluster import Partition, make_machine
 from pools.providers.slurm.jobs import RUNNING_STATES, PilotJob, PilotName, parse_name, trailing_number
 
 Row = Mapping[str, Any]
-# Flags of a job that squeue shows instead of its state, in order of precedence.
+# Job flags that squeue shows instead of the job's state, in order of precedence.
 JOB_FLAGS = (
     "COMPLETING", "CONFIGURING", "RESIZING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT",
     "STOPPED", "REVOKED", "SIGNALING", "STAGE_OUT",

@@ -27,7 +27,7 @@ UNSPECIFIED = (
 
 def reported_errors(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the errors in a response. Entries with the code 0 mean success and are ignored."""
-    # Newer versions report a cancellation's result as a status.
+    # Newer Slurm versions report the result of a cancellation as a status.
     statuses = [row.get("error") for row in _json_objects(answer.get("status"))]
     listed = [*_json_objects(answer.get("errors")), *_json_objects(statuses)]
     return [error for error in listed if error_code(error) != 0]

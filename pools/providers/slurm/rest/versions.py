@@ -9,7 +9,7 @@ from pools.providers.base import ProviderError, ProviderErrorKind
 from pools.providers.slurm.rest.connection import Connection, Server
 from pools.providers.slurm.rest.errors import failure, reported_errors, unreadable
 
-# In order of preference. The tests run against real servers with each of these versions.
+# API versions in order of preference. The tests run against real servers with each version.
 UNDERSTOOD = ("v0.0.42", "v0.0.41", "v0.0.40", "v0.0.38", "v0.0.37")
 # From this version on, numbers are objects, states are lists, and submissions have other keys.
 FIRST_STRUCTURED = (0, 0, 39)

@@ -47,7 +47,7 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Agent
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # send the body without waiting for acknowledgement of the headers
+    disable_nagle_algorithm = True  # send the body without waiting until the headers are acknowledged
     timeout = IDLE_SECONDS
 
     def do_POST(self) -> None:

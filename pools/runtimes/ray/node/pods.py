@@ -12,7 +12,7 @@ from pools.runtimes.pod_dir import PodDir
 from pools.runtimes.shim.processes import descendants
 from pools.runtimes.shims import SHIM_CODE, SOURCE_ROOT
 
-# The job waits for its shim, which keeps the pod's devices reserved in Ray.
+# The job runs until its shim exits, so that Ray keeps the pod's devices reserved.
 # The shim has its own session. When the job ends, Ray kills only the job's processes, not the pod.
 JOB_CODE = f"""import os
 shim = os.fork()

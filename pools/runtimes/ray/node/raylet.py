@@ -17,16 +17,16 @@ from pools.runtimes.ray.cluster import NODE_LABEL, device_resource
 from pools.runtimes.ray.node.settings import NodeSettings
 from pools.runtimes.shim.processes import descendants, send_signal
 
-# load this before the process has threads, because it is used between fork and exec
+# Load libc before the process has threads, because libc is used between fork and exec.
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 STARTED = "Ray runtime started"  # text that `ray start` prints once Ray has started
 GRACE_SECONDS = 8.0
 RESTART_DELAY_SECONDS = 1.0
-# after this time, a node without pods exits, to be replaced or started from scratch
+# A node without pods exits if Ray fails to start for this long. The node is then replaced or restarted.
 RESTART_SECONDS_MAX = 600.0
 ADOPT_VARIABLE = "BERTH_RAY_PROCESS"
-# The head detects a dead node after 5 s (Ray's default: 15 s) and a hanging node after 30 s (60 s).
+# The head detects dead nodes after 5 s (Ray's default: 15 s) and hanging nodes after 30 s (default: 60 s).
 # With much shorter timeouts, a machine that is merely busy would lose all its pods.
 _HEALTH_CHECKS = {
     "RAY_health_check_initial_delay_ms": "5000",
@@ -38,7 +38,7 @@ _HEALTH_CHECKS = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
 }
 
-# Disable unauthenticated listeners on all addresses.
+# Disable Ray services that listen on all addresses without authentication.
 # Two listeners cannot be switched off, but an invalid port prevents them from starting.
 _NO_OPEN_PORTS = {
     "RAY_enable_metrics_collection": "false",
@@ -156,7 +156,7 @@ def _read_log(node: NodeSettings) -> str:
 
 
 def _start(node: NodeSettings) -> subprocess.Popen[bytes]:
-    # Orphaned Ray processes are reparented to this process.
+    # Let this process adopt orphaned Ray processes.
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     token = node.root / "secret"
     token.write_text(node.secret)
@@ -199,9 +199,10 @@ def _environment(token: Path) -> dict[str, str]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_JOB_START_TIMEOUT_SECONDS": "600",
-        # accept different patch versions of Python, such as 3.11.4 and 3.11.9
+        # Accept different patch versions of Python, such as 3.11.4 and 3.11.9.
         "RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL": "minor",
-        "RAY_JOB_STOP_WAIT_TIME_S": "86400",  # the shim applies the pod's own grace period
+        # This limit is high, because the shim enforces the pod's own grace period.
+        "RAY_JOB_STOP_WAIT_TIME_S": "86400",
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import tarfile
 
 BLOCK = 256 * 1024
 RECORD = tarfile.BLOCKSIZE
-CONTENTS = "."  # name of a directory whose contents are copied into the target
+CONTENTS = "."  # source name for copying a directory's contents instead of the directory itself
 NANOSECONDS = 1_000_000_000
 
 

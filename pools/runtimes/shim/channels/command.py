@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from pools.runtimes.shim.pod import Pod
 
-SIZE_MAX = 10_000  # rows or columns
+SIZE_MAX = 10_000  # maximum rows or columns of a terminal
 HANG_UP_SECONDS = 2.0  # how long a command may run after the connection is lost
 TIDY_SECONDS = 60.0  # time for a copy to delete its incomplete file, even on a busy machine or a slow disk
 SETTLE_SECONDS = 1.0  # time for a terminal to deliver the last output after its command exits
 _PR_SET_DUMPABLE = 4
-_SIGNAL_BASE = 128  # a shell reports this value plus the signal number if a signal killed the command
+_SIGNAL_BASE = 128  # added to the signal number in the exit code of a killed command
 _NUMBERS_BY_NAME = {each.name[3:]: each.value for each in signal.Signals}
 _NAMES_BY_NUMBER = {number: name for name, number in _NUMBERS_BY_NAME.items()}
 
@@ -44,7 +44,7 @@ class Command:
     def __init__(self, pid: int, input_fd: int, outputs: dict[int, int], has_terminal: bool) -> None:
         self.pid, self.outputs, self.has_terminal = pid, outputs, has_terminal
         self.failure = ""
-        self.reports_ends = False  # whether the client is notified when one of the outputs has ended
+        self.reports_ends = False  # True if the client is notified when one of the outputs ends
         self.hang_up_seconds = HANG_UP_SECONDS
         self._input = input_fd
         self._status: int | None = None
@@ -110,7 +110,7 @@ class Command:
             data = os.read(fd, limit)
         except BlockingIOError:
             return b""
-        except OSError:  # a terminal without processes
+        except OSError:  # the terminal has no processes left
             data = b""
         if not data:
             del self.outputs[fd]
@@ -189,12 +189,12 @@ def start_command(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) -
 
 
 def _start_program(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) -> Command:
-    from pools.runtimes.shim.channels import programs  # slow import, not needed for commands
+    from pools.runtimes.shim.channels import programs  # slow import that commands do not need
 
     program = programs.find_program(request, pod.env, mark)
 
     def act(entry: Entry) -> None:
-        libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # hides the shim's memory from the pod
+        libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # hide the shim's memory from the pod
         entry.enter_directory()
         programs.run_program(program)
 

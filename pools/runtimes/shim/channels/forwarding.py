@@ -43,7 +43,8 @@ def connect(port: int, env: Mapping[str, str]) -> socket.socket:
     for address in (*LOOPBACK, env.get("BERTH_HOST", "")):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
-            socket.inet_pton(family, address)  # names cannot be resolved inside the pod
+            # Accept only IP addresses, because names cannot be resolved inside the pod.
+            socket.inet_pton(family, address)
             connection = socket.socket(family, socket.SOCK_STREAM)
         except OSError:
             continue

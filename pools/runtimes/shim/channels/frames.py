@@ -9,16 +9,16 @@ reading. A slow reader therefore fills no buffer, and each side notices immediat
 from __future__ import annotations
 
 INPUT, OUTPUT, ERRORS, STATUS, RESIZE = 0, 1, 2, 3, 4
-START = 5  # first frame of the client: the request as JSON
-CREDIT = 6  # number of processed bytes (four bytes, big-endian)
-END = 7  # end of the input or, from the pod, of the kind of output in the payload
+START = 5  # the client's first frame, with the request as JSON
+CREDIT = 6  # number of processed bytes, as a big-endian 32-bit integer
+END = 7  # end of the input, or of the pod output that the payload names
 SIGNAL = 8  # name of a signal for the command, such as TERM
 FROM_CLIENT = frozenset({INPUT, RESIZE, START, CREDIT, END, SIGNAL})
 FROM_POD = frozenset({OUTPUT, ERRORS, STATUS, CREDIT, END})
 
 WINDOW = 256 * 1024
 CHUNK = 32 * 1024  # maximum bytes of input or output in one frame
-PAYLOAD_MAX = 128 * 1024  # Linux limits a command's arguments to 128 KiB each
+PAYLOAD_MAX = 128 * 1024  # fits any command argument, which Linux limits to 128 KiB
 HEAD = 5
 
 

@@ -23,7 +23,7 @@ VARIABLE = "BERTH_CHANNEL"
 MAX_CHANNELS = 32  # per pod
 TOO_MANY = b'{"error": "This pod has %d open shells and transfers, which is the maximum. Close some first."}'
 _MARKED = f"{VARIABLE}=".encode()
-_KILL_PASSES = 100  # processes may fork while they are being killed
+_KILL_PASSES = 100  # repeat, because processes may fork while they are being killed
 
 
 class Channels:
@@ -68,7 +68,7 @@ class Channels:
                 connection.send(encode_frame(STATUS, TOO_MANY % MAX_CHANNELS))
                 return
             self._fork(connection)
-        except OSError:  # not enough memory for a process, or the client has disconnected
+        except OSError:  # memory is too low for another process, or the client has disconnected
             return
         finally:
             connection.close()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    _Levels = list[tuple[str, Any]]  # names and iterators of directories
+    _Levels = list[tuple[str, Any]]  # name and open iterator of each directory level
 
 END_OF_ARCHIVE = bytes(2 * RECORD)
 

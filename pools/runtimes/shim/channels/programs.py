@@ -37,7 +37,8 @@ def find_program(request: dict[str, object], env: Mapping[str, str], mark: str) 
     if kinds == [SSH]:
         return lambda: _hold_connection(mark)
     if kinds == [SFTP]:
-        from pools.runtimes.shim.channels.sftp import server, wire  # slow import, not needed by most programs
+        # This import is slow, and most programs do not need it.
+        from pools.runtimes.shim.channels.sftp import server, wire
 
         wire.long_name(b"", os.lstat("/"))  # load the month names before the process enters the pod
         return lambda: _serve_files(server.serve, env.get("HOME", "."))
@@ -53,9 +54,10 @@ def run_program(program: Callable[[], int]) -> None:
     """Run the program in this forked process inside the pod, and exit."""
     code = 1
     try:
-        os.closerange(3, OPEN_FILES_SOFT)  # files of the relay
+        os.closerange(3, OPEN_FILES_SOFT)  # close the relay's files
         for number in (signal.SIGPIPE, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # closing the pipes ends the program, which then cleans up
+            # Ignore these signals: the program ends when its pipes close, and then cleans up.
+            signal.signal(number, signal.SIG_IGN)
         code = program()
     except BaseException as error:  # the forked process must exit here, even after an unexpected error
         _report(repr(error))

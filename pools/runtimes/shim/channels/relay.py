@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pools.runtimes.shim.pod import Pod
 
 START_SECONDS = 30.0  # time for the client to send its request
-INVALID = 422  # HTTP status
+INVALID = 422  # HTTP status of an invalid request
 FLUSH_SECONDS = 30.0  # time for the client to receive the status
 DISCONNECTED = "the client has disconnected"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -61,7 +61,8 @@ def run(pod: Pod, connection: int, shim: int, mark: str) -> None:
     relay = Relay(socket.socket(fileno=connection), signals)
     try:
         relay.serve(lambda request: start_command(pod, libc, request, mark))
-    except (OSError, BrokenFrames):  # sending may fail before the end of the connection is detected
+    # Sending may fail before the relay notices that the client has disconnected.
+    except (OSError, BrokenFrames):
         relay.hang_up()
     os._exit(0)
 
@@ -75,7 +76,7 @@ def _replace_files_and_signals(connection: int) -> int:
         if fd > 2 and fd != connection:
             try:
                 os.close(fd)
-            except OSError:  # the descriptor that was used to list the others
+            except OSError:  # the descriptor that listed the directory has already been closed
                 pass
     readable, writable = os.pipe()
     os.set_blocking(readable, False)
@@ -95,7 +96,7 @@ class Relay:
         self._frames = FrameReader(FROM_CLIENT)
         self._to_client = bytearray()
         self._to_command = bytearray()
-        self._window = WINDOW  # bytes of output that the client still accepts
+        self._window = WINDOW  # bytes of output that the client can still accept
         self._input_ended = False
         self._command: Command | None = None
         self._requests: list[bytes] = []

@@ -64,7 +64,7 @@ def serve() -> None:
 def _relay(connection: socket.socket) -> None:
     """Serve the channel in this forked process."""
     null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1):  # an open output would keep the connection open
+    for number in (0, 1):  # open standard streams would keep the connection open
         os.dup2(null, number)
     signals, wake = os.pipe()
     for fd in (signals, wake):

@@ -15,10 +15,10 @@ from pools.runtimes.shim.channels.archive import (
     stays_inside,
 )
 
-EXTENDED_MAX = 1024 * 1024  # bytes of a member's extended header
-KEYS = (b"path", b"linkpath", b"size", b"mtime")  # keys of the extended header that are used
-NUMBER_MAX = 2**62  # maximum file size in bytes, or time in seconds since 1970
-DIGITS_MAX = 20  # maximum number of digits of a size or time in an extended header
+EXTENDED_MAX = 1024 * 1024  # maximum size in bytes of an entry's extended header
+KEYS = (b"path", b"linkpath", b"size", b"mtime")  # keys that are read from extended headers
+NUMBER_MAX = 2**62  # maximum value of a file size in bytes or of a Unix time in seconds
+DIGITS_MAX = 20  # maximum digits of a size or time in an extended header
 
 
 class Unpacker:
@@ -31,16 +31,16 @@ class Unpacker:
 
     def __init__(self, target: str, name: str = "") -> None:
         self._target, self._name = target or CONTENTS, name
-        self._root = ""  # name of the archive's first member
+        self._root = ""  # name of the archive's first entry
         self._prefix: list[str] = []  # directories between the archive's top level and the root
         self._levels: list[_Level] = []  # open directories
         self._file: _File | None = None
-        self._extended: bytearray | None = None  # extended header that is being received
-        self._values: dict[str, str] = {}  # values of the extended header, for the next member
+        self._extended: bytearray | None = None  # extended header that is being read
+        self._values: dict[str, str] = {}  # extended header values for the next entry
         self._block = bytearray()
         self._left = self._padding = 0
         self.files = self.size = 0
-        self.total: int | None = None  # size of a file that is copied on its own, once known
+        self.total: int | None = None  # size of a single copied file, once known
         self.is_complete = False
 
     def feed(self, data: bytes) -> None:
@@ -268,7 +268,7 @@ class _File:
             self._fd = -1
         try:
             os.unlink(self._temporary, dir_fd=self._directory)
-        except OSError:  # for example, the pod has deleted the directory
+        except OSError:  # the pod may have deleted the directory
             pass
 
 

@@ -16,7 +16,7 @@ TYPE_CHECKING = False  # avoids importing `collections.abc`, which takes millise
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-DISK_SHARE = 0.2  # share of the disk that unused objects may take
+DISK_SHARE = 0.2  # share of the disk that unused objects may occupy
 RESERVE_BYTES = 256 * 2**20  # space that a transfer leaves free for logs and records
 LOCK_SECONDS = 0.2
 _LOCK, _DRAFT = ".lock", ".new"
@@ -40,7 +40,7 @@ class Cache:
             if self._lock >= 0:
                 break
             wait(LOCK_SECONDS)
-        for entry in os.scandir(self._directory):  # remains of a process that was killed
+        for entry in os.scandir(self._directory):  # delete the files that killed processes left behind
             if entry.name.endswith(_DRAFT):
                 os.unlink(entry.path)
 
@@ -127,14 +127,14 @@ def _unused_objects(root: str) -> Iterator[tuple[float, int, str, str]]:
                 except FileNotFoundError:
                     continue
                 if status.st_nlink == 1:
-                    # Every use changes the number of links, and thus the status change time.
+                    # Each use changes the link count, so the status change time is the time of the last use.
                     yield status.st_ctime, status.st_size, directory.path, entry.path
 
 
 def _size_of(entry: os.DirEntry[str]) -> int:
     try:
         return entry.stat(follow_symlinks=False).st_size
-    except FileNotFoundError:  # another process has renamed or deleted it
+    except FileNotFoundError:  # another process has renamed or deleted the file
         return 0
 
 

@@ -18,7 +18,7 @@ TYPE_CHECKING = False  # avoids importing `collections.abc`, which takes millise
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TICK_SECONDS = 0.02  # longer than the resolution of the times in a file system
+TICK_SECONDS = 0.02  # longer than the timestamp resolution of file systems
 
 
 def copy_objects(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from urllib.request import OpenerDirector
 
 THREADS = 8
-BATCH = 200  # maximum number of URLs signed at once, because they expire
+BATCH = 200  # maximum number of URLs signed at once, because signed URLs expire
 BLOCK = 1024 * 1024
 REPORT_WAIT = 0.5
 _CHANGED = (404, 412)
@@ -105,7 +105,7 @@ class _Downloads:
         except urllib.error.HTTPError as error:
             _raise_status_error(error)
         except failures as error:
-            # The reason may contain the address, which only admins may see, so only its kind is shown.
+            # Report only the kind of error: the reason may contain an address that only admins may see.
             reason = getattr(error, "reason", error)
             text = getattr(reason, "strerror", None) or type(reason).__name__
             raise Failure(RETRY, f"the object store is not responding: {text}") from error

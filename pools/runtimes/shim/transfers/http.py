@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from typing import Any
     from urllib.request import OpenerDirector
 
-READ_SECONDS = 60.0  # seconds without data after which the server has failed
-TEMPORARY = (408, 425, 429, 500, 502, 503, 504)  # statuses after which another attempt may succeed
+READ_SECONDS = 60.0  # a server that sends no data for this many seconds has failed
+TEMPORARY = (408, 425, 429, 500, 502, 503, 504)  # HTTP statuses after which another attempt may succeed
 _LOOPBACK = ("http://127.", "http://localhost", "http://[::1]")
 
 

@@ -42,7 +42,7 @@ class Listing:
     def add(self, objects: Iterable[Object]) -> None:
         for entry in objects:
             is_marker = entry.path == "" or (entry.path.endswith("/") and not entry.size)
-            if is_marker:  # tools create such objects to show empty folders
+            if is_marker:  # tools create such objects to represent empty folders
                 _check_path(entry.path.rstrip("/"))
                 continue
             _check_path(entry.path)

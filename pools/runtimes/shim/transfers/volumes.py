@@ -21,9 +21,9 @@ from pools.runtimes.shim.transfers.downloads import Changed, download_objects
 from pools.runtimes.shim.transfers.http import open_url, read_json
 from pools.runtimes.shim.transfers.listing import Listing, Object, UnusableListing
 
-DIRECTORY = "volumes"  # below the pod's directory of records, which the pod cannot see
+DIRECTORY = "volumes"  # below the pod's record directory, which the pod cannot see
 LISTINGS_MAX = 3  # maximum number of listings while objects keep changing
-WAIT_SECONDS = 2.0  # seconds between checks whether earlier pods' changes are stored
+WAIT_SECONDS = 2.0  # seconds between checks of whether earlier pods' changes have been stored
 _MB = 1e6
 
 

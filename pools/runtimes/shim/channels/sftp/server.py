@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 INIT, VERSION = 1, 2
 STATUS, HANDLE, DATA, NAME, ATTRIBUTES, EXTENDED, EXTENDED_REPLY = 101, 102, 103, 104, 105, 200, 201
 OK, END_OF_FILE, NO_SUCH_FILE, PERMISSION_DENIED, FAILURE, BAD_MESSAGE, UNSUPPORTED = 0, 1, 2, 3, 4, 5, 8
-READ, WRITE, APPEND, CREATE, TRUNCATE, EXCLUSIVE = 1, 2, 4, 8, 16, 32  # flags of an open file
+READ, WRITE, APPEND, CREATE, TRUNCATE, EXCLUSIVE = 1, 2, 4, 8, 16, 32  # flags for opening a file
 HANDLES_MAX = 1024
 DATA_MAX = PACKET_MAX - 1024
 NAMES_PER_REPLY = 100
-EXTENSIONS = {  # extension names and their versions
+EXTENSIONS = {  # supported extensions and their versions
     b"posix-rename@openssh.com": b"1", b"hardlink@openssh.com": b"1", b"fsync@openssh.com": b"1",
     b"lsetstat@openssh.com": b"1", b"statvfs@openssh.com": b"2", b"limits@openssh.com": b"1",
     b"expand-path@openssh.com": b"1",
@@ -44,9 +44,9 @@ class SftpServer:
 
     def __init__(self, write: Callable[[bytes], None], home: bytes) -> None:
         self._write, self._home = write, home
-        self._files: dict[bytes, int] = {}  # descriptors by handle
+        self._files: dict[bytes, int] = {}  # file descriptors by handle
         self._directories: dict[bytes, Iterator[os.DirEntry[bytes]]] = {}
-        self._appends: set[bytes] = set()  # handles of files to which data is appended
+        self._appends: set[bytes] = set()  # handles of files that were opened for appending
         self._handles = 0
         self._received = bytearray()
         self._requests = {
@@ -131,7 +131,7 @@ class SftpServer:
         ):  # fmt: skip
             flags |= value if access & flag else 0
         permissions = 0o666 if attributes.permissions is None else attributes.permissions
-        # A named pipe without a reader or writer would otherwise block all other requests.
+        # Without O_NONBLOCK, a named pipe without a reader or writer would block all other requests.
         self._files[handle] = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, permissions)
         if access & APPEND:
             self._appends.add(handle)
@@ -188,7 +188,7 @@ class SftpServer:
     def _lsetstat(self, packet: Reader) -> None:
         path = packet.path()
         attributes = packet.attributes()
-        if os.path.islink(path):  # the size and the permissions of a link cannot be changed
+        if os.path.islink(path):  # the size and permissions of a link cannot be changed
             attributes.size = attributes.permissions = None
         attributes.apply(path, follow=False)
         self._send_status()
@@ -206,7 +206,7 @@ class SftpServer:
         for entry in entries:
             try:
                 values = entry.stat(follow_symlinks=False)
-            except OSError:  # deleted since the directory was read
+            except OSError:  # the entry was deleted after the directory was read
                 continue
             names.append((entry.name, long_name(entry.name, values), encode_attributes(values)))
             if len(names) == NAMES_PER_REPLY:

@@ -6,7 +6,7 @@ import os
 import stat
 import time
 
-SIZE, OWNER, PERMISSIONS, TIMES = 1, 2, 4, 8  # flags of attributes
+SIZE, OWNER, PERMISSIONS, TIMES = 1, 2, 4, 8  # flags for the attributes that a packet contains
 EXTENDED = 0x80000000
 PACKET_MAX = 256 * 1024
 _HALF_YEAR = 180 * 24 * 3600.0
