@@ -35,12 +35,12 @@ from projects.models import (
 class Action(StrEnum):
     VIEW = "view"
     SUBMIT = "submit"  # submit a workload to a project
-    OPERATE = "operate"  # cancel, suspend, resume, delete a workload
+    OPERATE = "operate"  # cancel, suspend, resume or delete a workload
     EDIT = "edit"  # edit a department, project, pool or node
     SET_QUOTA = "set_quota"  # set the quota of a department or project
     GRANT = "grant"  # grant and revoke roles in a department or project
     SET_SECRETS = "set_secrets"  # set and delete the secrets of a project
-    ADMINISTER = "administer"  # administer the platform: departments, pools and users
+    ADMINISTER = "administer"  # administer the whole platform: departments, pools and users
     VIEW_CAPACITY = "view_capacity"  # view node pools and nodes, with total and free capacity
 
 

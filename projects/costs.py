@@ -14,7 +14,7 @@ from pools.costs import current_price
 from pools.models import NodePool
 
 MILLI_GPU_SECONDS_PER_GPU_HOUR = 3_600_000
-PLACES = Decimal("0.0001")  # same precision as prices
+PLACES = Decimal("0.0001")  # the precision of prices
 # GPU time by pool and price. The price is constant within an hour, so periods start at full hours.
 GPU_TIME = """
     WITH period AS (

@@ -12,7 +12,7 @@ from typing import Any
 
 from pools.providers.hardware import Machine
 
-GPUS = 8  # sum of the departments' quotas, and number of GPUs in the pool on a machine without GPUs
+GPUS = 8  # sum of department quotas, and GPU count of the pool on machines without GPUs
 
 POOL: Mapping[str, Any] = {
     "name": "local",
@@ -68,7 +68,8 @@ def pool_settings(machine: Machine) -> Mapping[str, Any]:
         "gpu_model": models.pop() if len(models) == 1 else "",
         "gpu_memory_mib": min(device.memory_mib for device in machine.devices),
         "cpu_milli": machine.cpu_milli // nodes,
-        "memory_mib": machine.memory_mib * 9 // 10 // nodes,  # the rest is for Berth and its database
+        # The remaining memory is for Berth and its database.
+        "memory_mib": machine.memory_mib * 9 // 10 // nodes,
     }
 
 

@@ -1,6 +1,6 @@
 """Fixed values of list filters: reasons, event kinds and object types."""
 
-# Reasons of pending workloads, in the order of scheduler.engine.plan.Reason, then those of other states.
+# Reasons for pending workloads, in the order of scheduler.engine.plan.Reason, and then all other reasons.
 REASONS = (
     "Misconfigured", "Suspended", "DependencyNotMet", "FetchingCode", "NoMatchingNode", "ExceedsNodeShape",
     "ExceedsPoolMax", "ExceedsDomain", "NodesUnavailable", "ProjectLimit", "DepartmentLimit", "ClusterQuota",

@@ -7,5 +7,5 @@ act.
 from django.dispatch import Signal
 
 workloads_changed = Signal()  # arguments: workload_ids (never empty), project_id, department_id
-# Sent when tenants, quotas or members change. Arguments: department_id | None, project_id | None.
+# Sent when tenants, quotas or members change. Arguments: department_id and project_id, which may be None.
 tenants_changed = Signal()

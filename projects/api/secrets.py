@@ -104,7 +104,7 @@ class ProjectSecretUses(ApiView):
 
 
 class PoolSecretUses(PoolView):
-    # Secrets of plugins are named PLUGIN.PARAMETER.
+    # Plugin secrets are named PLUGIN.PARAMETER.
     @operation("List the visible runs that received a pool's secret", query=UsesQuery, page=SecretUseResponse)
     def get(self, request: Request, name: str, secret: str) -> Response:
         pool = self.get_pool(name)

@@ -30,7 +30,7 @@ from projects.api.workloads import batch, dependencies, pods, ports
 from projects.api.workloads import views as workloads
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    # Paths are tried in this order, and those of workloads are requested most often.
+    # Django tries paths in this order, and workload paths are requested most often.
     path("workloads", workloads.Workloads.as_view()),
     path("workloads:batch", batch.SubmitBatch.as_view()),
     path("workloads/cancel", workloads.CancelMany.as_view()),

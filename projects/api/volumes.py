@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 GIB, MB = 2**30, 10**6
 SIGNED_MAX = 500
-CALLS_MAX = 4  # maximum concurrent calls of a web process per source
+CALLS_MAX = 4  # maximum concurrent calls per web process and volume source
 
 
 class ObjectsQuery(Query):
@@ -126,7 +126,7 @@ def _pending_changes(pod_id: UUID, volume: Volume) -> str:
     return f"waiting until {changes} are stored, {size:,.0f} MB so far"
 
 
-_calls: Counter[str] = Counter()  # calls in progress, by the source of the volume
+_calls: Counter[str] = Counter()  # number of calls in progress by volume source
 _lock = Lock()
 
 

@@ -68,7 +68,7 @@ class DiskStore:
         for path in self._root.glob("*/*"):
             try:
                 modified = datetime.fromtimestamp(path.lstat().st_mtime, UTC)
-            except FileNotFoundError:  # another process may delete it at the same time
+            except FileNotFoundError:  # another process has just deleted the file
                 continue
             if modified < before:
                 yield path

@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from projects.code.base import MissingChunk, StoreFailure
 
 THREADS = 8
-DELETE_MAX = 1000  # maximum number of keys per request
+DELETE_MAX = 1000  # maximum number of keys per delete request
 MISSING = ("NoSuchKey", "404")
 
 

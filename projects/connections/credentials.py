@@ -63,7 +63,7 @@ def load_states(credentials: Iterable[Credential]) -> Mapping[Credential, object
     }
 
 
-# User ID, and a value that changes when the credential becomes invalid.
+# Maps credentials to the user ID and a value that changes when the credential becomes invalid.
 OwnersByCredential = dict[Credential, tuple[int, object]]
 
 

@@ -57,7 +57,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         self.tasks: list[asyncio.Task[None]] = []
         try:
             await super().__call__(*arguments)
-        except BaseException:  # for example, because the browser disconnects while the socket is accepted
+        except BaseException:  # the browser may disconnect while the socket is being accepted
             # Channels does not call `disconnect` after an exception.
             await self.disconnect(ABNORMAL)
             raise
@@ -113,7 +113,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
             try:
                 code = await self.check()
             except (OperationalError, InterfaceError):
-                code = TRY_AGAIN  # the page reconnects, which checks its permission again
+                code = TRY_AGAIN  # the page reconnects, and its permission is then checked again
             except Exception:
                 log.exception("could not check permissions for a WebSocket")
                 code = INTERNAL_ERROR

@@ -18,7 +18,7 @@ from projects.connections.credentials import Credential, load_states
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 0.5
-LINGER_SECONDS = 5.0  # seconds for which the thread runs after the last connection closes
+LINGER_SECONDS = 5.0  # seconds that the thread keeps running after the last connection has closed
 UNCHECKED = object()
 
 

@@ -15,7 +15,7 @@ from projects.engine.scaling import ENDED
 from projects.models import InferenceEngine, ScaleRequest, Service
 from projects.services.inference.moves import record_observations, transition_engine, transition_request
 
-UNHEALTHY_AFTER = 3  # number of consecutive failed checks
+UNHEALTHY_AFTER = 3  # number of consecutive failed checks after which an engine is unhealthy
 ROUTER_TIMEOUT = timedelta(hours=1)
 
 
@@ -116,7 +116,7 @@ def _move_engine(
         return False
     if move.to == "REMOVING":
         return _start_removal(engine, move.ends_as, move.failure, move.message, now)
-    previous = engine.message if engine.state == "REMOVING" else ""  # reuse the reason for the removal
+    previous = engine.message if engine.state == "REMOVING" else ""  # keep the reason for the removal
     columns: dict[str, Any] = {"message": move.message or previous}
     process = view.processes[engine.pk]
     if engine.state == "CREATING":

@@ -25,9 +25,9 @@ from projects.serving.base import (
 T = TypeVar("T")
 
 MAX_CONCURRENT = 8
-# Interval for active engines. Starting and draining engines are probed in every pass.
+# Probe interval of active engines. Starting and draining engines are probed in every pass.
 PROBE_INTERVAL = timedelta(seconds=5)
-RETRY_INTERVAL = timedelta(seconds=2)  # delay after a failed connection attempt
+RETRY_INTERVAL = timedelta(seconds=2)  # delay before a failed connection is retried
 PROBED_EVERY_PASS = ("CONNECTING", "HEALTH_CHECKING", "WEIGHT_SYNCING", "READY", "DRAINING")
 NO_CONNECTION = (ErrorKind.UNREACHABLE, ErrorKind.TIMEOUT)
 PERMANENT = (ErrorKind.FORBIDDEN, ErrorKind.REJECTED, ErrorKind.UNREADABLE, ErrorKind.UNSUPPORTED)

@@ -28,7 +28,7 @@ NAME = "services"
 LEASE_SECONDS = 15.0
 THREADS = 8
 BUSY_SECONDS, IDLE_SECONDS = 0.3, 2.0
-# Seconds between checks while there are no services. A new service wakes the process.
+# Seconds between checks while no service exists. A new service wakes the process.
 EMPTY_SECONDS = 5.0
 
 

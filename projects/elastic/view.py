@@ -16,7 +16,7 @@ from projects.services.inference.rules import service_settings
 
 Pods = Mapping[tuple[uuid.UUID | None, int], Pod]
 
-# A pass over a service runs these queries up to three times.
+# Compiled once, because a pass over a service runs these queries up to three times.
 ENGINES = compiled_once(
     lambda service: (
         InferenceEngine.objects.filter(Q(ended_at__isnull=True) | ~Q(router_url=""), service_id=service)

@@ -6,7 +6,7 @@ from itertools import islice
 
 from cronsim import CronSim
 
-# Search periods of increasing length, to find the latest due time quickly even after a long pause.
+# Search windows of increasing length, to find the latest due time quickly even after a long pause.
 WINDOWS = tuple(timedelta(days=days) for days in (1 / 24, 1, 40, 400, 3000))
 
 

@@ -5,7 +5,7 @@ from enum import Enum
 
 from projects.engine.scaling import ENDED
 
-CONNECTION_ATTEMPTS = 5  # failed connections after which an unresponsive external engine fails
+CONNECTION_ATTEMPTS = 5  # failed connections after which an unresponsive external engine is given up
 SETTLE_SECONDS = 1.0  # seconds to wait for requests that the router sent just before it isolated the engine
 
 
@@ -33,7 +33,7 @@ class InferenceEngineFacts:
     state: str
     origin: str
     process_state: ProcessState
-    error: str = ""  # reason the process ended
+    error: str = ""  # reason why the process ended
     started_once: bool = False
     connected: bool | None = None
     rejection: str = ""

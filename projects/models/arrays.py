@@ -14,7 +14,7 @@ from projects.models.tenants import NAME, Project
 PENDING_MAX = 100  # maximum number of released tasks of an array that are pending at the same time
 WAITING_REASON = "WaitingForEarlierTasks"  # pending reason of held tasks
 WAITING_MESSAGE = "Waiting for earlier tasks of the array."
-STOP_RULE_REASON = "StopRule"  # reason of tasks that the array's stop rule cancelled
+STOP_RULE_REASON = "StopRule"  # reason for tasks that the array's stop rule cancelled
 
 
 class ArrayState(models.TextChoices):

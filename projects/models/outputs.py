@@ -9,7 +9,7 @@ from projects.models.workloads import Pod
 
 
 class OutputState(models.TextChoices):
-    WAITING = "waiting"  # the pod has not ended, or its files have not been read
+    WAITING = "waiting"  # the pod is still running, or its files have not been read
     STORED = "stored"
     FAILED = "failed"
 

@@ -30,7 +30,7 @@ class Phase(models.TextChoices):
 
 ENDED_PHASES = (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED)
 LIVE_PHASES = tuple(phase for phase in Phase if phase not in ENDED_PHASES)
-# phases that the scheduler's snapshot includes
+# Phases of workloads that the scheduler's snapshot includes.
 OBSERVED_PHASES = ("pending", "reserved", "starting", "running", "stopping")
 
 
@@ -52,7 +52,7 @@ class PodState(models.TextChoices):
 
 
 LIVE_POD_STATES = (PodState.STARTING, PodState.RUNNING, PodState.STOPPING)
-HAS_LABELS = ~Q(labels={})  # condition of the index on labels, which filters by label repeat
+HAS_LABELS = ~Q(labels={})  # queries must repeat this condition of the label index to use the index
 
 
 class Workload(FastRows):
@@ -62,7 +62,7 @@ class Workload(FastRows):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    # No separate index: `workload_project_newest` covers this column, and every index slows down writes.
+    # `workload_project_newest` covers this column, and every additional index slows down writes.
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="workloads", db_index=False)
     name = models.CharField(max_length=63, validators=[NAME])
     kind = models.CharField(max_length=12, choices=WorkloadKind.choices, default=WorkloadKind.TRAINING)
@@ -275,7 +275,7 @@ class WorkloadDeletion(models.Model):
 class WorkloadRole(models.Model):
     """Role of a workload, with `min` to `max` replicas. Role groups are stored only in the document."""
 
-    # No separate index, because `role_position_once` covers this column.
+    # No separate index is needed, because `role_position_once` covers this column.
     workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="roles", db_index=False)
     position = models.PositiveIntegerField(help_text="Position in the document.")
     name = models.CharField(max_length=63)

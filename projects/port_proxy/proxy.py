@@ -42,7 +42,7 @@ RESERVED_PREFIX = "/.berth/"
 OPEN_PREFIX = "/.berth/open/"
 # Interval for rechecking open connections. A port session can end without a permission change.
 RECHECK_SECONDS = 30.0
-WATCH_DELAY_SECONDS = 0.5  # most responses complete within this time
+WATCH_DELAY_SECONDS = 0.5  # the watch starts after this delay, within which most responses complete
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"})
 FORBIDDEN_CLOSE_CODE = 4403
 
@@ -79,7 +79,7 @@ class PortProxy:
         else:
             try:
                 await self._handle_request(scope, receive, send, port)
-            # Raise this before contacting the pod, because forwarding does not use the database.
+            # These errors occur only before the pod is contacted: forwarding does not use the database.
             except (InterfaceError, OperationalError):
                 await send_page(send, NO_DATABASE)
 

@@ -18,7 +18,7 @@ from projects.services.workloads.ports import PortAddress
 BLOCK = 64 * 1024
 TUNNEL_SUFFIX = ".tunnel.invalid"  # reserved by RFC 2606, so it is never the name of a host
 
-# Opens a socket to a port of the pod with this ID. Raises OSError, and blocks while it connects.
+# Opens a socket to a port of the pod with the given ID. Raises OSError, and blocks while it connects.
 OpenPort = Callable[[str, int], socket.socket]
 
 

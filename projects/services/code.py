@@ -97,7 +97,8 @@ def code_limits() -> CodeLimits:
 def stored_size(project: Project) -> int:
     """Return the total size in bytes of the project's stored chunks and file lists."""
     chunks = CodeChunk.objects.filter(project=project).aggregate(total=Sum("size"))["total"] or 0
-    size = Func(F("files"), function="pg_column_size", output_field=IntegerField())  # size after compression
+    # pg_column_size returns the compressed size.
+    size = Func(F("files"), function="pg_column_size", output_field=IntegerField())
     lists = CodeTree.objects.filter(project=project).aggregate(total=Sum(size))["total"] or 0
     return int(chunks + lists)
 
@@ -156,7 +157,7 @@ def write_chunks(project: Project, contents: Mapping[str, bytes], at: datetime) 
     store.write({chunk_key(row): contents[row.digest] for row in rows})
     CodeChunk.objects.bulk_create(rows, ignore_conflicts=True)
     inserted = set(CodeChunk.objects.filter(key__in=[row.key for row in rows]).values_list("key", flat=True))
-    # another request has stored the same chunks
+    # Delete chunks that another request has stored at the same time.
     store.delete([chunk_key(row) for row in rows if row.key not in inserted])
 
 

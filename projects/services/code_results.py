@@ -22,9 +22,9 @@ from projects.services.workloads.moves import Move, move_all
 ACTOR = "scheduler"
 FETCHED_EVENT, FAILED_REASON = "code_fetched", "CodeFetchFailed"
 ATTEMPTS = 6
-ERROR_MAX = 1000  # maximum characters of an error, which is repeated for each workload of the request
+ERROR_MAX = 1000  # maximum length of an error, which is repeated for each workload of the request
 FIRST_DELAY, MAX_DELAY = timedelta(seconds=5), timedelta(minutes=2)
-WAITING_PHASES = (Phase.PENDING, Phase.SUSPENDED)  # phases of workloads without code
+WAITING_PHASES = (Phase.PENDING, Phase.SUSPENDED)  # phases in which a workload may wait for its code
 
 
 def finish(fetch: CodeFetch, key: ReadKey, commit: FetchedCommit, now: datetime) -> None:

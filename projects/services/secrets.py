@@ -243,5 +243,5 @@ def delete_unused_values(*, before: datetime) -> int:
     """
     unused = SecretValue.objects.filter(~Exists(SecretUse.objects.filter(value=OuterRef("pk"))))
     unused = unused.filter(used_at__lt=before)
-    # a single statement, so that a value that a run starts using concurrently is skipped
+    # Use a single statement, so that it skips values that a run starts using at the same time.
     return int(unused._raw_delete(unused.db))

@@ -15,10 +15,10 @@ from projects.services.outputs import OutputsRejected
 
 PART_BYTES = 16 * 2**20  # minimum size of the parts of large files
 PARTS_MAX = 10_000  # maximum number of parts in one upload
-UPLOADS_MAX = 2  # attempts to store a file whose upload the object store deletes
+UPLOADS_MAX = 2  # maximum attempts to store a file whose upload the object store deletes
 KEY_BYTES_MAX = 1024
 
-Read = Callable[[str, int, int], bytes]  # path, offset, and maximum number of bytes
+Read = Callable[[str, int, int], bytes]  # called with a path, an offset and the maximum number of bytes
 
 
 @dataclass(slots=True)
@@ -151,7 +151,8 @@ class Transfer:
         upload = self.progress.upload
         if upload is None or upload.path != file.path:
             upload = self.progress.upload = Upload(file.path, self._writer.begin(file.path))
-            self._save(self.progress)  # first, because unrecorded parts would cost money
+            # Save first, because the parts of an unrecorded upload would cost money.
+            self._save(self.progress)
         for offset in range(len(upload.etags) * part_bytes, file.size, part_bytes):
             content = self._read_content(file, offset, min(part_bytes, file.size - offset))
             number = len(upload.etags) + 1

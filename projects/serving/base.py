@@ -13,7 +13,7 @@ class ErrorKind(StrEnum):
     FORBIDDEN = "forbidden"  # Berth must not call this address
     UNREACHABLE = "unreachable"  # no connection could be made
     TIMEOUT = "timeout"  # no complete response arrived in time, but the request may have taken effect
-    REJECTED = "refused"  # the request was rejected
+    REJECTED = "refused"  # the server rejected the request
     UNREADABLE = "unreadable"  # the response is truncated, too large or implausible
     UNSUPPORTED = "unsupported"  # this kind of engine or router does not support the call
 
@@ -42,7 +42,7 @@ class Identity:
     model: str
     weight_version: str | None = None
     ranks: int = 1  # number of tensor-parallel ranks
-    version: str = ""  # software version
+    version: str = ""  # version of the engine's software
     parameters: tuple[tuple[str, str], ...] = ()
 
 

@@ -30,7 +30,7 @@ def copy_weights(adapter: EngineAdapter, seed: str, to: str, *, group: str, seco
         adapter.flush(to)
         adapter.set_weight_version(to, version)
     except BaseException:
-        with suppress(ServingError):  # keep the first error
+        with suppress(ServingError):  # report the first error instead of this one
             _resume(adapter, to)
         raise
     _resume(adapter, to)

@@ -76,9 +76,9 @@ class EditSubscriptionForm(SubscriptionForm):
             self.fields["to"].help_text = f"Leave empty to keep {service.display_address(row.to)}"
 
 
-# channel, masked address, short event titles, latest delivery
+# (subscription, channel, masked address, short event titles, latest delivery)
 SubscriptionRow = tuple[Subscription, str, str, list[str], Delivery | None]
-DeliveryRow = tuple[Delivery, str, str, str]  # channel, masked address, event title
+DeliveryRow = tuple[Delivery, str, str, str]  # (delivery, channel, masked address, event title)
 SUBSCRIPTIONS: tuple[Column[SubscriptionRow], ...] = (
     Column("scope", "Scope", lambda row: row[0].scope_name),
     Column("events", "Events", lambda row: ", ".join(row[3])),

@@ -45,7 +45,7 @@ ME = "me"  # owner of the signed-in user's own secrets, in URLs and forms
 PERSONAL = "Personal"
 WORKLOADS_SHOWN = 10
 FIELDS_OF_PROBLEMS = {"password": "value", "secret_access_key": "value", "access_key_id": "username"}
-BERTHS_OWN = (SecretKind.SSH_KEY, SecretKind.S3_KEY)  # kinds that pods never receive
+BERTHS_OWN = (SecretKind.SSH_KEY, SecretKind.S3_KEY)  # kinds of secrets that pods never receive
 
 
 # Scripts put a secret that the user has typed back into the form after an error. The server never sends it.
@@ -69,7 +69,7 @@ class SecretForm(Form):
     value = forms.CharField(
         label="Value", widget=WriteOnlyText, strip=False, help_text="The value cannot be shown again."
     )
-    # secret that the user has confirmed to replace, with its version
+    # Name and version of the secret that the user has confirmed to replace.
     replaces = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def clean_value(self) -> str:

@@ -124,7 +124,7 @@ OwnerArgument = Annotated[
 
 @contextmanager
 def open_client() -> Iterator["Client"]:
-    from berth.client import Client  # slow to import, and not needed for `berth --help`
+    from berth.client import Client  # slow import that `berth --help` does not need
 
     with Client() as client:
         yield client

@@ -10,7 +10,7 @@ from berth.cli.exits import InvalidInput, invalid_value
 if TYPE_CHECKING:
     from berth.client import Client
 
-SourcedDocuments = list[tuple[str, dict[str, Any]]]  # source, document
+SourcedDocuments = list[tuple[str, dict[str, Any]]]  # pairs of source and document
 
 
 def documents_from_files(files: Iterable[str]) -> SourcedDocuments:
@@ -71,7 +71,7 @@ KEYWORD_VALUES: Mapping[str, Any] = {
     "false": False,
     "no": False,
 }
-QuotaKey = tuple[str, str, str]  # "project" or "department", owner name, pool
+QuotaKey = tuple[str, str, str]  # ("project" or "department", owner name, pool name)
 
 
 def build_quota_draft(

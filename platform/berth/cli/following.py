@@ -36,7 +36,7 @@ def follow_output(
     while True:
         latest = _latest_pod(client, workload, pod)
         is_new = latest is not None and latest.id != printed
-        # Report the end only after the entire output.
+        # Report the end only after the entire output has been printed.
         if (workload.phase, workload.reason) != reported and not (is_new and workload.has_ended):
             reported = (workload.phase, workload.reason)
             print_change(workload)
@@ -92,12 +92,12 @@ def _print_attempt(
 
 
 LINE_MAX = 1 << 20  # maximum bytes per line; longer lines are matched in parts
-SEQUENCE_MAX = 4096  # maximum bytes of an incomplete sequence at the end
+SEQUENCE_MAX = 4096  # maximum bytes of an incomplete escape sequence at the end of the data
 COLOUR = rb"\x1b\[[0-9;:]*m"
 CONTROL_SEQUENCES = re.compile(
     rb"(" + COLOUR + rb")"
-    rb"|\x1b\[[0-?]*[ -/]*[@-~]"  # other sequences with parameters
-    rb"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\)"  # titles, links, device strings
+    rb"|\x1b\[[0-?]*[ -/]*[@-~]"  # other escape sequences with parameters
+    rb"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\)"  # escape sequences for titles, links and device strings
     rb"|\x1b[ -/]*[0-~]?"
     rb"|\xc2[\x80-\x9f]"
     rb"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"

@@ -9,7 +9,7 @@ from berth.client.channels import CHUNK, CREDIT, END, ERRORS, OUTPUT, STATUS
 from berth.client.config import Settings
 from berth.client.errors import ClientError
 
-_OUTPUT_END, _ERRORS_END = bytes((OUTPUT,)), bytes((ERRORS,))  # errors end when the port is connected
+_OUTPUT_END, _ERRORS_END = bytes((OUTPUT,)), bytes((ERRORS,))  # errors end once the port is connected
 
 
 class NotListening(ClientError):

@@ -26,7 +26,7 @@ WORKLOAD_COMMANDS: Mapping[str, str] = {
     "retry": "control:retry", "resubmit": "control:resubmit", "suspend": "control:suspend",
     "resume": "control:resume", "delete": "control:delete", "events": "history:events",
 }  # fmt: skip
-# httpx imports its own command line with rich, click and pygments, unless the module cannot be imported.
+# Keep httpx from importing its own command line with rich, click and pygments.
 sys.modules.setdefault("httpx._main", cast("Any", None))
 NEGATIVE_NUMBER = re.compile(r"-\d[\d.]*")
 Target = str | typer.Typer  # MODULE:ATTRIBUTE in berth.cli.commands, or the command group itself

@@ -191,7 +191,7 @@ class ColumnSize:
     """Size of a column, in characters."""
 
     width: int
-    brief: int | None = None  # width with brief cells, if the column supports them
+    brief: int | None = None  # width if the column abbreviates its cells, or None if it cannot
     optional: bool = False
     flexible: bool = False
 

@@ -142,7 +142,8 @@ def _render_command(names: CommandPath, command: Any, heading: str) -> str:
         if record is not None and "--help" not in parameter.opts:
             name, description = record
             if parameter.param_type_name == "argument":
-                name = parameter.metavar or str(parameter.name).upper()  # the record repeats its choices
+                # The name in the record would repeat the choices.
+                name = parameter.metavar or str(parameter.name).upper()
                 records["Argument"].append((name, description))
             else:
                 records["Option"].append((name, description))

@@ -17,7 +17,7 @@ INPUT, OUTPUT, ERRORS, STATUS, RESIZE, START, CREDIT, END, SIGNAL = range(9)
 WINDOW = 256 * 1024
 CHUNK = 32 * 1024  # maximum bytes of input in one frame
 OPEN_SECONDS = 30.0
-# One of `command`, `copy_to`, `copy_from`, `connect`, `ssh` and `sftp`, with its options.
+# A request contains one of `command`, `copy_to`, `copy_from`, `connect`, `ssh` and `sftp`, with its options.
 Request = Mapping[str, object]
 
 
@@ -50,7 +50,7 @@ def connection_options(settings: Settings) -> dict[str, Any]:
         "user_agent_header": "berth-client",
         "compression": None,
         "max_size": 4 * WINDOW,
-        "max_queue": None,  # the window limits the queue; a full queue would delay responses to pings
+        "max_queue": None,  # the window limits the queue, and a full queue would delay pings
         "open_timeout": OPEN_SECONDS,
         "proxy": None if settings.is_local else True,
     }

@@ -203,7 +203,7 @@ def _without_ignored(root: Path, paths: Iterable[str]) -> Iterator[str]:
 
 def _ignore_spec(file: Path) -> Any:
     """Parse a file in .gitignore syntax."""
-    import pathspec  # imported on demand, because only code uploads need it
+    import pathspec  # imported on demand, because only code uploads need this module
 
     try:
         lines = file.read_text("utf-8").splitlines()

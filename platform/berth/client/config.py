@@ -97,7 +97,7 @@ def read_contexts(path: Path) -> Contexts:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValueError) as error:
         raise InvalidSettings(f"{path} cannot be read: {error}") from None
     if any(key in values for key in KEYS):
-        tables.setdefault(DEFAULT_CONTEXT, values)  # written by a version that supported only one server
+        tables.setdefault(DEFAULT_CONTEXT, values)  # a version that supported only one server wrote this file
     servers = {str(name): _parse_settings(table, path) for name, table in tables.items()}
     return Contexts(
         str(values.get("context") or (DEFAULT_CONTEXT if DEFAULT_CONTEXT in servers else "")), servers

@@ -9,7 +9,7 @@ from pathlib import Path
 
 MESSAGES_MAX = 1000
 MESSAGE_BYTES_MAX = 16 * 1024
-Progress = Callable[[int, int | None], None]  # bytes copied, and their total if it is known
+Progress = Callable[[int, int | None], None]  # called with the bytes copied so far and, if known, the total
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ErrorLines:
         self.last = ""
         self._first: list[str] = []
         self._count = 0
-        self._line = bytearray()  # incomplete line
+        self._line = bytearray()  # the last line, which is still incomplete
 
     def feed(self, data: bytes) -> None:
         *complete, rest = data.split(b"\n")

@@ -11,7 +11,8 @@ from pathlib import Path
 from berth.client import model_generator
 
 FOLDER = Path(__file__).parent
-HAND_WRITTEN = ("__init__.py", "background.py")  # threads and tasks differ in more than `await`
+# Not generated, because threads and tasks differ by more than `await`.
+HAND_WRITTEN = ("__init__.py", "background.py")
 HEADER = "# Generated from {source} by `python -m berth.client.generate`; do not edit.\n"
 REPLACEMENTS = (
     (r"\basync (with|for|def)\b", r"\1"),
@@ -57,7 +58,7 @@ def _finish_module(text: str, source: str) -> str:
 
 
 def _run_ruff(text: str, *command: str) -> str:
-    name = str(FOLDER / "sync" / "generated.py")  # so that Ruff uses the settings for this folder
+    name = str(FOLDER / "sync" / "generated.py")  # this name makes Ruff use the settings for the folder
     arguments = [sys.executable, "-m", "ruff", *command, "--stdin-filename", name, "-"]
     return subprocess.run(arguments, input=text, capture_output=True, text=True, check=True).stdout
 

@@ -34,9 +34,9 @@ _LABELS = {
     "non_preemptible": "non-preemptible",
     "seconds": "remaining",
 }
-# Amounts in the engine's units. The entry `resource` specifies their resource.
+# Entries with amounts in the engine's units. The entry `resource` names their resource.
 AMOUNTS = frozenset(_LABELS) - {"cluster_quota", "namespace", "queue", "held_nodes", "seconds"}
-# Numbers that the message already contains.
+# Entries that the message already contains.
 _OMITTED = frozenset(
     {"resource", "refusal", "until", "action", "takes_turns", "awaited", "state", "group", "group_pools"}
     | {"code", "why"}

@@ -3,7 +3,7 @@
 import gc
 
 NEW_OBJECTS, YOUNG, MIDDLE = 50_000, 10, 10
-# A tick of the scheduler allocates up to a hundred thousand objects, which reference counting frees.
+# A scheduler tick allocates up to 100,000 objects, which reference counting frees.
 # With a lower threshold, Python would scan these objects in every tick.
 NEW_OBJECTS_IF_DEFERRED, YOUNG_IF_DEFERRED, MIDDLE_IF_DEFERRED = 250_000, 2, 10
 # With fewer new objects, `collect_recent_garbage` does nothing.

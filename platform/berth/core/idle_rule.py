@@ -11,7 +11,7 @@ from berth.core.problems import Problem, format_value, suggest
 
 Action = Literal["warn", "suspend", "none"]
 ACTIONS: tuple[Action, ...] = ("warn", "suspend", "none")
-NONE: Action = "none"  # in a project: no rule, even if the pool has one
+NONE: Action = "none"  # a project with this action has no idle rule, even if its pool has one
 KEYS = ("below", "after", "action", "grace", "warmup")
 # Minimum and maximum of each duration, in seconds.
 BOUNDS = {"after": (60, 7 * 86_400), "grace": (60, 7 * 86_400), "warmup": (0, 86_400)}

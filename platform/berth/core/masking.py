@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 BYTES_MIN = 6  # shorter values and lines are not masked, because they would match ordinary text
 PATTERN_BYTES_MAX = 1024  # longer lines are split into several patterns
-PATTERNS_MAX = 1000  # the time per byte grows with the number of patterns
+PATTERNS_MAX = 1000  # limited, because more patterns make masking slower
 MASK = b"*"
 
 
@@ -20,7 +20,7 @@ class Masker:
     """Secret values to mask in program output, as sorted patterns without line breaks."""
 
     patterns: tuple[bytes, ...] = ()
-    is_partial: bool = False  # whether the values have more than PATTERNS_MAX patterns
+    is_partial: bool = False  # True if the values have more than PATTERNS_MAX patterns
 
     @property
     def overlap(self) -> int:
@@ -41,7 +41,8 @@ class Masker:
         last_line = data[data.rfind(b"\n") + 1 :]
         for length in range(min(self.overlap, len(last_line)), 0, -1):
             end = last_line[-length:]
-            following = bisect_right(self.patterns, end)  # longer patterns that begin with `end` follow
+            # Longer patterns that begin with `end` sort after it.
+            following = bisect_right(self.patterns, end)
             if following < len(self.patterns) and self.patterns[following].startswith(end):
                 return length
         return 0

@@ -8,7 +8,7 @@ from os.path import commonprefix
 
 VALUE_MAX = 80
 COMPARED_MAX = 100  # maximum number of valid words that are compared in full
-LISTED_MAX = 8  # if there are more visible names, they are not listed
+LISTED_MAX = 8  # longer lists of visible names are omitted
 SUGGESTION = "Did you mean "
 
 

@@ -1,6 +1,6 @@
 """Names and numbers of the Linux signals that end a process (on x86-64 and ARM)."""
 
-SHELL_OFFSET = 128  # a shell reports a process that ended by signal N with the exit code 128 + N
+SHELL_OFFSET = 128  # shells report exit code 128 + N for a process that signal N ended
 SIGNALS = {
     "SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGTRAP": 5, "SIGABRT": 6, "SIGBUS": 7,
     "SIGFPE": 8, "SIGKILL": 9, "SIGUSR1": 10, "SIGSEGV": 11, "SIGUSR2": 12, "SIGPIPE": 13, "SIGALRM": 14,

@@ -16,7 +16,7 @@ from pydantic_core import to_json
 from berth.db import prepared
 
 AnyField: TypeAlias = "Field[Any, Any]"
-RelatedRows: TypeAlias = Callable[[list[Any]], Iterable[Model]]  # returns the rows with these keys
+RelatedRows: TypeAlias = Callable[[list[Any]], Iterable[Model]]  # returns the rows that have the given keys
 
 
 def insert_rows(rows: Sequence[Model]) -> None:
@@ -30,7 +30,7 @@ def insert_rows(rows: Sequence[Model]) -> None:
     fields = [field for field in options.concrete_fields if not _is_assigned_by_database(rows[0], field)]
     statement = _insert_statement(type(rows[0]), tuple(field.name for field in fields))
     names = [(field.column, field.attname) for field in fields]
-    # An unsaved row has all of its columns in memory, where they are found faster than by `getattr`.
+    # Read the columns from `vars`, where those of an unsaved row are found faster than by `getattr`.
     values = [{column: vars(row)[name] for column, name in names} for row in rows]
     for row, (pk,) in zip(rows, prepared.fetch_all(statement, [to_parameter(values)]), strict=True):
         row.pk, row._state.adding = pk, False

@@ -26,7 +26,7 @@ class ChecksTogether(Model):
                 return False
             condition = Q(constraint.condition)
             fields = {path[0] for path in self._get_expr_references(condition)}  # type: ignore[attr-defined]
-            if fields.isdisjoint(exclude):  # Django skips the others
+            if fields.isdisjoint(exclude):  # Django skips conditions on excluded fields
                 conditions &= condition
                 needed |= fields
         names = {field.name for field in self._meta.local_concrete_fields} | {"pk"}

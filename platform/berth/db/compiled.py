@@ -84,7 +84,7 @@ class _CompiledQuery:
 
     database: str
     sql: str
-    positions: tuple[int, ...]  # name of the argument for each SQL parameter
+    positions: tuple[int, ...]  # index of the argument for each SQL parameter
     converters: Sequence[tuple[int, Any, Callable[[Any, Any, Any], Any]]]
     build: Callable[[Iterable[Any]], list[Any]]
 

@@ -38,7 +38,7 @@ SETTINGS = {
     "shared_buffers": "64MB",
     "work_mem": "16MB",  # enough to aggregate a month of usage in memory
     "jit": "off",
-    "io_method": "sync",  # no separate processes for reads
+    "io_method": "sync",  # read data without separate I/O processes
     "max_logical_replication_workers": "0",
     "autovacuum_naptime": "15s",  # the scheduler reads indexes that grow with each change until a vacuum
     "timezone": "UTC",
@@ -163,7 +163,7 @@ class EmbeddedCluster:
         """Create the cluster under a temporary name, so that an incomplete cluster is never used."""
         self.data.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _claim_directory(self.data)
-        self._delete_drafts()  # temporary directories left by an interrupted start
+        self._delete_drafts()  # delete temporary directories that an interrupted start left behind
         # Use a new name each time, because child processes of an interrupted start may still be writing.
         draft = Path(tempfile.mkdtemp(prefix=f".{self.data.name}.new-", dir=self.data.parent))
         _claim_directory(draft)

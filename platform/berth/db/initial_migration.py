@@ -24,11 +24,12 @@ class InitialMigration(Migration):
     ) -> ProjectState:
         for are_new_models, operations in groupby(self.operations, creates_model):
             part = Migration(self.name, self.app_label)
-            part.operations = [*operations]  # type: ignore[misc]  # as Django does
+            # Django assigns the operations in the same way.
+            part.operations = [*operations]  # type: ignore[misc]
             if collect_sql or not are_new_models:
                 project_state = part.apply(project_state, schema_editor, collect_sql)
                 continue
-            vars(project_state).pop("apps", None)  # rendered on the next access
+            vars(project_state).pop("apps", None)  # Django renders the apps again on the next access
             before = project_state.clone()
             project_state = part.mutate_state(project_state, preserve=False)
             for operation in part.operations:

@@ -40,7 +40,7 @@ def _run(statement: str, parameters: Parameters) -> Any:
 
     Django's wrapper takes as long as the query, so it is used only if queries are logged or intercepted.
     """
-    # The proxy would look up the connection for each attribute access.
+    # Django's connection proxy would look up the connection for each attribute access.
     connection: Any = connections[DEFAULT_DB_ALIAS]
     connection.close_if_health_check_failed()
     connection.ensure_connection()

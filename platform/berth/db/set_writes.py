@@ -29,7 +29,7 @@ def write_in_halves(items: Sequence[T], write: Callable[[Sequence[T]], object]) 
         raise
     except (DatabaseError, AssertionError, LookupError, ValueError) as error:
         if len(items) == 1:
-            # The remaining lines of a database error contain values from the row.
+            # Keep only the first line, because the others contain values from the row.
             return [(items[0], str(error).splitlines()[0] if str(error) else repr(error))]
         middle = len(items) // 2
         return [*write_in_halves(items[:middle], write), *write_in_halves(items[middle:], write)]

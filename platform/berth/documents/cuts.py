@@ -9,7 +9,7 @@ import yaml
 from berth.documents.values import Location, Step, remove_value, set_value, value_at
 from berth.documents.written import format_below_key, format_inline, format_item, format_key
 
-Entry = tuple[yaml.Node, yaml.Node]  # (key, value) of a mapping, or (item, item) of a list
+Entry = tuple[yaml.Node, yaml.Node]  # (key, value) in a mapping, or (item, item) in a list
 COMMENT = re.compile(r"(?:^|\s)(#.*)$")
 
 

@@ -15,7 +15,7 @@ TEXT_MAX = 256 * 1024
 BOOLEAN, TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
 NO_REFERENCES = "Anchors and aliases (& and *) are not supported: write the values out."
 
-# Parts of common errors, which use the terms of the YAML specification, with the remedies.
+# Phrases from common YAML errors, and a plain remedy for each.
 REMEDIES = (
     ("mapping values are not allowed", "put quotes around values that contain a colon and a space"),
     (

@@ -13,11 +13,8 @@ Step = str | int
 Location = tuple[Step, ...]
 
 ITEMS_MAX = 1000
-TEXT_FIELDS = (
-    "env",
-    "labels",
-    "node_selector",
-)  # fields whose values are text, even if they look like numbers
+# Fields whose values are text, even if they look like numbers.
+TEXT_FIELDS = ("env", "labels", "node_selector")
 SETTING_FORM = "PART=VALUE, such as priority=80, roles[0].gpu=2 or env.EPOCHS=3"
 _STEP = re.compile(r"\.?([^.\[\]=]+)|\[(\d{1,4})\]")
 

@@ -80,7 +80,7 @@ class Member:
         try:
             self.ring = Ring(self.listener, header["addresses"], header["position"], header["epoch"])
         except ConnectionError:
-            self.ring = None  # the leader's ring also breaks, and the leader forms a new one
+            self.ring = None  # the leader's ring breaks as well, and the leader forms a new one
 
 
 @dataclass

@@ -32,7 +32,7 @@ START_SECONDS = 90.0
 END_SECONDS = 8.0
 STARTED = "Ray runtime started"
 _PR_SET_PDEATHSIG = 1
-# Settings that disable Ray services without authentication.
+# Settings that disable unauthenticated Ray services.
 _DISABLED_SERVICES = {
     "RAY_enable_metrics_collection": "false", "DASHBOARD_METRIC_PORT": "-1", "AUTOSCALER_METRIC_PORT": "-1",
 }  # fmt: skip
@@ -110,7 +110,7 @@ class OwnRay:
         """
         if find_spec("ray") is None:
             raise RayUnavailable("Ray is not installed on this pod's node. Ask an admin to install it")
-        # socket paths are limited in length, so use a short path
+        # Use a short path, because socket paths are limited in length.
         self._directory = Path(tempfile.mkdtemp(prefix="own-ray-", dir="/tmp"))
         (self._directory / "secret").write_text(
             hashlib.sha256(f"ray of {self.position.secret}".encode()).hexdigest()

@@ -28,7 +28,7 @@ from pools.plugins.errors import HookFailed, PluginError
 log = logging.getLogger("berth.worker")
 
 LONG_POLL_SECONDS = 20.0  # maximum time for which the server may delay a response
-CHECK_SECONDS = 2.0  # seconds between checks of Ray
+CHECK_SECONDS = 2.0  # seconds between checks of whether Ray is running
 SIGN_OFF_SECONDS = 4.0  # maximum time for sending finished results
 BATCH_BYTES = 16 << 20
 
@@ -76,7 +76,7 @@ class Worker:
             self._ray.join(should_continue=lambda: not self._stop.is_set())
             if registration.executor == "thread":
                 session_ray.connect()
-                signal.signal(signal.SIGTERM, self._on_signal)  # Ray installs its own handler
+                signal.signal(signal.SIGTERM, self._on_signal)  # restore this handler, which Ray has replaced
             plugins = merge_plugins(load_pool_plugins(registration.plugins), session_plugins)
             app.enter(plugins, self.config.instance())
         except Exception as error:  # the client's code may raise any error

@@ -47,7 +47,7 @@ def build_environment(
         options = _ssh_options(spec, secret, address, policy, keys)
         return environment | {"GIT_SSH_COMMAND": ssh_command(options), "GIT_SSH_VARIANT": "ssh"}
     shown = f"[{address}]" if ":" in address else address
-    is_literal = ":" in target.host  # curl does not resolve names for an IPv6 address
+    is_literal = ":" in target.host  # with an IPv6 address, curl has no name to resolve
     resolved = {"http.curloptResolve": f"{target.host}:{target.effective_port}:{shown}"}
     settings = {} if is_literal else resolved
     if policy.ca_file is not None:

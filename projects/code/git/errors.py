@@ -4,7 +4,7 @@ import re
 
 TEXT_MAX = 400
 GIT_PREFIX = re.compile(r"^(fatal|error|remote|ssh|warning): ?")
-# Messages of git and ssh, with explanations for users. The first match applies.
+# Patterns of git and ssh messages, by kind of error. The first match applies.
 KNOWN = {
     "host_key": r"Host key verification failed|No \S+ host key is known|HOST IDENTIFICATION HAS CHANGED",
     "denied": r"Permission denied|Authentication failed|could not read (Username|Password)|access denied"

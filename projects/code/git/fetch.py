@@ -19,7 +19,7 @@ from projects.code.git.scratch import key_directory, scratch_directory
 
 LOCAL_REF = "refs/berth/code"
 BRANCHES, TAGS = "refs/heads/", "refs/tags/"
-FILE_TOO_LARGE = 128 + 25, -25  # exit status after SIGXFSZ
+FILE_TOO_LARGE = 128 + 25, -25  # exit statuses of a process that received SIGXFSZ
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ BATCH_BYTES = 16 * 2**20  # maximum size of contents that are stored together
 LINK, SUBMODULE, EXECUTABLE = "120000", "160000", "100755"
 READ_BYTES = 64 * 1024
 MIB = 2**20
-RECORD_MAX = PATH_MAX * 4 + 200  # maximum bytes of an entry: the path in UTF-8, the mode, the ID and the size
-SHOWN = 200  # maximum characters of a path in messages
+RECORD_MAX = PATH_MAX * 4 + 200  # maximum bytes of an entry with its path in UTF-8, mode, ID and size
+SHOWN = 200  # maximum length of a path in messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def store_files(
                 files.append(_read_link(entry, b"".join(parts)))
             else:
                 files.append(replace(entry.file, chunks=tuple(batch.add(content) for content in parts)))
-            process.stdout.read(1)  # the line break after the content
+            process.stdout.read(1)  # skip the line break after the content
         batch.flush()
     except (BrokenPipeError, EOFError):
         raise GitFailure("The fetched objects could not be read.") from None

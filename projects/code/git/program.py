@@ -26,7 +26,7 @@ exec 3<&0; "$@" <&3 3<&- & exec < /dev/null 3<&-; wait $!"""
 SETTINGS: Mapping[str, str] = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
-    "core.bigFileThreshold": "8m",  # larger files are not held in memory
+    "core.bigFileThreshold": "8m",  # git does not hold larger files in memory
     "credential.helper": "",
     "protocol.version": "2",
     "fetch.fsckObjects": "true",

@@ -8,7 +8,7 @@ from projects.engine.replicas.config import AutoscalerConfig
 from projects.engine.replicas.readings import Window
 
 CRITICAL_USAGE = 0.9
-BUSY_USAGE, USAGE_STEP = 0.7, 0.1  # one more engine per 0.1 of token usage above 0.7
+BUSY_USAGE, USAGE_STEP = 0.7, 0.1  # above a token usage of 0.7, each further 0.1 adds one engine
 QUEUE_PER_ENGINE, QUEUE_STEP = 5, 20
 
 
@@ -28,7 +28,7 @@ class HoldReason(StrEnum):
     MIN_ENGINES = "min_engines"
     INITIAL_ENGINES = "initial_engines"
     PROJECTED_USAGE = "projected_usage"
-    BLIND = "blind"  # too few engines report
+    BLIND = "blind"  # too few engines report metrics
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class Reading:
 class Sample:
     """Readings of a service at one point in time. Inference engines without a reading did not respond."""
 
-    at: float  # time in seconds
+    at: float  # time of the sample in seconds
     engines: tuple[str, ...]
     readings: tuple[Reading, ...]
 

@@ -10,7 +10,7 @@ from berth.core.signals import SHELL_OFFSET, signal_name
 from berth.core.words import format_count, to_words
 from projects.models import Phase, Workload
 
-GENERAL_REASONS = ("", "Failed", "PodFailed")  # these add nothing to the exit code
+GENERAL_REASONS = ("", "Failed", "PodFailed")  # reasons that add no information to the exit code
 LISTED_MAX = 2
 
 

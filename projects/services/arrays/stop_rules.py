@@ -27,7 +27,7 @@ from projects.services.workloads.moves import Move, move_all
 ACTOR = "scheduler"
 TASKS_SHOWN = 5  # maximum number of tasks listed in notifications
 STEPS_MAX = 100  # maximum number of steps that are compared in one round
-PREVIEW_TASKS_MAX = 500  # maximum size of an array whose page shows the tasks to stop
+PREVIEW_TASKS_MAX = 500  # maximum size of an array whose page previews the tasks to stop
 TASKS_PER_QUERY = 200
 SUMMARY_COLUMNS = (
     "workload", "workload__array_index", "workload__phase", "stride", "last_step", "last_value", "min_step",
@@ -152,7 +152,7 @@ def _with_points(rows: Sequence[Metric], rule: StopRule, first_step: int) -> Ite
         for row in batch:
             row.steps, row.values = points.get(row.pk, ([], []))
             reports = _to_reports(row)
-            row.steps = row.values = []  # limits memory use to one batch
+            row.steps = row.values = []  # release the points, so that only one batch is in memory
             yield reports
 
 

@@ -62,7 +62,7 @@ def _dependents(
 ) -> Iterator[Dependent]:
     rows = workloads.filter(_waits_for(owner), run=0).exclude(phase__in=ENDED_PHASES)
     if isinstance(owner, WorkloadArray) or owner.array_id is None:
-        rows = rows.filter(array__isnull=True)  # an array is listed instead of its tasks
+        rows = rows.filter(array__isnull=True)  # list arrays instead of their tasks
         active = arrays.filter(_waits_for(owner), state=ArrayState.ACTIVE)
     else:
         active = arrays.none()

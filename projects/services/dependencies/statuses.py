@@ -30,7 +30,7 @@ class DependencyStatus:
 
     project: str
     name: str
-    state: str  # required state
+    state: str  # state that the dependency requires
     tasks: str | None
     outcome: str
     id: uuid.UUID | None

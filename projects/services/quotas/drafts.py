@@ -34,7 +34,8 @@ from projects.services.quotas.write import require_set_quota
 
 NO_VERSION = "0.0"
 
-QuotaKey = tuple[int | None, int | None, int | None, int | None]  # department, project, pool, group
+# IDs of the department, project, pool and quota group.
+QuotaKey = tuple[int | None, int | None, int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Change:
 class Draft:
     changes: tuple[Change, ...]
     comment: str = ""
-    expires_at: datetime | None = None  # time at which quotas that were not edited again are reverted
+    expires_at: datetime | None = None  # time at which quotas are reverted unless they have been edited again
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ def describe_rejection(error: BerthError) -> str:
 def describe_problem(problem: Problem) -> str:
     """Return a sentence such as "Node pool 'night' does not exist. Allowed: local, train."."""
     subject, received = _subject(problem.path), problem.received
-    if received and problem.message == "does not exist":  # the value is a name
+    if received and problem.message == "does not exist":  # the received value is a name
         subject, received = f"{re.sub(r' [0-9]+$', '', subject)} {received}", ""
     subject = subject[:1].upper() + subject[1:]
     message = problem.message.removesuffix(".")

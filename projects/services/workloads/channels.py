@@ -108,7 +108,8 @@ def _record_end(
 ) -> bool:
     """Delete the channel and write to the audit log. Return False if the channel was already deleted."""
     actor = Actor(None, channel.actor, request_id=channel.request_id)
-    workload = Workload(pk=channel.workload, name=channel.workload_name)  # its row may have been deleted
+    # The workload's row may have been deleted.
+    workload = Workload(pk=channel.workload, name=channel.workload_name)
     seconds = max(round((at - channel.opened_at).total_seconds()), 0)
     after = {**channel.details, "seconds": seconds, "exit_code": exit_code}
     with transaction.atomic():

@@ -31,7 +31,7 @@ from projects.services.people.tokens import has_session_hash
 LINK_LIFETIME = timedelta(seconds=60)
 PORT_SESSION_LIFETIME = timedelta(hours=12)
 LAST_USED_INTERVAL = timedelta(minutes=1)
-MAX_UNUSED_LINKS = 20  # maximum number per user and workload
+MAX_UNUSED_LINKS = 20  # maximum number of unused links per user and workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,8 @@ class Prediction:
     queue_position: int | None = None
     expected_start: datetime | None = None
     expected_start_reason: str = ""
-    may_change_at: datetime | None = None  # when the next backoff of another workload ends
-    nodes_to_boot: int = 0  # nodes whose boot is all that the workload needs; 0 if anything else is missing
+    may_change_at: datetime | None = None  # time at which another workload's next backoff ends
+    nodes_to_boot: int = 0  # number of nodes that must boot; 0 if the workload also needs anything else
     warnings: list[str] = field(default_factory=list)
     limits: list[dict[str, Any]] = field(default_factory=list)
 

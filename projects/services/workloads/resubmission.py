@@ -15,7 +15,7 @@ from projects.services.workloads.submission import NameInUse, Submission, submit
 NAME_MAX = 63
 NUMBERED = re.compile(r"(?P<base>.+)-(?P<number>[1-9][0-9]{0,8})")
 NAMES_PER_QUERY = 100
-MAX_ATTEMPTS = 5  # a concurrent submission may take the free name
+MAX_ATTEMPTS = 5  # maximum attempts, because a concurrent submission may take the free name
 
 
 def resubmit(*, actor: Actor, workload: Workload) -> Submission:
@@ -70,7 +70,7 @@ def next_free_name(project: Project, name: str) -> str:
 def _submit_copy(actor: Actor, workload: Workload) -> Submission:
     name = next_free_name(workload.project, workload.name)
     document = {**workload.spec, "name": name}
-    with transaction.atomic():  # undoes what was stored before a conflict
+    with transaction.atomic():  # a conflict undoes all changes
         return submit_with_warnings(
             actor=actor, document=document, project=workload.project, resubmitted_from=workload.name
         )

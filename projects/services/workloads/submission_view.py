@@ -83,7 +83,7 @@ PROJECT_FIELDS = [field.attname for field in Project._meta.concrete_fields]
 DEPARTMENT_FIELDS = [field.attname for field in Department._meta.concrete_fields]
 
 
-PlaceKey = tuple[int | None, int | None]  # pool ID or quota group ID; the other one is None
+PlaceKey = tuple[int | None, int | None]  # (pool ID, quota group ID), one of which is None
 
 
 class DepartmentAllowances:
@@ -134,7 +134,8 @@ class SubmissionView:
             if pools is not None:
                 self.__dict__["pools"] = _build_pools(json.loads(pools))
         self._projects.update({name: rows.get(name) for name in missing})
-        self.__dict__.pop("_project_secrets", None)  # cached for the projects that are already loaded
+        # Discard the cached secrets, which lack those of the new projects.
+        self.__dict__.pop("_project_secrets", None)
 
     def visible_project(self, name: str) -> Project | None:
         """Return the project with this name, or None if the user cannot see it."""

@@ -54,7 +54,7 @@ WRITES = {
     "set_schedule": "changed",
     "set_secret": "replaced",
 }
-# Actions on a node pool's secrets, hosts and tokens: the verb, and the recorded value with the name.
+# Verbs for actions on a pool's secrets, hosts and tokens, and the recorded value that names the object.
 IN_POOL = {
     "set_secret": ("set secret", "secret"), "delete_secret": ("deleted secret", "secret"),
     "forget_host": ("removed SSH host", "host"), "issue_join_token": ("issued a join token", ""),
@@ -72,7 +72,8 @@ class Change:
     label: str
     before: str
     after: str
-    diff: tuple[tuple[str, str], ...] = ()  # (kind, line), where the kind is added, removed, same or gap
+    # Pairs of kind and line; the kinds are added, removed, same and gap.
+    diff: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,8 @@ def _describe(row: Audit, project: Project | None, live: set[tuple[str, str]], s
     is_complete = (row.object_type == "budget" and not row.before) or _shows_all(row, values, tail)
     folded = [] if is_complete else [_change(*value) for value in values]
     in_group = _verb_in_group(row, verb)
-    if row.object_type == "subscription" and " to " in name:  # its name has the form "vision to chat"
+    # Subscriptions have names such as "vision to chat".
+    if row.object_type == "subscription" and " to " in name:
         name, _, channel = name.rpartition(" to ")
         verb, tail = f"{verb}s about", f", sent to {channel}{tail}"
     return Entry(row, verb, name, _object_url(row, live), tail, folded, in_group)

@@ -24,7 +24,7 @@ from projects.selectors import find_array
 from projects.services import arrays
 from projects.services.arrays import count_tasks_by_array
 
-USUAL, OTHER = "usual", "other"  # choices of tasks in forms
+USUAL, OTHER = "usual", "other"  # choices in the forms that select tasks
 MAX_LISTED, MAX_INDEX_TEXT = 200, 60  # limits on the list of failed tasks in forms
 # Tasks that are being suspended count as suspended.
 IS_SUSPENDED = Q(phase=Phase.SUSPENDED) | Q(phase=Phase.STOPPING, next_phase=Phase.SUSPENDED)

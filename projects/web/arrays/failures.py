@@ -12,7 +12,7 @@ from projects.services.arrays import FailureGroup, failures_by_array
 
 GROUPS_MAX = 5
 INDEXES_MAX = 200  # maximum number of failed tasks whose indexes are listed
-LINKS_MAX = 12  # maximum number of failed tasks of one cause that are links
+LINKS_MAX = 12  # maximum number of failed tasks per cause that are shown as links
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,8 @@ from projects.web.workloads.columns import run_seconds
 from projects.web.workloads.filters import STATES
 from projects.web.workloads.steps import bulk_steps
 
-FIXED_COLUMNS = 7  # maximum number of columns of the task table without parameters
-MAX_SQUARES = 1000  # maximum number of tasks in the grid of squares
+FIXED_COLUMNS = 7  # maximum columns of the task table, not counting those of parameters
+MAX_SQUARES = 1000  # maximum number of tasks that are shown as squares
 SQUARE_KINDS = ("completed", "running", "failed", "pending", "reserved", "held", "suspended", "cancelled")
 SORTS = {"index": "array_index", "state": "phase", "since": "since", "attempt": "attempt", "runs": "run"}
 CSV_COLUMNS = {

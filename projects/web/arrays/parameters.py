@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from django.http import QueryDict
 
-COLUMNS_MAX, COLUMN_WIDTH = 4, 16  # parameters with their own columns, and the characters in each value
-NAMES_MAX, VALUES_MAX = 4, 50  # parameters that are offered as filters, and the values of each
+COLUMNS_MAX, COLUMN_WIDTH = 4, 16  # maximum number of parameter columns, and of characters per value
+NAMES_MAX, VALUES_MAX = 4, 50  # maximum number of parameters that are filters, and of values per filter
 
 
 @dataclass(frozen=True, slots=True)

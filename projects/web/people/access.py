@@ -40,7 +40,7 @@ from projects.web.people.rows import (
 )
 
 GRANT_FIELDS = {"user": "username", "scope": "scope", "role": "role"}  # URL parameters that fill in the form
-MAX_USERNAMES = 500  # suggested by the form that grants roles
+MAX_USERNAMES = 500  # maximum number of usernames that the role form suggests
 DEACTIVATION = (
     "They can no longer sign in. Their browser sessions, tokens and open connections end. "
     "Their workloads keep running, and their roles are kept."

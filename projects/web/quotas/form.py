@@ -61,14 +61,14 @@ class QuotaForm(Form):
     limit_memory_mib = _amount_field("Memory limit (MiB)", "1")
     over_quota = forms.BooleanField(label="Can exceed quota", required=False)
     version = forms.IntegerField(widget=forms.HiddenInput)
-    seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # values at the time the form was opened
+    seen = forms.JSONField(widget=forms.HiddenInput, required=False)  # values when the form was opened
 
     def values(self) -> dict[str, Any]:
         """Return the form's values as arguments for the quota service."""
         data = self.cleaned_data
         weight: Any = data["weight"]
         if "weight" in self.initial and weight == self.initial["weight"] and "weights" in self.initial:
-            weight = self.initial["weights"]  # the weights of CPU and memory are unchanged
+            weight = self.initial["weights"]  # keep the separate weights of CPU and memory
         return {
             "gpu": data["gpu"],
             "cpu": data["cpu"],

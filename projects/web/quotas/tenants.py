@@ -58,7 +58,7 @@ def add_department(request: Request) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         with form_errors(form):
             new_tenant = tenants.create_department(actor=request.actor, **form.cleaned_data)
-            # The page of the first department has no grid yet, which would show the new row.
+            # Reload the page for the first department, because the page has no grid yet to show the new row.
             is_first = not Department.objects.exclude(pk=new_tenant.pk).exists()
             message = f"Department {new_tenant} created. Set its quota next."
             return done(request, message, to=reverse("quotas"), leave=is_first)

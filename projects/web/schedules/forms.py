@@ -43,6 +43,7 @@ from projects.web.schedules.pages import find_schedule
 CRON_HINT = "Minute, hour, day of month, month and day of week, for example 0 3 * * 1-5."
 PREVIEWED_RUNS = 5
 BESIDE_FORM: dict[str, Any] = {"aside_template": "projects/schedules/next_runs.html"}
+# Prefixes of former zone names.
 FORMER_ZONES = (
     "Etc/",
     "US/",
@@ -51,7 +52,7 @@ FORMER_ZONES = (
     "Chile/",
     "Mexico/",
     "SystemV/",
-)  # prefixes of former zone names
+)
 EXAMPLE = """\
 # Name and project come from the schedule.
 command: |-
@@ -72,7 +73,7 @@ OVERLAPS = (
     (Overlap.REPLACE, "Cancel the previous run"),
 )
 MISSING = {TEMPLATE: "Choose a template.", DOCUMENT: "Enter a workload document."}
-# The card beside the form lists the next runs, and is updated as the user types.
+# The card beside the form lists the next runs, and is updated while the user types.
 TIME_FIELDS = ("frequency", "minute", "at", "weekday", "day", "cron", "time_zone")
 TIMES_PREVIEW = {
     "hx-get": reverse_lazy("schedule-times"),
@@ -93,7 +94,7 @@ SHOWN_FOR = {
     name: "|".join(frequency for frequency, names in NEEDED.items() if name in names)
     for name in ("minute", "at", "weekday", "day", "cron")
 }
-# The choice of templates follows the project.
+# The available templates depend on the selected project.
 PROJECT_TEMPLATES = {
     "hx-get": reverse_lazy("schedule-templates"),
     "hx-target": "#schedule_template",

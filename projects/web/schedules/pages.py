@@ -23,8 +23,8 @@ from projects.engine.cron_words import describe_cron
 from projects.models import Schedule, ScheduleRun
 from projects.services import schedules
 
-NEXT_RUNS, LAST_RUNS = 5, 20  # maximum number of runs on one page
-DOTS = 5  # number of runs shown per schedule
+NEXT_RUNS, LAST_RUNS = 5, 20  # maximum number of upcoming and of past runs on one page
+DOTS = 5  # number of runs shown as dots per schedule
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class Setting:
 
     path: tuple[str, ...]
     label: str
-    kind: str = "whole"  # whole | percent | duration
+    kind: str = "whole"  # one of whole, percent and duration
     hint: str = ""
 
     @property

@@ -58,7 +58,7 @@ class Chart:
     now: str
     threshold: str
     has_gaps: bool
-    in_thousandths: bool  # whether the chart's numbers are thousandths of the unit
+    in_thousandths: bool  # True if the chart's numbers are thousandths of the unit
 
     @property
     def label(self) -> str:
@@ -204,7 +204,7 @@ def _chart(
         begin=axis.begin.timestamp(),
         end=axis.end.timestamp(),
     )
-    last = pick(points[-1])  # from the same measurement as the conditions
+    last = pick(points[-1])  # the conditions use the same measurement
 
     def show(value: float) -> str:
         if not unit:

@@ -52,7 +52,7 @@ class ServiceRow:
     request: ScaleRequest | None
     metrics: LatestMetrics
     autoscaler_limits: tuple[int, int]
-    gpu_milli: int  # allocated to the service's engines
+    gpu_milli: int  # milli-GPUs allocated to the service's engines
 
     @property
     def running(self) -> int | None:
@@ -185,7 +185,7 @@ def service_context(request: Request, service: Service) -> dict[str, Any]:
     engines = _engine_rows(service)
     measured = measured_at(window, now)
     is_fresh = measured is not None and (now - measured).total_seconds() <= config.max_sample_age
-    # Values are those of the latest measurement, like those of the charts. If it is old, states are unknown.
+    # Conditions and charts show the latest measurement. If it is old, the states are unknown.
     evaluated = conditions(window, config, now.timestamp() if measured is None else measured.timestamp())
     condition_rows = [condition_row(row, config, is_fresh=is_fresh) for row in evaluated]
     tab = request.GET.get("tab", "")

@@ -26,7 +26,7 @@ class ServingStatus:
 
     title: str
     tone: str
-    count: str  # such as "1 of 2", or empty if the service has ended
+    count: str  # number of serving engines, such as "1 of 2", or empty if the service has ended
     causes: str = ""
 
     @property

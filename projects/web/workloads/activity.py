@@ -24,7 +24,7 @@ class Activity:
     text: str
     detail: str = ""
     tone: str = ""
-    nodes: str = ""  # of a workload that is neither a service nor an engine
+    nodes: str = ""  # node names of a workload that is neither a service nor an engine
 
     def __str__(self) -> str:
         return self.text

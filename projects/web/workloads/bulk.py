@@ -22,7 +22,7 @@ from projects.web.workloads.resubmission import resubmit_and_open
 from projects.web.workloads.steps import obstacle
 
 MAX_SELECTED = 200
-CONFIRMED = "confirmed"  # field of the confirmation's form
+CONFIRMED = "confirmed"  # name of the field in the confirmation form
 MAX_NAMES = 5  # maximum number of unchanged rows that are listed for each reason
 Rows = Sequence[Workload | WorkloadArray]
 
@@ -47,8 +47,10 @@ class BulkStep:
     done: str
     warning: str
     dismiss: str
-    change_array: Callable[..., object] | None  # changes arrays; None if they do not support it
-    change: service.Change | None = None  # changes workloads; None if they do not support it
+    # Function that changes arrays, or None if arrays do not support the step.
+    change_array: Callable[..., object] | None
+    # Function that changes workloads, or None if workloads do not support the step.
+    change: service.Change | None = None
     danger: bool = False
 
 

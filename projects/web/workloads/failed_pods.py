@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from projects.models import Phase, Pod, PodState, Workload
 
-ERROR_LINES = 40  # lines at the end of a log that are searched for an error
+ERROR_LINES = 40  # number of lines at the end of a log that are searched for an error
 
 
 def load_log_addresses(workloads: Iterable[Workload]) -> Mapping[UUID, str]:

@@ -29,12 +29,12 @@ STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "ended": ("Ended", ENDED_PHASES),
     "all": ("All", tuple(Phase)),
 }
-UNSCHEDULABLE, EVICTED = "unschedulable", "evicted"  # states of pending workloads
+UNSCHEDULABLE, EVICTED = "unschedulable", "evicted"  # substates of pending workloads
 PARTS: Mapping[str, tuple[str, ...]] = {  # substates of each state
     "pending": (UNSCHEDULABLE, EVICTED),
     "ended": ENDED_PHASES,
 }
-LISTED_PARTS = (UNSCHEDULABLE, Phase.FAILED)  # shown as tabs only if they contain workloads
+LISTED_PARTS = (UNSCHEDULABLE, Phase.FAILED)  # substates that have a tab only if they contain workloads
 SORTS = {
     "submitted": "submitted_at",
     "name": "name",
@@ -53,7 +53,7 @@ STARTED: Mapping[str, tuple[str, timedelta]] = {
     "24h": ("Last 24 hours", timedelta(hours=24)),
     "7d": ("Last 7 days", timedelta(days=7)),
 }
-# From the submission to the first start; 0 for workloads that have not started.
+# Seconds from submission to the first start, or 0 for workloads that have not started.
 WAIT_SECONDS = Coalesce(
     Cast(Extract(F("first_started_at") - F("submitted_at"), "epoch"), IntegerField()), Value(0)
 )

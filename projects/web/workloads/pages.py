@@ -102,7 +102,7 @@ STEPS: Mapping[str, Step] = {
     ),
 }
 
-# Workloads without pods have nothing to stop.
+# Warnings for workloads without pods, which have nothing to stop.
 PENDING_STEPS: Mapping[str, Step] = {
     "cancel": replace(
         STEPS["cancel"],

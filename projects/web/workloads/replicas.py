@@ -17,7 +17,7 @@ class Replicas:
     current: int
     minimum: int
     maximum: int
-    gpu_milli_max: int = 0  # of all replicas
+    gpu_milli_max: int = 0  # maximum milli-GPUs of all replicas
 
     def __str__(self) -> str:
         return f"{self.current} (min {self.minimum}, max {self.maximum})"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Change = WorkloadDetail | ArrayChange
 
-INDEXES_SHOWN = 20  # indexes of the tasks selected by --worst
+INDEXES_SHOWN = 20  # maximum number of task indexes shown for --worst
 Targets = Annotated[
     list[str],
     typer.Argument(

@@ -227,6 +227,7 @@ def sparkline(values: Sequence[float]) -> str:
     if not values:
         return ""
     low, high = min(values), max(values)
-    span = (high / 2 - low / 2) or 1.0  # halved first, because the difference of large values may overflow
+    # Halve first, because the difference between large values may overflow.
+    span = (high / 2 - low / 2) or 1.0
     top = len(BLOCKS) - 1
     return "".join(BLOCKS[round((value / 2 - low / 2) / span * top)] for value in values)

@@ -113,7 +113,8 @@ async def _listen(port: "PodPort", address: str, number: int) -> asyncio.Server:
         except ClientError as error:
             print_message(str(error))
             _reset_connection(writer)
-        except (OSError, asyncio.CancelledError):  # reset by the local program, or ended by Ctrl-C
+        # The local program reset the connection, or Ctrl-C ended it.
+        except (OSError, asyncio.CancelledError):
             _reset_connection(writer)
         finally:
             writer.close()

@@ -30,7 +30,7 @@ def queue(
 
     \b
     berth queue
-    berth queue train -o wide     # also why each workload has its position
+    berth queue train -o wide     # explain each position
     """
     with open_client() as client:
         name = pool
@@ -182,7 +182,7 @@ def share(
     \b
     berth share
     berth share train -o wide
-    berth quota show vision --why     # how a fair share is computed
+    berth quota show vision --why     # explain how the fair share is computed
     """
     with open_client() as client:
         print_listing(

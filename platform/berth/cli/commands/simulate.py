@@ -61,7 +61,7 @@ def simulate(
 
 
 PolicyName = Literal["fair", "fifo", "skip", "static-fifo", "static-skip"]  # the help text lists these names
-PROGRESS_INTERVAL = 100  # events between updates of the progress bar
+PROGRESS_INTERVAL = 100  # number of events between updates of the progress bar
 
 
 def trace(

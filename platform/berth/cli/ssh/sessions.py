@@ -23,9 +23,9 @@ from berth.client.channels import (
 from berth.client.config import Settings
 from berth.client.errors import ClientError
 
-MARK = "BERTH_CHANNEL"  # variable with the ID of the channel; the process ends with this channel
-# Runs the user's command in bash, if the pod has it. The ID is that of the connection.
-# A background process therefore outlives its session, but not the connection.
+MARK = "BERTH_CHANNEL"  # environment variable with the channel's ID; the process ends with this channel
+# Runs the user's command, in bash if possible, with the channel ID of the SSH connection.
+# Background processes therefore outlive their session, but not their connection.
 _LAUNCH = f"""
 shell=$(command -v bash || command -v sh)
 export {MARK}="$1" SHELL="${{SHELL:-$shell}}"
@@ -36,7 +36,7 @@ shift
 exec "$shell" -c "$1"
 """
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_READ_ONLY = {"UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS"}  # shells refuse to set them
+_READ_ONLY = {"UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS"}  # variables that shells refuse to set
 _REASON_SECONDS = 2.0  # time limit for closing the connection
 _FAILED = 255  # exit code of ssh if it cannot connect
 

@@ -34,14 +34,14 @@ class SshFiles:
         """Create the host key and the known-hosts file if they are missing."""
         if self.host_key.is_file() and self.known_hosts.is_file():
             return
-        import asyncssh  # slow import, needed once
+        import asyncssh  # slow import that is needed only once
 
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self.host_key.is_file():
             new = self.directory / f".host_key.{os.getpid()}"
             key = asyncssh.generate_private_key(KEY_TYPE)
             _write(new, key.export_private_key().decode())
-            with suppress(FileExistsError):  # another process has already created it
+            with suppress(FileExistsError):  # another process has already created the key
                 os.link(new, self.host_key)
             new.unlink()
         public = asyncssh.read_private_key(self.host_key).export_public_key().decode()
@@ -91,7 +91,7 @@ def include(config: Path, user_config: Path) -> bool:
             return False
         user_config.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         target = user_config.resolve()  # the file may be a link into a repository
-        # Below a Host line, the Include would apply only to that host.
+        # Put the Include first, because below a Host line it would apply only to that host.
         _replace(
             target, f"{line}\n\n{text}", mode=target.stat().st_mode & 0o777 if target.exists() else 0o600
         )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from berth.client.models.usage import Utilization
     from berth.client.models.workloads import Workload
 
-ROWS_MAX = 200  # maximum rows per table; `berth list` has no such limit
+ROWS_MAX = 200  # maximum rows per table, unlike in `berth list`
 GIB = 1024
 IDLE_STYLE = "yellow"
 
@@ -66,7 +66,7 @@ class ClusterSnapshot:
     pools: Sequence[PoolRow]
     nodes: Sequence[NodeRow]
     workloads: Sequence[WorkloadRow]
-    more: bool  # whether some workloads or nodes are not shown
+    more: bool  # True if some workloads or nodes are not shown
 
     def plain(self) -> dict[str, Any]:
         return {

@@ -52,7 +52,7 @@ class Background:
         Return immediately if it was called since `version`.
         """
         if self.version == version:
-            # on Python 3.10, this differs from the built-in TimeoutError
+            # On Python 3.10, this error differs from the built-in TimeoutError.
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), seconds)
 

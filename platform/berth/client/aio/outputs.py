@@ -9,7 +9,7 @@ from berth.client.archives import unpack
 from berth.client.http import Params
 from berth.client.models.outputs import KeptFile, OutputFile, PodOutputs
 
-KEPT_FILES_PAGE = 10_000  # the node reads all directories for each page
+KEPT_FILES_PAGE = 10_000  # large pages, because the node reads all directories for each page
 
 
 class AsyncPodFiles(AsyncResource):

@@ -194,7 +194,7 @@ class AsyncSession:
                     return
                 await sleep(protocol.RETRY_SECONDS)
                 continue
-            except Exception as error:  # otherwise, the error would not be reported anywhere
+            except Exception as error:  # report every error, which would otherwise be lost
                 self._calls.fail(error)
                 return
             if not worked:

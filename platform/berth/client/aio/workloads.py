@@ -53,7 +53,7 @@ class AsyncWorkloads(AsyncResource):
         see `client.code.upload`.
         """
         if code is not None:
-            # imported on demand, because only code uploads need it
+            # Imported on demand, because only code uploads need this module.
             from berth.client.aio.code import AsyncCode
 
             project = str(document.get("project") or "")

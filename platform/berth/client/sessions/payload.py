@@ -70,7 +70,7 @@ def _unpickle_error(details: Mapping[str, Any], data: bytes) -> BaseException:
         unpickled = pickle.loads(data) if data else None  # noqa: S301
     except Exception:
         unpickled = None
-    if not isinstance(unpickled, Exception):  # for example SystemExit, which would end the calling program
+    if not isinstance(unpickled, Exception):  # SystemExit, for example, would end the calling program
         unpickled = RemoteError(f"{details.get('type', 'error')}: {details.get('message', '')}")
     unpickled.__cause__ = RemoteTraceback(str(details.get("traceback", "")))
     return unpickled

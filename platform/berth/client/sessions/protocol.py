@@ -12,15 +12,13 @@ from berth.core.frames import CONTENT_TYPE, pack_frames, unpack_frames
 
 BULK_THRESHOLD = 8  # above this number of open calls, wait briefly to fetch results in bulk
 BULK_DELAY_SECONDS = 0.1
-LONG_POLL_SECONDS = 20.0  # long-poll timeout in seconds
+LONG_POLL_SECONDS = 20.0
 RETRY_SECONDS = 0.5
 MAX_OUTAGE_SECONDS = 300.0  # long enough for a server restart
 FRAME_HEADERS = {"Content-Type": CONTENT_TYPE}
 RETRYABLE_REASONS = ("no-node", "full")
-FIRST_LOG_SECONDS, LOG_INTERVAL_SECONDS = (
-    10.0,
-    60.0,
-)  # seconds until the first log line, and between later lines
+# Seconds until the first log line, and between later lines.
+FIRST_LOG_SECONDS, LOG_INTERVAL_SECONDS = 10.0, 60.0
 
 log = logging.getLogger("berth.session")
 

@@ -56,7 +56,7 @@ class Channel:
         self._stack = ExitStack()
         self._socket: ClientConnection
         self._processed = 0  # bytes of output for which no credit has been sent
-        self._sent = self._credited = 0  # written by the sending and the receiving thread
+        self._sent = self._credited = 0  # written by the sending and the receiving thread, respectively
         self.exit_code: int | None = None
         self.failure = self.signal = ""
 
@@ -122,7 +122,7 @@ class Channel:
         try:
             self._socket.send(frame)
         except ConnectionClosed:
-            return  # the receiver has yet to read the message with the reason
+            return  # `receive` raises the error with its reason
 
 
 def run_command(

@@ -10,7 +10,7 @@ from berth.client.http import Params
 from berth.client.models.outputs import KeptFile, OutputFile, PodOutputs
 from berth.client.sync.resource import Resource
 
-KEPT_FILES_PAGE = 10_000  # the node reads all directories for each page
+KEPT_FILES_PAGE = 10_000  # large pages, because the node reads all directories for each page
 
 
 class PodFiles(Resource):

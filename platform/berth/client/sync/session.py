@@ -195,7 +195,7 @@ class Session:
                     return
                 sleep(protocol.RETRY_SECONDS)
                 continue
-            except Exception as error:  # otherwise, the error would not be reported anywhere
+            except Exception as error:  # report every error, which would otherwise be lost
                 self._calls.fail(error)
                 return
             if not worked:

@@ -54,7 +54,7 @@ class Workloads(Resource):
         see `client.code.upload`.
         """
         if code is not None:
-            # imported on demand, because only code uploads need it
+            # Imported on demand, because only code uploads need this module.
             from berth.client.sync.code import Code
 
             project = str(document.get("project") or "")

@@ -11,7 +11,7 @@ from berth.core.spec.roles import Document
 from berth.core.spec.texts import FREE_NAME_MAX, NAME, validate_name
 
 DEPENDENCIES_MAX = 256
-OLD_KEY = "depends_on"  # former key, which `after` has replaced
+OLD_KEY = "depends_on"  # former name of the key `after`
 DependencyState = Literal["completed", "failed", "any"]
 
 

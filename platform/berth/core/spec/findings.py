@@ -57,7 +57,7 @@ def _convert_error(details: ErrorDetails, root_model: type[BaseModel]) -> Proble
         if not details["input"] and kind in TOO_SHORT
         else MESSAGES.get(kind, details["msg"].removeprefix("Value error, "))
     )
-    # An error about several keys of a section does not repeat the section.
+    # An error about several keys of a section does not quote the whole section.
     is_section = isinstance(details["input"], Mapping) and kind not in MESSAGES
     is_secret = is_section or context.get("is_secret") or _is_secret(location, root_model)
     received = "" if is_secret else format_value(details["input"])

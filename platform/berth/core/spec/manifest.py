@@ -113,7 +113,7 @@ def _read_role(problems: list[Problem], part: str, spec: Mapping[str, Any]) -> d
     if minimum > maximum:
         where = join_path((*location, BOUNDS[0]))
         problems.append(Problem(where, "above max-instance", f"{minimum}", f"at most {maximum}"))
-    # Parameter servers are not scaled. They always run at their minimum.
+    # Parameter servers are not scaled. Their number always equals their minimum.
     max_replicas = maximum if part == "trainer" else max(minimum, 1)
     role: dict[str, Any] = {"name": part, "min": minimum, "max": max_replicas}
     if part_spec.get("entrypoint") is not None:

@@ -18,7 +18,7 @@ REASONS = (
     OUT_OF_MEMORY, NODE_LOST, IMAGE_PULL, TIMEOUT, START_TIMEOUT, START_FAILED, WORKSPACE_FULL, POD_FAILED,
     COMPLETED,
 )  # fmt: skip
-# failures that `pod_failed` does not cover
+# Failures that `pod_failed` does not cover.
 NOT_POD_FAILURES = frozenset({NODE_LOST, TIMEOUT, START_TIMEOUT, COMPLETED})
 WITHOUT_NODE = (TIMEOUT, COMPLETED)  # failures that are not tied to a node, so `other_node` has no effect
 INDEPENDENT_OF_MEMORY = (*NOT_POD_FAILURES, IMAGE_PULL, START_FAILED, WORKSPACE_FULL)

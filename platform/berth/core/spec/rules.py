@@ -17,8 +17,8 @@ from berth.core.spec.texts import COMMAND_MAX, ENV_MAX, is_set_by_berth
 from berth.core.spec.tree import build_tree, smallest_gang_size
 from berth.core.spec.workload import CHILDREN_MAX, GRACE_MAX, GroupSpec, WorkloadSpec
 
-PlacedSecrets = list[tuple[str, SecretUse]]  # (path, secret)
-RolesWithPaths = list[tuple[str, RoleSpec]]  # (path, role)
+PlacedSecrets = list[tuple[str, SecretUse]]  # pairs of document path and secret
+RolesWithPaths = list[tuple[str, RoleSpec]]  # pairs of document path and role
 
 
 def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:

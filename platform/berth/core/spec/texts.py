@@ -14,7 +14,7 @@ FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 COMMAND_MAX = ENV_MAX = 64 * 1024
 NAME_ALLOWED = "1 to 63 lowercase letters, digits and hyphens, beginning and ending with a letter or digit"
 PRINTABLE = "printable characters"
-# Variables that every pod has, in addition to those that begin with BERTH_.
+# Environment variables that every pod has, in addition to those that begin with BERTH_.
 SET_BY_BERTH = frozenset(
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT",
      "CUDA_VISIBLE_DEVICES"}

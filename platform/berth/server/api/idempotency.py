@@ -40,7 +40,7 @@ HEADER = "Idempotency-Key"
 RETENTION = timedelta(hours=24)
 KEY_MAX = 255
 SWEEP_EVERY = 200  # number of new rows after which expired responses are deleted
-# fields that are returned only once and are null in replayed responses
+# Fields that are returned only once and are null in replayed responses.
 SECRETS = ("token", "secrets")
 CLAIM = """
     INSERT INTO berth_api_storedresponse AS stored

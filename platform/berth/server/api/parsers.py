@@ -17,7 +17,7 @@ BATCH_MAX = 16 * 2**20  # enough for 1,000 workload documents in JSON
 BATCH_PATHS = re.compile(r"/api/v1/workloads:batch/?")
 # URL paths of requests that contain functions or results.
 CALL_PATHS = re.compile(r"/api/v1/(sessions/[^/]+/calls|workers/results)/?")
-# URL paths of requests that send code with workloads: lists of files in JSON, and file contents.
+# URL paths of requests that send code with workloads, as a list of files in JSON or as file contents.
 CODE_TREE_PATHS = re.compile(r"/api/v1/projects/[^/]+/code/tree/?")
 CODE_CHUNKS_PATHS = re.compile(r"/api/v1/projects/[^/]+/code/chunks/?")
 CODE_CHUNKS_MAX = 9 * 2**20

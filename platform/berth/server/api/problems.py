@@ -74,7 +74,7 @@ def to_error(exc: Exception) -> BerthError:
     return InternalError("The request failed. The server log has the details under this request_id.")
 
 
-@csrf_exempt  # this view changes no state, and Django's CSRF error would be an HTML page
+@csrf_exempt  # this view changes no state, and Django would report CSRF errors as HTML
 def not_found(request: HttpRequest, *args: object, **kwargs: object) -> JsonResponse:
     """Respond with status 404 to requests for unknown URLs under /api/."""
     error = errors.NotFound(

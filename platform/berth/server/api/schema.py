@@ -31,8 +31,8 @@ class Operation:
     page: type[BaseModel] | None = None  # the model of an item in a paginated list
     media_type: str = ""  # the media type of a response that is not JSON
     status: int = 200
-    also_status: int | None = None  # additional status with the same response
-    alternative: tuple[int, type[BaseModel]] | None = None  # additional status with a different response
+    also_status: int | None = None  # additional status code with the same response
+    alternative: tuple[int, type[BaseModel]] | None = None  # additional status code with a different response
     headers: tuple[str, ...] = ()  # request headers
 
     def __call__(self, method: F) -> F:

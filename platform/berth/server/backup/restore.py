@@ -19,7 +19,7 @@ from berth.server.backup.keys import missing_keys, put_keys, running_version
 from berth.server.backup.manifest import Manifest, Migrations, secret_fingerprint
 from berth.server.backup.postgres import Database, open_database
 
-DISCONNECT_SECONDS = 5.0  # seconds for the server to notice that stopped processes have disconnected
+DISCONNECT_SECONDS = 5.0  # time for the server to notice that stopped processes have disconnected
 NEW_SETTING, NEW_SETTING_VERSION = b"SET transaction_timeout", 170_000
 HEAD_LINES = 40
 CLEAR = """

@@ -21,7 +21,7 @@ PYTHON = (3, 11)
 GIB = 1024**3
 DISK_REQUIRED, DISK_RECOMMENDED = 1 * GIB, 20 * GIB
 CONNECT_SECONDS = 5
-OTHERS = 0o067  # permissions of other users; the group of the embedded PostgreSQL may traverse the directory
+OTHERS = 0o067  # permissions that other users must not have
 
 
 def server_checks() -> Iterator[Check]:

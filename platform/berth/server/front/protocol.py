@@ -16,7 +16,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 HEAD_SECONDS = 10.0
 HEAD_MAX = 64 * 1024  # maximum bytes of the request line and headers
 LINGER_SECONDS = 2.0  # time for the client to read an error response before the connection is reset
-MESSAGE_MAX = 256 * 1024  # bytes of a WebSocket message to Berth itself; pods receive longer ones
+MESSAGE_MAX = 256 * 1024  # maximum bytes of a WebSocket message to Berth itself; pods may receive longer ones
 OVERHEAD = 8  # maximum bytes of chunk headers and trailers per byte of a chunked body
 
 
@@ -67,7 +67,7 @@ class BoundedHttp(HttpToolsProtocol):
     _head_size = 0
     _in_head = True
     _is_rejected = False
-    _raw_size = 0  # raw bytes of the current body
+    _raw_size = 0  # raw bytes of the current body, including chunk headers
     _body_size = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

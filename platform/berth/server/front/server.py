@@ -19,10 +19,10 @@ from berth.server.front.protocol import ConnectionCounter, protocol_classes
 from berth.server.tracing.spans import set_process_name
 
 APPLICATION = "berth.server.asgi:application"
-RESERVED_FILES = 256  # file descriptors for database connections, logs and calls to pods
+RESERVED_FILES = 256  # file descriptors reserved for database connections, logs and calls to pods
 CONNECTIONS_MIN = 64
 DATABASE_WAIT_SECONDS = 10
-# Longer than a proxy keeps idle connections (60 s in nginx). Requests sent during a close would fail.
+# Longer than proxies keep idle connections (nginx: 60 s), because requests sent during a close would fail.
 KEEP_ALIVE_SECONDS = 75
 NEW_OBJECTS = 5000  # new objects between garbage collections; reference counting frees nearly all of them
 
@@ -33,7 +33,7 @@ def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
     X-Forwarded-For and X-Forwarded-Proto are trusted only from the proxies in BERTH_TRUSTED_PROXIES, because
     any process on this machine, including tenants' pods, can send these headers.
     """
-    ports = importlib.import_module("berth.server.asgi").hosts  # also loads the settings
+    ports = importlib.import_module("berth.server.asgi").hosts  # this import also loads the settings
     set_process_name("web")
     gc.set_threshold(NEW_OBJECTS)
     pool_database_connections(settings.BERTH_DATABASE_POOL)
@@ -87,7 +87,7 @@ def is_open(connection: psycopg.Connection[Any]) -> bool:
     try:
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
-        if poll.poll(0):  # the connection was closed, or sent a message before closing
+        if poll.poll(0):  # PostgreSQL closed the connection or sent a message before closing it
             connection.execute("")
     except psycopg.OperationalError:
         return False

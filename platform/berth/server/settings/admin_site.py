@@ -5,7 +5,7 @@ from typing import Any
 from django.templatetags.static import static
 from django.urls import reverse_lazy
 
-# Shades and lightness of the primary colour, numbered as in django-unfold.
+# Shades of the primary colour, numbered as in django-unfold, and the lightness of each.
 SHADES = (50, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950)
 LIGHTNESS = (97, 93, 87, 80, 71, 61, 53, 46, 40, 34, 25)
 
@@ -15,7 +15,7 @@ GREYS = (
     "#4a5561", "#39424c", "#252b32", "#0d1013", "#0a0c0f",
 )  # fmt: skip
 
-# Navigation: section -> (title, icon, model).
+# Sections of the navigation, with the title, icon and model of each entry.
 SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "Decisions": (
         ("Evictions", "swap_horiz", "scheduler_eviction"),

@@ -65,7 +65,7 @@ BERTH_INSTALLATION = env.str("BERTH_INSTALLATION", default="")
 BERTH_PUBLIC_URL = env.str("BERTH_PUBLIC_URL", default="").rstrip("/")
 BERTH_PUBLIC_CA = env.str("BERTH_PUBLIC_CA", default="")
 BERTH_PLAIN_HTTP = env.bool("BERTH_PLAIN_HTTP", default=False)
-# Number of GPUs to simulate instead of the machine's own. Workloads are placed on them but run on the CPU.
+# Number of simulated GPUs that replace the machine's own. Their workloads run on the CPU.
 BERTH_DECLARED_GPUS = env.int("BERTH_DECLARED_GPUS", default=0)
 # Package with the `fake` provider and runtime, for tests only. If it is empty, neither is available.
 BERTH_FAKE_POOLS = env.str("BERTH_FAKE_POOLS", default="")
@@ -139,7 +139,7 @@ Q_CLUSTER = {
     "label": "Tasks",
 }
 
-# Logging: JSON for machines, colours on a terminal
+# Logs are JSON for machines and coloured text on a terminal.
 
 LOG_FORMAT = env.str("BERTH_LOG", default="console" if sys.stderr.isatty() else "json")
 LOG_REQUESTS = env.bool("BERTH_LOG_REQUESTS", default=False)

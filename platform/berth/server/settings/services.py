@@ -7,7 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from berth.server.settings.base import BERTH_HOME, env, persistent_key
 
-# Metrics: Prometheus sends this token, or scrapes from one of these networks.
+# Prometheus must send this token or scrape from one of the networks below.
 BERTH_METRICS_TOKEN = env.str("BERTH_METRICS_TOKEN", default="") or persistent_key(
     BERTH_HOME / "metrics_token"
 )
@@ -45,14 +45,14 @@ BERTH_ROUTER_RELOAD = shlex.split(env.str("BERTH_ROUTER_RELOAD", default=""))
 BERTH_INSECURE_REGISTRIES = env.list("BERTH_INSECURE_REGISTRIES", default=[])
 
 # Code that is sent with workloads
-# A directory, or s3://BUCKET/PREFIX. The endpoint is for S3-compatible services.
+# Store for uploaded code: a directory, or s3://BUCKET/PREFIX with an optional endpoint.
 BERTH_CODE_STORE = env.str("BERTH_CODE_STORE", default=str(BERTH_HOME / "code"))
 if not BERTH_CODE_STORE.startswith(("/", "s3://")):
     raise ImproperlyConfigured(
         f"BERTH_CODE_STORE is {BERTH_CODE_STORE!r}. Set it to an absolute path or to s3://BUCKET/PREFIX."
     )
 BERTH_CODE_S3_ENDPOINT = env.str("BERTH_CODE_S3_ENDPOINT", default="")
-BERTH_CODE_MIB = env.int("BERTH_CODE_MIB", default=256)  # maximum size of the files of one submission
+BERTH_CODE_MIB = env.int("BERTH_CODE_MIB", default=256)  # maximum total file size per submission
 BERTH_CODE_FILES = env.int("BERTH_CODE_FILES", default=10_000)  # maximum number of files per submission
 BERTH_CODE_PROJECT_MIB = env.int("BERTH_CODE_PROJECT_MIB", default=10_240)  # maximum stored code per project
 # Code that Berth fetches from Git servers
@@ -62,15 +62,16 @@ BERTH_GIT_HOSTS = env.list("BERTH_GIT_HOSTS", default=[])
 BERTH_GIT_KNOWN_HOSTS = env.str("BERTH_GIT_KNOWN_HOSTS", default="") or str(BERTH_HOME / "git_known_hosts")
 # Certificate authorities of HTTPS servers instead of the system's, as a PEM file
 BERTH_GIT_CA = env.str("BERTH_GIT_CA", default="")
-BERTH_GIT_MIB = env.int("BERTH_GIT_MIB", default=1024)  # maximum transfer for one commit
-BERTH_GIT_SECONDS = env.int("BERTH_GIT_SECONDS", default=300)  # maximum time for one commit
-BERTH_GIT_FETCHES = env.int("BERTH_GIT_FETCHES", default=4)  # concurrent fetches, two of them per project
-BERTH_OUTPUTS_MIB = env.int("BERTH_OUTPUTS_MIB", default=4096)  # maximum size of the outputs of one pod
+BERTH_GIT_MIB = env.int("BERTH_GIT_MIB", default=1024)  # maximum transfer per commit
+BERTH_GIT_SECONDS = env.int("BERTH_GIT_SECONDS", default=300)  # maximum time per commit
+# Maximum concurrent fetches. A project may use two of them.
+BERTH_GIT_FETCHES = env.int("BERTH_GIT_FETCHES", default=4)
+BERTH_OUTPUTS_MIB = env.int("BERTH_OUTPUTS_MIB", default=4096)  # maximum total size of one pod's outputs
 BERTH_OUTPUTS_SECONDS = env.int("BERTH_OUTPUTS_SECONDS", default=3)  # interval between searches for outputs
-# maximum of `keep_failed_pod` in documents; 0 rejects the key
+# Maximum value of `keep_failed_pod` in documents. If it is 0, the key is rejected.
 BERTH_KEEP_FAILED_POD_SECONDS = env.int("BERTH_KEEP_FAILED_POD_SECONDS", default=86_400)
 
-# Single sign-on with OpenID Connect; disabled without an issuer
+# Single sign-on with OpenID Connect is disabled without an issuer.
 BERTH_OIDC_ISSUER = env.str("BERTH_OIDC_ISSUER", default="").rstrip("/")
 BERTH_OIDC_CLIENT_ID = env.str("BERTH_OIDC_CLIENT_ID", default="")
 BERTH_OIDC_CLIENT_SECRET = env.str("BERTH_OIDC_CLIENT_SECRET", default="")
@@ -83,15 +84,14 @@ BERTH_OIDC_CREATE = env.bool("BERTH_OIDC_CREATE", default=True)
 # Utilization of allocated GPUs
 BERTH_MEASURE_SECONDS = env.int("BERTH_MEASURE_SECONDS", default=15)  # 0 disables sampling
 BERTH_IDLE_GPU_PERCENT = env.int("BERTH_IDLE_GPU_PERCENT", default=5)  # utilization below which a GPU is idle
-BERTH_IDLE_GPU_MINUTES = env.int(
-    "BERTH_IDLE_GPU_MINUTES", default=60
-)  # minimum idle time before a GPU is reported as idle
+# Minimum idle time before a GPU is reported as idle.
+BERTH_IDLE_GPU_MINUTES = env.int("BERTH_IDLE_GPU_MINUTES", default=60)
 
-# Metrics that programs report in their logs
-# seconds between two collections; 0 disables them
+# Collection of the metrics that programs report in their logs
+# Number of seconds between two collections. 0 disables the collection of metrics.
 BERTH_METRICS_SECONDS = env.int("BERTH_METRICS_SECONDS", default=5)
 
-# Retention in days
+# Retention periods in days
 BERTH_KEEP_DAYS = {
     "tokens": env.int("BERTH_KEEP_TOKENS", default=30),  # days after a token expired or was revoked
     # days after the last workload that uses the code has ended
@@ -102,4 +102,4 @@ BERTH_KEEP_DAYS = {
     "utilization by hour": env.int("BERTH_KEEP_UTILIZATION_HOURS", default=90),
     "snapshots": env.int("BERTH_KEEP_SNAPSHOTS", default=2),
 }
-BERTH_SNAPSHOT_MIB = env.int("BERTH_SNAPSHOT_MIB", default=256)  # total size of all snapshots
+BERTH_SNAPSHOT_MIB = env.int("BERTH_SNAPSHOT_MIB", default=256)  # maximum total size of all snapshots

@@ -82,7 +82,7 @@ if HTTPS := env.bool("BERTH_HTTPS", default=False):
 # Each port of an interactive workload has its own host: https://*.apps.example.org.
 BERTH_APPS_ORIGIN = env.str("BERTH_APPS_ORIGIN", default="")
 
-# Name of the installation on the sign-in page, and the contact to whom its users turn for help.
+# Installation name on the sign-in page, and a contact for users who need help.
 BERTH_NAME = env.str("BERTH_NAME", default="")
 BERTH_CONTACT = env.str("BERTH_CONTACT", default="")
 
@@ -94,7 +94,7 @@ BERTH_DOCS = Path(
     env.str("BERTH_DOCS", default="") or (CHECKOUT / "site" if is_checkout() else BERTH_HOME / "docs")
 )
 
-# Connections
+# Connection limits
 
 
 def networks(variable: str) -> list[str]:
@@ -112,15 +112,15 @@ def networks(variable: str) -> list[str]:
         ) from None
 
 
-# X-Forwarded-For is trusted only from these proxies, which are exempt from the limit per address.
+# X-Forwarded-For is trusted only from these proxies, which are exempt from the per-address limit.
 BERTH_TRUSTED_PROXIES = networks("BERTH_TRUSTED_PROXIES")
-# Limits of each web process.
+# Connection limits of each web process.
 BERTH_CONNECTIONS_PER_ADDRESS = env.int("BERTH_CONNECTIONS_PER_ADDRESS", default=1000)
 BERTH_CONNECTIONS_PER_USER = env.int("BERTH_CONNECTIONS_PER_USER", default=200)
 
 # REST
 
-# Per minute: requests per user, failed sign-ins per address and per username, invalid tokens per address.
+# Limits per minute: requests by user, failed sign-ins by address and username, invalid tokens by address.
 BERTH_RATE_LIMITS = {
     "read": env.int("BERTH_RATE_READ", default=6000),
     "write": env.int("BERTH_RATE_WRITE", default=3000),

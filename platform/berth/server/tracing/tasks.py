@@ -9,7 +9,7 @@ from structlog.contextvars import bound_contextvars
 
 from berth.server.tracing.spans import Span, set_process_name, span
 
-# A worker runs one job at a time.
+# A worker runs jobs one at a time, so this list has at most one item.
 _job: list[tuple[ExitStack, Span]] = []
 
 

@@ -17,7 +17,7 @@ from berth.server.up.errors import StartupError
 
 MESSAGE_MAX = 64
 READY = b"ready"
-START_SECONDS = 20.0  # enough for a restart of the preloaded process
+START_SECONDS = 20.0  # long enough to restart the preloaded process
 
 
 @dataclass

@@ -23,9 +23,9 @@ from typing import Any
 from berth.server.up.forks import MESSAGE_MAX, READY
 from berth.tied import end_with_parent
 
-FILES_MAX = 3  # maximum files per request: process ID, log and a web process's socket
+FILES_MAX = 3  # file descriptors per request: process ID, log and a web process's socket
 PR_SET_NAME = 15
-# All modules that the programs would otherwise import when they start.
+# All modules that the programs would otherwise import at startup.
 MODULES = (
     "berth.server.asgi",
     "berth.server.up.serve",
@@ -46,7 +46,7 @@ def main() -> None:
     requests.set_inheritable(False)
     load()
     requests.send(READY)
-    select.select([requests], [], [])  # the supervisor's first request follows the migrations
+    select.select([requests], [], [])  # wait for the supervisor's first request, which follows the migrations
     warm_up()
     run = fork_on_request(requests, supervisor=os.getppid())
     gc.enable()
@@ -57,7 +57,7 @@ def load() -> None:
     """Import all programs, and prevent the garbage collector from modifying the loaded objects."""
     loaded: dict[str, Any] = sys.modules
     unused = [name for name in UNUSED if name not in loaded]
-    loaded |= dict.fromkeys(unused)  # importing them raises ImportError
+    loaded |= dict.fromkeys(unused)  # importing these packages now raises ImportError
     for module in MODULES:
         importlib.import_module(module)
     for name in unused:

@@ -14,7 +14,7 @@ import uvicorn
 from berth.server.front.server import config
 from berth.server.up.address import WAITING_CONNECTIONS
 
-GRACE = 10  # seconds for open requests and pages after SIGTERM
+GRACE = 10  # seconds that open requests and pages have to finish after SIGTERM
 SUPERVISED_GRACE = 3
 TICK_SECONDS = 1.0
 
@@ -36,7 +36,7 @@ def main() -> None:
 
 def serve(listening: socket.socket) -> None:
     """Serve HTTP and WebSockets on a socket that the supervisor opened and other processes may share."""
-    # asyncio accepts up to the backlog's number of connections in one step, so the backlog is small.
+    # asyncio accepts as many connections at once as the backlog allows, so the backlog is 1.
     SharedServer(config(timeout_graceful_shutdown=SUPERVISED_GRACE, backlog=1)).run(sockets=[listening])
 
 
@@ -51,7 +51,7 @@ class SharedServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listening in sockets or ():
-            # Asyncio has set the backlog to the number of connections accepted in one step.
+            # Restore the real backlog: asyncio has set it to the number of connections to accept at once.
             listening.listen(WAITING_CONNECTIONS)
 
     async def main_loop(self) -> None:

@@ -31,7 +31,7 @@ def main() -> None:
     from berth.server.tracing.spans import set_process_name
 
     set_process_name("tasks")
-    Cluster().start()  # the command qcluster would repeat Django's setup
+    Cluster().start()  # the qcluster command would set up Django again
 
 
 if __name__ == "__main__":

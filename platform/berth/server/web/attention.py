@@ -25,11 +25,11 @@ from scheduler.reports.usage.budgets import FULL_PERCENT, budget_statuses
 
 OWN_MAX, OF_EACH_MAX = 100, 3
 UNSCHEDULABLE_MAX = 2  # maximum number of the user's workloads that are listed individually
-DELIVERIES_MAX = 1000  # number of latest deliveries that are read
+DELIVERIES_MAX = 1000  # maximum number of recent deliveries that are read
 RECENTLY = timedelta(days=1)
-IDLE_MAX = 1000  # largest running workloads of other users that are checked for idle GPUs
+IDLE_MAX = 1000  # maximum number of other users' running workloads checked for idle GPUs
 SHORTFALLS_MAX = 5
-SHORTFALL_MIN = timedelta(minutes=5)  # minimum pending time of workloads in a queue below its fair share
+SHORTFALL_MIN = timedelta(minutes=5)  # pending time after which a queue below its fair share needs attention
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def _failed_arrays(tasks: QuerySet[Workload]) -> Iterator[Item]:
         newest.setdefault((rows[pk].project_id, rows[pk].name), pk)
     shown = list(newest.values())[:OF_EACH_MAX]
     failures = failures_by_array(shown)
-    for pk in (pk for pk in shown if pk in failures):  # tasks of other arrays have been retried since
+    for pk in (pk for pk in shown if pk in failures):  # the failed tasks of other arrays have been retried
         text, path = f"{failure_sentence(failures[pk], rows[pk].task_count)}.", reverse("array", args=[pk])
         yield Item("Failed", "bad", rows[pk].name, path, text, latest[pk], is_sentence=True)
 
@@ -198,8 +198,8 @@ class _PendingDemand:
     """A project's pending workloads in one pool: when the first became pending, and their requested GPUs."""
 
     since: datetime
-    smallest: int  # milli-GPU
-    total: int  # milli-GPU
+    smallest: int  # smallest request in milli-GPU
+    total: int  # total request in milli-GPU
 
 
 def _lasting_shortfalls(
@@ -272,7 +272,7 @@ def _too_large_for_share(actor: Actor, shortfall: Shortfall, smallest: int) -> I
         project__name=shortfall.project, pools__contains=[shortfall.pool], gpu_milli_min=smallest
     )
     workload = rows.select_related("array", "project").order_by("since", "pk").first()
-    if workload is None:  # the workload has started since
+    if workload is None:  # the workload has started in the meantime
         return
     name, path, per_task = workload.name, _workload_path(workload), ""
     if workload.array is not None:

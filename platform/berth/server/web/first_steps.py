@@ -16,7 +16,7 @@ from projects.access import Action, may
 from projects.actor import Actor
 from projects.models import ApiToken, Department, Membership, Project, Quota, Workload
 
-FOLDED_FOR = timedelta(days=7)  # after that, open steps are no longer shown
+FOLDED_FOR = timedelta(days=7)  # open steps are hidden once the first workload is this old
 
 
 @dataclass(frozen=True, slots=True)

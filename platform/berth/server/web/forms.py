@@ -18,7 +18,7 @@ EXAMPLES: tuple[tuple[type[forms.Field], str], ...] = (
     (forms.DateField, "a date, for example 2026-11-30"),
     (forms.URLField, "an address, for example https://example.com/hook"),
 )
-# limits on the summary of a collapsed section's fields
+# Limits for the summary of a collapsed section.
 MAX_VALUES_SHOWN, MAX_VALUE_LENGTH = 3, 24
 UNIT = re.compile(r"(.+) \((.+)\)")  # label with a unit
 

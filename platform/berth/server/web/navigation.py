@@ -57,8 +57,8 @@ GROUPS: Groups = (
     ),
 )
 
-ACCOUNT = NavigationEntry("Account", "/account", "access")  # linked below the groups
-# Pages that other pages link to. The search also finds them.
+ACCOUNT = NavigationEntry("Account", "/account", "access")  # shown below the navigation groups
+# Pages that only other pages and the search link to.
 UNLISTED: Groups = (
     ("Quotas", (NavigationEntry("Quota changes", "/quotas/changes", "quotas"),)),
     ("Help", (NavigationEntry("Documentation", "/docs/", "template"),)),

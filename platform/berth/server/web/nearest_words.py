@@ -17,7 +17,7 @@ from projects.actor import Actor
 from projects.selectors import arrays, projects, quota_groups, schedules, templates, workloads
 
 MIN_CORRECTED_LETTERS = 3
-NAMES_COMPARED = 500  # number of latest names of each kind that are compared
+NAMES_COMPARED = 500  # number of recent names of each kind that are compared
 SYNONYMS = {
     "/": ("dashboard", "home"),
     "/workloads": ("jobs", "runs"),
@@ -105,7 +105,7 @@ def _visible_names(actor: Actor) -> Iterator[str]:
     for rows in sources:
         names = rows.order_by("-pk").values_list("name", flat=True)[:NAMES_COMPARED]
         yield from (str(name).lower() for name in names)
-    # The IDs of workloads and arrays are random.
+    # Sort by time, because the IDs of workloads and arrays are random.
     for submitted in (workloads(actor).filter(array=None), arrays(actor)):
         latest = submitted.order_by("-submitted_at", "-pk").values_list("name", "submitted_by__username")
         for pair in latest[:NAMES_COMPARED]:

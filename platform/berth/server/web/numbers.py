@@ -6,8 +6,8 @@ from berth.core.amounts import MILLI
 
 NO_VALUE = "\N{EN DASH}"
 MIB_PER_GIB = 1024
-DECIMALS_BELOW_HOURS = 1000  # durations of at least this many hours are shown without decimals
-HOURS_MIN = 0.001  # smaller numbers of hours are shown as less than this
+DECIMALS_BELOW_HOURS = 1000  # durations of at least this many hours have no decimals
+HOURS_MIN = 0.001  # smaller values are shown as "< 0.001"
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 

@@ -45,13 +45,14 @@ from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines
 COUNTED_STATES = ("running", "pending", "suspended")
 DAY = timedelta(days=1)
 HOURS = 24
-# With up to MIN_HISTORY hours of data, a sentence replaces the chart. With up to SHORT_HISTORY hours, the
-# chart does not grow.
+# With up to MIN_HISTORY hours of data, a sentence replaces the chart.
+# With up to SHORT_HISTORY hours of data, the chart does not grow to fill its column.
 MIN_HISTORY, SHORT_HISTORY = 2, 3
 EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
-LONGEST_MAX, LONGEST_CANDIDATES = 3, 20  # several candidates may be tasks of one array
-# Approximate heights in pixels of a card's header, a row, a department's row, and the card of the chart.
-# `NO_CHART_HEIGHT` is the height of that card without its chart.
+# More candidates than shown, because several may be tasks of one array.
+LONGEST_MAX, LONGEST_CANDIDATES = 3, 20
+# Approximate heights in pixels of a card's header, a row, a department row and the chart's card.
+# NO_CHART_HEIGHT is the height of the chart's card if there is no chart.
 HEAD_HEIGHT, ROW_HEIGHT, QUEUE_GROUP_HEIGHT, UTILIZATION_HEIGHT = 85, 52, 34, 290
 NO_CHART_HEIGHT = 110
 REASON_HEIGHT = 36
@@ -125,7 +126,7 @@ def index(request: Request) -> HttpResponse:
             no_scheduler=no_scheduler,
             now=now,
         ),
-        # Users who can only read are mainly interested in decisions.
+        # Users with read-only access are mainly interested in decisions.
         "evictions_first": not is_admin and not request.may_submit,
         "has_few_devices": all(len(node_map.devices) <= FEW_DEVICES for node_map in shown_maps),
         "course": list(reversed(hourly_means)),

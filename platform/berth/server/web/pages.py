@@ -19,7 +19,7 @@ class Request(HttpRequest):
     """Request with the attributes set by middleware: acting user, permissions and htmx details."""
 
     actor: Any
-    require: Callable[..., None]  # (action, object): raises NotFound or Forbidden
+    require: Callable[..., None]  # takes an action and an object; raises NotFound or Forbidden
     htmx: HtmxDetails
     may_submit: bool  # set by the first view or template that needs it
 

@@ -34,14 +34,14 @@ from projects.services.workloads import EDITABLE_PHASES, managed_workloads
 from projects.web.workloads.steps import bulk_steps, steps_for
 
 MIN_VERB_LETTERS = 3
-MIN_LAST_VERB_LETTERS = 4  # after a name
+MIN_LAST_VERB_LETTERS = 4  # minimum letters of a verb that follows a name
 VERBS = (
     "cancel", "clone", "copy", "delete", "edit", "log", "pause", "resubmit", "resume", "retry", "run",
     "suspend",
 )  # fmt: skip
-# The beginnings of actions' titles that differ from the verb.
+# Beginnings of action titles that do not contain the verb.
 TITLE_STARTS: Mapping[str, str] = {"clone": "edit a copy", "copy": "edit a copy", "log": "show log"}
-# Phases of the workloads to which a verb applies.
+# Workload phases to which each verb applies.
 PHASES_BY_VERB: Mapping[str, Collection[str]] = {
     "cancel": LIVE_PHASES,
     "suspend": LIVE_PHASES,
@@ -100,10 +100,11 @@ PAGES_OF_FORMS = {"submit", "pool-new", "schedule-new"}  # forms that are too lo
 STOP_WORDS = {"the", "of", "in", "for"}
 MAX_CANDIDATES, MAX_PHRASES = 20, 6
 DANGEROUS = {"cancel", "delete"}
-STEP_ICONS = {"pause": "suspend", "run": "resume", "retry": "resubmit"}  # others are named like the step
+# Other icons have the same name as their step.
+STEP_ICONS = {"pause": "suspend", "run": "resume", "retry": "resubmit"}
 SWITCH_THEME = "Switch between dark and light theme"
 EDIT_QUOTA = "Edit the quota"
-# Title, route, icon, and whether the page can be filtered by project and by pool.
+# Title, route and icon of each page, and the filters that the page supports.
 FILTERED_PAGES = (
     ("Workloads", "workloads", "workloads", ("project", "pool")),
     ("Queue", "queue", "queue", ("project", "pool")),

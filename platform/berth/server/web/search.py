@@ -58,7 +58,7 @@ MAX_WORDS, MAX_LENGTH = 5, 100
 MAX_OF_A_KIND = 6
 MAX_FORMS = 3  # maximum number of forms that an empty search lists
 MAX_CANDIDATES = 20  # maximum number of workloads whose actions are searched
-# Names of kinds, which may be search words beside an object's name.
+# Words for kinds of objects, which users may type beside an object's name.
 WORKLOAD, ARRAY, SERVICE = ("workload", "workloads"), ("array", "arrays"), ("service", "services")
 SCHEDULE, PROJECT = ("schedule", "schedules"), ("project", "projects", "department", "departments")
 POOL, NODE = ("pool", "pools", "node", "nodes"), ("node", "nodes")
@@ -72,7 +72,7 @@ class HitGroup:
     title: str
     hits: list[Hit]
     follows: str = ""
-    kind: tuple[str, ...] = ()  # names of the kind, which may be search words: "pool local"
+    kind: tuple[str, ...] = ()  # words for this kind of object, as in the search "pool local"
 
 
 @signed_in

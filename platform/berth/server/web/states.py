@@ -39,12 +39,12 @@ TONES = {
     "start": "good",
     "grow": "info",
     "reserve": "info",
-    # outcomes of the runs of a schedule
+    # Outcomes of schedule runs.
     "submitted": "good",
     "queued": "info",
     "skipped": "warn",
     "rejected": "bad",
-    # states of inference engines and scale requests
+    # States of inference engines and scale requests.
     "PENDING": "warn",
     "CREATING": "info",
     "CONNECTING": "info",

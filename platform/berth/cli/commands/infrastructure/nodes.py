@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from berth.client import Client
     from berth.client.models.pools import Node
 
-NODES_SHOWN = 10  # names shown in the prompt of `berth node uncordon --pool`
+NODES_SHOWN = 10  # maximum number of names in the prompt of `berth node uncordon --pool`
 node_app = typer.Typer(no_args_is_help=True, help="Manage nodes.")
 Name = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=node_names)]
 Names = Annotated[

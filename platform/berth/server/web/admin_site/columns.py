@@ -51,7 +51,7 @@ def _column(name: str, title: str, format_value: Format) -> Any:
         value = getattr(row, name)
         return NO_VALUE if value is None else format_value(value)
 
-    column.__name__ = name  # the cell's CSS class
+    column.__name__ = name  # used as the CSS class of the cell
     column.short_description = capfirst(title)  # type: ignore[attr-defined]
     column.admin_order_field = name  # type: ignore[attr-defined]
     return column

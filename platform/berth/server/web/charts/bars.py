@@ -16,10 +16,10 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Bar:
     parts: tuple[Part, ...]
-    quota: int | None = None  # position of the mark; None if unlimited or missing
+    quota: int | None = None  # position of the quota mark, or None if the quota is unlimited or missing
     share: int | None = None
     label: str = ""
-    continues: bool = False  # whether the bar has a gap near its end because the amount exceeds the scale
+    continues: bool = False  # True if the bar has a gap near its end because the amount exceeds the scale
 
 
 def quota_bar(

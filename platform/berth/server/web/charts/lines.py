@@ -62,7 +62,7 @@ def line_chart(series: Sequence[tuple[str, str, Sequence[tuple[int, float]]]]) -
 
 
 def _y(value: float, low: float, high: float) -> float:
-    # Halve the numbers first, because the difference of two large numbers may overflow.
+    # Halve the numbers first, because the difference between two large numbers may overflow.
     return HEIGHT - HEIGHT * ((value / 2 - low / 2) / (high / 2 - low / 2))
 
 

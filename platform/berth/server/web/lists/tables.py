@@ -66,7 +66,7 @@ class Listing(Generic[R]):
     next: str | None
     previous: str | None
     all_rows: Iterable[R]
-    has_rows: bool  # whether the list would have rows if there were no search
+    has_rows: bool  # True if the list has rows without the search
     start: int = 0
     total: int | None = None
 

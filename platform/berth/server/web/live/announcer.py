@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 NAME = "live"
 GATHER_SECONDS = 0.1
-IDLE_SECONDS = 5.0  # seconds without notes after which the sending thread ends and closes its connection
+IDLE_SECONDS = 5.0  # seconds without notes after which the sending thread exits and closes its connection
 IDS_MAX = 100  # IDs per notification: PostgreSQL limits its payload to 8,000 bytes
 
 NoteScope = tuple[int | None, int | None]  # (project ID, department ID)
@@ -58,7 +58,7 @@ class Announcer:
                 self._pending[(kind, (project, department))] = None
             elif ids is not None:
                 ids.update(object_ids)
-            # a forked process does not inherit the thread
+            # A forked process does not inherit the thread.
             if self._sender is not None and self._sender.is_alive():
                 if is_first:
                     self._changed.notify_all()

@@ -15,7 +15,7 @@ from berth.server.web.live.announcer import NAME
 
 Note = dict[str, Any]
 WAIT_SECONDS = 5.0
-IDLE_SECONDS = 60.0  # seconds for which the thread runs without an open page
+IDLE_SECONDS = 60.0  # seconds that the thread keeps running without an open page
 NOTES_KEPT = 1000  # number of notes kept for pages that have been rendered but are not listening yet
 CLOCK_SKEW_SECONDS = 0.2  # maximum clock difference between two web processes
 QUEUED_NOTES_MAX = 1000  # maximum queued notes per page; on overflow, EVERYTHING_CHANGED replaces them
