@@ -123,7 +123,7 @@ def current_price(pool: NodePool) -> Decimal | None:
 
 
 def store_past_price(pool: NodePool, price: Decimal | None, *, until: datetime) -> None:
-    """Record the pool's price up to `until`. Call this in the transaction that changes the price."""
+    """Record the pool's price up to `until`. Must be called in the transaction that changes the price."""
     PoolPrice.objects.update_or_create(pool=pool, until=until, defaults={"price_per_gpu_hour": price})
 
 

@@ -6,7 +6,9 @@ KEY = 0x71756F74  # key of the PostgreSQL advisory lock
 
 
 def lock_places() -> None:
-    """Lock until the end of the transaction. Call this before creating pools or changing groups or quotas.
+    """Take the lock, and hold it until the end of the transaction.
+
+    Must be called before a pool is created, or a group or quota is changed.
 
     Without this lock, a pool and a group could be given the same name, or two quotas of one owner could apply
     to one pool.

@@ -1,4 +1,4 @@
-"""Preview which nodes a scale-down would drain, and which nodes a disruption budget protects."""
+"""Preview the nodes that a scale-down would drain, and the nodes that a disruption budget protects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ def list_nodes_to_drain(pool: NodePool, desired: int, now: datetime) -> tuple[No
 
 
 def blocked_reasons(pool: NodePool, now: datetime) -> tuple[str, ...]:
-    """Return a sentence for each action that a budget blocks. Without budgets, nothing is queried."""
+    """Return a sentence for each action that a budget blocks. Without budgets, no query is made."""
     if not pool.disruption_budgets or pool.paused:
         return ()
     nodes = load_active_nodes(pool.pk)

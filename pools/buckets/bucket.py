@@ -58,7 +58,7 @@ class ObjectPage:
 
 
 class Bucket:
-    """Objects of an S3 volume. Call its methods outside transactions."""
+    """Objects of an S3 volume. Its methods must not be called inside a transaction."""
 
     def __init__(self, volume: Volume, login: BucketLogin) -> None:
         self._volume = volume
@@ -67,7 +67,7 @@ class Bucket:
     def list_page(self, after: str = "") -> ObjectPage:
         """Return a page of up to 1,000 objects.
 
-        Raises Conflict if the bucket cannot be used with these settings, or Unavailable if a retry may
+        Raises Conflict if the bucket cannot be used with the volume's settings, or Unavailable if a retry may
         succeed.
         """
         more = {"ContinuationToken": after} if after else {}

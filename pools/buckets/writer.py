@@ -19,8 +19,8 @@ class UploadNotFound(Exception):
 class BucketWriter:
     """Writer for the objects of an S3 volume.
 
-    Call its methods outside transactions. They raise Conflict if the bucket cannot be used with these
-    settings, or Unavailable if another attempt may succeed.
+    Its methods must not be called inside a transaction. They raise Conflict if the bucket cannot be used with
+    the volume's settings, or Unavailable if another attempt may succeed.
     """
 
     def __init__(self, volume: Volume, login: BucketLogin) -> None:
@@ -57,7 +57,7 @@ class BucketWriter:
             self._s3.abort_multipart_upload(**self._object_arguments(path), UploadId=upload)
 
     def delete(self, path: str, etag: str) -> bool:
-        """Delete an object if it still has this ETag. Return whether it no longer exists."""
+        """Delete an object if it still has the given ETag. Return whether the object no longer exists."""
         with converted_errors():
             try:
                 current = self._s3.head_object(**self._object_arguments(path))["ETag"]

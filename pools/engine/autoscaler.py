@@ -44,7 +44,7 @@ class AutoscalerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Current time, and times of a pool's last scaling, idle start and expiry, in seconds or None."""
+    """Current time, and the times when a pool last scaled, became idle and expires, in seconds or None."""
 
     now: float
     last_scaled_at: float | None = None

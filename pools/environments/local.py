@@ -42,7 +42,7 @@ _INHERITED_VARIABLES = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """Script that creates an environment, and its secrets, which are never written to a file."""
+    """Script that creates an environment. The secrets that the script needs are never written to a file."""
 
     digest: str
     script: str

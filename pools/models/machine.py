@@ -30,7 +30,7 @@ class JoinToken(models.Model):
 
 
 class Machine(models.Model):
-    """Machine that has joined a pool, with its measured capacity.
+    """Machine that has joined a pool, with its detected capacity.
 
     A machine is free if no node uses it.
     """

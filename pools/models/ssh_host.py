@@ -36,7 +36,7 @@ class SshHost(models.Model):
     problem = models.CharField(max_length=16, blank=True, default="")
     message = models.TextField(blank=True, default="")
     presented_key = models.TextField(blank=True, default="", help_text="Host key that was not accepted.")
-    facts = models.JSONField(default=dict, help_text="Properties of the host, as last measured.")
+    facts = models.JSONField(default=dict, help_text="Properties of the host, as last detected.")
 
     class Meta:
         ordering = ["pool__name", "name", "pk"]

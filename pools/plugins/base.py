@@ -26,7 +26,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """Plugin: a name and optional hooks.
+    """A plugin's name and optional hooks.
 
     `transform` adds packages and settings to the image. `bootstrap` returns operations for each node after
     the installation. `decorate` returns the function that a worker executes instead of the submitted one.

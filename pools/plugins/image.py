@@ -33,7 +33,10 @@ class Variables(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Package index for the listed `packages`. Without a list, it is the default for all other packages."""
+    """Package index for the listed `packages`.
+
+    Without a list, the index is the default for all other packages.
+    """
 
     url: str
     packages: tuple[str, ...] = ()
@@ -75,7 +78,7 @@ class Image:
         return replace(self, env={**self.env, **variables})
 
     def with_default_env(self, **variables: str) -> "Image":
-        """Return the image with these variables added, except those that are already set."""
+        """Return the image with the variables added, except variables that are already set."""
         return replace(self, env={**variables, **self.env})
 
     def with_secrets(self, *names: str) -> "Image":

@@ -166,7 +166,7 @@ class Provider(Protocol):
         ...
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Terminate these instances. Idempotent: unknown and terminated instances are ignored."""
+        """Terminate the instances. Idempotent: unknown and terminated instances are ignored."""
         ...
 
     def preview(self, pool: str, shape: Shape) -> "Preview":

@@ -320,7 +320,7 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def read_log_times(self, pod_id: str, start: int, end: int) -> Sequence[LogTime]:
-        """Return when the log was written from offset `start` to `end`, in ascending order.
+        """Return the times when the parts of the log from `start` to `end` were written, in ascending order.
 
         The first bytes of each part may be older than its time by `LOG_TIMES_SECONDS`. The parts end before
         `end` if the times of the last bytes are unknown.
@@ -342,7 +342,7 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
-        """Measure these pods' resource usage and these instances' GPU utilization.
+        """Measure the pods' resource usage and the instances' GPU utilization.
 
         Pods that are not running, unresponsive nodes, and machines that do not report GPU utilization are
         omitted. Read-only.
@@ -363,7 +363,7 @@ class Runtime(PodFileReader, Protocol):
     def rendezvous(self) -> tuple[str, int]:
         """Return an address and a free port for one gang's rendezvous.
 
-        An empty address means that of the rank-0 node.
+        An empty address stands for the address of the rank-0 node.
         """
         ...
 
@@ -372,5 +372,5 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def clear_wakeups(self) -> None:
-        """Clear these descriptors by reading all pending wake-ups."""
+        """Clear the descriptors from `wake_fds` by reading all pending wake-ups."""
         ...

@@ -1,4 +1,7 @@
-"""Measure pods' resource usage by their control groups. This module uses only the standard library."""
+"""Measure the resource usage of pods through their control groups.
+
+This module uses only the standard library.
+"""
 
 from __future__ import annotations
 

@@ -71,14 +71,14 @@ class Ledger:
         )
 
     def place(self, pod_id: str, instance_id: str, workspace: str, *, received: bool) -> None:
-        """Record the pod's node. Call this before sending the pod, so that a crash loses no pod."""
+        """Record the pod's node. Must be called before the pod is sent, so that a crash loses no pod."""
         with self._lock:
             if self.find(pod_id) is None:
                 entry = Entry(instance_id, validate_name(workspace), received=received)
                 self._write(pod_id, _placement_record(entry), durable=self._syncs_starts)
 
     def receive(self, pod_id: str) -> bool:
-        """Record that the node has received the pod. Call this before submitting its job.
+        """Record that the node has received the pod. Must be called before the pod's job is submitted.
 
         Return False if the pod has ended.
         """

@@ -1,4 +1,4 @@
-"""Read when a pod wrote the parts of its log. See `pools.runtimes.shim.logtimes`."""
+"""Read the times when a pod wrote the parts of its log. See `pools.runtimes.shim.logtimes`."""
 
 from __future__ import annotations
 

@@ -184,9 +184,9 @@ def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None
 def _former_machine(pool: NodePool, measured: MachineReport, at: datetime) -> Machine | None:
     """Return the row of a machine that joined before it was reinstalled, or None.
 
-    A machine that has lost its secret can join again only after its row has become silent. Otherwise, the
-    holder of a token could replace a machine that still reports. Raises Conflict before that, and if the
-    machine is being removed or belongs to another pool.
+    A machine that has lost its secret can join again only after it has stopped reporting. Otherwise, the
+    holder of a token could replace a machine that still reports. Raises Conflict if the former machine still
+    reports or is being removed, or if it belongs to another pool.
     """
     if not measured.machine_id:
         return None

@@ -30,7 +30,7 @@ class NodeBatch:
 
 
 def change_nodes(*, actor: Any, nodes: Iterable[Node], action: str, **details: Any) -> NodeBatch:
-    """Apply an action of RESULTS to each node. A rejected node does not stop the others."""
+    """Apply one of the actions in RESULTS to each node. A rejected node does not stop the others."""
     change, result = RESULTS[action]
     changed, unchanged = list[Node](), list[Node]()
     rejected = list[tuple[Node, str]]()

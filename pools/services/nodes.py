@@ -69,7 +69,7 @@ def mark_node_emptied(node: Node, *, at: datetime | None = None) -> bool:
 
 
 def mark_nodes_emptied(nodes: QuerySet[Node], *, at: datetime) -> int:
-    """Record in one statement that these draining nodes have no pods left.
+    """Record in one statement that the draining nodes have no pods left.
 
     Return the number of newly recorded nodes.
     """

@@ -266,7 +266,7 @@ def _lock_pool(actor: Any, pool: NodePool, action: str, version: int | None) -> 
 def _changed_settings(
     before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the changed settings' old values and new values."""
+    """Return the old and the new values of the changed settings."""
     names = [name for name in {**after, **before} if after.get(name) != before.get(name)]
     return {name: before.get(name) for name in names}, {name: after.get(name) for name in names}
 

@@ -61,7 +61,7 @@ def releasable_nodes(pool: NodePool, now: datetime) -> ReleasableNodes:
 def release_pool_nodes(
     pool_id: int, names: Sequence[str], reason: DisruptionReason, *, message: str, at: datetime
 ) -> bool:
-    """Reduce the desired node count and drain these nodes. The caller evicts their pods.
+    """Reduce the desired node count and drain the nodes. The caller evicts their pods.
 
     Return False, without making a change, if the pool no longer offers all of the nodes.
     """
@@ -122,7 +122,7 @@ def _recently_used_ids(pool: NodePool, now: datetime) -> Collection[int]:
 
 
 def _lock_nodes(pool: NodePool, names: Sequence[str]) -> list[Node]:
-    """Return these nodes with their rows locked, because a user may drain a node concurrently."""
+    """Lock the rows of the nodes and return them, because a user may drain a node concurrently."""
     rows = Node.objects.select_for_update(of=("self",)).filter(pool=pool, name__in=names)
     return list(rows.exclude(state=NodeState.ENDED).order_by("-ordinal"))
 

@@ -33,7 +33,7 @@ SHORT_VALUE = f"Logs do not mask this value, because none of its lines has {BYTE
 
 
 class SecretExists(Conflict):
-    """Raised if the caller expected that the secret does not exist, or that it has another version."""
+    """Raised if the caller expected the secret not to exist, or to have another version."""
 
     def __init__(self, secret: Secret) -> None:
         super().__init__(f"The secret {secret.name} exists in version {secret.version}.")
@@ -78,8 +78,8 @@ def set_pool_secret(
 ) -> tuple[PoolSecret, bool]:
     """Create or replace a pool's secret. Return the secret and whether it is new.
 
-    Raises Invalid, SecretExists, or Conflict if the pool has too many secrets or already has credentials for
-    the registry.
+    Raises Invalid or SecretExists. Raises Conflict if the pool has too many secrets or already has
+    credentials for the registry.
     """
     with transaction.atomic():
         secret, before = store_secret(

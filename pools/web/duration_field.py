@@ -45,7 +45,7 @@ class DurationField(forms.CharField):
             return True
 
     def prepare_value(self, value: Any) -> Any:
-        """Format a stored number of seconds. Return text that the user entered unchanged."""
+        """Format a stored number of seconds. Text that the user has entered is left as it is."""
         return format_exactly(value) if isinstance(value, int) else value
 
 

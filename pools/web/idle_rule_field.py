@@ -15,7 +15,7 @@ class IdleRuleField(forms.CharField):
         super().__init__(label="Idle rule", required=False, max_length=200, **options)
 
     def prepare_value(self, value: Any) -> Any:
-        """Format a stored rule as text. Return text that the user entered unchanged."""
+        """Format a stored rule as text. Text that the user has entered is left as it is."""
         if not isinstance(value, dict):
             return value
         rule = read_rule(value)

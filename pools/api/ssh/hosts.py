@@ -51,7 +51,7 @@ class SshHostResponse(ResponseModel):
     connected_at: datetime | None = Field(description="Time of the last SSH connection.")
     retry_at: datetime | None
     last_seen_at: datetime | None = Field(description="Time of the last report of the host's agent.")
-    facts: dict[str, Any] = Field(description="Properties of the host as measured by the last installation.")
+    facts: dict[str, Any] = Field(description="Properties of the host as detected by the last installation.")
 
 
 class AcceptKeysBody(Body):

@@ -1,4 +1,4 @@
-"""Measure this machine's hardware."""
+"""Detect this machine's hardware."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIB = 1024 * 1024
 DISK_STEP_MIB = 1024  # free disk space is rounded down, so that small changes do not alter the report
 
 
-def measure(url: str, ec2_instance_id: str) -> dict[str, object]:
+def detect_hardware(url: str, ec2_instance_id: str) -> dict[str, object]:
     """Return the hardware for the join endpoint. Raises OSError if there is no route to the server."""
     gpus = query_gpus()
     devices = allocation.allocated_gpus(gpus)
@@ -58,7 +58,7 @@ def collect_inventory(gpus: list[dict[str, str]]) -> dict[str, object]:
 def reserved_amount(variable: str) -> float:
     """Return the amount that the environment variable reserves for the system.
 
-    Raises ValueError if it is invalid.
+    Raises ValueError if the variable is invalid.
     """
     value = os.environ.get(variable) or "0"
     try:

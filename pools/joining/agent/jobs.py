@@ -26,7 +26,10 @@ class Job:
         self.output = self.path + ".output"
 
     def start(self, script: str, env: dict[str, str]) -> None:
-        """Run the script in its own session, from a file because all users can see command lines."""
+        """Run the script in its own session.
+
+        The script is passed as a file, because all users can see command lines.
+        """
         self.kill()
         write_private_file(self.path + ".sh", script)
         write_private_file(self.output, "")

@@ -8,7 +8,7 @@ import sys
 
 from .allocation import INSTANCE_ID, JobEnding, TerminationSignals, allocated_gpus, has_job_ended
 from .ec2 import detect_interruption, get_metadata
-from .hardware import collect_inventory, measure, query_gpus
+from .hardware import collect_inventory, detect_hardware, query_gpus
 from .scripts import EnvironmentScript, StartScript
 from .server import MachineRejected, Server
 from .state import STATE, load_secret, store_secret
@@ -87,6 +87,6 @@ def join_pool(server: Server, pool: str, ec2_instance_id: str) -> str:
 
     Raises MachineRejected, or OSError if a retry may succeed.
     """
-    body = measure(server.url, ec2_instance_id)  # fails until the server's host name can be resolved
+    body = detect_hardware(server.url, ec2_instance_id)  # fails until the server's name can be resolved
     body["token"] = os.environ.get("BERTH_JOIN_TOKEN", "")
     return store_secret(str(server.send("node-pools/%s/join" % pool, body)["secret"]))

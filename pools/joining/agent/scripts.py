@@ -21,7 +21,7 @@ _COMPARED = ("instance", "node", "start")
 
 
 class EnvironmentScript:
-    """Script that installs a node's environment. Each report of the agent includes its progress."""
+    """Script that installs a node's environment. The agent includes the script's progress in each report."""
 
     def __init__(self, url: str) -> None:
         self.url, self.digest, self.job = url, "", Job(PREPARE)

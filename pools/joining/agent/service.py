@@ -90,8 +90,9 @@ def load_environment_file() -> None:
 
 
 def _rejoin(server: Server, pool: str, manager: Systemd | Supervisor) -> None:
-    """Stop the installed agent before joining again, because it would stop its pods once its secret is
-    revoked.
+    """Stop the installed agent before joining again.
+
+    Otherwise, it would stop its pods when its secret is revoked.
     """
     manager.stop()
     try:

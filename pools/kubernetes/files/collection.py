@@ -183,7 +183,7 @@ class Collections:
                 return
 
     async def _fetch(self, source: Source, paths: Sequence[str], target: Path) -> dict[str, str]:
-        """Unpack the files at these paths below `target`. Return the reason for each skipped path."""
+        """Unpack the files at `paths` into `target`. Return the reason for each skipped path."""
         limits = self._copies.limits()
         unpacker = Unpacker(target, (POD, WORKSPACE), limits.size, limits.files)
         session = await _start(source, pack_command(paths))

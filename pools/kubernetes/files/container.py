@@ -1,4 +1,4 @@
-"""Container that keeps a pod's files readable after the command has ended, and its scripts.
+"""Container that keeps a pod's files readable after the command has ended, and the scripts that run in it.
 
 A pod's volume can be read only while one of its containers runs, so this container waits next to the command
 until Berth has copied the files.
@@ -147,5 +147,5 @@ def files_container(
 
 
 def pack_command(paths: Sequence[str]) -> list[str]:
-    """Return the command that writes an archive of these paths below ROOT to stdout. Skip missing paths."""
+    """Return the command that writes an archive of the paths below ROOT to stdout, skipping missing paths."""
     return ["sh", "-c", _PACK, "sh", *paths]

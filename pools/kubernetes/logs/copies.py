@@ -1,7 +1,7 @@
 """Local copies of running pods' logs, so that logs can be read by offset and outlive their pods.
 
-The API offers timestamps instead of offsets, so each read fetches the lines since the last one. Container
-runtimes deliver only complete lines.
+The API offers timestamps instead of offsets, so each read fetches the lines since the previous read.
+Container runtimes deliver only complete lines.
 """
 
 import fcntl

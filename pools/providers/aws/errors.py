@@ -72,7 +72,7 @@ def provider_errors() -> Iterator[None]:
 
 
 def summarize(codes: Iterable[tuple[str, str]]) -> tuple[Kind, str]:
-    """Return the most important kind among these errors, and the text of all errors.
+    """Return the most important kind of error, and the text of all errors.
 
     `codes` contains (code, message) tuples.
     """

@@ -24,7 +24,7 @@ Description = Mapping[str, Any]
 def describe_instances(
     clients: Clients, tags: Mapping[str, str], *, include_terminated: bool = False
 ) -> list[Description]:
-    """Return the instances that have all of these tags."""
+    """Return the instances that have all of the tags."""
     states = [state for state in STATES if include_terminated or state not in UNLISTED_STATES]
     query_filters: list[Description] = [*filters(tags), {"Name": "instance-state-name", "Values": states}]
     return list(_described_instances(clients, query_filters))

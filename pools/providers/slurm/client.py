@@ -42,7 +42,7 @@ class SlurmClient(Protocol):
         ...
 
     def ended_jobs(self, names: Sequence[PilotName]) -> list[PilotJob]:
-        """Return the jobs with these names from the accounting database, or none if there is no database."""
+        """Return the named jobs from the accounting database, or none if there is no database."""
         ...
 
     def submit(
@@ -58,7 +58,7 @@ class SlurmClient(Protocol):
         ...
 
     def cancel(self, jobs: Sequence[PilotJob]) -> None:
-        """Cancel these jobs. Ended jobs are ignored."""
+        """Cancel the jobs. Ended jobs are ignored."""
         ...
 
     def examine(self, order: LaunchRequest) -> Examination:

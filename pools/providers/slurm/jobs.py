@@ -66,7 +66,7 @@ def parse_name(text: str) -> PilotName | None:
 class PilotJob:
     """Pilot job. Durations are in seconds, or None if Slurm reports none.
 
-    `exit_code` is 0 if a signal ended the job. `is_preempted` is true once Slurm begins to preempt it.
+    `exit_code` is 0 if a signal ended the job. `is_preempted` is true once Slurm begins to preempt the job.
     """
 
     job_id: str

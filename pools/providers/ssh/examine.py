@@ -54,7 +54,7 @@ async def _examine_all(
                 to = endpoint(host)
                 if not host["host_key"]:
                     return ExaminedHost(scanned_key=await tasks.scan(to, timeouts))
-                return ExaminedHost(await tasks.measure(to, host["home"], timeouts))
+                return ExaminedHost(await tasks.detect_properties(to, host["home"], timeouts))
         except SshError as failure:
             return ExaminedHost(scanned_key=failure.presented, error=failure)
         except TimeoutError:

@@ -83,7 +83,7 @@ class HostFacts:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def problems(self, installation: str) -> list[str]:
-        """Return why the host cannot be used, and how to fix it."""
+        """Return the reasons why the host cannot be used, each with a remedy."""
         problems = []
         if not self.root:
             problems.append(

@@ -50,7 +50,7 @@ class TaskRunner:
             return frozenset(self._tasks)
 
     def collect(self, hosts: frozenset[int]) -> Mapping[int, Outcome]:
-        """Remove and return outcomes of these hosts' completed tasks."""
+        """Remove and return the outcomes of the hosts' completed tasks."""
         with self._lock:
             ended = [host for host in hosts if host in self._tasks and self._tasks[host][1].done()]
             tasks = {host: self._tasks.pop(host) for host in ended}

@@ -1,4 +1,4 @@
-"""Tasks on an SSH host: scan its host key, measure it, and install or uninstall the agent.
+"""Tasks on an SSH host: scan its host key, detect its properties, and install or uninstall the agent.
 
 Each task can be repeated at any time, even if an earlier one was interrupted.
 """
@@ -38,7 +38,7 @@ async def scan(endpoint: Endpoint, timeouts: Timeouts = TIMEOUTS) -> str:
     return await scan_host_key(endpoint, timeouts)
 
 
-async def measure(endpoint: Endpoint, home: str, timeouts: Timeouts = TIMEOUTS) -> HostFacts:
+async def detect_properties(endpoint: Endpoint, home: str, timeouts: Timeouts = TIMEOUTS) -> HostFacts:
     """Return the host's properties without changing anything. Raises SshError."""
     async with connect(endpoint, timeouts) as connection:
         return await _probe(connection, endpoint, home)

@@ -1,4 +1,4 @@
-"""Install, repair and uninstall the agents of SSH hosts. `pools.engine.ssh_hosts` decides what is due."""
+"""Install, repair and uninstall the agents of SSH hosts, as decided by `pools.engine.ssh_hosts`."""
 
 import time
 from collections.abc import Callable, Coroutine, Iterable

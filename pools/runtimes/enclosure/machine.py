@@ -1,4 +1,4 @@
-"""Select which parts of this machine pods may see: the system, Python and Berth's code."""
+"""Select the parts of this machine that pods may see: the system, Python and Berth's code."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _is_copyable(path: str) -> bool:
 
 
 def _visible_paths(path: str, mounts: Iterable[Mount]) -> Iterator[str]:
-    """Yield the paths in the pod where these mounts expose a path of the machine."""
+    """Yield the paths in the pod at which the mounts expose a path of the machine."""
     for mount in mounts:
         if is_inside(path, (mount.source,)):
             yield mount.target.rstrip("/") + path[len(mount.source.rstrip("/")) :]
@@ -118,7 +118,7 @@ def _program_paths() -> Iterator[str]:
 
 
 def _declared_paths(environ: Mapping[str, str], names: Iterable[str]) -> Iterator[str]:
-    """Yield the absolute paths that these environment variables list."""
+    """Yield the absolute paths listed in the environment variables."""
     for name in names:
         for path in environ.get(name, "").split(":"):
             if path.startswith("/") and path.strip("/"):

@@ -160,7 +160,7 @@ def _uses_mps(env: Mapping[str, str]) -> bool:
 
 
 def _device_groups(devices: tuple[str, ...]) -> list[int]:
-    """Return the group IDs that own these device nodes and can open them."""
+    """Return the IDs of the groups that own the device nodes and can open them."""
     modes = [Path(device).stat() for device in devices if Path(device).exists() and not Path(device).is_dir()]
     return sorted({each.st_gid for each in modes
                    if each.st_mode & _ALL_MAY_USE != _ALL_MAY_USE

@@ -28,10 +28,11 @@ class Preparation:
         self._digest = ""  # digest of the record on disk
 
     def fields(self, view: View, shared: View, level: Level, *, program: str, blocks_nesting: bool) -> Record:
-        """Return the pod spec fields that let a shim complete a prepared enclosure, or none if it cannot.
+        """Return the pod spec fields that let a shim complete a prepared enclosure, or none if that is
+        impossible.
 
-        `view` is what the pod sees, and `shared` the part that is the same for all pods. Update the record if
-        the files of this machine have changed. Only root can add mounts to an enclosure.
+        `view` is the pod's view of the machine, and `shared` the part of it that is the same for all pods.
+        Update the record if the files of this machine have changed. Only root can add mounts to an enclosure.
         """
         shared = without_temporary_paths(shared)
         own = own_mounts(view, shared) if level is Level.USERS else None

@@ -46,7 +46,7 @@ class PodFileReader(Protocol):
     """Interface of a runtime for reading pods' files."""
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
-        """Return the regular files at and below these paths, which are relative to the pod's directory.
+        """Return the regular files at and below `paths`, which are relative to the pod's directory.
 
         If the pod has code, the paths are relative to the directory with its code. Links are skipped. A pod's
         files exist until it is forgotten. Raises FilesNotFound.

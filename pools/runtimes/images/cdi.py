@@ -16,7 +16,7 @@ _NAME = re.compile(r"""^[-\s{,]*["']?name["']?:\s*["']?([\w.:-]+)""", re.MULTILI
 
 
 def cdi_devices(ids: Sequence[str], directories: Sequence[Path] = DIRECTORIES) -> tuple[str, ...]:
-    """Return podman's device names for these GPUs, or an empty tuple if any GPU has no CDI specification."""
+    """Return podman's device names for the GPUs, or an empty tuple if any GPU has no CDI specification."""
     names = {name for text in _specifications(directories) for name in _NAME.findall(text)}
     if not ids or not names.issuperset(ids):
         return ()

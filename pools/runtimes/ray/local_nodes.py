@@ -106,7 +106,7 @@ class LocalRayNodes:
         return None
 
     def _follow_head(self, pool: str, instance: Instance, home: Path, record: dict[str, str]) -> None:
-        """Connect a node to the pool's new head node if it has changed. The node's pods keep running."""
+        """If the pool has a new head node, connect the node to it. The node's pods keep running."""
         head = self._head(pool, instance) if instance.ordinal != 0 else None
         if not head or head == record["head"]:
             return

@@ -48,7 +48,7 @@ class ProbePods:
         self._failures: dict[str, tuple[float, str]] = {}
 
     def obstacles(self, devices: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-        """Probe these instances on all their devices.
+        """Probe the instances on all of their devices.
 
         Return the reasons why instances cannot run pods yet, keyed by instance ID. Other pools may be probed
         at the same time, so only the probes of ended nodes are deleted.

@@ -133,7 +133,7 @@ class RayRuntime(RayFiles, RayLogs):
         return self.poll_reports(pod_ids)
 
     def poll_reports(self, pod_ids: Collection[str] | None = None) -> dict[str, PodReport]:
-        """Return the reports of these pods, or of all pods, without reloading the list of nodes."""
+        """Return the reports of the pods (by default, all pods) without reloading the list of nodes."""
         if not self._has_loaded_nodes:
             return {}  # no pod may be reported as lost while the list of nodes is unknown
         reports: dict[str, PodReport] = {}
@@ -356,7 +356,7 @@ class RayRuntime(RayFiles, RayLogs):
         return entry
 
     def _adopt(self, nodes: Iterable[RayNode]) -> None:
-        """Record the pods that run on these nodes but have no local record."""
+        """Record the pods that run on the nodes but have no local record."""
         recorded_ids = set(self.ledger.ids())
         listed = list(nodes)
         for node, node_pod_ids in zip(listed, self._threads.map(self._list_node_pods, listed), strict=True):

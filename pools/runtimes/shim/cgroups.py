@@ -100,7 +100,7 @@ class Cgroups:
 
 
 def pod_cgroups(directory: str, order: dict[str, str]) -> Cgroups:
-    """Return the control groups that the pod spec in this directory requires."""
+    """Return the control groups that the pod spec requires. `directory` is the pod's directory."""
     limits = {name: int(order[f"limit_{name}"]) for name in _CONTROLLERS if f"limit_{name}" in order}
     return Cgroups(f"berth-{os.path.basename(directory)}-{os.getpid()}", limits)
 
@@ -114,7 +114,7 @@ def remove(paths: Iterable[str]) -> None:
 
 
 def find_parent(controller: str) -> tuple[str, bool]:
-    """Return the parent directory for groups of this controller, and whether it uses version 2.
+    """Return the parent directory for the controller's groups, and whether the controller uses version 2.
 
     Raises OSError if the controller is not mounted.
     """

@@ -1,4 +1,4 @@
-"""Record when a pod wrote its log, in a file beside the log.
+"""Record the times when a pod wrote its log, in a file beside the log.
 
 Each entry consists of two 64-bit integers: an offset, and the Unix time in milliseconds at which the last
 byte before that offset was written. All bytes since the previous entry were written at most one check

@@ -119,7 +119,7 @@ class Server:
             os.close(writable)
 
     def _assign_spare(self, pod: bytes) -> int:
-        """Assign the pod to a spare shim. Return its process ID, or 0 if there is none."""
+        """Assign the pod to a spare shim. Return the shim's process ID, or 0 if there is no spare shim."""
         if len(pod) > _ASSIGNMENT_BYTES:
             return 0
         self._end_outdated_spares()

@@ -118,8 +118,9 @@ def test_agent_reports_gpus_driver_system_and_disk(tmp_path: Path) -> None:
     )
     tool.chmod(0o755)
     code = (
-        "import json, sys; sys.path.insert(0, sys.argv[1]); from berth_agent.hardware import measure; "
-        "print(json.dumps(measure('http://127.0.0.1:1', '')))"
+        "import json, sys; sys.path.insert(0, sys.argv[1]); "
+        "from berth_agent.hardware import detect_hardware; "
+        "print(json.dumps(detect_hardware('http://127.0.0.1:1', '')))"
     )
     env = {
         "PATH": f"{tmp_path}:{os.environ['PATH']}", "BERTH_MACHINE_STATE": str(tmp_path / "state"),

@@ -35,4 +35,4 @@ class SshHost(Model):
     last_seen_at: datetime | None = None
     """Time of the last report of the host's agent."""
     facts: dict[str, Any] = {}
-    """Properties of the host as measured by the last installation."""
+    """Properties of the host as detected by the last installation."""

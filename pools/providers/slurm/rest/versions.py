@@ -43,7 +43,7 @@ def negotiate(connection: Connection) -> Api:
 
 
 def choose(server: Server, paths: Mapping[str, Any]) -> Api:
-    """Return the newest supported version in these API paths. Raises ProviderError if there is none."""
+    """Return the newest supported version among the API paths. Raises ProviderError if there is none."""
     matches = [match for path in paths if (match := _PATH.fullmatch(path))]
     offered = {kind: {match[2] for match in matches if match[1] == kind} for kind in ("slurm", "slurmdb")}
     version = next((version for version in UNDERSTOOD if version in offered["slurm"]), None)

@@ -215,7 +215,8 @@ class Terminal:
     def connect(self) -> None:
         """Open a terminal and make it this process's stdin, stdout and stderr.
 
-        Call this after the process has entered the pod."""
+        Must be called after the process has entered the pod.
+        """
         master, slave = os.openpty()
         set_size(master, self._size)
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
