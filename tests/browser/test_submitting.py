@@ -284,3 +284,23 @@ def test_long_document_stays_in_the_window_beside_the_form(opened: Open) -> None
         numbers = page.locator(".editor-lines").evaluate("lines => lines.scrollTop")
         assert numbers == page.locator("#document").evaluate("box => box.scrollTop")
         assert faults == []
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+def test_fields_fill_each_row_of_the_form(opened: Open, width: int) -> None:
+    gaps = """grids => grids.filter(grid => grid.checkVisibility()).map(grid => {
+      const ends = new Map();
+      for (const each of grid.querySelectorAll(":scope > .field")) {
+        const {top, right} = each.getBoundingClientRect();
+        ends.set(top, Math.max(ends.get(top) ?? 0, right));
+      }
+      return Math.round(Math.max(...[...ends.values()].map(end => grid.getBoundingClientRect().right - end)));
+    })"""
+    with opened("dave", viewport={"width": width, "height": 900}) as (page, faults):
+        for kind in ("train", "elastic", "service"):
+            page.goto(f"/submit?kind={kind}")
+            page.locator("#fields details").evaluate_all("all => all.forEach(each => { each.open = true; })")
+            unfilled = page.locator("#fields .fields").evaluate_all(gaps)
+            assert unfilled, kind
+            assert max(unfilled) == 0, f"pixels beside the rows of each section of {kind}: {unfilled}"
+        assert faults == []

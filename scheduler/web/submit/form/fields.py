@@ -33,13 +33,13 @@ NOTIFICATION_EVENTS: Choices = tuple((event, event.capitalize()) for event in
                       ("started", "completed", "failed", "preempted", "cancelled",
                        "unschedulable"))  # fmt: skip
 MIN_REPLICAS, MAX_REPLICAS = "at_least", "at_most"  # keys of the two replica fields
-PRIORITY_HINT = f"The document can set any number from {LOWEST} to {HIGHEST}"
+PRIORITY_HINT = f"Any number from {LOWEST} to {HIGHEST} in the document"
 PREEMPTIBLE_HINT = f"By default, below priority {PREEMPTIBLE_BELOW}"
 SECRETS_HINT = (
     "NAME=VARIABLE, or NAME=file:FILE for a file in $BERTH_SECRETS_DIR; one per line. "
     "Personal secrets are named personal/NAME"
 )
-NOTICE_HINT = "For example USR1, sent before SIGTERM on evictions and suspensions"
+NOTICE_HINT = "Sent before SIGTERM on evictions and suspensions, for example USR1"
 OUTPUTS_HINT = "Files and directories to store after each pod has ended, one path per line: results"
 KEEP_HINT = "Time for which the files of a failed pod are kept, for example 30m"
 RETRY_HINT = (
@@ -54,8 +54,10 @@ GIT_HINT = "https://HOST/PATH or USER@HOST:PATH. Berth fetches the files once, a
 HOST_KEY_HINT = "Type and public key of the server, unless an admin has stored them: ssh-ed25519 AAAA..."
 AUTOSCALER_HINT = "With a minimum or maximum, the autoscaler changes the number of engines"
 ARRAY_HINT = "Number of tasks, or indexes such as 0-29. For parameters, edit the YAML"
-DURATION_HINT = "For example 90s, 30m, 2h or 7d"
-MAX_RUNTIME_HINT = "For example 2h or 7d; used to estimate starts"
+IDLE_HINT = "Ends the workload after this time without output or requests, for example 2h"
+GRACE_HINT = "Time between SIGTERM and SIGKILL, for example 90s"
+LEAD_HINT = "Time between the preemption signal and SIGTERM, for example 5m"
+MAX_RUNTIME_HINT = "Used to estimate starts, for example 2h or 7d"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,12 @@ def _workload_fields(offer: FormChoices, *, has_image: bool) -> tuple[tuple[Fiel
         ),
     )
     has_image = has_image or offer.runs_images
-    image = Field(("image",), "Container image", hint="For example docker.io/library/python:3.12", wide=True)
+    image = Field(
+        ("image",),
+        "Container image",
+        hint="Image of the pods, for example docker.io/library/python:3.12",
+        wide=True,
+    )
     pulls = Field(("image_pull_policy",), "Image pulls", field_kinds.CHOICE, choices=PULL_POLICIES)
     fields = (
         *(() if offer.for_template else identity),
@@ -162,8 +169,8 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
         # Only elastic training scales. Other kinds show the field only to remove a maximum.
         *((_max_replicas_field(at),) if is_elastic or value_at(data, (*at, "max")) is not None else ()),
         Field((*at, "gpu"), "GPUs per pod", field_kinds.AMOUNT, "Whole GPUs, or a fraction such as 0.5"),
-        Field((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "Per pod, such as 2, 0.5 or 800m"),
-        Field((*at, "memory_mib"), "Memory", field_kinds.MEMORY, "Per pod, such as 4 GiB or 512 MiB"),
+        Field((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "Per pod, for example 2, 0.5 or 800m"),
+        Field((*at, "memory_mib"), "Memory", field_kinds.MEMORY, "Per pod, for example 4 GiB or 512 MiB"),
     )
     more = (
         *((role_name,) if alone else ()),
@@ -255,7 +262,11 @@ def _service_fields() -> tuple[Field, ...]:
         Field(("service", "model_name"), "Model", hint="Name under which the engines serve it"),
         Field(("service", "engine"), "Engine", field_kinds.CHOICE, choices=ENGINES),
         Field(("service", "router", "kind"), "Router", field_kinds.CHOICE, choices=ROUTERS),
-        Field(("service", "router", "url"), "Router address", hint="For example http://router:30000"),
+        Field(
+            ("service", "router", "url"),
+            "Router address",
+            hint="Where the router listens, for example http://router:30000",
+        ),
         Field(("service", "autoscaler", "min_engines"), "Min engines", field_kinds.AMOUNT, AUTOSCALER_HINT),
         Field(("service", "autoscaler", "max_engines"), "Max engines", field_kinds.AMOUNT),
     )
@@ -298,15 +309,15 @@ def _advanced_fields() -> tuple[Field, ...]:
         Field(("preemptible",), "Preemptible", field_kinds.FLAG, PREEMPTIBLE_HINT, choices=FLAGS),
         Field(("restart_policy", "kind"), "Restart policy", field_kinds.CHOICE, choices=RESTARTS),
         Field(("restart_policy", "max_restarts"), "Max restarts", field_kinds.AMOUNT),
-        Field(("idle_timeout",), "Idle timeout", field_kinds.SECONDS_KIND, DURATION_HINT),
+        Field(("idle_timeout",), "Idle timeout", field_kinds.SECONDS_KIND, IDLE_HINT),
         Field(("topology", "required"), "Required topology", suggestions="labels"),
         Field(("topology", "preferred"), "Preferred topology", suggestions="labels"),
         Field(("burst_after",), "Burst after", field_kinds.SECONDS_KIND,
               "Pending time after which the last of the node pools may be used, for example 30m"),
         Field(("retry",), "Retry rules", field_kinds.RETRY, RETRY_HINT, wide=True),
-        Field(("grace_period_seconds",), "Grace period", field_kinds.SECONDS_KIND, DURATION_HINT),
+        Field(("grace_period_seconds",), "Grace period", field_kinds.SECONDS_KIND, GRACE_HINT),
         Field(("preemption", "signal"), "Preemption signal", hint=NOTICE_HINT),
-        Field(("preemption", "lead"), "Signal lead", field_kinds.SECONDS_KIND, DURATION_HINT),
+        Field(("preemption", "lead"), "Signal lead", field_kinds.SECONDS_KIND, LEAD_HINT),
     )  # fmt: skip
 
 

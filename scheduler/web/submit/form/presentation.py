@@ -3,6 +3,7 @@
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from berth.core.problems import Problem, join_path
@@ -47,6 +48,7 @@ class ShownField:
     is_text_only: bool = False
     is_read_only: bool = False
     words: bool = False  # True for a command shown as a list, one word per line
+    width: str = ""  # CSS classes, so that the fields fill each row of the form
 
     @property
     def name(self) -> str:
@@ -243,8 +245,8 @@ def _shown_part(part: FormPart, draft: Draft, data: Mapping[str, Any], places: S
     return ShownPart(
         title=part.title,
         id=_element_id("p", join_path(part.at) if part.at else part.title.lower()),
-        fields=list(_shown_fields(part.fields, draft, data, places)),
-        more=list(_shown_fields(part.more, draft, data, places)),
+        fields=_fill_rows(_shown_fields(part.fields, draft, data, places)),
+        more=_fill_rows(_shown_fields(part.more, draft, data, places)),
         more_title=part.more_title,
         remove="" if part.at is None else f"remove:{join_path(part.at)}",
         add=part.add and f"add:{part.add}",
@@ -264,6 +266,27 @@ def _shown_fields(
             is_text_only=value is None and form_field.path not in draft.typed,
             words=form_field.at[-1] == "command" and isinstance(value_at(data, form_field.at), list),
         )
+
+
+def _fill_rows(fields: Iterable[ShownField]) -> list[ShownField]:
+    """Set the widths of the fields so that they fill each row.
+
+    In a form with three columns, fields with the class `half` share a row with one other field. In a form
+    with two columns, a field with the class `own-row` has a row of its own.
+    """
+    shown = list(fields)
+    for is_wide, group in groupby(shown, lambda each: each.form_field.wide):
+        run = list(group)
+        if is_wide:
+            continue
+        if len(run) == 1:
+            run[0].width = "wide"
+            continue
+        for each in run[len(run) - 2 * (-len(run) % 3) :]:
+            each.width = "half"
+        if len(run) % 2:
+            run[-3].width = f"{run[-3].width} own-row".strip()
+    return shown
 
 
 def _element_id(kind: str, path: str) -> str:
