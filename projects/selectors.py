@@ -119,7 +119,8 @@ def workloads(actor: Actor) -> QuerySet[Workload]:
 
 
 def id_condition(word: str, column: str = "pk") -> Q:
-    """Return a condition for IDs that start with the word, or for none if the word is no such start.
+    """Return a condition for IDs that start with the word. It matches no ID if the word cannot be the start
+    of an ID.
 
     At least MIN_ID_LETTERS hexadecimal digits are required, so that ordinary words match no IDs.
     """
@@ -184,7 +185,7 @@ def pool_secrets(actor: Actor) -> QuerySet[PoolSecret]:
 
 
 def plugin_secrets(actor: Actor) -> QuerySet[PluginSecret]:
-    """Return the plugin secrets of the visible pools. They are part of a pool's settings."""
+    """Return the plugin secrets of the visible pools. Plugin secrets are part of a pool's settings."""
     return PluginSecret.objects.select_related("pool").filter(pool__in=visible_pools(actor))
 
 

@@ -28,7 +28,7 @@ def tar_parts(
 def archive_parts(
     files: Iterable[dict[str, Any]], mtime: int, contents: Iterable[Iterable[bytes]]
 ) -> Iterator[bytes]:
-    """Yield the parts of a tar archive that contains these files."""
+    """Yield the parts of a tar archive of the files."""
     for file, content in zip(files, contents, strict=True):
         yield _header(file, mtime)
         yield from content

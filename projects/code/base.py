@@ -50,9 +50,9 @@ class ChunkStore(Protocol):
         ...
 
     def keys(self, *, before: datetime) -> Iterator[str]:
-        """Yield the keys of all chunks written before this time. Raises StoreFailure."""
+        """Yield the keys of all chunks written before the given time. Raises StoreFailure."""
         ...
 
     def delete_partial_writes(self, *, before: datetime) -> None:
-        """Delete the remains of writes that were interrupted before this time."""
+        """Delete the remains of writes that were interrupted before the given time."""
         ...

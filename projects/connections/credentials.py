@@ -43,7 +43,7 @@ def load_active_user(credential: Credential) -> User | None:
 
 
 def load_roles(user: User) -> frozenset[tuple[Any, ...]]:
-    """Return a user's roles. A connection ends when one of these roles is revoked."""
+    """Return a user's roles. A connection ends when one of the user's roles is revoked."""
     roles = Membership.objects.filter(user=user).values_list("role", "department_id", "project_id")
     superuser = {("superuser",)} if user.is_superuser else set()
     return frozenset({*roles, *superuser})

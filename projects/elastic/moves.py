@@ -188,7 +188,8 @@ def _request_columns(
 
 
 def _apply_status(request: ScaleRequest, engines: list[InferenceEngine], now: datetime) -> bool:
-    """Drain or remove the request's engines if its status requires it. Return whether a state changed.
+    """Drain or remove the engines of a scale request if the request's status requires this. Return whether a
+    state changed.
 
     Idempotent.
     """

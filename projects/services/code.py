@@ -108,8 +108,8 @@ def register_tree(
 ) -> RegisteredTree:
     """Store the tree if the project has all chunks of its files, otherwise return the missing chunks.
 
-    Raises Forbidden, NotFound, Invalid for a path outside the tree or a tree that is too large, or Conflict
-    if the project has stored too much.
+    Raises Forbidden or NotFound. Raises Invalid for a path outside the tree or a tree that is too large, and
+    Conflict if the project exceeds its storage limit.
     """
     require(actor, Action.SUBMIT, project)
     at = now or timezone.now()
@@ -129,10 +129,10 @@ def register_tree(
 def store_chunks(
     *, actor: Actor, project: Project, chunks: Sequence[tuple[str, bytes]], now: datetime | None = None
 ) -> None:
-    """Store chunks under their digests. Do not call this function in a transaction.
+    """Store chunks under their digests. Must not be called inside a transaction.
 
-    Raises Forbidden, NotFound or StoreFailure; Invalid if a digest is wrong; and Conflict if the project has
-    stored too much.
+    Raises Forbidden, NotFound or StoreFailure. Raises Invalid if a digest is wrong, and Conflict if the
+    project exceeds its storage limit.
     """
     require(actor, Action.SUBMIT, project)
     _check_contents(chunks)
@@ -140,9 +140,9 @@ def store_chunks(
 
 
 def write_chunks(project: Project, contents: Mapping[str, bytes], at: datetime) -> None:
-    """Store contents under their digests, which must be correct. Call this outside of transactions.
+    """Store contents under their digests, which must be correct. Must not be called inside a transaction.
 
-    Raises StoreFailure, or Conflict if the project has stored too much.
+    Raises StoreFailure. Raises Conflict if the project exceeds its storage limit.
     """
     stored = _touch_chunks(project, contents, at)
     rows = [
@@ -164,7 +164,7 @@ def write_chunks(project: Project, contents: Mapping[str, bytes], at: datetime) 
 def write_tree(project: Project, files: Iterable[CodeFile], at: datetime) -> CodeTree | None:
     """Store a tree whose chunks are already stored. Return the tree, or None if there are no files.
 
-    Raises Conflict if the project has stored too much.
+    Raises Conflict if the project exceeds its storage limit.
     """
     ordered = sorted(files, key=lambda file: file.path)
     if not ordered:

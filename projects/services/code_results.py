@@ -30,7 +30,7 @@ WAITING_PHASES = (Phase.PENDING, Phase.SUSPENDED)  # phases in which a workload 
 def finish(fetch: CodeFetch, key: ReadKey, commit: FetchedCommit, now: datetime) -> None:
     """Assign the fetched code to the request's workloads, in the caller's transaction.
 
-    The chunks of the files must already be stored. Raises Conflict if the project has stored too much.
+    The chunks of the files must already be stored. Raises Conflict if the project exceeds its storage limit.
     """
     if not _lock(fetch):
         return

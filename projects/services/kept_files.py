@@ -27,7 +27,8 @@ def kept_pods(workload: Workload, now: datetime) -> QuerySet[Pod]:
 def find_kept_pod(actor: Actor, workload: Workload, pod: str | None, run: int | None, now: datetime) -> Pod:
     """Return a failed pod whose files are still stored, by default the lowest-ranked pod of the latest run.
 
-    `pod` is ROLE-INDEX. Raises NotFound, or Forbidden for users who may not run commands in the pod.
+    `pod` has the form ROLE-INDEX. Raises NotFound, or Forbidden for users who may not run commands in the
+    pod.
     """
     require(actor, Action.OPERATE, workload)
     chosen = _select_pods(kept_pods(workload, now), pod, run).first()

@@ -119,7 +119,7 @@ def workload_outputs(workload: Workload) -> QuerySet[PodOutputs]:
 def find_outputs(workload: Workload, pod: str | None, run: int | None) -> PodOutputs:
     """Return the stored outputs of one pod, by default the lowest-ranked pod of the latest run.
 
-    `pod` is ROLE-INDEX. Raises NotFound, or Conflict if the outputs are not stored.
+    `pod` has the form ROLE-INDEX. Raises NotFound, or Conflict if the outputs are not stored.
     """
     rows = PodOutputs.objects.filter(pod__workload=workload, volume="").select_related("pod", "tree")
     if run is not None:

@@ -54,8 +54,8 @@ def set_project_secret(
 ) -> tuple[ProjectSecret, bool]:
     """Create or replace a project's secret. Return the secret and whether it is new.
 
-    Raises Forbidden, Invalid, SecretExists, or Conflict if the project has too many secrets or already has
-    credentials for the registry.
+    Raises Forbidden, Invalid or SecretExists. Raises Conflict if the project has too many secrets or already
+    has credentials for the registry.
     """
     require(actor, Action.SET_SECRETS, project)
     with transaction.atomic():
@@ -84,7 +84,8 @@ def set_personal_secret(
 ) -> tuple[UserSecret, bool]:
     """Create or replace a personal secret of the user. Return the secret and whether it is new.
 
-    Raises Forbidden for a component, Invalid, SecretExists, or Conflict if the user has too many secrets.
+    Raises Invalid or SecretExists. Raises Forbidden for a component, and Conflict if the user has too many
+    secrets.
     """
     if actor.user is None:
         raise Forbidden("Only users have personal secrets. Sign in as a user.")
@@ -237,7 +238,7 @@ def _unsealed_values(sealed_values: Iterable[str]) -> Iterator[str]:
 
 
 def delete_unused_values(*, before: datetime) -> int:
-    """Delete values that no stored run received and that were last used before this time.
+    """Delete values that no stored run received and that were last used before the given time.
 
     Return the number of deleted values.
     """

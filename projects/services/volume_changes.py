@@ -77,7 +77,7 @@ class Transfer:
         stored.
 
         New files are stored before old ones are deleted, so that a checkpoint exists at all times. Raises
-        FilesNotFound, Conflict or Unavailable, and whatever `read` and `save` raise.
+        FilesNotFound, Conflict or Unavailable, and the errors of `read` and `save`.
         """
         progress = self.progress
         for file in self._files:
@@ -99,7 +99,10 @@ class Transfer:
         return True
 
     def _storable_files(self, files: Iterable[PodFile], listed: dict[str, ListedObject]) -> Iterator[PodFile]:
-        """Yield the files that can be stored as objects, sorted by path, and record why the others cannot."""
+        """Yield the files that can be stored as objects, sorted by path.
+
+        Record why other files cannot be stored.
+        """
         remaining = set(listed) - {path for path, _ in self._deleted}
         folders = {folder for path in remaining for folder in _parent_folders(path)}
         for file in sorted(files, key=lambda each: each.path):

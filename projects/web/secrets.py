@@ -213,7 +213,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 def add(request: Request, kind: str) -> HttpResponse:
     """Add a secret, or replace the secret that the link names.
 
-    An existing secret is replaced only after the user has confirmed it.
+    An existing secret is replaced only after the user has confirmed the replacement.
     """
     choices = _pool_owners(request.actor) if kind == SecretKind.S3_KEY else _registry_owners(request.actor)
     if kind == SecretKind.VALUE:

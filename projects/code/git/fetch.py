@@ -58,7 +58,8 @@ class _Target:
 def fetch_commit(request: FetchRequest, store: Callable[[Mapping[str, bytes]], None]) -> FetchedCommit:
     """Fetch the commit, and pass the chunks of its files to `store`, keyed by digest.
 
-    Raises GitRejection for permanent failures, GitFailure if another attempt may succeed, or Interrupted.
+    Raises GitRejection if the failure is permanent, and GitFailure if another attempt may succeed. Raises
+    Interrupted.
     """
     spec, policy = request.spec, request.policy
     address = resolve_host(spec.address, policy)
@@ -111,7 +112,7 @@ class _Fetch:
         return _Target(matches[0], _branch_name(matches[0]), len(ids[matches[0]]) == 64)
 
     def _list_refs(self, names: list[str]) -> tuple[dict[str, str], str]:
-        """Return the object IDs of these refs, and the ref that HEAD points to."""
+        """Return the object IDs of the refs, and the ref that HEAD points to."""
         output = self._call("ls-remote", "--quiet", "--symref", "--", self._url, *names)
         ids, default = dict[str, str](), ""
         for line in output.splitlines():

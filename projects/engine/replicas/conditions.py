@@ -103,7 +103,7 @@ def conditions(window: Window, config: AutoscalerConfig, now: float) -> tuple[Co
 
 
 def with_streak(condition: Condition, since: float | None, at: float) -> Condition:
-    """Return the condition with a streak that began at `since` and lasts until the sample at `at`."""
+    """Return the condition, with a streak that began at `since` and lasts until the sample at `at`."""
     if not condition.is_met or since is None:
         return condition
     held = at - since
@@ -111,7 +111,7 @@ def with_streak(condition: Condition, since: float | None, at: float) -> Conditi
 
 
 def evaluate(metrics: ServiceMetrics | None, config: AutoscalerConfig) -> tuple[Condition, ...]:
-    """Return the conditions for these metrics, without streaks."""
+    """Return the conditions for the metrics, without streaks."""
     metrics = metrics or _unknown_metrics()
     scale_out, scale_in = config.scale_out_policy, config.scale_in_policy
     backlog_limit = float(scale_out.queue_depth_per_engine * metrics.queued.reporting)

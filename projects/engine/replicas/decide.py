@@ -76,7 +76,7 @@ def decide_from_conditions(
     clock: ScalingTimes,
     pending: bool,
 ) -> Decision:
-    """Return the decision for conditions that have been evaluated on these metrics."""
+    """Return the decision for conditions that have already been evaluated on the metrics."""
     intended = (
         _raise_to_minimum(fleet, config)
         or _lower_to_maximum(evaluated, fleet, config)

@@ -37,7 +37,7 @@ class Replay:
 
 
 def replay(points: Sequence[RecordedPoint], config: AutoscalerConfig, initial: int) -> Replay:
-    """Return the decisions of an enabled autoscaler with these settings.
+    """Return the decisions that an enabled autoscaler would have made with the given settings.
 
     1. The fleet starts with the recorded number of engines.
     2. The recorded token usage is spread evenly over the engines of the replay. Queues and latencies are as
@@ -70,7 +70,7 @@ def replay(points: Sequence[RecordedPoint], config: AutoscalerConfig, initial: i
 
 
 def engine_hours(times: Sequence[float], engines: Iterable[int], end: float) -> float:
-    """Return the engine-hours of a service whose engine count changes at these times."""
+    """Return the engine-hours of a service, given the times when its engine count changed, and the counts."""
     following = [*times[1:], end]
     return (
         sum(count * (until - at) for at, until, count in zip(times, following, engines, strict=True)) / 3600

@@ -62,7 +62,7 @@ def cancel(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> int:
-    """Cancel the array's live tasks, or only those with these indexes. Return the number of cancelled tasks.
+    """Cancel the array's live tasks, or only those in `indexes`. Return the number of cancelled tasks.
 
     Tasks that have ended or are being cancelled stay unchanged. With `dry_run`, no task is changed. Raises
     Invalid for an index that the array does not have.
@@ -78,7 +78,7 @@ def suspend(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> int:
-    """Suspend the array's live tasks, or only those with these indexes. Return the number of suspended tasks.
+    """Suspend the array's live tasks, or only those in `indexes`. Return the number of suspended tasks.
 
     Tasks that are suspended or being cancelled stay unchanged. Other tasks of the array are released in place
     of the suspended tasks. With `dry_run`, no task is changed. Raises Invalid for an index that the array
@@ -95,8 +95,7 @@ def resume(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> int:
-    """Resume the array's suspended tasks, or only those with these indexes. Return the number of resumed
-    tasks.
+    """Resume the array's suspended tasks, or only those in `indexes`. Return the number of resumed tasks.
 
     Resumed tasks are released again in the order of their indexes. With `dry_run`, no task is changed. Raises
     Invalid for an index that the array does not have.
@@ -141,7 +140,7 @@ def retry(
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> int:
-    """Resubmit the array's failed tasks, or the tasks with these indexes. Return the number of retried tasks.
+    """Resubmit the array's failed tasks, or the tasks in `indexes`. Return the number of retried tasks.
 
     A retried task is a new workload with the next attempt number, and its document is checked again. With
     `dry_run`, no task is stored. Raises Invalid for an index that the array does not have, and Conflict if a

@@ -62,7 +62,7 @@ def count_tasks_by_array(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, T
 
 
 def count_tasks(tasks: QuerySet[Workload]) -> TaskCounts:
-    """Return the counts of these tasks, using one query."""
+    """Return the number of tasks in each phase, using one query."""
     rows = tasks.order_by().values_list("phase", "held").annotate(Count("pk"))
     counts = Counter[str]()
     for phase, held, count in rows:

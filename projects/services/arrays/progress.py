@@ -113,13 +113,13 @@ def advance(arrays: Sequence[uuid.UUID], now: datetime) -> int:
 
 
 def lock(arrays: Collection[uuid.UUID]) -> None:
-    """Lock the arrays until the transaction ends. Lock an array before its tasks."""
+    """Lock the arrays until the transaction ends. An array must be locked before its tasks."""
     with connection.cursor() as cursor:
         cursor.execute(LOCK, {"arrays": list(arrays)})
 
 
 def lock_task_arrays(tasks: Collection[uuid.UUID]) -> None:
-    """Lock these tasks' arrays until the transaction ends. Call this before locking the tasks."""
+    """Lock the tasks' arrays until the transaction ends. Must be called before the tasks are locked."""
     with connection.cursor() as cursor:
         cursor.execute(LOCK_TASK_ARRAYS, {"tasks": list(tasks)})
 

@@ -65,8 +65,8 @@ def submit(
     """Store a new active array with all of its tasks, or store nothing.
 
     `on_checked` is called with the checked array before it is stored, and may reject it. Raises Invalid with
-    every problem in the document, NotFound or Forbidden for the project, or Conflict if a live workload or an
-    active array already has the name of the array or of one of its tasks.
+    every problem in the document. Raises NotFound or Forbidden if the user may not submit to the project, and
+    Conflict if a live workload or an active array already has the name of the array or of one of its tasks.
     """
     spec = parse_workload(document)
     with transaction.atomic():  # use a savepoint, because the insert fails if a name is in use

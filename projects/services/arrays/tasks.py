@@ -97,7 +97,7 @@ def _name_taken_error(array: WorkloadArray, task: Workload) -> Conflict:
 
 
 def check_indexes(existing: Sequence[int], wanted: Sequence[int]) -> None:
-    """Raise Invalid if the array has no task with one of these indexes."""
+    """Raise Invalid if one of the wanted indexes belongs to none of the existing tasks."""
     unknown = sorted(set(wanted) - set(existing))
     if unknown:
         allowed = f"indexes of its tasks, from {min(existing)} to {max(existing)}" if existing else "no index"

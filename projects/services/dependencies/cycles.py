@@ -23,7 +23,8 @@ class DependencyGraph:
     def load(
         cls, referred: Collection[AwaitedName], *, without: AwaitedName | None = None
     ) -> "DependencyGraph":
-        """Load all waiting workloads and arrays that are reachable from these names, except `without`.
+        """Load all waiting workloads and arrays that are reachable from the names in `referred`, except
+        `without`.
 
         `referred` lists the names in new documents. Projects are loaded as a whole.
         """
@@ -37,7 +38,7 @@ class DependencyGraph:
         return graph
 
     def _load_projects(self, projects: Collection[str], without: AwaitedName | None) -> set[AwaitedName]:
-        """Load the waiting workloads and arrays of these projects. Return the names of their dependencies."""
+        """Load the waiting workloads and arrays of the projects. Return the names of their dependencies."""
         workloads = Workload.objects.filter(array__isnull=True, run=0).exclude(phase__in=ENDED_PHASES)
         arrays = WorkloadArray.objects.filter(state=ArrayState.ACTIVE)
         columns = ("project__name", "name", "spec__after")

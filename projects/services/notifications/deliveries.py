@@ -171,7 +171,7 @@ def _idle_content(report: IdleReport, now: datetime) -> dict[str, Any]:
 def _addresses_or_submitter(
     workloads: Sequence[Workload | WorkloadArray], kinds: Sequence[str], subscriptions: notify.Subscriptions
 ) -> dict[UUID, Mapping[str, notify.Recipient]]:
-    """Return each workload's addresses for these events, or its submitter's email address if it has none."""
+    """Return each workload's addresses for the events, or the submitter's email address if there are none."""
     addresses: dict[UUID, Mapping[str, notify.Recipient]] = {
         workload.pk: _recipient_addresses(workload, kinds, subscriptions) for workload in workloads
     }

@@ -78,7 +78,7 @@ class Subscriptions:
 def find_subscriptions(
     workloads: Collection[Workload | WorkloadArray], events: AbstractSet[str]
 ) -> Subscriptions:
-    """Return subscriptions to at least one of the events for these workloads."""
+    """Return the subscriptions that cover one of the workloads and include one of the events."""
     projects = {workload.project_id: workload.project for workload in workloads}
     departments = {project.department_id for project in projects.values()}
     submitters = {workload.submitted_by_id for workload in workloads} - {None}

@@ -35,7 +35,7 @@ def subscribe(
 ) -> Subscription:
     """Subscribe to events of the user's own workloads, or of a scope that the user administers.
 
-    Raises Invalid, Forbidden, or Conflict for duplicates and too many subscriptions.
+    Raises Invalid or Forbidden. Raises Conflict for a duplicate, or if there are too many subscriptions.
     """
     _require_permission(actor, scope)
     channel, ordered_events = _validate_subscription(scope, to, list(events), pending_minutes)

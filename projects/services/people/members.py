@@ -22,10 +22,10 @@ PROJECT_ROLES = (Role.PROJECT_ADMIN, Role.MEMBER, Role.VIEWER)
 
 
 def grant(*, actor: Actor, user: User, role: str, scope: Tenant | None) -> Membership:
-    """Grant the user this role in the scope, replacing any other role.
+    """Grant the user a role in the scope, replacing any other role.
 
-    Raises Invalid if the scope does not offer this role, Forbidden, or NotFound if the user or scope was
-    deleted.
+    Raises Forbidden. Raises Invalid if the scope does not offer the role, and NotFound if the user or scope
+    was deleted.
     """
     _check_role(role, scope)
     require(actor, Action.ADMINISTER if scope is None else Action.GRANT, scope)
@@ -51,7 +51,7 @@ def grant(*, actor: Actor, user: User, role: str, scope: Tenant | None) -> Membe
 
 
 def revoke(*, actor: Actor, membership: Membership) -> None:
-    """Revoke a role. Raises Forbidden, or Conflict for the last active platform admin's role."""
+    """Revoke a role. Raises Forbidden. Raises Conflict for the role of the last active platform admin."""
     scope = membership.project or membership.department
     require(actor, Action.ADMINISTER if scope is None else Action.GRANT, scope)
     with transaction.atomic():

@@ -25,7 +25,10 @@ class WrittenQuota:
 def record(
     actor: Actor, written: Sequence[WrittenQuota], *, comment: str = "", reverts: int | None = None
 ) -> QuotaChange:
-    """Record a change in the caller's transaction. Call this after storing rows and before deleting rows."""
+    """Record a change in the caller's transaction.
+
+    Must be called after rows are stored and before rows are deleted.
+    """
     change = QuotaChange.objects.create(
         actor=actor.name, comment=comment, reverts=reverts, written=[_describe(entry) for entry in written]
     )

@@ -25,7 +25,7 @@ MAX_NAMED = 5
 
 
 def create_group(*, actor: Actor, name: str, pools: Sequence[NodePool]) -> QuotaGroup:
-    """Create a quota group without quotas from these pools. Raises Invalid, Conflict or Forbidden."""
+    """Create a quota group of the given pools, without quotas. Raises Invalid, Conflict or Forbidden."""
     require(actor, Action.ADMINISTER)
     with transaction.atomic():
         lock_places()
@@ -41,7 +41,8 @@ def create_group(*, actor: Actor, name: str, pools: Sequence[NodePool]) -> Quota
 def edit_group(
     *, actor: Actor, group: QuotaGroup, pools: Sequence[NodePool], expected_version: int | None = None
 ) -> QuotaGroup:
-    """Change the pools of a group. The group's quotas then apply to these pools and their running workloads.
+    """Change the pools of a group. The group's quotas then apply to the new pools and their running
+    workloads.
 
     Raises Invalid, PreconditionFailed, NotFound or Forbidden.
     """
@@ -107,7 +108,7 @@ def _lock_group(group: QuotaGroup, expected_version: int | None) -> QuotaGroup:
 
 
 def check_pools(group: QuotaGroup, pools: Sequence[NodePool]) -> None:
-    """Raise Invalid if these pools cannot form the group."""
+    """Raise Invalid if the pools cannot form the group."""
     if problems := _count_problems(pools):
         raise Invalid(problems)
     keys = [pool.pk for pool in pools]

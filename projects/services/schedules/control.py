@@ -36,8 +36,8 @@ def set_schedule(
 
     Members of the project may create schedules. The owner and project admins may change them. The user who
     changes a schedule becomes its owner. A paused schedule stays paused. A run that is already due is
-    submitted with the new values. Raises Invalid, PreconditionFailed, Forbidden, NotFound, or Conflict if the
-    project has too many schedules.
+    submitted with the new values. Raises Invalid, PreconditionFailed, Forbidden or NotFound. Raises Conflict
+    if the project has too many schedules.
     """
     require(actor, Action.SUBMIT, project)
     at = now or timezone.now()

@@ -127,7 +127,10 @@ def fail_session(session: Session, error: str, now: datetime | None = None) -> N
 
 
 def get_session(actor: Actor, workload: Workload, action: Action = Action.OPERATE) -> Session:
-    """Return a workload's session. Raises NotFound, Forbidden, or Conflict if it has no session."""
+    """Return a workload's session.
+
+    Raises NotFound or Forbidden. Raises Conflict if the workload has no session.
+    """
     require(actor, action, workload)
     session = Session.objects.filter(pk=workload.pk).select_related("workload__project__department").first()
     if session is None:

@@ -96,10 +96,10 @@ def register_predictor(predictor: Predictor) -> None:
 
 
 def dry_run(*, actor: Actor, document: Mapping[str, Any], now: datetime | None = None) -> Prediction:
-    """Return the predicted outcome of the next scheduling cycle for this document.
+    """Return the predicted outcome of the next scheduling cycle for the document.
 
-    Raises the same errors as `submit`, and RateLimited while too many of the project's dry runs are
-    in progress.
+    Raises the same errors as `submit`, and RateLimited while too many of the project's dry runs are in
+    progress.
     """
     at = now or timezone.now()
     view = SubmissionView(actor)

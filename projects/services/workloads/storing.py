@@ -70,11 +70,11 @@ def store(
     entries: Sequence[Audit],
     responses: Sequence[ResponseRow] = (),
 ) -> Collection[UUID]:
-    """Insert the workloads, and return the IDs of the inserted ones.
+    """Insert workloads, and return the IDs of the inserted rows.
 
     A workload whose name is in use by a live workload or active array of its project is skipped, together
     with its event and audit entry. If all are skipped, no response is stored either. Outside a transaction,
-    this raises IntegrityError if a project has been deleted or the key of a response has been used.
+    the call raises IntegrityError if a project has been deleted or the key of a response has been used.
     """
     # Sort the rows, so that two requests with the same names do not deadlock.
     rows = sorted((row for row, _ in workloads), key=lambda row: (row.project_id, row.name))

@@ -99,7 +99,8 @@ def submit_with_warnings(
     `respond` returns the response, which is stored together with the workload. `resubmitted_from` is the name
     of the ended workload whose document is submitted again.
 
-    Raises Invalid with every problem in the document, NotFound or Forbidden for the project, or NameInUse.
+    Raises Invalid with every problem in the document. Raises NotFound or Forbidden if the user may not submit
+    to the project, and NameInUse if a live workload already has the name.
     """
     spec = parse_workload(document)
     is_alone = not connection.in_atomic_block and is_stored_by_one_statement(spec)

@@ -116,7 +116,7 @@ class SubmissionView:
         self._code_fetches: dict[tuple[int, str], CodeFetch] = {}
 
     def load_projects(self, names: Iterable[str]) -> None:
-        """Read the projects with these names, the quotas of their departments, and all pools."""
+        """Read the named projects, the quotas of their departments, and all pools."""
         missing = sorted(set(names) - self._projects.keys())
         if not missing:
             return
@@ -192,7 +192,7 @@ class SubmissionView:
         return self._code[key]
 
     def code_fetch(self, project: Project, spec: GitSpec, at: datetime) -> CodeFetch:
-        """Return the fetch request for this code.
+        """Return the fetch request for the code that `spec` describes.
 
         Documents with the same `code.git` section share one request.
         """

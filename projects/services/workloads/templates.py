@@ -37,7 +37,7 @@ def set_template(
     """Create or change a template. `expected_version` 0 means that no template exists.
 
     Members of the project may create templates. The author and project admins may change them. Raises
-    Invalid, PreconditionFailed, Forbidden, NotFound, or Conflict if the project has too many templates.
+    Invalid, PreconditionFailed, Forbidden or NotFound. Raises Conflict if the project has too many templates.
     """
     require(actor, Action.SUBMIT, project)
     _check_template(project, name, text, description)

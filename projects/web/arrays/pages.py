@@ -169,7 +169,7 @@ def _held_tasks(tasks: QuerySet[Workload]) -> HeldTasks | None:
 
 
 def _rows_text(row_slice: Slice[Workload], total: int) -> str:
-    """Return which tasks the page shows, such as "Tasks 0 to 49, 50 of 73"."""
+    """Return a phrase that says which tasks the page shows, such as "Tasks 0 to 49, 50 of 73"."""
     indexes = [task.array_index or 0 for task in row_slice.rows]
     if not indexes or row_slice.sort.removeprefix("-") != "index":
         return f"{len(indexes):,} of {format_count(total, 'task')}"
@@ -194,7 +194,7 @@ def _idle_reason(tasks: QuerySet[Workload], progress: ArrayProgress) -> IdleReas
 
 
 def _next_start(queued: QuerySet[Workload]) -> datetime | None:
-    """Return the earliest expected start of these tasks, or None if none is known."""
+    """Return the earliest expected start of the queued tasks, or None if none is known."""
     expected = queued.order_by().annotate(expected=KT("explanation__expected_start"))
     starts: str | None = expected.aggregate(Min("expected"))["expected__min"]
     return parse_datetime(starts or "")

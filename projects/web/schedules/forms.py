@@ -279,7 +279,7 @@ def template_options(request: Request) -> HttpResponse:
 @signed_in
 @require_GET
 def preview_times(request: Request) -> HttpResponse:
-    """Show when a cron expression fires and when its next runs are due, or its first error."""
+    """Describe a cron expression and list its next due times, or show its first error."""
     cron = build_cron({name: request.GET.get(name, "").strip()[:120] for name in TIME_FIELDS})
     values = schedules.ScheduleValues(cron, request.GET.get("time_zone", ""))
     context: dict[str, Any] = {"hint": CRON_HINT if "cron" in request.GET else "", "zone": values.time_zone}

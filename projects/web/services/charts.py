@@ -75,7 +75,7 @@ class MetricsOverTime:
     """Charts of a service over one of the SPANS. There are no charts if nothing was measured.
 
     `bucket_minutes` is set if a chart shows the highest value of several samples instead of each sample.
-    `has_older` tells whether there are only samples from before the span.
+    `has_older` is True if there are only samples from before the span.
     """
 
     span: str

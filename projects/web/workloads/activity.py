@@ -33,7 +33,8 @@ class Activity:
 def load_activity(rows: Iterable[Workload]) -> Mapping[UUID, Activity]:
     """Return the activity of each running workload.
 
-    It is the status of a service or inference engine, or the nodes of any other workload.
+    For a service or inference engine, the activity is its status. For any other workload, it is the
+    workload's nodes.
     """
     running = [row for row in rows if row.phase == Phase.RUNNING]
     nodes = _describe_running_pods(running) if running else {}

@@ -221,7 +221,7 @@ def _unchanged_text(rows: Rows) -> str:
 
 
 def _selected_rows(actor: Actor, workload_ids: Iterable[str], array_ids: Iterable[str]) -> Rows:
-    """Return the visible workloads and arrays with these IDs."""
+    """Return the visible workloads and arrays with the given IDs."""
     by_name = ("project__name", "name")
     return [
         *workloads(actor).filter(pk__in=_parse_ids(workload_ids)).order_by(*by_name),

@@ -14,7 +14,8 @@ from projects.web.workloads.activity import pods_on_nodes
 
 @dataclass(frozen=True, slots=True)
 class ReservationStatus:
-    """Reserved pods with their nodes, how many of the nodes are booting, and when all of these are ready.
+    """Reserved pods with their nodes, the number of nodes that are booting, and the time when all of them
+    will be ready.
 
     `ready_at` is None if the time is unknown or no node is booting.
     """
