@@ -69,7 +69,7 @@ class CodeTree:
         return {"tree": tree, **{name: value for name, value in state.items() if value}}
 
     def uploads(self, digests: Sequence[str]) -> Iterator[tuple[bytes, int]]:
-        """Yield request bodies that contain these chunks, each with the size of its contents.
+        """Yield request bodies that contain the given chunks, each with the size of its contents.
 
         Raises SpecError if a file has changed since its chunks were listed.
         """

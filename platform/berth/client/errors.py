@@ -23,7 +23,7 @@ class Ambiguous(ClientError):
 
 
 class CopyFailed(ClientError):
-    """A file or directory could not be copied to or from a pod; the message names its path."""
+    """A file or directory could not be copied to or from a pod. The message contains its path."""
 
 
 class SessionError(ClientError):
@@ -39,7 +39,7 @@ class NotPicklable(SessionError):
 
 
 class CallTooLarge(SessionError):
-    """A function with its arguments exceeds the size limit, or its result does."""
+    """A function with its arguments, or its result, exceeds the size limit."""
 
 
 class CallInterrupted(SessionError):

@@ -39,7 +39,7 @@ class Bounds(NamedTuple):
 
 
 def sum_bounds(bounds: Iterable[int | None]) -> int | None:
-    """Return the sum of a resource's bounds, or None if any of these bounds is unlimited."""
+    """Return the sum of a resource's bounds, or None if any of the bounds is unlimited."""
     total = 0
     for bound in bounds:
         if bound is None:

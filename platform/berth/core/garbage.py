@@ -37,8 +37,8 @@ def defer_full_collections() -> None:
 def collect_recent_garbage() -> bool:
     """Collect recent objects if collections are deferred and many objects are new.
 
-    Return whether garbage was collected. Call this between steps. Otherwise, Python collects after five times
-    as many new objects, in the middle of a step, for up to half a second.
+    Return whether garbage was collected. This function should be called between steps. Otherwise, Python
+    collects after five times as many new objects, in the middle of a step, for up to half a second.
     """
     new_objects, young, _ = gc.get_count()
     if not _state["deferred"] or new_objects < RECENT_OBJECTS:

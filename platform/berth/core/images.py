@@ -56,7 +56,7 @@ class ImageReference:
         return f"{self.registry}/{self.repository}"
 
     def with_digest(self, digest: str) -> str:
-        """Return the reference with this digest and without a tag."""
+        """Return the reference with the given digest and without a tag."""
         return f"{self.name}@{digest}"
 
     def __str__(self) -> str:

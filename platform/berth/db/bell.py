@@ -38,7 +38,7 @@ class Wakeup:
             return
 
     async def wait(self, seconds: float) -> None:
-        """Wait at most `seconds` for a wake-up. Return immediately if one arrived after the last wait."""
+        """Wait up to `seconds` seconds for a wake-up. Return at once if one arrived after the last wait."""
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()

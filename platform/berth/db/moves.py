@@ -35,7 +35,7 @@ def compare_and_set_all(
 ) -> list[M]:
     """Update many rows of one model in two queries. Return the updated rows in order.
 
-    Call this function in a transaction. The rows stay locked until the transaction ends.
+    Must be called in a transaction. The rows stay locked until the transaction ends.
     """
     if not rows:
         return []

@@ -17,8 +17,8 @@ T = TypeVar("T")
 def write_in_halves(items: Sequence[T], write: Callable[[Sequence[T]], object]) -> list[tuple[T, str]]:
     """Write all items together. If that fails, split them in halves until the rejected items are isolated.
 
-    Return the rejected items with the reasons. Call this function in a transaction. `write` must change
-    nothing except rows until its last query has succeeded.
+    Return the rejected items with the reasons. Must be called in a transaction. `write` must change nothing
+    except rows until its last query has succeeded.
     """
     if not items:
         return []
@@ -39,7 +39,7 @@ def write_in_halves(items: Sequence[T], write: Callable[[Sequence[T]], object]) 
 def write_changes(model: type[Model], field: str, changes: Sequence[RowChange]) -> set[Any]:
     """Lock the rows in key order, and write each change by compare-and-set on `field`.
 
-    Return the keys of the changed rows. A rejected change is logged and skipped. Call this function in a
+    Return the keys of the changed rows. A rejected change is logged and skipped. Must be called in a
     transaction.
     """
     lock_keys(model._default_manager.filter(pk__in=[change.pk for change in changes]))

@@ -154,7 +154,7 @@ def prepared(provider: Provider) -> PreparedNodes:
 
 @lru_cache(maxsize=64)
 def aws(settings_json: str) -> AwsProvider:
-    """Return one provider for all pools with these settings, because creating an SDK client is slow."""
+    """Return one provider for all pools with the same settings, because creating an SDK client is slow."""
     settings_of_pool = aws_settings(json.loads(settings_json))
     return AwsProvider(
         settings_of_pool, Clients(settings_of_pool.region), installation(), user_data=user_data

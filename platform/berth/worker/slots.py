@@ -27,7 +27,7 @@ class Slot(Protocol):
         ...
 
     def close(self) -> None:
-        """Release resources. Call this only after the last call has ended."""
+        """Release resources. Must be called only after the last call has ended."""
         ...
 
 

@@ -47,9 +47,9 @@ class Background:
                 self._loop.call_soon_threadsafe(self._wake)
 
     async def wait(self, version: int, seconds: float) -> None:
-        """Wait at most `seconds` until `notify` is called.
+        """Wait up to `seconds` seconds for a call of `notify`.
 
-        Return immediately if it was called since `version`.
+        Return immediately if `notify` has been called since `version`.
         """
         if self.version == version:
             # On Python 3.10, this error differs from the built-in TimeoutError.

@@ -27,7 +27,7 @@ class AsyncSchedules(AsyncResource):
     ) -> ScheduleDetail:
         """Create a schedule for a document (a mapping or YAML) or a template.
 
-        Raises Conflict if it already exists.
+        Raises Conflict if the schedule already exists.
         """
         body = {"cron": cron, "time_zone": time_zone, "overlap": overlap, **source_body(document, template)}
         return await self._put(ScheduleDetail, schedule_path(project, name), body, "")
@@ -43,7 +43,7 @@ class AsyncSchedules(AsyncResource):
         time_zone: str | None = None,
         overlap: str | None = None,
     ) -> ScheduleDetail:
-        """Change the given values, and become the owner.
+        """Change the given values of a schedule, and become its owner.
 
         Raises Conflict if the schedule was changed concurrently.
         """
@@ -72,7 +72,7 @@ class AsyncSchedules(AsyncResource):
         return await self._post(ScheduleRun, f"{schedule_path(project, name)}/run")
 
     def runs(self, project: str, name: str, *, limit: int | None = None) -> AsyncIterator[ScheduleRun]:
-        """Iterate over the runs, newest first."""
+        """Iterate over a schedule's runs, newest first."""
         return self._iterate(ScheduleRun, f"{schedule_path(project, name)}/runs", {}, limit)
 
     async def delete(self, project: str, name: str) -> None:

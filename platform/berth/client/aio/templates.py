@@ -17,7 +17,7 @@ class AsyncTemplates(AsyncResource):
     async def create(
         self, project: str, name: str, document: Mapping[str, Any] | str, *, description: str = ""
     ) -> TemplateDetail:
-        """Create a template. Raises Conflict if it already exists."""
+        """Create a template. Raises Conflict if the template already exists."""
         body = template_body(document, description)
         return await self._put(TemplateDetail, template_path(project, name), body, "")
 

@@ -77,7 +77,7 @@ class AsyncQuotas(AsyncResource):
         return await self._get(Quota, _path(kind, name, pool))
 
     async def create(self, kind: Owner, name: str, pool: str, values: Mapping[str, Any]) -> StoredQuota:
-        """Create a quota. Raises Conflict if it already exists."""
+        """Create a quota. Raises Conflict if the quota already exists."""
         return await self._put(StoredQuota, _path(kind, name, pool), values, "")
 
     async def edit(self, kind: Owner, name: str, pool: str, changes: Mapping[str, Any]) -> StoredQuota:
@@ -126,7 +126,7 @@ class AsyncQuotaGroups(AsyncResource):
         return await self._get(QuotaGroup, f"quota-groups/{quote(name, safe='')}")
 
     async def create(self, name: str, pools: Sequence[str]) -> QuotaGroup:
-        """Create a quota group. Raises Conflict if it already exists."""
+        """Create a quota group. Raises Conflict if the group already exists."""
         return await self._put(QuotaGroup, f"quota-groups/{quote(name, safe='')}", {"pools": [*pools]}, "")
 
     async def edit(self, name: str, pools: Sequence[str]) -> QuotaGroup:

@@ -20,7 +20,7 @@ SETTABLE = ("gpu_hours", "warn_at")
 
 class AsyncUsage(AsyncResource):
     async def report(self, **query: object) -> UsageReport:
-        """Return the entire report. Keyword arguments are the query parameters of the REST API."""
+        """Return the entire usage report. Keyword arguments are the query parameters of the REST API."""
         params = {**query, "limit": 500}
         merged: dict[str, Any] = await self._transport.get("usage", params)
         while merged["next"]:
@@ -29,7 +29,7 @@ class AsyncUsage(AsyncResource):
         return UsageReport.model_validate({key: value for key, value in merged.items() if key != "next"})
 
     async def csv(self, **query: object) -> AsyncIterator[bytes]:
-        """Stream the report as a CSV file."""
+        """Stream the usage report as a CSV file."""
         async with self._transport.stream("usage", {**query, "format": "csv"}) as response:
             async for chunk in response.aiter_bytes():
                 yield chunk
@@ -43,7 +43,7 @@ class AsyncBudgets(AsyncResource):
         return await self._get(Budget, _path(kind, name))
 
     async def create(self, kind: Owner, name: str, values: Mapping[str, Any]) -> Budget:
-        """Create a budget. Raises Conflict if it already exists."""
+        """Create a budget. Raises Conflict if the owner already has a budget."""
         return await self._put(Budget, _path(kind, name), values, "")
 
     async def edit(self, kind: Owner, name: str, changes: Mapping[str, Any]) -> Budget:

@@ -170,7 +170,7 @@ class AsyncWorkloads(AsyncResource):
     async def compare_metric(
         self, name: str, workload_ids: Iterable[str], *, points: int | None = None
     ) -> Sequence[ComparedMetric]:
-        """Return one metric of up to 20 workloads. Workloads that have not reported it are omitted."""
+        """Return one metric of up to 20 workloads. Workloads that never reported the metric are omitted."""
         params = {"name": name, "workload": [*workload_ids], "points": points}
         return (await self._get(MetricComparison, "metrics", params)).items
 
@@ -263,7 +263,8 @@ class AsyncWorkloads(AsyncResource):
     async def exec(
         self, workload_id: str, command: Sequence[str], *, pod: str | None = None, data: bytes = b""
     ) -> CommandResult:
-        """Run a command in a pod (ROLE-INDEX, by default the first) with this input, and return the result.
+        """Run a command in a pod (ROLE-INDEX, by default the first) with `data` as input, and return the
+        result.
 
         The entire output is held in memory.
         """

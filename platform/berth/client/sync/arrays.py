@@ -139,7 +139,7 @@ class Arrays(Resource):
     def retry(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
     ) -> ArrayChange:
-        """Resubmit the failed tasks, or the tasks with these indexes. A dry run changes nothing."""
+        """Resubmit the failed tasks, or those at the given indexes or ranges. A dry run changes nothing."""
         return self._change(array_id, "retry", indexes, dry_run)
 
     def delete(self, array_id: str) -> None:

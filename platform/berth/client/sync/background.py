@@ -44,9 +44,9 @@ class Background:
             self._changed.notify_all()
 
     def wait(self, version: int, seconds: float) -> None:
-        """Wait at most `seconds` until `notify` is called.
+        """Wait up to `seconds` seconds for a call of `notify`.
 
-        Return immediately if it was called since `version`.
+        Return immediately if `notify` has been called since `version`.
         """
         with self._changed:
             self._changed.wait_for(lambda: self.version != version, seconds)

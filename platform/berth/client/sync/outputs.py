@@ -14,7 +14,7 @@ KEPT_FILES_PAGE = 10_000  # large pages, because the node reads all directories 
 
 
 class PodFiles(Resource):
-    """Files from a workload's pods. The argument `pod` is ROLE-INDEX, such as worker-0."""
+    """Files from a workload's pods. The argument `pod` has the form ROLE-INDEX, such as worker-0."""
 
     _folder: str  # part of the URL that selects the kind of files
 
@@ -53,7 +53,7 @@ class PodFiles(Resource):
 
 
 class Outputs(PodFiles):
-    """Outputs from a workload's pods. The argument `pod` is ROLE-INDEX, such as worker-0.
+    """Outputs from a workload's pods. The argument `pod` has the form ROLE-INDEX, such as worker-0.
 
     The default is the latest run's first pod with outputs.
     """

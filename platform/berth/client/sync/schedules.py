@@ -28,7 +28,7 @@ class Schedules(Resource):
     ) -> ScheduleDetail:
         """Create a schedule for a document (a mapping or YAML) or a template.
 
-        Raises Conflict if it already exists.
+        Raises Conflict if the schedule already exists.
         """
         body = {"cron": cron, "time_zone": time_zone, "overlap": overlap, **source_body(document, template)}
         return self._put(ScheduleDetail, schedule_path(project, name), body, "")
@@ -44,7 +44,7 @@ class Schedules(Resource):
         time_zone: str | None = None,
         overlap: str | None = None,
     ) -> ScheduleDetail:
-        """Change the given values, and become the owner.
+        """Change the given values of a schedule, and become its owner.
 
         Raises Conflict if the schedule was changed concurrently.
         """
@@ -73,7 +73,7 @@ class Schedules(Resource):
         return self._post(ScheduleRun, f"{schedule_path(project, name)}/run")
 
     def runs(self, project: str, name: str, *, limit: int | None = None) -> Iterator[ScheduleRun]:
-        """Iterate over the runs, newest first."""
+        """Iterate over a schedule's runs, newest first."""
         return self._iterate(ScheduleRun, f"{schedule_path(project, name)}/runs", {}, limit)
 
     def delete(self, project: str, name: str) -> None:

@@ -18,7 +18,7 @@ class Templates(Resource):
     def create(
         self, project: str, name: str, document: Mapping[str, Any] | str, *, description: str = ""
     ) -> TemplateDetail:
-        """Create a template. Raises Conflict if it already exists."""
+        """Create a template. Raises Conflict if the template already exists."""
         body = template_body(document, description)
         return self._put(TemplateDetail, template_path(project, name), body, "")
 

@@ -78,7 +78,7 @@ class Quotas(Resource):
         return self._get(Quota, _path(kind, name, pool))
 
     def create(self, kind: Owner, name: str, pool: str, values: Mapping[str, Any]) -> StoredQuota:
-        """Create a quota. Raises Conflict if it already exists."""
+        """Create a quota. Raises Conflict if the quota already exists."""
         return self._put(StoredQuota, _path(kind, name, pool), values, "")
 
     def edit(self, kind: Owner, name: str, pool: str, changes: Mapping[str, Any]) -> StoredQuota:
@@ -127,7 +127,7 @@ class QuotaGroups(Resource):
         return self._get(QuotaGroup, f"quota-groups/{quote(name, safe='')}")
 
     def create(self, name: str, pools: Sequence[str]) -> QuotaGroup:
-        """Create a quota group. Raises Conflict if it already exists."""
+        """Create a quota group. Raises Conflict if the group already exists."""
         return self._put(QuotaGroup, f"quota-groups/{quote(name, safe='')}", {"pools": [*pools]}, "")
 
     def edit(self, name: str, pools: Sequence[str]) -> QuotaGroup:

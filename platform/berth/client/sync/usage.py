@@ -21,7 +21,7 @@ SETTABLE = ("gpu_hours", "warn_at")
 
 class Usage(Resource):
     def report(self, **query: object) -> UsageReport:
-        """Return the entire report. Keyword arguments are the query parameters of the REST API."""
+        """Return the entire usage report. Keyword arguments are the query parameters of the REST API."""
         params = {**query, "limit": 500}
         merged: dict[str, Any] = self._transport.get("usage", params)
         while merged["next"]:
@@ -30,7 +30,7 @@ class Usage(Resource):
         return UsageReport.model_validate({key: value for key, value in merged.items() if key != "next"})
 
     def csv(self, **query: object) -> Iterator[bytes]:
-        """Stream the report as a CSV file."""
+        """Stream the usage report as a CSV file."""
         with self._transport.stream("usage", {**query, "format": "csv"}) as response:
             yield from response.iter_bytes()
 
@@ -43,7 +43,7 @@ class Budgets(Resource):
         return self._get(Budget, _path(kind, name))
 
     def create(self, kind: Owner, name: str, values: Mapping[str, Any]) -> Budget:
-        """Create a budget. Raises Conflict if it already exists."""
+        """Create a budget. Raises Conflict if the owner already has a budget."""
         return self._put(Budget, _path(kind, name), values, "")
 
     def edit(self, kind: Owner, name: str, changes: Mapping[str, Any]) -> Budget:

@@ -54,7 +54,10 @@ def _parse(document: Mapping[Any, Any]) -> WorkloadSpec:
 
 
 def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
-    """Return whether a document is nested too deeply. Avoid recursion, which could overflow the stack."""
+    """Return whether a document is nested too deeply.
+
+    Recursion is avoided, because it could overflow the stack.
+    """
     level = [data]
     for _ in range(most):
         next_level: list[object] = []

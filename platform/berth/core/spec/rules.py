@@ -196,7 +196,7 @@ def _check_secrets(spec: WorkloadSpec, roles: RolesWithPaths) -> Iterator[Proble
 def _check_secret_uses(
     uses: PlacedSecrets, env: Mapping[str, str], outer: PlacedSecrets
 ) -> Iterator[Problem]:
-    """Yield problems with these secrets. `outer` lists the other secrets that the same pods receive."""
+    """Yield problems with the secrets. `outer` lists the other secrets that the same pods receive."""
     targets: set[tuple[str, str | None]] = {("env", use.env) for _, use in outer}
     targets |= {("file", use.file) for _, use in outer}
     for path, use in uses:

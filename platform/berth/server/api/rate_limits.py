@@ -63,7 +63,7 @@ class LimitExceeded(RateLimited):
 
 
 def spend(bucket: str, client: str, amount: int = 1) -> Budget:
-    """Count `amount` requests by `client` in this minute. Raises LimitExceeded if too few are left.
+    """Count `amount` requests by `client` in the current minute. Raises LimitExceeded if too few are left.
 
     A single call counts for at most one minute's limit.
 

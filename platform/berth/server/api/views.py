@@ -35,7 +35,7 @@ class SingleRenderer(BaseContentNegotiation):
 
 
 class HasScope(BasePermission):
-    """Permission that requires the token scope of the method. Services check the user's roles."""
+    """Permission that requires the token scope for the request's method. Services check the user's roles."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         if not request.user.is_authenticated:

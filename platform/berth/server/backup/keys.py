@@ -19,7 +19,7 @@ def key_files(home: Path) -> dict[str, bytes]:
 
 
 def missing_keys(home: Path) -> tuple[str, ...]:
-    """Return the names of missing keys. Call this before Django's settings generate the keys."""
+    """Return the names of missing keys. Must be called before Django's settings generate the keys."""
     return tuple(name for name in NAMES if not (home / name).exists())
 
 

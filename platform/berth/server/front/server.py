@@ -61,8 +61,8 @@ def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
 def pool_database_connections(size: int) -> None:
     """Share up to `size` database connections among this process's threads.
 
-    Call this before any thread connects. A web process serves requests on many threads. With a size of 0,
-    each thread has its own connection.
+    Must be called before any thread connects. A web process serves requests on many threads. With a size of
+    0, each thread has its own connection.
     """
     if size:
         database = connections.settings[DEFAULT_DB_ALIAS]
@@ -95,7 +95,7 @@ def is_open(connection: psycopg.Connection[Any]) -> bool:
 
 
 def network_matcher(proxies: list[str]) -> Callable[[str], bool]:
-    """Return a predicate that tests whether an address is in any of these networks."""
+    """Return a predicate that tests whether an address is in any of the networks."""
     networks = [ip_network(proxy) for proxy in proxies]
 
     @lru_cache(maxsize=1024)

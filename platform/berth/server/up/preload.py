@@ -2,8 +2,8 @@
 
 The argument is the file descriptor of the socket on which the supervisor requests processes (see
 `berth.server.up.forks`). This process starts no thread and opens no database connection, because forked
-processes cannot use them. Before the first fork, it reads a row of each table, because forked processes
-then share the memory that the first use of the models and the database driver fills.
+processes cannot use them. Before the first fork, it reads a row of each table, so that forked processes share
+the state that the first use of the models and the database driver creates.
 """
 
 import contextlib

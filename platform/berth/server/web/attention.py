@@ -135,7 +135,7 @@ def _failed_items(actor: Actor, now: datetime) -> list[Item]:
 
 
 def _failed_arrays(tasks: QuerySet[Workload]) -> Iterator[Item]:
-    """Yield an item for each array that contains one of these failed tasks, latest first.
+    """Yield an item for each array that contains one of the failed tasks, latest first.
 
     Of several arrays with the same name, only the latest is included.
     """

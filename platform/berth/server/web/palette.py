@@ -157,7 +157,9 @@ def split_verb(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _verb_of(word: str, min_letters: int) -> str:
-    """Return the verb that the word is, with or without an s, or that it starts with enough letters."""
+    """Return the verb that equals the word (with or without an s) or starts with it, if the word has enough
+    letters.
+    """
     for verb in VERBS:
         if word in (verb, f"{verb}s") or (len(word) >= min_letters and verb.startswith(word)):
             return verb

@@ -20,7 +20,8 @@ MAX_RECENT, MAX_PATH = 6, 300
 
 
 def recent_hits(actor: Actor, paths: Iterable[str]) -> list[Hit]:
-    """Return the pages at these paths, in the same order, without pages of objects that the user cannot see.
+    """Return the pages at the given paths, in the same order, without pages of objects that the user cannot
+    see.
 
     The number of queries depends on the kinds of pages, not on their number.
     """

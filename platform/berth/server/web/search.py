@@ -234,7 +234,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
 
 
 def without_kind(words: Sequence[str], kind: Sequence[str]) -> list[str]:
-    """Return the words without names of the kind, or all words if there are no others."""
+    """Return the words, except those that name the kind, or all words if there are no others."""
     return [word for word in words if word.lower() not in kind] or [*words]
 
 
@@ -261,7 +261,7 @@ def _services(actor: Actor, words: list[str]) -> Iterator[Hit]:
 
 
 def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) -> Iterator[Hit]:
-    """Yield the actions with this verb on the open page and on the user's latest workloads.
+    """Yield the actions with the verb on the open page and on the user's latest workloads.
 
     If there are other words, yield the actions on matching workloads, arrays and schedules instead.
     """
@@ -288,7 +288,7 @@ def _matches(
 ) -> QuerySet[Any]:
     """Return the rows in which each word occurs in one of the columns, best matches first.
 
-    Names of the kind are ignored. With `with_ids`, a word may also be the beginning of the row's ID.
+    Words that name the kind are ignored. With `with_ids`, a word may also be the beginning of the row's ID.
 
     `match` is 0 if the first column equals the search text, 1 if it starts with the text, and 2 otherwise.
     """

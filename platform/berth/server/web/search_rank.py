@@ -14,7 +14,7 @@ PARTS = re.compile(r"[\s\-_./]+")
 
 
 def rank(hit: Hit, words: Sequence[str]) -> int:
-    """Return the hit's rank for these words. Better matches have lower ranks.
+    """Return the hit's rank for the words. Better matches have lower ranks.
 
     The ranks are, best first: the title equals the words, the title starts with the words, each word starts a
     word of the title, each word occurs in the title, and a word occurs only in the project, pool or hidden

@@ -104,7 +104,8 @@ def find_state(word: str) -> str:
 
 
 def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
-    """If a word stands for a state, yield a link to the list of workloads in that state, with their number.
+    """If a word stands for a state, yield a link to the list of workloads in that state, with the number of
+    workloads.
 
     The other words are the list's search text. The word "my" restricts the list to the user's own workloads.
     """

@@ -253,7 +253,8 @@ def _run_actions(
 ) -> None:
     """Act on each node. A node that is already in the state `result` counts as changed.
 
-    A rejected node does not stop the others. Data output is a list if there are several names, or `is_list`.
+    A rejected node does not stop the others. Machine-readable output is a list if there are several names or
+    `is_list` is set.
     """
     names = list(dict.fromkeys(names))
     exit_codes, changed = list[ExitCode](), list[Any]()

@@ -48,7 +48,7 @@ class Announcer:
         department: int | None = None,
         object_ids: Collection[str] = (),
     ) -> None:
-        """Announce a change to the given objects, or to all objects. Call this method after the commit."""
+        """Announce a change to the given objects, or to all objects. Must be called after the commit."""
         with self._changed:
             if self._is_shut_down:
                 return
