@@ -29,7 +29,7 @@ def unknown_pool(actor: Actor, name: str | None, *history: Names) -> Problem | N
 
 
 def unknown_pool_or_group(actor: Actor, name: str | None) -> Problem | None:
-    """Return a problem if no visible pool or quota group has this name."""
+    """Return a problem if no visible pool or quota group has the name."""
     groups: QuerySet[QuotaGroup] = selectors.quota_groups(actor)
     return unknown_pool(actor, name, Names(groups))
 
@@ -39,7 +39,7 @@ def unknown_node(actor: Actor, name: str | None) -> Problem | None:
 
 
 def unknown_user(actor: Actor, name: str | None, *history: Names, path: str = "user") -> Problem | None:
-    """Return a problem if the user cannot see a user with this name.
+    """Return a problem if the user cannot see a user with the name.
 
     A user sees the members of their projects and departments, the submitters of visible workloads, and the
     users that they administer.
@@ -54,7 +54,7 @@ def unknown_user(actor: Actor, name: str | None, *history: Names, path: str = "u
 
 
 def unknown_id(path: str, noun: str, value: UUID | None, *rows: tuple[QuerySet[Any], str]) -> Problem | None:
-    """Return a problem if no row has this ID in the column."""
+    """Return a problem if no row has the ID in the column."""
     if value is None or any(each.filter(**{column: value}).exists() for each, column in rows):
         return None
     return Problem(path, "does not exist", format_value(str(value)), f"the ID of {noun} that you can see")
@@ -70,7 +70,7 @@ def department_history(actor: Actor) -> Names:
 
 
 def project_ids(actor: Actor, name: str) -> set[int]:
-    """Return the IDs of visible projects with this name, including former names in the audit log."""
+    """Return the IDs of visible projects with the given name, including former names in the audit log."""
     return _matching_ids(visible_projects(actor), _visible_audit_rows(actor, Project), name)
 
 

@@ -274,7 +274,9 @@ class VisibleScope:
             self._departments = set(fully_visible_departments(actor).values_list("pk", flat=True))
 
     def includes(self, project_id: int | None, department_id: int | None) -> bool:
-        """Return whether the user sees objects of this project or, without a project, of this department."""
+        """Return whether the user sees objects of the project or, if there is no project, of the
+        department.
+        """
         if self._all:
             return True
         return project_id in self._projects if project_id is not None else department_id in self._departments
@@ -327,7 +329,7 @@ def users(actor: Actor) -> QuerySet[User]:
 
 
 def find_grantee(username: str) -> User | None:
-    """Return the user with exactly this name, to whom a role may be granted, or None."""
+    """Return the user with exactly the given name, to whom a role may be granted, or None."""
     return User.objects.filter(username=username).first()
 
 

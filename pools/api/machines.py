@@ -132,7 +132,10 @@ class JoinTokenDetail(PoolView):
 
 class MachineView(PoolView):
     def machine(self, name: str, machine: str) -> Machine:
-        """Return the last machine that joined under this name, even if it has departed. Raises NotFound."""
+        """Return the last machine that joined under the given name, even if it has departed.
+
+        Raises NotFound.
+        """
         rows = joined_machines.machines(self.get_administered_pool(name), timezone.now())
         row = rows.filter(name=machine).order_by("-joined_at", "-pk").first()
         if row is None:

@@ -192,7 +192,7 @@ def _is_list_of_names(value: object) -> bool:
 
 
 def rejection(stored: Iterable[Mapping[str, Any]], pool: str, project: str, names: Collection[str]) -> str:
-    """Return why a project cannot use these volumes in the pool, as a clause, or an empty string."""
+    """Return why a project cannot use the volumes in the pool, as a clause, or an empty string."""
     missing = sorted(set(names) - set(usable_volumes(stored, project)))
     if not missing:
         return ""

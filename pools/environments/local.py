@@ -86,7 +86,9 @@ class LocalEnvironments:
         write_record(str(home / "process"), [("pid", str(child.pid)), ("start", start_time(child.pid))])
 
     def get_status(self, name: str, secrets: Mapping[str, str]) -> InstallStatus | None:
-        """Return the installation's progress, or None if it is not running and left no exit code."""
+        """Return the installation's progress, or None if the installation is not running and left no exit
+        code.
+        """
         self._reap()
         home = self._boot_directory(name)
         # Check this before reading the exit code, because the script may end between the two steps.

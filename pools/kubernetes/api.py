@@ -303,7 +303,7 @@ def _api_error(status: int, body: Object) -> ApiError:
 
 @contextmanager
 def _errors_as_invalid(part: str, allowed: str) -> Iterator[None]:
-    """Convert errors in the block to Invalid with the path of this kubeconfig part."""
+    """Convert errors in the block to Invalid with the path of the kubeconfig part."""
     try:
         yield
     except (ssl.SSLError, ValueError, ImportError, httpx.InvalidURL) as error:

@@ -68,7 +68,7 @@ class Clusters:
         self._clusters: dict[Connection, Cluster] = {}
 
     def listen(self, on_change: Callable[[], None], on_deleted: Callable[[Mapping[str, Any]], None]) -> None:
-        """Register the mirrors' callbacks for clusters that are created later."""
+        """Register the callbacks for the mirrors of clusters that are created later."""
         self._on_change, self._on_deleted = on_change, on_deleted
 
     def get(self, connection: Connection) -> Cluster:

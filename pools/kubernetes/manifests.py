@@ -206,7 +206,7 @@ def _container_resources(pod_spec: PodSpec, gpu_resource: str) -> Manifest:
 
 
 def _affinity(node: str) -> Manifest:
-    """Return an affinity that requires this node."""
+    """Return an affinity that requires the node."""
     by_name = {"key": "metadata.name", "operator": "In", "values": [node]}
     required = {"nodeSelectorTerms": [{"matchFields": [by_name]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}

@@ -34,6 +34,6 @@ class Pace:
             self._sleep(delay)
 
     def pause(self, seconds: float) -> None:
-        """Delay all requests by this many seconds, because the server is overloaded."""
+        """Delay all requests by the given number of seconds, because the server is overloaded."""
         with self._lock:
             self._next = max(self._next, self._clock() + min(max(seconds, 0.0), PAUSE_MAX))

@@ -170,7 +170,7 @@ class Provider(Protocol):
         ...
 
     def preview(self, pool: str, shape: Shape) -> "Preview":
-        """Return the machines that a pool with this node shape would use, without changing anything.
+        """Return the machines that a pool with the given node shape would use, without changing anything.
 
         The pool may not exist yet. Raises ProviderError if the provider cannot be examined. All other
         problems are findings. Return an empty preview if the provider has no machines to examine before nodes

@@ -338,7 +338,7 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
-        """Return the time when a pod last touched `.berth-checkpoint` in this workspace, or None."""
+        """Return the time when a pod last touched `.berth-checkpoint` in the workspace, or None."""
         ...
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:

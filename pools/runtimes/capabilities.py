@@ -52,7 +52,7 @@ def runtime_capabilities(runtime: str) -> Capabilities:
 
 
 def default_runtime(provider: str) -> str:
-    """Return the default runtime for pools of this provider."""
+    """Return the default runtime for pools of the provider."""
     if provider == KUBERNETES:
         return KUBERNETES
     return "ray" if provider in REMOTE_PROVIDERS else "local"

@@ -155,7 +155,7 @@ class PodDir:
         return connection
 
     def has_shim(self) -> bool:
-        """Return whether a shim is running for this pod.
+        """Return whether a shim is running for the pod.
 
         The check does not acquire the lock, because a new shim may need it.
         """
@@ -200,7 +200,10 @@ class PodDir:
             self.write("exit", fields)
 
     def _kill_leftovers(self) -> None:
-        """Kill processes that have this pod's environment variable. The command itself died with the shim."""
+        """Kill the processes whose environment contains the pod's variable.
+
+        The command itself died with the shim.
+        """
         mark = f"BERTH_POD_DIR={self.work}".encode()
         for pid in process_ids():
             try:

@@ -66,7 +66,7 @@ class ShimStarter:
         self._lock = threading.Lock()
 
     def start(self, directory: Path, anchor: str) -> Shim:
-        """Start the shim for the pod in this directory. Raises OSError, for example if memory is exhausted.
+        """Start the shim for the pod in the directory. Raises OSError, for example if memory is exhausted.
 
         After a failed fork, the next call for the pod starts a separate process, which reveals the error.
         """
@@ -158,7 +158,7 @@ class ShimServer:
         return shim
 
     def has_failed_to_fork(self, directory: str) -> bool:
-        """Return whether the last fork for this directory failed. Clear the failure."""
+        """Return whether the last fork for the directory failed. Clear the failure."""
         self.receive_reports()
         has_failed = directory in self._not_forked
         self._not_forked.discard(directory)

@@ -40,7 +40,7 @@ def record_failed_boot(node: Node, reason: str, *, at: datetime) -> None:
 def reset_failed_boots(pool: NodePool) -> bool:
     """Reset the count of failed boots. Return whether the count was above zero.
 
-    Call this function after a node has become ready or a user has requested a retry. The caller must hold the
+    Must be called after a node has become ready or a user has requested a retry. The caller must hold the
     lock on the pool.
     """
     if not pool.boot_failures:

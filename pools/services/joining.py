@@ -166,7 +166,7 @@ def _join_node(pool_name: str, order: str, measured: MachineReport, at: datetime
 
 
 def _check_token(token: JoinToken, former: Machine | None, at: datetime) -> None:
-    """Raise Unauthenticated if the machine may not join with this token. The message contains the reason."""
+    """Raise Unauthenticated if the machine may not join with the token. The message contains the reason."""
     if token.revoked_at is not None:
         raise Unauthenticated(
             f"This join token was revoked at {_format_time(token.revoked_at)}. Issue a new token."
@@ -223,9 +223,10 @@ def has_changed(machine: Machine, measured: MachineReport) -> bool:
 
 
 def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Machine:
-    """Store a joining machine. It replaces a silent machine of the same name, which is marked as departed.
+    """Store a joining machine. The machine replaces a silent machine of the same name, which is marked as
+    departed.
 
-    Raises Conflict if another machine with this name still reports.
+    Raises Conflict if another machine with the name still reports.
     """
     namesakes = Machine.objects.filter(pool=machine.pool, name=measured.name, departed_at=None)
     namesakes = namesakes.exclude(pk=machine.pk)
@@ -251,7 +252,7 @@ def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Ma
 
 
 def _current_machines(key: int, version: int) -> QuerySet[Machine]:
-    """Return the machine with this primary key, unless it has departed or has a newer secret."""
+    """Return the machine with the given primary key, unless it has departed or has a newer secret."""
     return Machine.objects.filter(pk=key, secret_version=version, departed_at=None)
 
 

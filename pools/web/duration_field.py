@@ -19,7 +19,10 @@ ALLOWED = "a duration, for example 90 s, 10 min or 1 h 30 min"
 
 
 class DurationField(forms.CharField):
-    """Duration, such as "10 min". Without a unit, it is in seconds. The value of the field is in seconds."""
+    """Duration, such as "10 min".
+
+    A number without a unit is in seconds. The value of the field is in seconds.
+    """
 
     def __init__(
         self, *, label: str, initial: int | None = None, help_text: str = "", **options: Any

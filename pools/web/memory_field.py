@@ -11,7 +11,7 @@ MIB_PER_GIB = 1024
 
 
 class MemoryField(forms.CharField):
-    """Amount of memory, such as 64Gi. Without a unit, it is in MiB. The value of the field is in MiB."""
+    """Amount of memory, such as 64Gi. A number without a unit is in MiB. The value of the field is in MiB."""
 
     def clean(self, value: Any) -> int | None:
         text = super().clean(value)

@@ -80,7 +80,10 @@ class AuditAdmin(ReadOnlyModelAdmin):
     )  # fmt: skip
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Word the entries on the page. The number of queries does not depend on the number of rows."""
+        """Describe the entries on the page in sentences.
+
+        The number of queries does not depend on the number of rows.
+        """
         changes_list = super().get_changelist_instance(request)
         changes_list.result_list = rows = list(changes_list.result_list)
         for entry in describe_entries(actor(request), rows):

@@ -102,7 +102,7 @@ def describe_rejection(host: str, address: str, reason: str) -> str:
 def find_rejection(
     address: Address, allowed: Collection[ipaddress.IPv4Network | ipaddress.IPv6Network]
 ) -> str | None:
-    """Return why connections to this address are forbidden, or None if they are allowed."""
+    """Return why connections to the address are forbidden, or None if they are allowed."""
     target = embedded_ipv4(address)
     if any(target in network for network in FORBIDDEN_NETWORKS):
         return "which is never allowed"

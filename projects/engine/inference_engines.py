@@ -101,7 +101,7 @@ def is_drained(engine: InferenceEngineFacts) -> bool:
 def may_serve(engine: InferenceEngineFacts, *, is_stale: bool) -> bool:
     """Return whether the router may send requests to the inference engine.
 
-    Stale weights prevent this only with strict consistency.
+    Stale weights prevent this only if the service requires strict consistency.
     """
     if engine.state not in ("WEIGHT_SYNCING", "READY", "ACTIVE"):
         return False

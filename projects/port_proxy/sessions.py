@@ -78,7 +78,7 @@ class PortSessionCache:
 
 
 def hash_cookie(cookie: str) -> str:
-    """Return the digest that identifies the stored port session with this cookie."""
+    """Return the digest that identifies the stored port session with the cookie."""
     return hashlib.sha256(cookie.encode("latin-1")).hexdigest()
 
 

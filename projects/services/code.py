@@ -178,8 +178,8 @@ def write_tree(project: Project, files: Iterable[CodeFile], at: datetime) -> Cod
 def read_tree(tree: CodeTree, path: str = "") -> tuple[int, Iterator[bytes]]:
     """Return the size of the tree's tar archive, and an iterator over its parts. Iterating runs no queries.
 
-    With a path, the archive contains only the files at and below the path. The iterator raises StoreFailure
-    if a chunk is missing or damaged.
+    If a path is given, the archive contains only the files at and below the path. The iterator raises
+    StoreFailure if a chunk is missing or damaged.
     """
     files = [file for file in tree.files if not path or f"{file['path']}/".startswith(f"{path}/")]
     mtime = int(tree.created_at.timestamp())

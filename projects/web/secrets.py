@@ -348,7 +348,7 @@ def _pool_owners(actor: Actor) -> list[tuple[str, str]]:
 
 
 def _replacement(owner: str, secret: Secret | RecordedSecret) -> str:
-    """Return the form value that confirms replacing this secret version."""
+    """Return the form value that confirms replacing the secret version."""
     return f"{owner}/{secret.name}@{secret.version}"
 
 

@@ -310,7 +310,7 @@ class Pod:
 class Dependency:
     """Workload that must reach a final state (completed, failed or any) before its dependent may start.
 
-    `status` describes its current state as a clause, and is empty if it is hidden or obvious.
+    `status` is a clause about the workload's current state. It is empty if the state is hidden or obvious.
     """
 
     workload: str

@@ -78,7 +78,8 @@ class Scheduler(LeaderLoop):
         self.loop = self._reconciling = self._cleaning = None
 
     def work(self, trigger: str) -> float:
-        """Run a tick if one is due, and a step of the slow work. Return the seconds until the next round.
+        """Run a tick if one is due, and one step of the slow work (reconciliation and cleanup). Return the
+        seconds until the next round.
 
         The slow work is deferred while changes keep arriving, but for at most a second.
         """

@@ -129,7 +129,7 @@ def _fields(kind: type) -> list[tuple[str, Any]]:
 
 @cache
 def _decoder(hint: Any) -> Decoder:
-    """Return the function that decodes a value of this type."""
+    """Return the function that decodes a value of the type."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return _union_decoder(inner)

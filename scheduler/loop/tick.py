@@ -185,7 +185,10 @@ class Loop:
                 wake("scheduler", "array")  # the next cycle places the released tasks
 
     def _next_bundles(self, plan: Plan) -> tuple[Bundle, ...]:
-        """Return this tick's bundles, with recently stale ones last. The next tick plans the rest again."""
+        """Return this tick's bundles.
+
+        Bundles that were stale recently come last. The next tick plans all others again.
+        """
         workloads = {bundle.workload for bundle in plan.bundles}
         self._stale = {name: at for name, at in self._stale.items() if name in workloads}
         never = datetime.min.replace(tzinfo=UTC)
@@ -279,7 +282,7 @@ class Loop:
     def _has_draining_nodes(self) -> bool:
         """Return whether the newest view has draining nodes.
 
-        It is current, because new drains wake the scheduler.
+        The view is current, because new drains wake the scheduler.
         """
         return not self._runs or any(
             node.state is NodeState.DRAINING for node in self._runs[-1].view.snapshot.nodes

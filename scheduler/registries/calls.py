@@ -91,7 +91,7 @@ class RegistryCalls:
 
 
 def find_proxy(scheme: str, host: str) -> str | None:
-    """Return the proxy that the environment specifies for this host, or None."""
+    """Return the proxy that the environment specifies for the host, or None."""
     if is_loopback(host) or proxy_bypass(host):
         return None
     return getproxies().get(scheme)

@@ -77,7 +77,7 @@ def project_in_handle(handle: str) -> str:
 def diverging_queue(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
     """Return the queue at which one party's path diverges from the other's.
 
-    It is the only queue on the path that the other party may see.
+    The other party may see no other queue on the path.
     """
     mine, others = (
         _queue_entries(numbers, name) for name in (side, "preemptor" if side == "victim" else "victim")

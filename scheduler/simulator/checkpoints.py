@@ -9,7 +9,7 @@ from scheduler.simulator.gangs import RUNNING_STATES, has_pod_in
 
 @dataclass(slots=True)
 class Checkpoints:
-    """Checkpoints that running workloads save every `interval` seconds, or never if it is None."""
+    """Checkpoints that running workloads save every `interval` seconds, or never if `interval` is None."""
 
     interval: int | None = None
     _runs: dict[str, int] = field(default_factory=dict)  # start time of each workload's run

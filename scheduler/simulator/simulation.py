@@ -26,7 +26,10 @@ class World:
     """Simulated cluster. Workloads are frozen values that are replaced on change."""
 
     def __init__(self, snapshot: Snapshot, stop_seconds: int = 0, checkpoint: int | None = None) -> None:
-        """Set up the cluster. Runs save a checkpoint every `checkpoint` seconds, or never if it is None."""
+        """Set up the cluster.
+
+        Runs save a checkpoint every `checkpoint` seconds, or never if `checkpoint` is None.
+        """
         self.now, self.initial, self.stop_seconds = snapshot.now, snapshot, stop_seconds
         self._checkpoints = Checkpoints(checkpoint)
         self.nodes = {node.name: node for node in snapshot.nodes}

@@ -96,18 +96,18 @@ def placeholders(hidden: HiddenWorkloads) -> list[Placeholder]:
 
 
 def position_before(actor: Actor, first: QueueEntry) -> int:
-    """Return the position of the visible workload before this row in its pool's queue, or NO_POSITION."""
+    """Return the position of the visible workload before the row in its pool's queue, or NO_POSITION."""
     before = _beyond(actor, first, "lt")
     return before.aggregate(last=Max("queue_position"))["last"] or NO_POSITION
 
 
 def ends_queue(actor: Actor, last: QueueEntry) -> bool:
-    """Return whether no visible workload follows this row in its pool's queue."""
+    """Return whether no visible workload follows the row in its pool's queue."""
     return not _beyond(actor, last, "gt").exists()
 
 
 def _beyond(actor: Actor, entry: QueueEntry, side: str) -> QuerySet[Any]:
-    """Return the visible workloads before ("lt") or after ("gt") this row in its pool's queue, unordered."""
+    """Return the visible workloads before ("lt") or after ("gt") the row in its pool's queue, unordered."""
     row = entry[0]
     same = Q(queue_position=row.queue_position) & Q((f"pk__{side}", row.pk))
     beyond = Q((f"queue_position__{side}", row.queue_position)) | same

@@ -33,7 +33,7 @@ class Target:
 
 
 def find_target(client: "Client", reference: str) -> Target:
-    """Return the workload or array with this name or ID, or the tasks that ARRAY[INDEXES] selects.
+    """Return the workload or array with the given name or ID, or the tasks that ARRAY[INDEXES] selects.
 
     Live objects take precedence over ended ones, and later submissions over earlier ones. Raises NotFound.
     """

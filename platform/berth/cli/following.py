@@ -132,7 +132,7 @@ class TerminalOutput:
 
 
 class TimestampedText:
-    """Reader of output with timestamps. It counts only the bytes of the log itself."""
+    """Reader of output with timestamps that counts only the bytes of the log itself."""
 
     def __init__(self) -> None:
         self._is_line_start, self._incomplete = True, b""

@@ -45,7 +45,7 @@ def quota_rows(client: "Client", pool: str | None, output: Output, owner: str | 
 
 
 def check_owner(owner: str, visible: Collection[str]) -> None:
-    """Raise InvalidInput if no visible department or project has this name."""
+    """Raise InvalidInput if no visible department or project has the name."""
     if owner not in visible:
         allowed = suggest_visible(owner, visible, "a department or project")
         raise invalid_value("NAME", "does not exist", owner, allowed)

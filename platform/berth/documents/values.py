@@ -20,7 +20,7 @@ _STEP = re.compile(r"\.?([^.\[\]=]+)|\[(\d{1,4})\]")
 
 
 def set_value(data: Any, at: Location, value: object) -> Any:
-    """Return a copy with `value` at this location. Create missing parents.
+    """Return a copy with `value` at the location. Create missing parents.
 
     Raises KeyError if the location leads through a scalar or past the end of a list.
     """
@@ -40,7 +40,7 @@ def set_value(data: Any, at: Location, value: object) -> Any:
 
 
 def remove_value(data: Any, at: Location) -> Any:
-    """Return a copy without the value at this location and without parents that become empty."""
+    """Return a copy without the value at the location and without parents that become empty."""
     step, *rest = at
     if isinstance(step, int):
         if not isinstance(data, list) or step >= len(data):
@@ -55,7 +55,7 @@ def remove_value(data: Any, at: Location) -> Any:
 
 
 def value_at(data: Any, at: Sequence[Step]) -> Any:
-    """Return the value at this location, or None if there is none."""
+    """Return the value at the location, or None if there is none."""
     for step in at:
         if isinstance(step, int):
             data = data[step] if isinstance(data, list) and step < len(data) else None

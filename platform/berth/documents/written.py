@@ -43,7 +43,7 @@ def format_below_key(value: object, indent: int, comment: str = "") -> str:
 
 
 def format_block(value: object, indent: int) -> str:
-    """Format a list or mapping as a block with this indent."""
+    """Format a list or mapping as a block with the given indent."""
     text = yaml.safe_dump(
         value, default_flow_style=False, width=LINE_WIDTH, allow_unicode=True, sort_keys=False
     )

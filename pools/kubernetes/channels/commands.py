@@ -24,7 +24,7 @@ NO_SHELL = (
 
 
 class Command:
-    """Command of a channel. Without a `terminal`, it uses pipes.
+    """Command of a channel. The command uses pipes unless `terminal` is set.
 
     Raises ValueError if the terminal's size is invalid.
     """
@@ -135,7 +135,10 @@ class Command:
             await copier.close()
 
     async def _send_pending(self, target: Session, echo: asyncio.Task[None] | None) -> None:
-        """Send the received input. Without an echo from the pod, input counts as accepted once it is sent."""
+        """Send the received input.
+
+        If the pod does not echo input, input counts as accepted once it has been sent.
+        """
         while data := self._client.take_input():
             await target.send_input(data)
             if echo is None or echo.done():

@@ -82,7 +82,7 @@ def user_fields(view: View, uid: int, call_filter: bytes) -> Record:
 
 
 def is_visible(path: str, view: View, files: PodFiles) -> bool:
-    """Return whether the pod can access this path of the machine, or has its own directory at this path."""
+    """Return whether the pod can access a path of the machine, or has its own directory at the path."""
     own = [str(each) for each in (files.work, files.workspace, files.shared) if each]
     mounts = (*view.readable, *view.writable, *files.readable, *files.writable)
     seen = [mount.target for mount in mounts]

@@ -152,7 +152,7 @@ class Container(Namespaces):
         return ImagePull(self._podman, self._pod, self._order, self._report_progress).ensure_pulled()
 
     def _create_with_config(self, config: Record) -> None:
-        """Create the container from the image that has this configuration."""
+        """Create the container from the image that has the given configuration."""
         self._config = config
         if "image_directory" in self._fields:
             self.directory = dict(config)["working_dir"]

@@ -67,7 +67,7 @@ class ImagePull:
         return self._store.read_config(digest)
 
     def _lock(self) -> int:
-        """Acquire this image's lock, and return its descriptor. Waits while another pod pulls the image."""
+        """Acquire the image's lock, and return its descriptor. Waits while another pod pulls the image."""
         path = f"{self._store.locks}/{self._reference.digest}.pull"
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         while True:

@@ -70,7 +70,7 @@ class ImageStore:
             pass
 
     def has_access(self, project: str, digest: str) -> bool:
-        """Return whether the project has pulled the image with this digest to this node."""
+        """Return whether the project has pulled the image with the given digest to this node."""
         return os.path.exists(f"{self.projects}/{project}/{digest}")
 
     def grant_access(self, project: str, digest: str) -> None:

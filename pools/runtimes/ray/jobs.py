@@ -53,7 +53,7 @@ class Jobs:
         return Job(str(details["status"]), str(details.get("message") or ""))
 
     def node_state(self, label: str) -> str:
-        """Return Ray's state of the node with this label, such as ALIVE, or "" if no such node has
+        """Return Ray's state of the node with the given label, such as ALIVE, or "" if no such node has
         registered.
 
         A node that rejoined is listed twice, as DEAD and as ALIVE.

@@ -142,8 +142,9 @@ def _version_1_path(controller: str, own: dict[str, str]) -> str:
 
 
 def _settings(resource: str, limit: int, is_v2: bool) -> list[tuple[str, str]]:
-    """Return (cgroup file, value) pairs that set this limit. Swap is disabled if the kernel accounts for
-    swap.
+    """Return (cgroup file, value) pairs that set the limit.
+
+    Swap is disabled if the kernel accounts for swap.
     """
     if limit == 0:
         return []

@@ -21,7 +21,7 @@ from pools.runtimes.shim.wakes import wake_listeners
 
 
 def main(directory: str, anchor: str, prepared: PreparedEnclosure | None = None) -> None:
-    """Run the pod in this directory. Do nothing if another shim already runs it.
+    """Run the pod in the directory. Do nothing if another shim already runs it.
 
     `anchor` is the `pid:start` of the process that the pod is tied to, or empty. The pod uses the prepared
     enclosure if it fits.

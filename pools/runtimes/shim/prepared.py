@@ -19,7 +19,7 @@ class PreparedEnclosure:
         self._digest, self._builder = digest, builder
 
     def take(self, order: Record) -> Builder | None:
-        """Return the builder if the enclosure fits this pod spec and still exists.
+        """Return the builder if the enclosure fits the pod spec and still exists.
 
         Otherwise, stop the builder.
         """

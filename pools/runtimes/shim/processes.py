@@ -20,7 +20,10 @@ def stat_fields(pid: int) -> list[str] | None:
 
 
 def start_time(pid: int) -> str:
-    """Return the process's start time in ticks since boot. With the process ID, it identifies a process."""
+    """Return the process's start time in ticks since boot.
+
+    Together with the process ID, the start time identifies a process.
+    """
     fields = stat_fields(pid)
     return fields[19] if fields else ""
 

@@ -66,7 +66,8 @@ class GitProgram:
     def run(self, *arguments: str) -> tuple[int, str, str]:
         """Run a git command. Return its exit status, and its stdout and stderr up to a size limit.
 
-        Raises GitFailure at the deadline, and GitRejection if git is not installed. Raises Interrupted.
+        Raises GitFailure at the deadline, GitRejection if git is not installed, and Interrupted if this
+        process is being stopped.
         """
         output, errors = self.directory / "output", self.directory / "errors"
         with output.open("wb") as out, errors.open("wb") as err:

@@ -58,7 +58,7 @@ def failure_sentence(groups: Sequence[FailureGroup], tasks: int) -> str:
 def failure_causes(groups: Sequence[FailureGroup]) -> str:
     """Return the most frequent causes, such as "exit code 1" or "25 exit code 1, 5 SIGKILL".
 
-    Without failures, return an empty string.
+    Return an empty string if no tasks have failed.
     """
     if len(groups) == 1:
         return groups[0].cause

@@ -87,7 +87,7 @@ def arrays_with_rules(
 ) -> list[WorkloadArray]:
     """Return all active arrays that have a stop rule.
 
-    With arguments, return only those among `arrays` and the arrays of the tasks in `workloads`.
+    If arguments are given, return only arrays that are in `arrays` or have a task in `workloads`.
     """
     rows = WorkloadArray.objects.filter(state=ArrayState.ACTIVE, spec__array__has_key="stop")
     if workloads is not None:

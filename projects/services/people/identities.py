@@ -53,7 +53,7 @@ def user_for_claims(claims: Mapping[str, Any], *, issuer: str, name_claim: str, 
 def _first_sign_in(
     claims: Mapping[str, Any], issuer: str, subject: str, name_claim: str, may_create: bool
 ) -> User:
-    """Link the account prepared for this email address, or create a new account."""
+    """Link the account prepared for the email address, or create a new account."""
     actor = Actor.system("single sign-on")
     try:
         with transaction.atomic():
@@ -72,7 +72,7 @@ def _first_sign_in(
 
 
 def _linkable_account(mail: str) -> User | None:
-    """Return the account with this address if it has neither a password nor an identity, otherwise None."""
+    """Return the account with the address if it has neither a password nor an identity, otherwise None."""
     if not mail:
         return None
     rows = User.objects.select_for_update().filter(email__iexact=mail).order_by("pk")

@@ -134,13 +134,13 @@ def delete_ended(*, before: datetime) -> int:
 
 
 def authenticate(secret: str) -> ApiToken | None:
-    """Return the valid token with this secret, or None if there is none."""
+    """Return the valid token with the given secret, or None if there is none."""
     authenticated = authenticate_with_roles(secret)
     return None if authenticated is None else authenticated[0]
 
 
 def authenticate_with_roles(secret: str) -> tuple[ApiToken, tuple[GrantedRole, ...]] | None:
-    """Return the valid token with this secret and all roles of its user, or None.
+    """Return the valid token with the given secret and all roles of its user, or None.
 
     Nothing is cached, so the revocation of a token or role takes effect with the next request.
     """

@@ -56,7 +56,7 @@ class CallResult:
 
 
 def authenticate_pod(secret: str) -> Pod:
-    """Return the live session pod with this secret. Raises Unauthenticated."""
+    """Return the live session pod with the given secret. Raises Unauthenticated."""
     key = secrets.verified_key(secret, "pod")
     rows = Pod.objects.select_related(
         "workload__session", "workload__project", "node__pool", "session_worker"

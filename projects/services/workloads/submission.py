@@ -275,7 +275,7 @@ def collect_warnings(view: SubmissionView, drafts: Sequence[Draft]) -> list[list
 
 
 def current_quota_warnings(actor: Actor, workload: Workload) -> list[str]:
-    """Return the quota warnings that a submission of the workload's document would have now."""
+    """Return the quota warnings that a submission of the workload's document would cause now."""
     try:
         spec = parse_workload(workload.spec)
     except Invalid:

@@ -138,7 +138,7 @@ class SubmissionView:
         self.__dict__.pop("_project_secrets", None)
 
     def visible_project(self, name: str) -> Project | None:
-        """Return the project with this name, or None if the user cannot see it."""
+        """Return the project with the given name, or None if the user cannot see it."""
         self.load_projects([name])
         project = self._projects[name]
         return project if project is not None and can_see(self.actor, project) else None
@@ -180,7 +180,7 @@ class SubmissionView:
         return project_allowance, department_allowance, is_oversold
 
     def code_tree(self, project: Project, digest: str, at: datetime) -> CodeTree | None:
-        """Return the project's code tree with this digest, or None.
+        """Return the project's code tree with the given digest, or None.
 
         A view with locks extends the tree's retention by a day.
         """

@@ -115,7 +115,7 @@ def find_quota(owner: Tenant, pool: PoolOrGroup) -> Quota | None:
 
 
 def get_pool_or_group_or_404(name: str) -> PoolOrGroup:
-    """Return the pool or quota group with this name. Raises Http404 if there is none."""
+    """Return the pool or quota group with the given name. Raises Http404 if there is none."""
     place = find_pool_or_group(name)
     if place is None:
         raise Http404

@@ -24,7 +24,7 @@ def steps_for(workload: Workload) -> list[str]:
 
 
 def bulk_steps(actor: Actor, row: Workload | WorkloadArray, counts: TaskCounts) -> list[str]:
-    """Return the bulk actions of the workload list that apply to this row.
+    """Return the bulk actions of the workload list that apply to the row.
 
     `counts` contains the array's task counts.
     """

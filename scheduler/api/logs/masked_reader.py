@@ -63,7 +63,9 @@ class MaskedReader:
         return chunk
 
     def _bytes_before(self, offset: int, count: int) -> bytes:
-        """Return up to `count` bytes before the offset, but none from before the last gap."""
+        """Return up to `count` bytes that precede the offset, starting no earlier than the end of the last
+        gap.
+        """
         begin = at = max(offset - count, 0)
         data = b""
         while at < offset:

@@ -49,7 +49,7 @@ def _start_pending(board: Board, choice: int) -> None:
 
 
 def _all_rejected(board: Board, groups: Sequence[PendingGroup]) -> bool:
-    """Reject all groups and return True if no group can start.
+    """If no group can start, reject all groups and return True.
 
     The order of groups does not matter, because the free capacity changes only when a gang starts.
     """

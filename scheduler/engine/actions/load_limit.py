@@ -39,7 +39,7 @@ def _select_victims(board: Board, choice: int) -> dict[Gang, list[Victim]]:
 
 
 def _removable_replicas(board: Board, i: int, choice: int) -> Iterator[Victim]:
-    """Yield the extra replicas on this node that would not be placed there now."""
+    """Yield the extra replicas on the node that would not be placed there now."""
     if board.nodes.cpu[i] >= 0:
         return
     node = board.nodes.nodes[i]

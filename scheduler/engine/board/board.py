@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Trial:
-    """Context manager for one gang's tentative moves. They are undone on exit unless accepted.
+    """Context manager for one gang's tentative moves. The moves are undone on exit unless they are accepted.
 
     A trial that is not accepted records the reason passed to `reject`, or else `default_reason`. An optional
     trial has no `default_reason`, because its failure does not leave the gang pending.

@@ -386,7 +386,7 @@ def pod_milli_gpus(pod: Pod) -> int:
 
 
 def compute_lost_gpu_seconds(gang: Gang, pod: Pod, now: int) -> int:
-    """Return the GPU-seconds of work that would be lost if this pod were stopped."""
+    """Return the GPU-seconds of work that would be lost if the pod were stopped."""
     workload = gang.workload
     since = max(pod.started, workload.started or 0, workload.last_checkpoint or 0)
     return max(0, now - since) * pod_milli_gpus(pod) // MILLI

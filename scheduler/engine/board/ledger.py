@@ -247,7 +247,7 @@ class QueueAccount:
 
 
 class QueueGroup:
-    """One queue's accounts in all pools of a quota group. They share one quota and one limit."""
+    """One queue's accounts in all pools of a quota group. The accounts share one quota and one limit."""
 
     __slots__ = ("accounts", "name")
 

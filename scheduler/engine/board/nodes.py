@@ -193,7 +193,7 @@ class Nodes:
             del self.leaving[i]
 
     def starts_now(self, i: int, devices: Sequence[int], milli: int, request: Request) -> bool:
-        """Return whether the resources are free now. Call this before allocating them."""
+        """Return whether the resources are free now. Must be called before they are allocated."""
         if not self.ready[i]:
             return False
         leaving_pods = self.leaving.get(i)

@@ -170,7 +170,7 @@ def _is_at_or_after_first_pending(gang: Gang, group: PendingGroup) -> bool:
 
 
 def _max_count(counted: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int:
-    """Return how many requests of this size still fit within the bound."""
+    """Return how many requests of the given size still fit within the bound."""
     return max(
         0, min([(bound[k] - counted[k]) // requested[k] for k in KINDS if requested[k]], default=NO_BOUND)
     )

@@ -8,7 +8,7 @@ from scheduler.engine.plan import Numbers
 
 
 def dependency_numbers(unmet: Sequence[Dependency]) -> Numbers:
-    """Return the figures for the unmet dependencies. Only a single dependency has a `state`."""
+    """Return the figures for the unmet dependencies. A `state` is included only if there is exactly one."""
     numbers: dict[str, int | float | str | None] = {
         "after": ", ".join(dependency.workload for dependency in unmet),
         "count": len(unmet),

@@ -203,7 +203,7 @@ def _has_pods(board: Board, name: str) -> bool:
 
 
 def _reasons_with_hold(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[str, Reasons]:
-    """Return the reasons of the workload that nodes are held for, including the number of held nodes."""
+    """Return the pending reasons of the workload for which nodes are held, with the number of held nodes."""
     hold = board.cycle.backfill_hold
     group = None if hold is None or hold.name in board.served else board.gangs[hold.name].group
     reported = next((r for r in groups if group is not None and r is not None and r.kind == group.kind), None)
@@ -284,7 +284,8 @@ class Rejections(Sequence[Rejection]):
     def positions(self) -> Iterator[Position]:
         """Yield the workload, queue position and blockers of each rejection, in order.
 
-        With one pool, this is faster than iterating over the rejections, unless they are already expanded.
+        If there is only one pool, this is faster than iterating over the rejections, unless they have already
+        been expanded.
         """
         if len(self._pools) == 1 and "_expanded" not in vars(self):
             return self._pools[0].positions()

@@ -102,7 +102,9 @@ def _divide_among(
 def shares_without_history(
     pool: Pool, accounts: Sequence[QueueAccount], kind: int, total: int
 ) -> dict[QueueAccount, int]:
-    """Return the share of a resource that each account would have with equal past usage, in whole units."""
+    """Return, in whole units, the share of a resource that each account would have if past usage were
+    equal.
+    """
     claims = divide(total, UNITS[kind], _claims(accounts, kind, total, pool))
     return {claim.account: claim.granted + claim.rounded_off for claim in claims}
 
@@ -313,7 +315,7 @@ def _round_down(
 ) -> int:
     """Grant the whole units of each offer, then single units in the order of the largest remainders.
 
-    Call this only when no claim can be met in full. Return the amount granted.
+    Must be called only when no claim can be met in full. Return the amount granted.
     """
     start, total_weight = left, sum(weights)
     remainders: list[tuple[int, int, str, Claim]] = []

@@ -81,11 +81,11 @@ class TurnTaking:
         return all(account in self._may_exceed_share for account in path[: path.index(own_queue) + 1])
 
     def must_yield_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
-        """Return whether the victim queue's turn is over, so that it may lose this amount."""
+        """Return whether the victim queue's turn is over, so that it may lose the amount."""
         return self._usage_gap_justifies_transfer(own_queue, victim_queue, max(amount, self._requested))
 
     def may_be_reclaimed(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
-        """Return whether this amount may be reclaimed from the victim queue, which must be above its share.
+        """Return whether the amount may be reclaimed from the victim queue, which must be above its share.
 
         If the victim queue would then exceed its quota by less than the other queue does, its turn must be
         over. Otherwise, the victim queue must keep its share, or have used at least as much as the
@@ -109,7 +109,7 @@ class TurnTaking:
     def _usage_gap_justifies_transfer(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, exchanged: int
     ) -> bool:
-        """Return whether relative usage differs enough to justify transferring this amount."""
+        """Return whether relative usage differs enough to justify transferring the amount."""
         (used, mean, at_reset), less = (
             victim_queue.relative_usage[self.kind],
             own_queue.relative_usage[self.kind].used,

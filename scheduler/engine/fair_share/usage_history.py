@@ -1,6 +1,7 @@
 """Relative usage: decayed usage of queues compared with their weighted shares.
 
-A queue's weighted share is its part, by weight, of the siblings' total usage. With weight 0, it is 0.
+A queue's weighted share is its part, by weight, of the siblings' total usage. If the queue's weight is 0, the
+share is 0.
 """
 
 import math

@@ -34,8 +34,9 @@ PlacedPod = tuple[Gang, BoardRole, Pod]
 
 
 def queues_in_pools(layout: Layout, pools: Collection[str]) -> dict[tuple[str, str], QueueInPool]:
-    """Return the state of each queue, keyed by queue and pool. Call this before the engine changes the
-    boards.
+    """Return the state of each queue, keyed by queue and pool.
+
+    Must be called before the engine changes the boards.
     """
     return {
         (queue, name): state

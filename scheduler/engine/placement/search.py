@@ -142,7 +142,7 @@ class _Search:
         return sorted(result, key=lambda choice: choice[:3])
 
     def _with_domains_of(self, scopes: Sequence[Scope], i: int, inside: Domains) -> Domains | None:
-        """Return `inside` with this node's domains added, or None if a topology scope rules out the node."""
+        """Return `inside` with the node's domains added, or None if a topology scope rules out the node."""
         for scope in scopes:
             level = scope.constraint.required
             if level is None:

@@ -58,7 +58,8 @@ def _find_shortfall(
 def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
     """Return the figures for the rejection of a gang that is blocked even though the total resources suffice.
 
-    They describe `resource` if the policy reclaims it, else the first resource that the policy reclaims.
+    The figures describe `resource` if the policy reclaims it, else the first resource that the policy
+    reclaims.
     """
     kinds = selection.policy.kinds
     kind = next((kind for kind in kinds if RESOURCES[kind] == resource), next(iter(kinds), 0))

@@ -114,7 +114,7 @@ def _place_without_moves(selection: VictimSelection, outcome: Outcome, arrangeme
 
 
 def _would_meet_minimum(victim: Victim) -> bool:
-    """Return whether the gang meets its minimum with this victim restored."""
+    """Return whether the gang meets its minimum with the victim restored."""
     part = victim.pods[0][0]
     return victim.is_gang or victim.is_group or part.count > part.role.min
 

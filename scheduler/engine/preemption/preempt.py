@@ -110,7 +110,7 @@ def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -
 
 
 def _may_hold_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether nodes are held for this gang, or would be if a search were run now."""
+    """Return whether nodes are held for the gang, or would be if a search were run now."""
     cycle = board.cycle
     if cycle.find_hold is not None:
         return next(iter(PendingOrder(board, cycle.overdue)), (None, None))[1] is gang

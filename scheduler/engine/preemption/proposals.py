@@ -342,8 +342,7 @@ def _select_up_to(selection: VictimSelection, goal: int) -> bool:
 def _select_in_order(selection: VictimSelection, goal: int, ordered_victims: Iterator[Victim]) -> bool:
     """Select victims in the given order until `goal` victims are selected.
 
-    Return False if there are too few. Call this function only if selections do not reorder the remaining
-    victims.
+    Return False if there are too few. Must be called only if selections do not reorder the remaining victims.
     """
     while len(selection.selected) < goal:
         victim = next(ordered_victims, None)

@@ -59,7 +59,7 @@ def _gpu_amount(role: Role) -> tuple[str, int]:
 
 
 def _limited_amount(case: PendingCase, resource: str, request: int, limit: int) -> tuple[str, int]:
-    """Return the request as (name, amount), or the limit if it is higher and nodes lack capacity.
+    """Return the request as (name, amount), or the limit if the limit is higher and nodes lack capacity.
 
     A node needs room for its pods' limits.
     """

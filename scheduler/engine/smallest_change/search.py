@@ -144,7 +144,7 @@ def _pending_cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterato
 
 
 class _TrialRuns:
-    """Engine runs on changed snapshots, up to a maximum number.
+    """Runs of the engine on changed snapshots, limited to a maximum number.
 
     Runs whose snapshots differ only in workloads share one set of boards.
     """
@@ -199,7 +199,8 @@ class _TrialRuns:
         return best
 
     def _effects_if_started(self, change: Change, *, later: bool) -> Effects | None:
-        """Return the effects of starting the workload with the change, or None if it does not start.
+        """Return the effects of starting the workload with the change, or None if the workload does not
+        start.
 
         With `later`, a workload that may start once resources are free also counts, without effects.
         """

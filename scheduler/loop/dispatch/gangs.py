@@ -220,7 +220,7 @@ def _pod_fact(pod: Pod, gang: Gang) -> PodFact:
 
 
 def _eviction_reason(pod: Pod, gang: Gang) -> str:
-    """Return why the cluster or Berth is stopping or has stopped this pod, or an empty string.
+    """Return why the cluster or Berth is stopping or has stopped the pod, or an empty string.
 
     The result is empty for a replica that never ran because the cluster refused to start it.
     """

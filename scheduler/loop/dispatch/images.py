@@ -178,7 +178,7 @@ def _record(
 
 
 def _write_results(results: Sequence[LookupResult], now: datetime, specs: SpecCache) -> None:
-    """Store the results for locked workloads. Stop those whose image cannot be resolved."""
+    """Store the results for locked workloads. Stop workloads whose image cannot be resolved."""
     rows = [each.build_row(now) for each in results]
     existing = [row for row in rows if row.pk is not None]
     insert_rows([row for row in rows if row.pk is None])

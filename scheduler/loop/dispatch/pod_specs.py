@@ -176,9 +176,9 @@ def _plugin_secrets(pod: Pod, declared: Mapping[str, str], reader: SecretReader)
 
 
 def _pod_secrets(pod: Pod, spec: WorkloadSpec) -> dict[str, str]:
-    """Return the secrets with which the pod, its gang's other pods and Berth authenticate.
+    """Return the secrets that the pod, its gang's other pods and Berth use to authenticate to each other.
 
-    They are derived and never stored.
+    The secrets are derived and never stored.
     """
     values = port_secret_env(pod)
     if not _has_single_pod(spec):

@@ -61,7 +61,7 @@ def failure_columns(
 ) -> dict[str, Any]:
     """Return the column values for a locked workload that is requeued after a failure.
 
-    Without a retry, only the failure is counted. `names` are the names of nodes.
+    If the workload is not retried, only the failure is counted. `names` are node names.
     """
     counts = {**workload.retries, failure.kind: workload.retries.get(failure.kind, 0) + 1}
     columns: dict[str, Any] = {"retries": counts}

@@ -100,7 +100,7 @@ class Verdict:
 
 
 def verdict(gang: GangFacts) -> Verdict | None:
-    """Return the gang's next transition, or None. Call this again after each transition."""
+    """Return the gang's next transition, or None. Must be called again after each transition."""
     states = [pod.state for pod in gang.pods]
     live = any(state in LIVE_STATES for state in states)
     if gang.phase == "stopping":
@@ -142,7 +142,7 @@ def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
 
 
 def _lost_peer_before_failure(gang: GangFacts, failed: PodFact) -> PodFact | None:
-    """Return the lost or evicted pod that may have caused this pod's failure, or None.
+    """Return the lost or evicted pod that may have caused the pod's failure, or None.
 
     This is a pod that is being evicted or, if there is none, the latest lost or evicted pod that ran at the
     same time.
@@ -163,8 +163,9 @@ def _lost_peer_before_failure(gang: GangFacts, failed: PodFact) -> PodFact | Non
 def _peer_failure_verdict(gang: GangFacts, failed: PodFact, peer: PodFact) -> Verdict:
     """Return the verdict for a gang whose pod failed after the loss or eviction of a peer.
 
-    A retry rule for lost nodes decides. Without one, the gang is requeued, but only a limited number of times
-    without progress: a program that always fails would run forever otherwise.
+    A retry rule for lost nodes decides whether the gang restarts. If there is no such rule, the gang is
+    requeued, but only a limited number of times without progress: a program that always fails would run
+    forever otherwise.
     """
     loss = _loss_verdict(gang, peer)
     if _has_loss_rule(gang):
@@ -177,7 +178,7 @@ def _peer_failure_verdict(gang: GangFacts, failed: PodFact, peer: PodFact) -> Ve
 
 
 def _has_progressed(gang: GangFacts, failed: PodFact) -> bool:
-    """Return whether this run lasted long enough or stored a checkpoint."""
+    """Return whether the run lasted long enough or stored a checkpoint."""
     if gang.started_at is None or failed.ended_at is None:
         return False
     has_checkpoint = gang.checkpoint_at is not None and gang.checkpoint_at > gang.started_at
@@ -268,7 +269,7 @@ def _has_loss_rule(gang: GangFacts) -> bool:
 
 
 def _loss_verdict(gang: GangFacts, pod: PodFact | None) -> Verdict:
-    """Return the verdict of the retry rule for lost nodes. Without such a rule, requeue the gang."""
+    """Return the verdict of the retry rule for lost nodes or, if there is no such rule, requeue the gang."""
     cause = "All pods were lost."
     if pod is not None:
         action = "was lost" if pod.state == "lost" else "was stopped"
@@ -294,7 +295,7 @@ def meets_all_minimums(tree: Group | Role, pods: Collection[PodFact]) -> bool:
 
 
 def _is_degraded(node: Group | Role, pods: Collection[PodFact]) -> bool:
-    """Return whether this group or role, or a group in it, has live pods but is below its minimum."""
+    """Return whether the group or role, or a group in it, has live pods but is below its minimum."""
     if not _is_alive(node, pods):
         return False
     if not has_minimum(node, pods, COUNTED_STATES):

@@ -177,7 +177,9 @@ class LiveWorkloads:
             self._pods.pop(workload, None)
 
     def _has_stopped_running(self, workload: uuid.UUID, run: int) -> bool:
-        """Return whether a run has ended. The workload's row may be older than its pods' rows."""
+        """Return whether a run has ended according to the workload's row, which may be older than its pods'
+        rows.
+        """
         row = self._workload_rows.rows.get(workload)
         if row is None:
             return workload in self._changed_workloads

@@ -15,8 +15,8 @@ UNITS = {"gpu": "milli-GPU", "cpu": "milli-CPU", "memory_mib": "MiB"}
 def audit_numbers(eviction: plan.Eviction, victim_milli: int, preemptor_milli: int | None) -> dict[str, Any]:
     """Return the figures for an eviction's audit record.
 
-    They describe the queues before and after the eviction, the rejected alternatives, and the sizes of victim
-    and preemptor in milli-GPU.
+    The figures describe the queues before and after the eviction, the rejected alternatives, and the sizes of
+    victim and preemptor in milli-GPU.
     """
     handle = eviction.preemptor or eviction.workload
     return {

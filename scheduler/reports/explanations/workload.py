@@ -121,7 +121,7 @@ def expected_start(workload: Workload, now: datetime) -> tuple[datetime | None, 
 
 
 def _awaited_message(actor: Actor, workload: Workload, stored: Mapping[str, Any]) -> str | None:
-    """Return a current message about the workload's unmet dependencies, or None if it has none.
+    """Return a current message about the workload's unmet dependencies, or None if there are none.
 
     The message includes the dependencies' states and queue positions.
     """

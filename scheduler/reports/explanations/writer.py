@@ -91,7 +91,7 @@ class Change(NamedTuple):
 
 
 class ExplanationWriter:
-    """Writer of changed explanations. It works in batches and remembers the stored explanations.
+    """Writer of changed explanations that works in batches and remembers the stored explanations.
 
     Most changes affect only numbers, such as the queue position. In each cycle, such changes are written for
     the first workloads in the queue, and for a part of the other workloads in turn.

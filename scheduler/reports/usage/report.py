@@ -48,7 +48,7 @@ class Step(StrEnum):
 class UsageRequest:
     """Parameters of a usage report.
 
-    The report runs from `since`, rounded down to the hour, to `until`. Without a step, it is a
+    The report runs from `since`, rounded down to the hour, to `until`. Without a step, the report covers a
     single period.
     """
 

@@ -146,7 +146,9 @@ def _apply(request: Request, edit_page: EditPage, document: dict[str, Any], *, d
 
 
 def _patched_document(workload: Workload, text: str) -> dict[str, Any]:
-    """Return the workload's document, patched with the JSON merge patch `text` unless that is invalid."""
+    """Return the workload's document with the JSON merge patch `text` applied, or unchanged if the patch is
+    invalid.
+    """
     try:
         patch = json.loads(text or "{}")
         if isinstance(patch, dict) and patch:

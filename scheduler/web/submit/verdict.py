@@ -96,7 +96,7 @@ def _describe_effects(evictions: Sequence[Mapping[str, Any]]) -> str:
 def _scale_up_verdict(prediction: Prediction, reasons: Sequence[Obstacle]) -> Verdict:
     """Return the verdict on a workload that only needs more nodes.
 
-    Its other reasons no longer apply once the nodes have booted.
+    The workload's other reasons no longer apply once the nodes have booted.
     """
     verb = "has" if prediction.nodes_to_boot == 1 else "have"
     start = f"start after {format_count(prediction.nodes_to_boot, 'node')} {verb} booted"

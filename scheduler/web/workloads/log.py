@@ -153,7 +153,7 @@ def pods_by_run(pods: list[PodPlacement]) -> list[tuple[int, list[PodPlacement]]
 
 
 def build_hits(matches: LogMatches, text: str, ignore_case: bool) -> list[Hit]:
-    """Return the matching lines as the page shows them. Without a text, no part of a line is marked."""
+    """Return the matching lines as the page shows them. If no text is given, no part of a line is marked."""
     pattern = re.compile(f"({re.escape(text)})" if text else "($^)", re.IGNORECASE if ignore_case else 0)
     return [
         Hit(

@@ -141,7 +141,7 @@ def _partial_eviction(kind: str) -> str | None:
 
 
 def _take_matching_evictions(row: Event, unmatched: list[RenderedEviction]) -> tuple[RenderedEviction, ...]:
-    """Return the evictions that belong to this event, and remove them from `unmatched`."""
+    """Return the evictions that belong to the event, and remove them from `unmatched`."""
     if row.kind != Phase.STOPPING and _partial_eviction(row.kind) is None:
         return ()
     matching = tuple(eviction for eviction in unmatched if abs(eviction.row.at - row.at) <= SAME_TRANSACTION)

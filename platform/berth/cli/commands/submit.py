@@ -140,7 +140,7 @@ def _find_change(
 ) -> "SmallestChange | None":
     """Return the smallest change that would let the workload start.
 
-    Return None if there is no such change, if the server is too old for this request, or if it is too busy.
+    Return None if there is no such change, or if the server is too old for this request or too busy.
     """
     from berth.client.errors import Rejected
     from berth.client.models.workloads import DryRun

@@ -107,7 +107,7 @@ class ServiceWatcher:
 
 
 def _load_settings(target: ServiceAddress) -> Settings:
-    """Load the settings for this address. A stored token is used only for the server it belongs to."""
+    """Load the settings for the address. A stored token is used only for the server it belongs to."""
     named = {"BERTH_URL": target.address} if target.address else {}
     return load_settings({**os.environ, **named})
 

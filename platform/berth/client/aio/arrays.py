@@ -48,7 +48,7 @@ class AsyncArrays(AsyncResource):
         return await self._get(ArrayDetail, f"arrays/{array_id}")
 
     async def find(self, reference: str) -> ArrayDetail:
-        """Return the array with this ID, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
+        """Return the array with the given ID, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
         if is_id(reference):
             return await self.get(reference)
         project, _, name = reference.rpartition("/")

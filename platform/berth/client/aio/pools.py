@@ -145,7 +145,7 @@ class AsyncNodePools(AsyncResource):
         return self._iterate(Machine, f"node-pools/{name}/machines", query)
 
     async def machine(self, name: str, machine: str) -> Machine:
-        """Return the machine that last joined under this name, even if it has left the pool."""
+        """Return the machine that last joined under the given name, even if it has left the pool."""
         return await self._get(Machine, f"node-pools/{name}/machines/{machine}")
 
     async def remove_machine(self, name: str, machine: str, reason: str = "") -> Machine:

@@ -48,7 +48,7 @@ class AsyncTransport:
         await self._http.aclose()
 
     def use_token(self, token: str) -> None:
-        """Use this token for all further requests."""
+        """Use the token for all further requests."""
         self.settings = replace(self.settings, token=token)
         self._http.headers["Authorization"] = f"Bearer {token}"
 

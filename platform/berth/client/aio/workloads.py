@@ -95,7 +95,7 @@ class AsyncWorkloads(AsyncResource):
         return await self._get(WorkloadDetail, f"workloads/{workload_id}")
 
     async def find(self, reference: str) -> WorkloadDetail:
-        """Return the workload with this ID, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
+        """Return the workload with the given ID, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
         if is_id(reference):
             return await self.get(reference)
         project, _, name = reference.rpartition("/")
@@ -157,7 +157,7 @@ class AsyncWorkloads(AsyncResource):
         return [item async for item in self._iterate(Pod, f"workloads/{workload_id}/pods")]
 
     async def create_port_link(self, workload_id: str, port: str) -> PortLink:
-        """Return a one-time link that opens this port of a running workload in a browser."""
+        """Return a one-time link that opens a port of a running workload in a browser."""
         return await self._post(PortLink, f"workloads/{workload_id}/ports/{port}/link")
 
     async def metrics(
@@ -320,7 +320,7 @@ class AsyncWorkloads(AsyncResource):
 
 
 def select_candidates(name: str, workloads: Iterable[W]) -> Sequence[W]:
-    """Return the live workloads or arrays with this name, or the ended objects if none is live."""
+    """Return the live workloads or arrays with the given name, or the ended objects if none is live."""
     named = [workload for workload in workloads if workload.name == name]
     return [workload for workload in named if not workload.has_ended] or named
 

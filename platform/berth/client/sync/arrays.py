@@ -49,7 +49,7 @@ class Arrays(Resource):
         return self._get(ArrayDetail, f"arrays/{array_id}")
 
     def find(self, reference: str) -> ArrayDetail:
-        """Return the array with this ID, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
+        """Return the array with the given ID, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
         if is_id(reference):
             return self.get(reference)
         project, _, name = reference.rpartition("/")

@@ -144,7 +144,7 @@ class NodePools(Resource):
         return self._iterate(Machine, f"node-pools/{name}/machines", query)
 
     def machine(self, name: str, machine: str) -> Machine:
-        """Return the machine that last joined under this name, even if it has left the pool."""
+        """Return the machine that last joined under the given name, even if it has left the pool."""
         return self._get(Machine, f"node-pools/{name}/machines/{machine}")
 
     def remove_machine(self, name: str, machine: str, reason: str = "") -> Machine:

@@ -49,7 +49,7 @@ class Transport:
         self._http.close()
 
     def use_token(self, token: str) -> None:
-        """Use this token for all further requests."""
+        """Use the token for all further requests."""
         self.settings = replace(self.settings, token=token)
         self._http.headers["Authorization"] = f"Bearer {token}"
 

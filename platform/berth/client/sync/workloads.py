@@ -96,7 +96,7 @@ class Workloads(Resource):
         return self._get(WorkloadDetail, f"workloads/{workload_id}")
 
     def find(self, reference: str) -> WorkloadDetail:
-        """Return the workload with this ID, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
+        """Return the workload with the given ID, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
         if is_id(reference):
             return self.get(reference)
         project, _, name = reference.rpartition("/")
@@ -158,7 +158,7 @@ class Workloads(Resource):
         return list(self._iterate(Pod, f"workloads/{workload_id}/pods"))
 
     def create_port_link(self, workload_id: str, port: str) -> PortLink:
-        """Return a one-time link that opens this port of a running workload in a browser."""
+        """Return a one-time link that opens a port of a running workload in a browser."""
         return self._post(PortLink, f"workloads/{workload_id}/ports/{port}/link")
 
     def metrics(
@@ -319,7 +319,7 @@ class Workloads(Resource):
 
 
 def select_candidates(name: str, workloads: Iterable[W]) -> Sequence[W]:
-    """Return the live workloads or arrays with this name, or the ended objects if none is live."""
+    """Return the live workloads or arrays with the given name, or the ended objects if none is live."""
     named = [workload for workload in workloads if workload.name == name]
     return [workload for workload in named if not workload.has_ended] or named
 

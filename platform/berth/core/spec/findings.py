@@ -79,7 +79,7 @@ def _is_secret(location: tuple[str | int, ...], root_model: type[BaseModel]) -> 
 
 
 def _find_model(location: tuple[str | int, ...], root_model: type[BaseModel]) -> type[BaseModel]:
-    """Return the model of the object at this location in the document."""
+    """Return the model of the object at the location in the document."""
     owner = root_model
     for step in location:
         if isinstance(step, str) and step in owner.model_fields:
@@ -107,5 +107,5 @@ def _describe_allowed(kind: str, context: Mapping[str, Any]) -> str:
 
 
 def _is_union_tag(step: str | int) -> bool:
-    """Return whether this step of a location is a pydantic union tag rather than a document key."""
+    """Return whether a step of a location is a pydantic union tag rather than a document key."""
     return step in UNION_TAGS

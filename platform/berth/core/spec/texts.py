@@ -22,7 +22,7 @@ SET_BY_BERTH = frozenset(
 
 
 def is_set_by_berth(variable: str) -> bool:
-    """Return whether Berth sets this environment variable. Documents must not set such a variable."""
+    """Return whether Berth sets the environment variable. Documents must not set such a variable."""
     return variable.startswith("BERTH_") or variable in SET_BY_BERTH
 
 

@@ -67,7 +67,7 @@ class BoundedBodies:
             body.release()
 
     async def begin_large_body(self, sender: Sender) -> None:
-        """Count a large body against this credential until `end_large_body` is called.
+        """Count a large body against the credential until `end_large_body` is called.
 
         Raises _Rejection if the body is not allowed.
         """

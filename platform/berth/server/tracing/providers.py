@@ -8,7 +8,10 @@ from pools.providers.preview import Preview
 
 
 def trace_provider(provider: Provider, kind: str) -> Provider:
-    """Wrap a provider so that its calls become spans. Without a collector, return it unchanged."""
+    """Wrap a provider so that its calls become spans.
+
+    If no collector is configured, return the provider unchanged.
+    """
     return TracedProvider(provider, kind) if is_tracing_enabled() else provider
 
 

@@ -137,7 +137,7 @@ def _programs(sockets: Sequence[socket.socket]) -> dict[str, Program]:
 
 
 def _set_title(title: str) -> None:
-    """Show this title in process lists, instead of the preloaded process's command line."""
+    """Show the title in process lists, instead of the preloaded process's command line."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = int(fields[45]), int(fields[46])  # memory range of the command line
     text = title.encode()[: end - start - 1]

@@ -63,7 +63,8 @@ def attention_items(
 ) -> list[Item]:
     """Return the items that need a user's attention: first all faults, then all warnings.
 
-    Within each group, platform items come first for platform admins, and own workloads for other users.
+    Within each group, platform admins see platform items first, and other users see their own workloads
+    first.
 
     `unschedulable` is the number of visible workloads and arrays in `pools` that can never start. `pool` is
     the name of the pool if there is only one, otherwise empty. With `no_scheduler`, errors of pools that are

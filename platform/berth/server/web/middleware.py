@@ -112,7 +112,7 @@ class ServiceErrorPages:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Return the page for an unexpected error. It needs neither the database nor the session."""
+    """Return the page for an unexpected error. The page needs neither the database nor the session."""
     context = {
         "is_change": request.method not in ("GET", "HEAD", "OPTIONS"),
         "path": request.get_full_path(),

@@ -40,7 +40,7 @@ POOL_PAGES = (
 def page_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
     """Yield the pages that match all words. A word may be part of the title, or the start of a keyword.
 
-    Without words, yield the pages in the menu and the account pages.
+    If there are no words, yield the pages in the menu and the account pages.
     """
     groups = [*navigation_groups(may_submit=may_submit_anywhere(actor)), ("Users", (ACCOUNT,))]
     if words:

@@ -67,7 +67,7 @@ def chip(state: str, text: str = "") -> SafeString:
 
 
 def workload_chip(workload: Workload) -> SafeString:
-    """Render a workload's phase as a coloured label, or Unschedulable if it can never start."""
+    """Render a workload's phase as a coloured label, or "Unschedulable" if the workload can never start."""
     if workload.phase == Phase.PENDING and workload.reason == UNSCHEDULABLE:
         return chip("unschedulable")
     return chip(workload.phase)

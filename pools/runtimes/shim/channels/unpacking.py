@@ -183,7 +183,7 @@ class Unpacker:
             raise CopyError(describe(base, error)) from None
 
     def _change_directory(self, path: list[str]) -> None:
-        """Open the directory at this path, and close directories that are not on the path."""
+        """Open the directory at the path, and close directories that are not on the path."""
         names = [level.name for level in self._levels[1:]]
         common = 0
         while common < min(len(path), len(names)) and path[common] == names[common]:

@@ -48,7 +48,7 @@ class PreemptionPolicy:
         return False
 
     def may_evict_from_queue(self, account: QueueAccount) -> bool:
-        """Return whether this project's workloads may be evicted now."""
+        """Return whether the project's workloads may be evicted now."""
         raise NotImplementedError
 
     @property
@@ -69,7 +69,7 @@ class PreemptionPolicy:
         return not gang.non_preemptible and self.would_evict_gang(gang)
 
     def rule(self, victim: Victim) -> str | None:
-        """Return the rule that allows this victim's eviction now, or None."""
+        """Return the rule that allows the victim's eviction now, or None."""
         raise NotImplementedError
 
     def is_fair_outcome(self, sides: "set[tuple[QueueAccount, QueueAccount]]") -> bool:
@@ -168,7 +168,7 @@ class PreemptionPolicy:
         return True
 
     def max_allocation(self, account: QueueAccount) -> Sequence[int]:
-        """Return the maximum allocation of a queue on the preemptor's path after the evictions."""
+        """Return the highest allocation that a queue on the preemptor's path may have after the evictions."""
         return account.limit
 
     def threshold(self, victim_queue: QueueAccount, kind: int) -> int | None:

@@ -165,7 +165,7 @@ class NodeCosts:
 
 
 def cheapest_victims_on(selection: VictimSelection, part: BoardRole, i: int) -> list[Victim] | None:
-    """Return the cheapest victims that make room for one more replica on this node."""
+    """Return the cheapest victims that make room for one more replica on the node."""
     room = _Room(selection.board, part, i)
     if not room.has_devices:
         return None
@@ -277,7 +277,7 @@ class _Room:
         self.missing = self.milli * part.request.devices - board.nodes.gpu[i]
 
     def benefits_from(self, victim: Victim) -> bool:
-        """Return whether the victim frees a resource on this node that the replica requests."""
+        """Return whether the victim frees a resource on the node that the replica requests."""
         request = self.part.request
         for part, pod in victim.pods:
             if pod.node == self.node:

@@ -29,7 +29,7 @@ class VictimSelection:
         self._protected: dict[str, bool] = {}
 
     def victims_on(self, i: int) -> Iterator[Victim]:
-        """Yield possible victims with pods on this node, in no particular order."""
+        """Yield possible victims with pods on the node, in no particular order."""
         on_node = self.board.on_node[i].values()
         if self.policy.moves_only:
             for move in on_node:

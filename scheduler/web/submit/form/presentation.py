@@ -209,7 +209,7 @@ def prepare_form(
     """Prepare the form for rendering.
 
     `read_only` contains the paths of fields that cannot be changed, and `stored` is the document with which
-    the edited workload has run. Its commands are not checked again.
+    the edited workload has run. The commands in `stored` are not checked again.
     """
     faults = list(dict.fromkeys([*draft.problems, *problems]))
     places = SourceLines.from_text(draft.text if draft.data is not None else draft.agreed)

@@ -106,7 +106,8 @@ def provider() -> Any:
 def _register(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
     """Register the provider.
 
-    Its metadata is fetched once, and its keys again if a token was signed with a new key.
+    The provider's metadata is fetched only once. Its keys are fetched again if a token was signed with a new
+    key.
     """
     from authlib.integrations.django_client import OAuth
 
