@@ -28,7 +28,7 @@ class PassContext:
 
     `fence()` opens a transaction and raises if this process no longer leads. `name` distinguishes a launch
     request of this pass from a request of an earlier pass. `changed_at` is when the provider last noticed
-    that instances changed, or None if it cannot notice.
+    that instances changed, or None if the provider cannot notice changes.
     """
 
     provider: Provider

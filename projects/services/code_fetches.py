@@ -1,7 +1,7 @@
 """Requests to fetch workload code from Git servers.
 
 A submission stores a request and a pending workload that waits for it. The thread that fetches code stores
-the files like uploaded ones, and then assigns the commit to all workloads of the request in one transaction.
+the files like uploaded files, and then assigns the commit to all workloads of the request in one transaction.
 """
 
 from collections.abc import Collection

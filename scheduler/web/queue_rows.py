@@ -90,7 +90,7 @@ def _fold_key(row: Any) -> tuple[object, ...]:
 
 
 def describe_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
-    """Set each row's section, and why the row is ahead of a higher-priority workload.
+    """Set each row's section, and the reason why the row is ahead of a higher-priority workload.
 
     A section is set only on its first row, and not at all if all rows are simply in queue order. Rows that
     are not in queue order have neither sections nor reasons.

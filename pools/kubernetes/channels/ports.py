@@ -1,4 +1,4 @@
-"""Connect to pods' ports by `pods/portforward`, over a WebSocket to the API server.
+"""Connect to pods' ports through `pods/portforward`, over a WebSocket to the API server.
 
 The node connects to a loopback address of the pod, so a program that listens only on the pod's own address
 cannot be reached. The protocol has no way to end one direction: a connection ends in both directions at once.

@@ -40,7 +40,7 @@ class AwsProvider:
         self._types = MachineTypes(clients)
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        """Return the instances that have the launch request's tag, or launch them.
+        """Return the instances that have the launch request's tag. If there are none, launch them.
 
         Tags may appear late, so a launch also uses the request's client token. EC2 answers a repeated request
         with its first response.

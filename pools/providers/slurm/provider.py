@@ -39,7 +39,7 @@ class SlurmProvider:
         self._variables, self._now = variables, now
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        """Return the launch request's jobs, including ended jobs, or submit them.
+        """Return the launch request's jobs, including ended jobs. If there are none, submit them.
 
         Slurm lists ended jobs for some minutes. After that, only the accounting database lists them, if the
         cluster has one.

@@ -34,8 +34,9 @@ class Entry:
     def join(self, go_fd: int, born_fd: int) -> None:
         """Enter the pod's control groups and namespaces.
 
-        Return only in the process that is inside, after its ID was written to `born_fd` and `go_fd` gave
-        permission. With namespaces, `go_fd` first contains the ID of their first process.
+        Return only in the process inside the pod, after its ID has been written to `born_fd` and permission
+        has arrived on `go_fd`. With namespaces, `go_fd` first contains the ID of the first process in the
+        namespaces.
         """
         self.subject = LIMITS
         _limit_open_files()

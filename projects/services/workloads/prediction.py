@@ -82,8 +82,9 @@ class Predictor(Protocol):
     ) -> TasksPrediction:
         """Predict the outcome of an unsaved workload, and of identical workloads with the names in `others`.
 
-        If `edited` is set, the unsaved workload replaces this stored one, and keeps its submission time
-        unless it is `requeued`. Raises RateLimited while too many of the project's dry runs are in progress.
+        If `edited` is set, the unsaved workload replaces the stored workload `edited`, and keeps its
+        submission time unless it is `requeued`. Raises RateLimited while too many of the project's dry runs
+        are in progress.
         """
         ...
 

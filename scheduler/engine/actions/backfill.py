@@ -79,11 +79,11 @@ def hold_nodes(board: Board, gang: Gang) -> None:
 
 
 def hold_period(waited: int) -> tuple[int, bool]:
-    """Return the end of the current hold or pause, and whether it is a hold.
+    """For nodes whose workloads have no known end time, return the end of the current hold or pause, and
+    whether it is a hold.
 
-    Applies to nodes whose workloads have no known end time. Both `waited` and the end are in seconds since
-    nodes could first be held for the pending workload. Holds and pauses of the same length alternate, and the
-    length doubles each time.
+    Both `waited` and the end are in seconds since nodes could first be held for the pending workload. Holds
+    and pauses of the same length alternate, and the length doubles each time.
     """
     number = (waited // (2 * FIRST_PERIOD) + 1).bit_length() - 1
     length, begin = FIRST_PERIOD << number, 2 * FIRST_PERIOD * ((1 << number) - 1)

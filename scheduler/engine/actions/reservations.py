@@ -12,7 +12,7 @@ ReservedPod = tuple[BoardRole, Pod]
 
 
 def start_reserved_gangs(board: Board, choice: int) -> None:
-    """Start the gangs whose reserved capacity is free now, and reject the others with reservations."""
+    """Start the gangs whose reserved capacity is free now, and reject the other gangs with reservations."""
     for gang in board.reserved:
         if gang.choice != choice or gang.name in board.served:
             continue
@@ -39,8 +39,8 @@ def _pending_reason(
 ) -> tuple[Reason, Numbers]:
     """Return the reason why a gang with reserved capacity cannot start yet.
 
-    The capacity reserved for the `blocked` pods is not free yet. If `blocked` is empty, the gang waits for
-    stopping victims that still count towards a queue's limit.
+    `blocked` contains the pods whose reserved capacity is not free yet. If `blocked` is empty, the gang waits
+    for stopping victims that still count towards a queue's limit.
     """
     nodes = {board.nodes.index[pod.node] for _, pod in blocked}
     booting = sum(board.nodes.booting[i] for i in nodes)

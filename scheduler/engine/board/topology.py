@@ -1,4 +1,4 @@
-"""Topology domains: groups of nodes, such as a rack or zone, that a gang must not span."""
+"""Topology domains: groups of nodes, such as a rack or a zone, that a gang must not extend beyond."""
 
 from collections.abc import Sequence
 from functools import cached_property

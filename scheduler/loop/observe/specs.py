@@ -1,7 +1,8 @@
 """Cache the parsed document of each live workload.
 
 A stored document changes only when it is edited, and the workload's row counts the edits. Documents that
-differ only in their names are validated once, because a new leader reads the documents of all live workloads.
+differ only in their names are validated only once, because a new leader reads the documents of all live
+workloads.
 """
 
 import json

@@ -44,8 +44,8 @@ def totals_by_project_pair(rows: QuerySet[Eviction]) -> list[ProjectPair]:
 class EvictionMatrix:
     """Matrix of evictions between the projects with the most lost work.
 
-    Each row contains a victim project and one cell per preemptor project, which is None without evictions.
-    `omitted` is the number of pairs that are not shown because other projects lost more work.
+    Each row contains a victim project and one cell per preemptor project. A cell is None if there were no
+    evictions. `omitted` is the number of pairs that are not shown because other projects lost more work.
     """
 
     victims: tuple[str, ...]

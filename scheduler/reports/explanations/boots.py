@@ -30,7 +30,8 @@ def expected_boot(pool: str, now: datetime) -> tuple[datetime | None, str]:
 
 
 def expected_end_of_boots(pool: str, now: datetime) -> tuple[datetime | None, str]:
-    """Like `expected_boot`, but return when all of the pool's pending nodes are expected to be ready.
+    """Return when all of the pool's pending nodes are expected to be ready, in the same form as
+    `expected_boot`.
 
     If the pool has not requested its nodes yet, they count as requested now. If a node is late, return None.
     """

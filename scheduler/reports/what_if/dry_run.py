@@ -44,9 +44,9 @@ def predict(
     """Predict how the next cycle would handle an unsaved workload if nothing else changed.
 
     `others` contains the names of equal workloads that would be submitted at the same time, such as the next
-    tasks of an array. If `edited` is set, the unsaved workload replaces this stored one. Raises RateLimited
-    while too many dry runs in the project are in progress, and Conflict if another live workload has the same
-    name.
+    tasks of an array. If `edited` is set, the unsaved workload replaces the stored workload `edited`. Raises
+    RateLimited while too many dry runs in the project are in progress, and Conflict if another live workload
+    has the same name.
     """
     with dry_run_slot(workload.project), shared_cache() as cache:
         view = observe(now, SPEC_CACHE, cache.observations)

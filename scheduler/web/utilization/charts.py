@@ -32,8 +32,8 @@ PointValue = Callable[[Point], int | None]
 class Chart:
     """Chart that shows usage as an area and the allocation as a line.
 
-    `now` and `of` are the current usage and allocation, in thousandths of the unit. `hidden_capacity` is the
-    capacity if the capacity is too far above both to be drawn.
+    `now` and `of` are the current usage and allocation, in thousandths of the unit. `hidden_capacity` is set
+    if the capacity is too far above both to be drawn.
     """
 
     key: str

@@ -12,7 +12,7 @@ from berth.tied import end_with_parent
 
 
 def call_in_fork(function: Callable[[], Any]) -> Any:
-    """Return the function's result, which must be JSON: tuples become lists.
+    """Return the function's result, which must be serializable as JSON: tuples become lists.
 
     Must be called only while the process has a single thread. Raises StartupError if the function raises it,
     or if the forked process dies. The traceback of any other error is printed by the forked process.

@@ -59,7 +59,7 @@ class Listing:
                 )
 
     def check(self) -> None:
-        """Raise UnusableListing if a read-only volume is empty, or if an object would be both file and
+        """Raise UnusableListing if a read-only volume is empty, or if an object would be both a file and a
         directory.
 
         A misspelled prefix has no objects, and programs should not run on an empty directory by mistake. Only

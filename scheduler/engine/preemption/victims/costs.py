@@ -28,7 +28,7 @@ class OfferCache:
 
 
 class NodeCosts:
-    """Nodes by the cost of clearing them, in one heap per victim queue.
+    """Nodes sorted by the cost of clearing them, in one heap per victim queue.
 
     Selecting victims changes the order of queues, but not the order of nodes within a queue, so only queues
     are compared again. A node's cost is computed again once its victim queue has fallen to its share.

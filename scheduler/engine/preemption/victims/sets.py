@@ -92,8 +92,8 @@ def sufficient_victim_sets(
 ) -> Iterator[tuple[int, Sequence[Victim]]]:
     """Yield (amount below quota, victims) for sets that free enough resources in total, cheapest first.
 
-    At most `max_priced` victims are priced, summed over all sets. If `may_move` is False, the victims' nodes
-    are taken into account. With `max_cost`, only sets that cost less are yielded.
+    Over all sets, at most `max_priced` victims are priced. If `may_move` is False, the victims' nodes are
+    taken into account. With `max_cost`, only sets that cost less are yielded.
     """
     selection = VictimSelection(policy.board, policy)
     usable = _usable_nodes(policy.board, policy, arrangement)
