@@ -27,6 +27,7 @@ urlpatterns = [
     path("workloads/views/<int:view_id>/delete", saved_views.delete, name="view-delete"),
     path("workloads", workloads.index, name="workloads"),
     path("arrays/<uuid:array_id>", arrays.detail, name="array"),
+    path("arrays/<uuid:array_id>/spec", arrays.spec, name="array-spec"),
     path("arrays/<uuid:array_id>/worst", array_changes.cancel_worst, name="array-worst"),
     path("arrays/<uuid:array_id>/delete", array_changes.delete, name="array-delete"),
     re_path(

@@ -30,7 +30,13 @@ from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.arrays.failures import load_failures
 from projects.web.arrays.folding import FOLDED_MIN, fold_tasks
 from projects.web.arrays.metrics import load_ranking
-from projects.web.arrays.parameters import matching_indexes, parameter_columns, parameter_filters
+from projects.web.arrays.parameters import (
+    PREFIX,
+    matching_indexes,
+    parameter_columns,
+    parameter_filters,
+    slice_by_parameter,
+)
 from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.workloads.activity import load_activity
 from projects.web.workloads.columns import run_seconds
@@ -80,8 +86,9 @@ class HeldTasks:
 @require_GET
 def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHttpResponse:
     array = find_array(request.actor, array_id)
+    header = _header_context(request, array)
+    progress: ArrayProgress = header["progress"]
     tasks = all_tasks = workloads(request.actor).filter(array=array, superseded=False)
-    progress = load_progress([array])[array.pk]
     parameters = ArraySpec.model_validate(array.spec["array"]).parameters()
     filters = parameter_filters(parameters, request.GET)
     matching = matching_indexes(parameters, filters)
@@ -99,55 +106,22 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         tasks = tasks.filter(phase__in=STATES[state][1])
     if is_export:
         return _as_csv(request, array, tasks, parameters)
-    show_all = request.GET.get("rows") == "all"
-    held = None if show_all or request.GET.get("sort", "index") != "index" else _held_tasks(tasks)
-    row_slice = load_slice(
-        tasks.filter(held=False) if held else tasks,
-        SORTS,
-        sort=request.GET.get("sort", ""),
-        default="index",
-        cursor=request.GET.get("cursor", ""),
-    )
-    activity = load_activity(row_slice.rows)
-    for task in row_slice.rows:
-        cast("Any", task).runtime = run_seconds(task)
-        cast("Any", task).activity = activity.get(task.pk, "")
-    has_parameters = any(parameters.get(task.array_index or 0) for task in row_slice.rows)
-    columns = parameter_columns(parameters)
-    is_in_order = row_slice.sort == "index"
-    fold_tasks(row_slice.rows, fold=is_in_order and not show_all and not has_parameters)
     ranking = load_ranking(array, request.GET.get("metric", ""), request.GET.get("goal", ""))
-    changes = _possible_changes(request, array, progress.counts)
     squares = _task_squares(array, all_tasks, parameters) if array.task_count <= MAX_SQUARES else []
+    table = _table_context(request, tasks, parameters)
     context = {
-        "array": array,
-        "progress": progress,
+        **header,
+        **table,
+        "rows_text": _rows_text(table["slice"], next(count for word, _, count in tabs if word == state)),
         "states": tabs,
+        "state": state,
         "queued_and_held": (queued, counts.held)
         if (queued := counts.pending + counts.reserved) and counts.held
         else (),
-        "parameter_columns": columns,
-        "column_count": FIXED_COLUMNS + len(columns),
         "filters": filters,
         "squares": squares,
         "square_kinds": [kind for kind in SQUARE_KINDS if kind in {square.kind for square in squares}],
-        "state": state,
-        "slice": row_slice,
-        "held": held,
-        "rows_text": _rows_text(row_slice, next(count for word, _, count in tabs if word == state)),
-        "sort": row_slice.sort,
-        "tasks": [
-            (task, values, [(name, values.get(name, "")) for name in columns])
-            for task in row_slice.rows
-            for values in [parameters.get(task.array_index or 0, {})]
-        ],
-        "has_runtimes": any(task.ended_at and task.started_at for task in row_slice.rows),
-        "has_attempts": any(task.attempt > 1 for task in row_slice.rows),
-        "has_runs": any(task.run > 1 for task in row_slice.rows),
         "failures": load_failures(array) if progress.counts.failed else [],
-        "document": dump_workload(array.spec),
-        "changes": changes,
-        "offers_retry": "retry" in changes and progress.counts.failed > 0,
         "waits_for": dependency_statuses(request.actor, array),
         "awaited_by": find_dependents(request.actor, array),
         "idle_reason": _idle_reason(all_tasks, progress) if array.state == ArrayState.ACTIVE else None,
@@ -157,8 +131,63 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "has_outputs": bool(array.spec.get("outputs")),
         "ranking": ranking,
         "metrics_follow": may_report(array.ended_at, timezone.now()) and bool(ranking or array.ended_at),
+        "tab": "overview",
     }
     return page(request, "projects/arrays/page.html", context, inner="projects/arrays/body.html")
+
+
+@signed_in
+@require_GET
+def spec(request: Request, array_id: uuid.UUID) -> HttpResponse:
+    array = find_array(request.actor, array_id)
+    context = {**_header_context(request, array), "document": dump_workload(array.spec), "tab": "spec"}
+    return page(request, "projects/arrays/page.html", context, inner="projects/arrays/body.html")
+
+
+def _header_context(request: Request, array: WorkloadArray) -> dict[str, Any]:
+    progress = load_progress([array])[array.pk]
+    changes = _possible_changes(request, array, progress.counts)
+    return {
+        "array": array,
+        "progress": progress,
+        "changes": changes,
+        "offers_retry": "retry" in changes and progress.counts.failed > 0,
+    }
+
+
+def _table_context(request: Request, tasks: QuerySet[Workload], parameters: Parameters) -> dict[str, Any]:
+    """Return one page of the tasks, in the requested order."""
+    columns = parameter_columns(parameters)
+    show_all, cursor = request.GET.get("rows") == "all", request.GET.get("cursor", "")
+    sort, held = request.GET.get("sort", "index"), None
+    if sort.removeprefix("-") in {f"{PREFIX}{name}" for name in columns}:
+        row_slice = slice_by_parameter(tasks, parameters, sort, cursor)
+    else:
+        held = None if show_all or sort != "index" else _held_tasks(tasks)
+        queued = tasks.filter(held=False) if held else tasks
+        row_slice = load_slice(queued, SORTS, sort=sort, default="index", cursor=cursor)
+    activity = load_activity(row_slice.rows)
+    for task in row_slice.rows:
+        cast("Any", task).runtime = run_seconds(task)
+        cast("Any", task).activity = activity.get(task.pk, "")
+    has_parameters = any(parameters.get(task.array_index or 0) for task in row_slice.rows)
+    fold_tasks(row_slice.rows, fold=row_slice.sort == "index" and not show_all and not has_parameters)
+    return {
+        "slice": row_slice,
+        "held": held,
+        "sort": row_slice.sort,
+        "tasks": [
+            (task, values, [(name, values.get(name, "")) for name in columns])
+            for task in row_slice.rows
+            for values in [parameters.get(task.array_index or 0, {})]
+        ],
+        "parameter_columns": columns,
+        "parameter_prefix": PREFIX,
+        "column_count": FIXED_COLUMNS + len(columns),
+        "has_runtimes": any(task.ended_at and task.started_at for task in row_slice.rows),
+        "has_attempts": any(task.attempt > 1 for task in row_slice.rows),
+        "has_runs": any(task.run > 1 for task in row_slice.rows),
+    }
 
 
 def _held_tasks(tasks: QuerySet[Workload]) -> HeldTasks | None:

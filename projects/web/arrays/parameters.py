@@ -1,9 +1,16 @@
-"""Filter an array's tasks by their parameters."""
+"""Filter and sort an array's tasks by their parameters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
+from django.db.models import QuerySet
 from django.http import QueryDict
+
+from berth.server.web.lists.paging import SIZE, Slice
+from projects.models import Workload
+
+PREFIX = "parameter-"  # of query parameters that filter, and of sort keys
 
 COLUMNS_MAX, COLUMN_WIDTH = 4, 16  # maximum number of parameter columns, and of characters per value
 NAMES_MAX, VALUES_MAX = 4, 50  # maximum number of parameters that are filters, and of values per filter
@@ -31,7 +38,7 @@ def parameter_filters(parameters: Mapping[int, Mapping[str, str]], query: QueryD
     filters = []
     for name, of_name in distinct.items():
         if 1 < len(of_name) <= VALUES_MAX:
-            chosen = query.get(field := f"parameter-{name}", "")
+            chosen = query.get(field := f"{PREFIX}{name}", "")
             filters.append(ParameterFilter(name, field, list(of_name), chosen if chosen in of_name else ""))
     return filters[:NAMES_MAX]
 
@@ -51,3 +58,40 @@ def matching_indexes(
     if not chosen:
         return None
     return [index for index, values in parameters.items() if chosen.items() <= values.items()]
+
+
+def slice_by_parameter(
+    tasks: QuerySet[Workload], parameters: Mapping[int, Mapping[str, str]], sort: str, cursor: str
+) -> Slice[Workload]:
+    """Return one page of tasks, sorted by a parameter and then by index.
+
+    The database has no column for the values, so the cursor is the number of tasks on earlier pages.
+    """
+    name = sort.removeprefix("-").removeprefix(PREFIX)
+    value_of = {index: values.get(name, "") for index, values in parameters.items()}
+    is_numeric = all(_number(value) is not None for value in value_of.values())
+    indexes = list(tasks.order_by("array_index").values_list("array_index", flat=True))
+    indexes.sort(
+        key=lambda index: _sort_key(value_of.get(index or 0, ""), is_numeric), reverse=sort[0] == "-"
+    )
+    start = int(cursor) if cursor.isdecimal() and len(cursor) < 9 else 0
+    shown = indexes[start : start + SIZE]
+    by_index = {task.array_index: task for task in tasks.filter(array_index__in=shown)}
+    return Slice(
+        [by_index[index] for index in shown if index in by_index],
+        sort,
+        next=str(start + SIZE) if len(indexes) > start + SIZE else None,
+        previous=str(max(start - SIZE, 0)) if start else None,
+    )
+
+
+def _sort_key(value: str, is_numeric: bool) -> tuple[float, str]:
+    return (_number(value) or 0.0, "") if is_numeric else (0.0, value)
+
+
+def _number(value: str) -> float | None:
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if isfinite(number) else None

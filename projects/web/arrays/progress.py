@@ -6,13 +6,27 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Min
+from django.db.models import Count, Max, Min, Q, Sum
 
 from berth.core.words import format_count
 from berth.server.web.charts.bars import Bar, stacked_bar
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
+from projects.models.workloads import LIVE_PHASES
 from projects.services.arrays import TaskCounts, count_tasks_by_array
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentTasks:
+    """Tasks of an active array that do not wait for earlier ones.
+
+    `last_change` is the last change of a task that has run, and the GPUs are in thousandths.
+    """
+
+    first_start: datetime | None = None
+    last_change: datetime | None = None
+    gpu_milli_now: int = 0
+    gpu_milli_requested: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +40,11 @@ class ArrayProgress:
     counts: TaskCounts
     bar: Bar
     outcome: str  # state of the array
-    since: datetime  # submission, or the first start of a task if any task is running
+    # First start of a task if any is running, else the last change of a task that has run, or the submission.
+    since: datetime
     unschedulable: int = 0  # number of queued tasks that can never start
+    gpu_milli_now: int = 0  # GPUs allocated to the tasks
+    gpu_milli_requested: int = 0  # GPUs requested by live tasks that do not wait for earlier ones
 
     @property
     def state(self) -> str:
@@ -43,18 +60,6 @@ class ArrayProgress:
         return str(Phase.SUSPENDED) if self.counts.suspended else self.outcome
 
     @property
-    def title(self) -> str:
-        """Text of the state's label if it differs from the state.
-
-        An array that waits between tasks shows its progress, because *Pending* would suggest that it has not
-        started.
-        """
-        counts = self.counts
-        has_started = counts.completed + counts.failed + counts.cancelled > 0
-        is_waiting = self.state == Phase.PENDING and has_started
-        return f"{self.completed_percent}% done" if is_waiting else ""
-
-    @property
     def is_unschedulable(self) -> bool:
         """Return whether no task is running and all queued tasks are unschedulable."""
         return not self.running and 0 < self.unschedulable == self.counts.pending
@@ -68,11 +73,6 @@ class ArrayProgress:
     def pending(self) -> int:
         """Number of tasks that have not started, including held tasks."""
         return self.counts.pending + self.counts.reserved + self.counts.held
-
-    @property
-    def completed_percent(self) -> int:
-        """Percentage of completed tasks, rounded down."""
-        return 100 * self.counts.completed // max(self.counts.total, 1)
 
     @property
     def summary_parts(self) -> list[dict[str, Any]]:
@@ -96,23 +96,31 @@ def load_progress(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, ArrayPro
     pending = [pk for pk, each in counts.items() if each.pending]
     rows = Workload.objects.filter(array__in=pending, phase=Phase.PENDING, held=False, reason=UNSCHEDULABLE)
     impossible = dict(rows.order_by().values_list("array").annotate(Count("pk"))) if pending else {}
-    starts = _first_starts([pk for pk, each in counts.items() if each.running])
+    now = _current_tasks([array.pk for array in arrays if array.state == ArrayState.ACTIVE])
     return {
         array.pk: _progress(
-            array, counts[array.pk], starts.get(array.pk, array.submitted_at), impossible.get(array.pk, 0)
+            array, counts[array.pk], now.get(array.pk, CurrentTasks()), impossible.get(array.pk, 0)
         )
         for array in arrays
     }
 
 
-def _first_starts(running: Collection[uuid.UUID]) -> dict[uuid.UUID, datetime]:
-    if not running:
+def _current_tasks(active: Collection[uuid.UUID]) -> dict[uuid.UUID, CurrentTasks]:
+    if not active:
         return {}
-    tasks = Workload.objects.filter(array__in=running, first_started_at__isnull=False).order_by()
-    return dict(tasks.values_list("array").annotate(Min("first_started_at")))
+    tasks = Workload.objects.filter(array__in=active, superseded=False, held=False).order_by()
+    rows = tasks.values_list("array").annotate(
+        first_start=Min("first_started_at"),
+        last_change=Max("since", filter=Q(first_started_at__isnull=False)),
+        allocated=Sum("gpu_milli_now"),
+        requested=Sum("gpu_milli_min", filter=Q(phase__in=LIVE_PHASES), default=0),
+    )
+    return {array: CurrentTasks(*values) for array, *values in rows}
 
 
-def _progress(array: WorkloadArray, counts: TaskCounts, since: datetime, unschedulable: int) -> ArrayProgress:
+def _progress(
+    array: WorkloadArray, counts: TaskCounts, now: CurrentTasks, unschedulable: int
+) -> ArrayProgress:
     running = counts.starting + counts.running + counts.stopping
     label = f"{counts.completed:,} of {format_count(counts.total, 'task')} completed"
     parts = [
@@ -122,4 +130,12 @@ def _progress(array: WorkloadArray, counts: TaskCounts, since: datetime, unsched
         (running, "running"),
         (counts.pending + counts.reserved, "requested"),
     ]
-    return ArrayProgress(counts, stacked_bar(parts, counts.total, label), array.state, since, unschedulable)
+    return ArrayProgress(
+        counts,
+        stacked_bar(parts, counts.total, label),
+        array.state,
+        (now.first_start if running else now.last_change) or array.submitted_at,
+        unschedulable,
+        now.gpu_milli_now,
+        now.gpu_milli_requested,
+    )

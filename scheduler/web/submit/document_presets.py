@@ -167,8 +167,8 @@ def template_text(text: str) -> str:
 
 
 def text_from_workload(actor: Actor, like: str) -> tuple[str, str]:
-    """Return a workload's document as template text, and the workload's name."""
-    workload = _workload(actor, like)
+    """Return the document of a workload or array as template text, and its name."""
+    workload = _workload_or_array(actor, like)
     return (
         (template_text(document_text(workload)), workload.name)
         if workload is not None

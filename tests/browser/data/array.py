@@ -46,6 +46,11 @@ def create_array(project: Project, actor: Actor) -> WorkloadArray:
     )
     # The next two tasks were evicted and may start again in two minutes.
     tasks.filter(array_index__in=(47, 48)).update(
-        held=False, backoff_until=make.ago(minutes=-2), preemptions=1, run=1, since=make.ago(minutes=3)
+        held=False,
+        backoff_until=make.ago(minutes=-2),
+        preemptions=1,
+        run=1,
+        since=make.ago(minutes=3),
+        first_started_at=make.ago(hours=1),
     )
     return array

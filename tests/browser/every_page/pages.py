@@ -53,7 +53,7 @@ def all_paths(scene: Scene) -> list[str]:
     assert scene.eviction is not None
     assert scene.array is not None
     array = f"/arrays/{scene.array.pk}"
-    arrays = [array, f"{array}/cancel", f"{array}/retry", f"{array}/delete"]
+    arrays = [array, f"{array}/spec", f"{array}/cancel", f"{array}/retry", f"{array}/delete"]
     user = f"/access/users/{scene.people['dave'].pk}"
     return [*PATHS, *workloads, f"{workloads[1]}/edit", *arrays, user, f"/evictions/{scene.eviction.pk}"]
 

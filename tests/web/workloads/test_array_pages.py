@@ -159,7 +159,7 @@ def test_tasks_are_filtered_by_parameters_of_the_matrix(cast: Cast, sign_in: Sig
         ("Pending", "1"),
         ("All", "1"),
     ], "the live tasks are the pending ones"
-    assert '<th scope="col" class="secondary">SEED</th>' in page
+    assert re.search(r'<th scope="col" class="secondary"><a [^>]*>SEED<', page)
     assert '<td class="nowrap secondary" data-label="LR">0.01</td>' in page
     assert "parameter-LR=0.01" in page, "the tabs keep the filter"
     Workload.objects.filter(array=array, array_index__gt=0).update(held=True, reason="WaitingForEarlierTasks")
@@ -168,6 +168,45 @@ def test_tasks_are_filtered_by_parameters_of_the_matrix(cast: Cast, sign_in: Sig
     assert "5 tasks waiting for earlier tasks: grid-1 to grid-5" in page
     answer = client.get(f"/arrays/{array.pk}", {**query, "format": "csv"})
     assert streamed(answer).count(b"grid-") == 1
+
+
+def test_tasks_are_sorted_by_parameters_as_numbers_or_as_text(cast: Cast, sign_in: SignIn) -> None:
+    matrix = {"LR": ["1e-2", "3e-3", "10"], "MODEL": ["vit", "dino"]}
+    document = {**training("grid", array={"matrix": matrix}), "project": "vision"}
+    array = arrays.submit(actor=cast.dave, document=document).array
+    client = sign_in("dave")
+
+    def order(sort: str) -> list[int]:
+        page = text(client, f"/arrays/{array.pk}", sort=sort)
+        return [int(index) for index in re.findall(r">grid-(\d+)</a>", page.partition("<tbody>")[2])]
+
+    assert order("parameter-LR") == [2, 3, 0, 1, 4, 5]
+    assert order("-parameter-LR") == [4, 5, 0, 1, 2, 3]
+    assert order("parameter-MODEL") == [1, 3, 5, 0, 2, 4]
+    assert order("parameter-OTHER") == [0, 1, 2, 3, 4, 5], "an unknown column"
+    assert 'aria-sort="ascending"' in text(client, f"/arrays/{array.pk}", sort="parameter-LR")
+
+
+def test_tasks_sorted_by_a_parameter_are_paginated(cast: Cast, sign_in: SignIn) -> None:
+    document = {**training("grid", array={"matrix": {"SEED": list(range(60))}}), "project": "vision"}
+    array = arrays.submit(actor=cast.dave, document=document).array
+    page = text(sign_in("dave"), f"/arrays/{array.pk}", sort="-parameter-SEED")
+    rows = re.findall(r">grid-(\d+)</a>", page.partition("<tbody>")[2])
+    assert rows == [str(59 - number) for number in range(50)]
+    second = text(sign_in("dave"), f"/arrays/{array.pk}", sort="-parameter-SEED", cursor="50")
+    rows = re.findall(r">grid-(\d+)</a>", second.partition("<tbody>")[2])
+    assert rows == [str(9 - number) for number in range(10)]
+    assert "cursor=50" in page and "cursor=0" in second
+
+
+def test_spec_of_an_array_has_its_own_tab(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    client = sign_in("erin")
+    overview, spec = text(client, f"/arrays/{sweep.pk}"), text(client, f"/arrays/{sweep.pk}/spec")
+    assert f'href="/arrays/{sweep.pk}/spec"' in overview and "max_running: 50" not in overview
+    assert "max_running: 50" in spec and "Array of 120 tasks" in spec and 'id="tasks"' not in spec
+    assert sign_in("grace").get(f"/arrays/{sweep.pk}/spec").status_code == 404
+    saved = text(sign_in("dave"), "/templates/save", like=str(sweep.pk), project="vision")
+    assert "tasks: 120" in saved, "an array can be saved as a template"
 
 
 def test_array_page_offers_actions_only_to_permitted_users(sweep: WorkloadArray, sign_in: SignIn) -> None:
@@ -323,17 +362,20 @@ def test_array_page_explains_why_no_task_runs(sweep: WorkloadArray, sign_in: Sig
     assert f'href="/workloads/{tasks.get(array_index=4).pk}"' in notice
 
 
-def test_array_that_waits_between_tasks_shows_its_progress_as_its_state(
+def test_array_that_waits_between_tasks_is_pending_since_the_last_task(
     sweep: WorkloadArray, sign_in: SignIn
 ) -> None:
-    client, tasks = sign_in("dave"), Workload.objects.filter(array=sweep)
+    client, tasks, ended = sign_in("dave"), Workload.objects.filter(array=sweep), make.ago(minutes=4)
     title = text(client, f"/arrays/{sweep.pk}").partition("<h1>")[2].partition("</h1>")[0]
     assert ">Running<" in title
-    tasks.filter(array_index=3).update(phase="completed", ended_at=make.ago(minutes=1))
-    title = text(client, f"/arrays/{sweep.pk}").partition("<h1>")[2].partition("</h1>")[0]
-    assert ">1% done<" in title
-    listed = text(client, "/workloads")
-    assert ">1% done<" in listed and '<span class="nowrap">2 of 120 completed</span>' in listed
-    tasks.update(phase="pending", ended_at=None)
+    tasks.filter(array_index=3).update(
+        phase="completed", first_started_at=make.ago(minutes=9), since=ended, ended_at=ended, gpu_milli_now=0
+    )
+    tasks.filter(array_index__gt=5).update(held=True)
     title = text(client, f"/arrays/{sweep.pk}").partition("<h1>")[2].partition("</h1>")[0]
     assert ">Pending<" in title
+    row = text(client, "/workloads").partition(f'id="a-{sweep.pk}"')[2].partition("</tr>")[0]
+    assert ">Pending<" in row and '<span class="nowrap">2 of 120 completed</span>' in row
+    assert f'datetime="{ended.isoformat()}" data-style="lasting"' in row
+    words = " ".join(re.sub(r"<[^>]+>", " ", row).split())
+    assert "0 of 4 GPUs 2 per task" in words, words

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Case, F, IntegerField, Q, Sum, When
+from django.db.models import Case, F, IntegerField, Q, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
 from django.utils.dateparse import parse_datetime
@@ -39,7 +39,6 @@ class OwnWorkload:
     start_reason: str = ""
     array: WorkloadArray | None = None
     progress: ArrayProgress | None = None
-    gpu_milli_now: int = 0
 
     @property
     def row(self) -> Workload | WorkloadArray:
@@ -89,16 +88,10 @@ def _own_arrays(actor: Actor, now: datetime) -> list[OwnWorkload]:
         return []
     progress = load_progress(rows)
     tasks = Workload.objects.filter(array__in=rows, phase__in=LIVE_PHASES)
-    allocated = dict(tasks.order_by().values_list("array").annotate(Sum("gpu_milli_now")))
     queued = tasks.filter(phase=Phase.PENDING, held=False)
     by_position = queued.order_by("array_id", QUEUE_POSITION.asc(nulls_last=True), "array_index")
     forecasts = {task.array_id: _stored_forecast(task) for task in by_position.distinct("array_id")}
-    return [
-        OwnWorkload(
-            None, *forecasts.get(row.pk, NO_FORECAST), row, progress[row.pk], allocated.get(row.pk) or 0
-        )
-        for row in rows
-    ]
+    return [OwnWorkload(None, *forecasts.get(row.pk, NO_FORECAST), row, progress[row.pk]) for row in rows]
 
 
 def _stored_forecast(workload: Workload) -> tuple[int | None, datetime | None, str]:
