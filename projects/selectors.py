@@ -254,7 +254,7 @@ def _uses_of(secret: RecordedSecret) -> Q:
 
 
 def _is_outdated(secret: RecordedSecret) -> Q:
-    """Return a filter for live runs that received a secret which has since been changed or recreated."""
+    """Return a filter for live runs that received a secret that has since been changed or recreated."""
     is_running = Q(run=F("workload__run")) & ~Q(workload__phase__in=[*ENDED_PHASES, Phase.SUSPENDED])
     return is_running & (Q(version__lt=secret.version) | ~Q(value__secret=secret.pk))
 
@@ -310,7 +310,7 @@ def tokens(actor: Actor) -> QuerySet[ApiToken]:
 
 
 def all_tokens(actor: Actor) -> QuerySet[ApiToken]:
-    """Return the tokens of all users for a platform admin, otherwise the actor's own."""
+    """Return the tokens of all users if the actor is a platform admin, otherwise the actor's own tokens."""
     rows = ApiToken.objects.select_related("user")
     if is_platform_admin(actor):
         return rows

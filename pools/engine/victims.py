@@ -9,7 +9,7 @@ HEAD = 0
 
 
 class Work(NamedTuple):
-    """Work that would be lost if a node were drained. Instances sort by the amount of work.
+    """Work that would be lost if a node were drained. Instances are ordered by the amount of work.
 
     A drain waits indefinitely for `non_preemptible` pods. Seconds are counted from the start or the last
     checkpoint.

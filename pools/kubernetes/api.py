@@ -158,7 +158,7 @@ class Api:
             yield from response.iter_bytes()
 
     def socket_target(self, path: str) -> SocketTarget:
-        """Return the WebSocket target for this API path. Raises Unreachable if the token cannot be read."""
+        """Return the WebSocket target for the API path. Raises Unreachable if the token cannot be read."""
         token, file = self._connection.token, self._connection.token_file
         with _transport_errors(self.server):
             token = file.read_text().strip() if file else token

@@ -48,7 +48,7 @@ class PoolAccess:
 
 @dataclass(frozen=True, slots=True)
 class UnusableCluster:
-    """Reason that a pool's cluster cannot be used, for example missing credentials."""
+    """Reason why a pool's cluster cannot be used, for example missing credentials."""
 
     reason: str
 

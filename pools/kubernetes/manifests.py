@@ -122,7 +122,7 @@ def pod_manifest(
 
 
 def secret_manifests(pod_spec: PodSpec, namespace: str, pod_uid: str) -> list[Manifest]:
-    """Return a pod's secrets. The pod owns them, so that the cluster deletes them with it."""
+    """Return a pod's secrets. The pod owns them, so that the cluster deletes them together with the pod."""
     contents = {}
     if pod_spec.secret_env or pod_spec.secret_files:
         data = {_variable_key(name): value for name, value in pod_spec.secret_env.items()}
@@ -192,7 +192,7 @@ def _escape_variables(text: str) -> str:
 
 
 def _container_resources(pod_spec: PodSpec, gpu_resource: str) -> Manifest:
-    """Return the pod's resource requests and limits. Without a limit, the request is used as the limit."""
+    """Return the pod's resource requests and limits. If no limit is set, the request is used as the limit."""
     cpu, memory = f"{pod_spec.cpu_milli}m", f"{pod_spec.memory_mib}Mi"
     requests = {"cpu": cpu, "memory": memory}
     limits = {}

@@ -314,7 +314,8 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return CHANNELS.open(*self._running_pod(pod_id))
 
     def open_port(self, pod_id: str, port: int) -> socket.socket:
-        """Connect to the pod's port through the API server. If no process listens, the connection ends.
+        """Connect to the pod's port through the API server. If no process listens on the port, the connection
+        ends.
 
         Raises ChannelRejected or RuntimeFailure.
         """

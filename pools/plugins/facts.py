@@ -41,7 +41,7 @@ class InstanceInfo:
 
     @property
     def rank(self) -> int:
-        """Rank among all workers. With one worker per node, it equals the node's index."""
+        """Rank among all workers. If each node has one worker, the rank equals the node's index."""
         return self.node_index * self.workers_per_node + self.worker_index
 
     @property

@@ -63,7 +63,10 @@ def load_active_nodes(pool_id: int) -> list[Node]:
 
 
 def load_pool_nodes(pool: NodePool) -> list[Node]:
-    """Return the pool's nodes that have not ended. `node.pool` is this object, which saves queries."""
+    """Return the pool's nodes that have not ended.
+
+    `node.pool` is set to the given pool, which saves queries.
+    """
     nodes = load_active_nodes(pool.pk)
     for node in nodes:
         node.pool = pool

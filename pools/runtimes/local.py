@@ -212,7 +212,9 @@ class LocalRuntime(LocalFiles):
         )  # fmt: skip
 
     def _starting_report(self, pod_id: str, pod: PodDir) -> PodReport:
-        """Report a pod without a lock-holding shim, because it is starting or has failed to start."""
+        """Return the report for a pod whose lock no shim holds, because the pod is starting or has failed to
+        start.
+        """
         code = self._shims[pod_id].poll()
         if code is None:
             return PodReport(PodState.STARTING)

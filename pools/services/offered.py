@@ -1,4 +1,4 @@
-"""Providers and runtimes that users may choose. Fake ones are offered only in tests."""
+"""Providers and runtimes that users may choose. Fakes are offered only in tests."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -74,7 +74,7 @@ class MetricComparisonResponse(ResponseModel):
 
 
 class TaskMetricResponse(ResponseModel):
-    """Metric of an array task. `best` is its lowest or highest value, depending on the goal."""
+    """Metric of an array task. `best` is the task's lowest or highest value, depending on the goal."""
 
     index: int
     workload: str

@@ -17,7 +17,7 @@ RESOURCES: Mapping[str, Callable[[RoleShape], int]] = {
 
 
 def find_increases(before: WorkloadSpec, after: WorkloadSpec) -> list[str]:
-    """Describe each amount that an edit increases.
+    """Describe each requested amount that an edit increases.
 
     A workload that requests more is queued as if submitted at the time of the edit, because its old queue
     position belongs to the smaller request.

@@ -64,7 +64,9 @@ class Subscription(FastRows):
 
     @property
     def scope_name(self) -> str:
-        """Return the scope's name, such as the project, or a phrase such as "workloads submitted by bert"."""
+        """Return the scope's name, such as a project's name, or a phrase such as "workloads submitted by
+        bert".
+        """
         if self.user is not None:
             return f"workloads submitted by {self.user.get_username()}"
         owner = self.project or self.department

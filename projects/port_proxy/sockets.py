@@ -44,7 +44,7 @@ async def proxy_socket(
 
 
 class DirectConnection(connect):
-    """Connection that does not follow redirects, because they could lead Berth to other machines."""
+    """Connection that does not follow redirects, because redirects could lead Berth to other machines."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc

@@ -56,7 +56,8 @@ class Progress:
 class Transfer:
     """Transfer of one pod's changes to one volume.
 
-    `read` reads one of the pod's files. `save` stores the progress, and may raise an error to stop.
+    `read` reads one of the pod's files. `save` stores the progress, and may raise an error to stop the
+    transfer.
     """
 
     def __init__(

@@ -63,7 +63,7 @@ class EngineAdapter(Protocol):
     def syncs_weights(self) -> bool:
         """Return whether weights can be copied between serving inference engines.
 
-        If not, calls that change weights or pause generation raise UNSUPPORTED.
+        If not, calls that change weights or pause generation raise ServingError with UNSUPPORTED.
         """
         ...
 

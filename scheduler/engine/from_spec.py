@@ -43,7 +43,9 @@ def workload_from_spec(spec: WorkloadSpec) -> Workload:
 
 
 def is_endless(spec: WorkloadSpec) -> bool:
-    """Return whether workloads of this kind run until they are stopped, unless they set `max_runtime`."""
+    """Return whether workloads of the given kind run until they are stopped, unless they set
+    `max_runtime`.
+    """
     return spec.kind in ("interactive", "service")
 
 

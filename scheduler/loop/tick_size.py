@@ -21,7 +21,10 @@ class TickSize:
 
     @property
     def changes(self) -> int:
-        """Maximum number of changes that pods report. All changes of one workload belong to the same tick."""
+        """Maximum number of reported pod changes to record.
+
+        All changes of one workload belong to the same tick.
+        """
         return self.starts * CHANGES_PER_START
 
     def adapt(self, seconds: float, *, has_more: bool) -> None:

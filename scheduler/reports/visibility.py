@@ -21,7 +21,7 @@ HIDDEN_WORKLOAD = "a workload of another project"
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Names by ID of the projects whose workloads a user may see, or None for all projects."""
+    """Names, keyed by ID, of the projects whose workloads a user may see, or None for all projects."""
 
     projects: Mapping[int, str] | None
 

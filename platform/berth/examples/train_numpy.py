@@ -111,7 +111,7 @@ def follow(job: Job, crew: Member, stop: StopRequest) -> int:
 
 
 def take_step(job: Job, state: State, ring: Ring) -> tuple[float, float]:
-    """Train on this rank's share of the batch. Return loss and accuracy.
+    """Train on this rank's share of the batch. Return the loss and the accuracy.
 
     A failure leaves `state` unchanged.
     """

@@ -123,7 +123,9 @@ def start_time(pid: int) -> str:
 
 
 def _job_variable(path: str) -> bytes:
-    """Return the environment variable that identifies a job's processes, as process IDs may be reused."""
+    """Return the environment variable that identifies a job's processes, because process IDs may be
+    reused.
+    """
     return os.fsencode("%s=%s" % (JOB_VARIABLE, path))
 
 

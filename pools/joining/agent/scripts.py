@@ -91,7 +91,10 @@ class StartScript:
         return {}
 
     def _fails_node_check(self, answer: dict[str, object]) -> bool:
-        """Return whether the node's check script fails. A running node restarts single processes itself."""
+        """Return whether the node's check script fails.
+
+        A running node restarts individual processes itself.
+        """
         if not answer.get("check"):
             return False
         check = ["/bin/sh", "-c", str(answer["check"])]

@@ -112,7 +112,7 @@ class _Forwarding:
         await self._client.send(END, bytes((OUTPUT,)))
 
     async def _send(self) -> None:
-        """Send the client's input. After its end, wait until the pod has sent nothing for a while."""
+        """Send the client's input. After the input ends, wait until the pod has sent nothing for a while."""
         client = self._client
         while not client.input_ended or client.has_input:
             await client.has_event.wait()

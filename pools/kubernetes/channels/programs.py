@@ -161,7 +161,10 @@ class Program:
             self._sent = 0
 
     def _check_end(self, session: Session) -> None:
-        """Raise ChannelRejected if the program could not be started. Return if the connection was lost."""
+        """Raise ChannelRejected if the program could not be started.
+
+        Do nothing if the connection was lost.
+        """
         status = read_status(session.status)
         if status is None:
             return

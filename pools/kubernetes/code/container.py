@@ -76,5 +76,8 @@ def unpack_command(mark: str, size: int) -> list[str]:
 
 
 def last_file(mark: str) -> bytes:
-    """Return the archive entry of an empty file. Sent last, it proves that the archive is complete."""
+    """Return the archive entry of an empty file.
+
+    If the file arrives, the archive is complete, because the file is sent last.
+    """
     return tarfile.TarInfo(f"{MARK}{mark}").tobuf(tarfile.GNU_FORMAT)

@@ -86,7 +86,10 @@ class AwsProvider:
         return tuple(sorted(listed, key=lambda instance: (instance.ordinal, instance.instance_id)))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Terminate existing instances of this pool and installation. Ignore all other IDs."""
+        """Terminate the given instances that belong to both the pool and the installation.
+
+        Ignore all other IDs.
+        """
         with provider_errors():
             living = self._describe_tagged(tags.tags_for_pool(self.installation, pool))
             ids_to_end = sorted(living.keys() & set(instance_ids))

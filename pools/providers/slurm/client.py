@@ -35,7 +35,7 @@ class SlurmClient(Protocol):
     """Client of a Slurm cluster as one user. Every call raises ProviderError if it fails."""
 
     def list_jobs(self) -> list[PilotJob]:
-        """Return this user's pilot jobs in all pools and installations.
+        """Return the user's pilot jobs in all pools and installations.
 
         Jobs that ended in the last few minutes are included. An incomplete or unreadable list is an error.
         """

@@ -53,7 +53,7 @@ def stop_rule(array: WorkloadArray) -> StopRule | None:
 
 
 def preview_stops(array: WorkloadArray) -> list[TaskStop] | None:
-    """Return the tasks that the array's stop rule would stop now, or an empty list without a rule.
+    """Return the tasks that the array's stop rule would stop now, or an empty list if it has no rule.
 
     Return None for an array of more than PREVIEW_TASKS_MAX tasks, because the comparison takes too long.
     """

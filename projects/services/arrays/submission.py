@@ -88,7 +88,7 @@ def submit(
 
 
 def validate(*, actor: Actor, document: Mapping[str, Any], now: datetime | None = None) -> ArrayDraft:
-    """Return the unsaved array that `submit` would store. Raises the same errors."""
+    """Return the unsaved array that `submit` would store. Raises the same errors as `submit`."""
     return _prepare_valid_array(SubmissionView(with_roles(actor)), document, now)
 
 

@@ -108,7 +108,7 @@ def _check_document(
 
 
 def _check_tasks(path: str, spec: WorkloadSpec, each: ResolvedDependency) -> Iterator[Problem]:
-    """Yield a problem if the awaited array has different tasks.
+    """Yield a problem if the awaited object is not an array, or lacks one of this array's task indexes.
 
     An array that does not exist yet is accepted.
     """

@@ -36,7 +36,7 @@ NO_USER_NAME = "The identity provider sent no usable username: {claim} is missin
 def user_for_claims(claims: Mapping[str, Any], *, issuer: str, name_claim: str, may_create: bool) -> User:
     """Return the user for a verified ID token's claims.
 
-    Raises Forbidden with a message that advises the user.
+    Raises Forbidden with a message that tells the user what to do.
     """
     subject = str(claims["sub"])
     identity = Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()

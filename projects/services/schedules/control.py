@@ -111,7 +111,7 @@ def resume_schedule(*, actor: Actor, schedule: Schedule, now: datetime | None = 
 def run_now(*, actor: Actor, schedule: Schedule, now: datetime | None = None) -> ScheduleRun:
     """Submit a run with the user's permissions, whether or not the schedule is paused.
 
-    Raises Conflict while the previous run has not ended, and the errors of a submission.
+    Raises the same errors as a submission, and Conflict while the previous run has not ended.
     """
     require(actor, Action.SUBMIT, schedule.project)
     with transaction.atomic():

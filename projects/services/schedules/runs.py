@@ -81,7 +81,7 @@ def find_live_run(schedule: Schedule) -> Workload | WorkloadArray | None:
 
 
 def submit_document(schedule: Schedule, run: ScheduleRun, actor: Actor, now: datetime) -> None:
-    """Submit the schedule's document for a run. Raises the errors of a submission.
+    """Submit the schedule's document for a run. Raises the same errors as a submission.
 
     The rules for scheduled documents are checked again, because a template may have changed since the
     schedule was set.

@@ -77,7 +77,7 @@ def _secret_problem(view: SubmissionView, git: GitSpec, secret: str, project: Pr
 def pools_for_code(spec: WorkloadSpec, pools: Sequence[str], rows: Mapping[str, NodePool]) -> list[str]:
     """Return the pools whose pods can start with the document's code. `rows` contains all pools.
 
-    Raises Invalid if there is none, or if the document lists a pool that does not support code.
+    Raises Invalid if there is no such pool, or if the document lists a pool that does not support code.
     """
     if spec.code is None:
         return list(pools)

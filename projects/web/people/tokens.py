@@ -65,7 +65,10 @@ def issue(request: Request) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def revoke(request: Request, token_id: int) -> HttpResponse:
-    """Ask for confirmation (GET), or revoke one of the user's tokens, or any token for a platform admin."""
+    """Ask for confirmation (GET), or revoke the token (POST).
+
+    Only platform admins can revoke other users' tokens.
+    """
     token = all_tokens(request.actor).filter(pk=token_id, revoked_at__isnull=True).first()
     if token is None:
         raise Http404

@@ -115,7 +115,7 @@ def _missing_pod_message(pods: QuerySet[Pod], name: str | None, run: int | None)
 
 
 def find_pod_log(actor: Actor, workload_id: UUID, pod_id: str) -> PodLog:
-    """Return the log of the pod with this ID.
+    """Return the log of the pod with the given ID.
 
     Raises NotFound, or Unavailable if the pool's runtime is missing.
     """

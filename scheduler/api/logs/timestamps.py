@@ -33,7 +33,7 @@ class LineStamper:
 
 
 def line_times(log: PodLog, *chunks: LogChunk) -> list[tuple[int, int]]:
-    """Return (index, time) for each line whose time differs from that of the line before.
+    """Return (index, time) for each line whose time differs from the previous line's time.
 
     The chunks must be consecutive. Times are Unix times in milliseconds, or 0 if unknown.
     """

@@ -75,7 +75,7 @@ def _cpu_load(board: Board, i: int, gang: Gang) -> int:
 
 
 def _sort_key(victim: Victim) -> Key:
-    """Return the sort key: most fulfilled, lowest priority, least lost work, newest, name."""
+    """Return a sort key: most fulfilled first, then lowest priority, least lost work, newest, and name."""
     workload = victim.gang.workload
     return (
         -victim.fulfilment, workload.priority, victim.lost_gpu_seconds,

@@ -123,7 +123,10 @@ class Nodes:
         return self._free
 
     def milli_on(self, i: int, request: Request) -> int:
-        """Return the replica's share of a device on the node, in thousandths; above 1000, it does not fit."""
+        """Return the replica's share of a device on the node, in thousandths.
+
+        A share above 1000 does not fit.
+        """
         if not request.gpu_memory_mib:
             return request.gpu
         has = self.nodes[i].gpu_memory_mib

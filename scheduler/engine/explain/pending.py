@@ -124,7 +124,7 @@ class PendingReasons:
         return first
 
     def _best_evictions(self, gang: Gang, view: NodeView, kind: int, within_share: bool) -> Evictions | None:
-        """Return the kind of eviction that frees more of the resource, with its amounts, or None."""
+        """Return the kind of eviction that frees more of the resource, with the amounts, or None."""
         own = self._amounts.preemptible(gang, view, kind)
         if within_share:
             others = self._amounts.reclaimable(gang, view, kind)

@@ -14,8 +14,8 @@ MAX_LOOKAHEAD = 4096  # maximum number of workloads searched for the next match
 def find_differences(
     before: Sequence[Workload], now: Sequence[Workload]
 ) -> tuple[WorkloadsByName, WorkloadsByName]:
-    """Return the workloads of each sequence that are missing from the other sequence or differ there, by
-    name.
+    """Return, by name, the workloads of each sequence that are missing from the other sequence or differ in
+    it.
     """
     only_before: list[Workload] = []
     only_now: list[Workload] = []

@@ -10,7 +10,9 @@ from scheduler.engine.model import Pool, Strategy
 
 
 def resolve_strategies(board: Board) -> Pool:
-    """Replace `auto` in the pool's settings by fragmentation if nodes or requests are mixed, else binpack."""
+    """Replace `auto` in the pool's settings with `fragmentation` if nodes or requests are mixed, else with
+    `binpack`.
+    """
     pool = board.configured_pool
     if Strategy.AUTO not in (pool.node_strategy, pool.device_strategy):
         return pool

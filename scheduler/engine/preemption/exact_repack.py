@@ -176,7 +176,8 @@ class _ExactSearch:
         return False
 
     def _choices(self, number: int) -> Iterator[tuple[Slot, bool]]:
-        """Yield possible slots for an item, each with whether the item's pod would move there.
+        """Yield possible slots for an item, each with a flag that says whether the item's pod would move
+        there.
 
         The pod's current slot comes first, then slots on the fullest nodes.
         """

@@ -172,7 +172,7 @@ def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWor
 def _start_timeout_failures(
     workloads: Collection[uuid.UUID], pulling: Collection[uuid.UUID]
 ) -> dict[uuid.UUID, Failure]:
-    """Return the failure of each workload that did not start in time, for its retry rules.
+    """Return the failure of each workload that did not start in time, as input for its retry rules.
 
     `pulling` contains the workloads whose pods are pulling their image.
     """

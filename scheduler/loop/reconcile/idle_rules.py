@@ -228,7 +228,9 @@ def _withdraw_warnings(workloads: Collection[Workload]) -> None:
 
 
 def _event_numbers(steps: Sequence[tuple[Workload, DueStep]]) -> dict[uuid.UUID, dict[str, Any]]:
-    """Return the rule and the measurements behind each warning or suspension, for events and audit log."""
+    """Return the rule and the measurements behind each warning or suspension, for events and the audit
+    log.
+    """
     idle = {"workloads": [row.pk for row, _ in steps], "since": [due.idle[1] for _, due in steps]}
     busiest = dict(prepared.fetch_all(BUSIEST, idle))
     return {

@@ -96,8 +96,8 @@ def load_awaited_shares(workloads: Sequence[Workload]) -> None:
 
 
 def _with_wait_after_delay(workload: Workload, text: str) -> str:
-    """Add that the workload waits for its share or in the queue after its restart delay, if it is expected to
-    start later than the delay ends.
+    """Append the wait that follows the restart delay, for fair share or in the queue, if the workload is not
+    expected to start when the delay ends.
     """
     if not waits_after_delay(workload):
         return text

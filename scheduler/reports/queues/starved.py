@@ -22,8 +22,8 @@ class Borrower:
 class Shortfall:
     """Project with unmet requests that is below its fair share.
 
-    Amounts are in milli-GPU. `held` is the sum of allocated and reserved GPUs, and `requested` is at least
-    that.
+    Amounts are in milli-GPU. `held` is the sum of allocated and reserved GPUs, and `requested` is at least as
+    large.
     """
 
     pool: str
@@ -39,7 +39,7 @@ class Shortfall:
 
 
 def find_shortfalls(actor: Actor, pools: Iterable[NodePool]) -> list[Shortfall]:
-    """Return the shortfalls in the last cycle of projects that the user may see, largest first."""
+    """Return the last cycle's shortfalls for projects that the user may see, largest first."""
     selected = {pool.pk: pool for pool in pools}
     by_pool: dict[str, list[_ProjectStatus]] = defaultdict(list)
     rows = queue_statuses(actor).filter(pool__in=[*selected], project__isnull=False).order_by("project__name")

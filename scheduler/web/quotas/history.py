@@ -159,7 +159,7 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
 
 
 def list_changes(actor: Actor, rows: Iterable[QuotaChange]) -> list[ListedChange]:
-    """Return the changes, each with the quotas that the user may see and the number of hidden ones."""
+    """Return the changes, each with the quotas that the user may see and the number of hidden quotas."""
     changes, seen = list(rows), VisibleScope(actor)
     reverted = dict(
         QuotaChange.objects.filter(reverts__in=[row.pk for row in changes]).values_list("reverts", "pk")

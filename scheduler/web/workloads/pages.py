@@ -197,7 +197,8 @@ def _shown_message(workload: Workload) -> str:
 
 
 def _queue_context(workload: Workload) -> Context | None:
-    """Return the queue position, pool and expected start of a pending workload, or None without a cycle.
+    """Return the queue position, pool and expected start of a pending workload, or None if no cycle has
+    evaluated the workload.
 
     A reserved workload has no queue position.
     """

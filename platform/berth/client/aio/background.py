@@ -47,7 +47,7 @@ class Background:
                 self._loop.call_soon_threadsafe(self._wake)
 
     async def wait(self, version: int, seconds: float) -> None:
-        """Wait up to `seconds` seconds for a call of `notify`.
+        """Wait up to `seconds` seconds for a call to `notify`.
 
         Return immediately if `notify` has been called since `version`.
         """

@@ -53,7 +53,7 @@ class MetricNames(Model):
 
 
 class TaskMetric(Model):
-    """Metric of an array task. `best` is its lowest or highest value, depending on the goal."""
+    """Metric of an array task. `best` is the task's lowest or highest value, depending on the goal."""
 
     index: int = 0
     workload: str = ""

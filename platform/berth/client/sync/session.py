@@ -132,7 +132,7 @@ class Session:
     ) -> ResultFuture[list[T]]:
         """Run a function once on every node and return the results in node order.
 
-        A node that joins later or restarts also runs it, before it accepts other calls.
+        A node that joins later or restarts also runs the function, before it accepts other calls.
         """
         return to_result_future(self.call(function, args, kwargs, everywhere=True))
 

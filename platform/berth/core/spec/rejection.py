@@ -6,7 +6,7 @@ from berth.core.errors import Invalid
 
 
 class SpecError(Invalid):
-    """Raised for an invalid workload document. `problems` lists all problems of the document."""
+    """Raised for an invalid workload document. `problems` lists all problems in the document."""
 
     code: ClassVar[str] = "invalid-workload"
     title: ClassVar[str] = "The workload document is invalid"

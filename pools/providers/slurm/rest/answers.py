@@ -94,7 +94,7 @@ def _job(row: Row, name: PilotName, now: float) -> PilotJob:
 def _user(row: Row, key: str) -> str:
     """Return the user who owns a job.
 
-    Raises Unreadable if the user is missing, because the job may be this pool's.
+    Raises Unreadable if the user is missing, because the job may belong to the pool.
     """
     user = row.get(key)
     if not isinstance(user, str) or not user:

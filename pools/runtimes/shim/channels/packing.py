@@ -109,7 +109,7 @@ class Packer:
 
 
 def _read_block(fd: int, left: int, path: str) -> bytes:
-    """Return the next block of a file. Its header has been sent, so errors raise CopyError."""
+    """Return the next block of a file. The file's header has already been sent, so errors raise CopyError."""
     try:
         data = os.read(fd, min(BLOCK, left))
     except OSError as error:

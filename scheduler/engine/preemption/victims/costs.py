@@ -103,7 +103,10 @@ class NodeCosts:
                 self._offers[name] = queue, left
 
     def _price_node(self, i: int) -> str | None:
-        """Compute a node's cost. Return its victim queue's name, or None if the node cannot be cleared."""
+        """Compute a node's cost.
+
+        Return the name of the node's victim queue, or None if the node cannot be cleared.
+        """
         result = cheapest_victims_on(self.selection, self.part, i)
         if result is None:
             return None

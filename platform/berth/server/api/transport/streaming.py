@@ -88,7 +88,7 @@ class _Echo:
 
 
 async def _async_parts(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Release the request thread's database connection, then yield the parts.
+    """Release the request thread's database connection, then yield the response's parts.
 
     Each part may be read in a different thread.
     """
