@@ -26,7 +26,7 @@ from scheduler.simulator.simulation import World
 
 RUNS = 5
 Answer = TypeVar("Answer")
-STEADY = (4000, 1000, 100_000)  # nodes, projects, workloads
+STEADY = (4000, 1000, 100_000)  # (nodes, projects, workloads)
 ROWS = 100  # number of rows that change between two cycles
 RESULTS = Path(__file__).parent / "results"
 

@@ -59,7 +59,7 @@ def main() -> None:
     if not arguments.tiny and arguments.kubeconfig is None:
         print("skipped: it needs the option --kubeconfig")
         return
-    relax_garbage_collection()  # as the scheduler does
+    relax_garbage_collection()  # the scheduler also does this
     nodes = TINY_NODES if arguments.tiny else arguments.nodes
     cluster = simulated_cluster(nodes) if arguments.tiny else real_cluster(arguments.kubeconfig, nodes)
     with own_database("kubernetes"), cluster as running:
@@ -363,7 +363,7 @@ class Bench:
             self.loop.tick()
             longest, ticks = max(longest, time.process_time() - before), ticks + 1
             if not self.loop.has_more:
-                time.sleep(0.1)  # the loop, too, waits for the next report
+                time.sleep(0.1)  # like this call, the loop waits for the next report
             _check(began, "the pods do not run")
         wall = time.monotonic() - began
         return {

@@ -41,11 +41,11 @@ BATCH_MAX = 1000
 @dataclass(frozen=True)
 class SizeClass:
     name: str
-    count: int  # per project
+    count: int  # number per project
     units: int
     seconds: float
     priority: int
-    interval: float  # in seconds
+    interval: float  # interval in seconds
 
 
 CLASSES = (

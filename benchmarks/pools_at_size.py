@@ -20,7 +20,7 @@ from benchmarks.setup.own_database import own_database
 
 SIZES = (100, 1000, 4000)
 GPUS, STEP, SEED = 8, 15, 42
-GANGS = (1, 1, 2, 4, 8)  # nodes per gang
+GANGS = (1, 1, 2, 4, 8)  # number of nodes per gang
 RUNS = (300.0, 900.0)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PATIENCE = timedelta(hours=6)

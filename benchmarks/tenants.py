@@ -47,7 +47,7 @@ def main() -> int:
         print(f"skipped: {error}")
         return 0
     rows = {}
-    for policy in sorted(Policy, key=lambda policy: policy is Policy.FAIR):  # the slowest policy last
+    for policy in sorted(Policy, key=lambda policy: policy is Policy.FAIR):  # sort the slowest policy last
         if arguments.policies and policy not in arguments.policies:
             continue
         is_slice = arguments.tiny or (policy is Policy.FAIR and not arguments.whole)

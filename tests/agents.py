@@ -10,7 +10,7 @@ from pathlib import Path
 from pools.joining.package import agent_package
 
 NO_METADATA = {"BERTH_METADATA_URL": "http://127.0.0.1:9"}
-REJECTED = 3  # exit code of an agent that the server rejected
+REJECTED = 3  # exit code of an agent that the server has rejected
 
 
 def write_agent(directory: Path, report_seconds: float = 5.0, version: str = "") -> Path:

@@ -23,7 +23,7 @@ class Cast:
     carol: Person  # project admin of vision
     dave: Person  # member of vision
     erin: Person  # viewer of vision
-    frank: Person  # signed in, no role
+    frank: Person  # signed in, but without a role
     grace: Person  # member of ads, in the other department
     research: Department
     product: Department

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    gc.disable()  # until all modules are loaded
+    gc.disable()  # collection is disabled until all modules are loaded
     # No test depends on the speed of the machine.
     hypothesis.settings.register_profile(
         "berth", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

@@ -4,13 +4,14 @@ from pathlib import PurePosixPath
 
 # Folders with a setup that takes several seconds and is shared by all tests of one process.
 SHARED_SETUP = {"browser", "journeys"}
-PROCESS_VARIABLE = "BERTH_TEST_PROCESS"  # names this process if the tests run in several
+# Environment variable that names this process if the tests run in several.
+PROCESS_VARIABLE = "BERTH_TEST_PROCESS"
 
 
 def find_group(nodeid: str) -> str:
     """Return a test's file, or its folder if the tests in the folder share a server or a browser."""
     path = PurePosixPath(nodeid.split("::", 1)[0])
-    folder = path.parts[1]  # below tests/
+    folder = path.parts[1]  # name of the folder below tests/
     return folder if folder in SHARED_SETUP else str(path)
 
 

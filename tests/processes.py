@@ -132,7 +132,8 @@ def _start(
 def _separate(config: pytest.Config, directory: Path) -> None:
     """Give this process a name, a temporary directory and files for captured output, but no terminal."""
     os.environ[PROCESS_VARIABLE] = directory.name
-    config.workerinput = {"workerid": directory.name}  # type: ignore[attr-defined]  # pytest-django reads it
+    # pytest-django reads this attribute.
+    config.workerinput = {"workerid": directory.name}  # type: ignore[attr-defined]
     directory.mkdir(mode=0o700)
     config._tmp_path_factory._basetemp = directory  # type: ignore[attr-defined]
     config.pluginmanager.unregister(name="terminalreporter")

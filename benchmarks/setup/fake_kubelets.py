@@ -71,7 +71,7 @@ class FakeKubelets:
             "capacity": NODE, "allocatable": NODE, "conditions": [ready],
             "addresses": [{"type": "InternalIP", "address": f"10.64.{number // 250}.{number % 250 + 1}"}],
         }  # fmt: skip
-        self.api.delete(f"/api/v1/nodes/{name}")  # a killed run may have left it, and it is no longer ready
+        self.api.delete(f"/api/v1/nodes/{name}")  # a killed run may have left a node that is no longer ready
         labels = {LABEL: "yes", "kubernetes.io/hostname": name, "nvidia.com/gpu.product": "H100"}
         self._create("/api/v1/nodes", "Node", name, labels, status=status)
         spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": _now("%f")}

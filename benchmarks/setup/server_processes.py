@@ -20,7 +20,7 @@ from benchmarks.setup.cpu_time import own_seconds, tree_seconds
 from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 900.0  # in seconds
+PATIENCE = 900.0  # patience in seconds
 UNLIMITED = "1000000000"
 SETTINGS = {
     "BERTH_FAKE_POOLS": "benchmarks.setup.timed_pods",

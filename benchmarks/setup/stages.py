@@ -36,10 +36,10 @@ class Submitted:
     pod: str
     sent: float
     answered: float
-    stored: float  # transaction that stored the workload
-    placed: float  # transaction that placed it
-    started: float  # start of the pod's process
-    recorded: float  # transaction that stored its start
+    stored: float  # time at which a transaction stored the workload
+    placed: float  # time at which a transaction placed the workload
+    started: float  # time at which the pod's process started
+    recorded: float  # time at which a transaction stored the start
 
 
 class Steps:

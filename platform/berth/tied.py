@@ -38,7 +38,7 @@ def end_with_parent(parent: int, death_signal: int) -> None:
     if libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
     if os.getppid() != parent:
-        sys.exit(0)  # the parent died before the request
+        sys.exit(0)  # the parent had already died
 
 
 def main() -> None:

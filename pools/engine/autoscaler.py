@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-LOW_UTILIZATION = (3, 10)  # fraction of its capacity (30%) below which a pool is underutilized
+LOW_UTILIZATION = (3, 10)  # a pool is underutilized below this fraction of its capacity (30%)
 RESOURCE_LABELS = {"cpu": "CPU", "memory_mib": "memory", "pods": "number of pods"}
 
 

@@ -124,7 +124,7 @@ class PodCalls:
             except ApiError as error:
                 if error.status != 404:
                     raise
-                # A pod that the cluster has already received is reported as deleted instead.
+                # A pod that the cluster has already received is later reported as deleted.
                 self._ledger.stop_before_start(pod_id)
                 self._notify()
                 return

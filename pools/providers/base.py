@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class InstanceState(StrEnum):
-    QUEUED = "queued"  # waiting in the provider's queue: no machine boots yet, so nothing is charged
+    QUEUED = "queued"  # the request is in the provider's queue: no machine boots yet, so nothing is charged
     BOOTING = "booting"
     READY = "ready"
-    STOPPED = "stopped"  # stopped outside Berth: not usable as a node, but may still cost money
+    STOPPED = "stopped"  # the instance was stopped outside Berth, and may still cost money
     ENDING = "ending"
     GONE = "gone"
 

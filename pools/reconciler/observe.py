@@ -49,7 +49,8 @@ def is_listing_due(pool: NodePool, nodes: Iterable[Node], context: PassContext) 
 
     If the provider has noticed a change since the last listing, the next one is due immediately.
     """
-    if pool.ticked_at is None or context.now < pool.ticked_at:  # first tick, or the clock was set back
+    # A listing is due on the first tick, or if the clock was set back.
+    if pool.ticked_at is None or context.now < pool.ticked_at:
         return True
     if context.changed_at is not None and context.changed_at >= pool.ticked_at:
         return True

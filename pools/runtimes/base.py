@@ -117,10 +117,10 @@ class PodCause(str, Enum):
     __str__ = str.__str__
 
     NONE = ""
-    STOPPED = "stopped"  # stopped on request
-    EVICTED = "evicted"  # evicted or deleted by the cluster or its other users
+    STOPPED = "stopped"  # the pod was stopped on request
+    EVICTED = "evicted"  # the cluster or one of its other users evicted or deleted the pod
     HOST_STOPPED = "host_stopped"  # the process to which the pod is tied has ended
-    LOST = "lost"  # the exit was not observed
+    LOST = "lost"  # the pod's exit was not observed
     START_FAILED = "start_failed"
     IMAGE_PULL_FAILED = "image_pull_failed"  # the image could not be pulled, so the pod never started
     WORKSPACE_FULL = "workspace_full"  # the pod used all the disk space that its pool allows

@@ -157,7 +157,7 @@ def write_chunks(project: Project, contents: Mapping[str, bytes], at: datetime) 
     store.write({chunk_key(row): contents[row.digest] for row in rows})
     CodeChunk.objects.bulk_create(rows, ignore_conflicts=True)
     inserted = set(CodeChunk.objects.filter(key__in=[row.key for row in rows]).values_list("key", flat=True))
-    # Delete chunks that another request has stored at the same time.
+    # Delete the copies of chunks that another request has stored at the same time.
     store.delete([chunk_key(row) for row in rows if row.key not in inserted])
 
 

@@ -25,7 +25,7 @@ from projects.delivering.destination import (
 MAX_LENGTH = 400
 PORTS = {"http": 80, "https": 443}
 NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
-# The resolver accepts names such as 0x7f.1 for 127.0.0.1, so they are rejected.
+# The resolver accepts names such as 0x7f.1 for 127.0.0.1, so such names are rejected.
 NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*")
 PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")

@@ -15,7 +15,7 @@ from berth.server.web.admin_site.base import ReadOnlyModelAdmin
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import duration
 
-for model in (Failure, OrmQ, Schedule, Success):  # registered by django_q for superusers only
+for model in (Failure, OrmQ, Schedule, Success):  # django_q registers these models for superusers only
     admin.site.unregister(model)
 
 
@@ -57,7 +57,7 @@ class FailureAdmin(EndedTaskAdmin):
 
     @action(description="Run again")
     def run_again(self, request: HttpRequest, queryset: QuerySet[Failure]) -> None:
-        rows = list(queryset)  # tasks that fail in the meantime are kept
+        rows = list(queryset)  # evaluated now, so that tasks that fail in the meantime are kept
         resubmit_task(self, request, rows)
         Failure.objects.filter(pk__in=[row.pk for row in rows]).delete()
         messages.success(request, f"{len(rows)} queued again.")

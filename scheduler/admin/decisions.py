@@ -36,7 +36,7 @@ from scheduler.reports.replay import ReplayResult, replay
 from scheduler.reports.triggers import describe_trigger
 from scheduler.reports.visibility import UNRESTRICTED
 
-MAX_DIFFERENCES_SHOWN = 20  # maximum number of differences on the page; `berth replay` lists all differences
+MAX_DIFFERENCES_SHOWN = 20  # maximum number of differences on the page; `berth replay` lists all
 KINDS = {
     "reclaim": "warning",
     "preempt": "warning",

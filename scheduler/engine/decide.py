@@ -36,8 +36,8 @@ def decide_with_layout(
     _run_actions(boards, chosen, choices, layout.quota_groups)
     for _ in range(MAX_ROUNDS):
         # Several rounds are needed, because an eviction may free more than the preemptor uses.
-        # A workload placed in one pool uses shared quota and requests nothing in other pools.
-        # Repeat until nothing is left for the next cycle.
+        # A workload that is placed in one pool uses shared quota and leaves the queues of other pools.
+        # Rounds are repeated until nothing is left for the next cycle.
         refreshed = {
             board.pool.name for board in boards if layout.max_pool_choices > 1 and refresh_other_pools(board)
         }

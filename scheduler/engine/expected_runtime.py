@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-LAST_RUNS = 50  # number of completed runs to consider per project
+LAST_RUNS = 50  # maximum number of completed runs to consider per project
 MIN_RUNS = 5  # with fewer completed runs, no runtime is estimated
 
 

@@ -14,7 +14,7 @@ NO_GPUS = Bounds(0, None, None)
 RESERVATION_AFTER = 600  # default wait in seconds before nodes are held for a pending workload
 # Features that a node may lack. Every role requires isolation if nodes must isolate pods.
 IMAGES, ISOLATION, SHARED_GPUS = "images", "isolation", "shared_gpus"
-VOLUME = "volume:"  # prefix of a volume's name as a feature of nodes
+VOLUME = "volume:"  # prefix of node features that stand for volumes
 
 
 class Strategy(StrEnum):
@@ -36,8 +36,8 @@ class PodState(StrEnum):
     STARTING = "starting"
     STOPPING = "stopping"  # the pod occupies its capacity until it has stopped
     STUCK = "stuck"  # the pod occupies its capacity and may never free it
-    RESERVED = "reserved"  # maximum if the pool is not paused, drained or failing; None means `nodes_max`
-    # the pod succeeded: it occupies no capacity, but counts towards its gang's minimum
+    RESERVED = "reserved"  # capacity is set aside for the pod, which has not started yet
+    # The pod has succeeded. It occupies no capacity, but counts towards its gang's minimum.
     COMPLETED = "completed"
 
 
@@ -60,7 +60,7 @@ class FairShareMode:
     window: int | None = None
     tumbling: bool = False
     k: float = 1.0
-    count_all: bool = False  # whether usage within quota also counts as history
+    count_all: bool = False  # True if usage within quota also counts as history
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class NodeShape:
     max_pods: int = 110
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple["Taint", ...] = ()
-    # features that new nodes are expected to lack, based on the current nodes
+    # Features that new nodes are expected to lack, based on the current nodes.
     missing_features: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -95,7 +95,8 @@ class Pool:
     reservation_after: int | None = RESERVATION_AFTER  # if None, nodes are never held
     cpu_load_limit: int = MILLI  # fraction of each node's CPU that may be allocated, in thousandths
     nodes_max: int | None = None  # None if the pool cannot add nodes at present
-    nodes_ever: int | None = None  # maximum if not paused, drained or failing; None means `nodes_max`
+    # Maximum unless the pool is paused, drained or failing; None means `nodes_max`.
+    nodes_ever: int | None = None
     node_shape: NodeShape | None = None
 
 
@@ -109,7 +110,7 @@ class Taint:
 @dataclass(frozen=True, slots=True)
 class Toleration:
     key: str = ""  # if empty with operator Exists, every taint is tolerated
-    operator: str = "Equal"  # Equal | Exists
+    operator: str = "Equal"  # "Equal" or "Exists"
     value: str = ""
     effect: str = ""  # empty matches any effect
 
@@ -118,21 +119,20 @@ class Toleration:
 class Node:
     name: str
     pool: str
-    gpus: int = 0  # number of devices
+    gpus: int = 0
     gpu_model: str = ""
-    gpu_memory_mib: int = 0  # requested on each device
+    gpu_memory_mib: int = 0  # memory of each device
     cpu: int = 0
     memory_mib: int = 0
     max_pods: int = 110
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     state: NodeState = NodeState.READY
-    ordinal: int = 0  # 0 is the head node
+    ordinal: int = 0  # number of the node in its pool; 0 is the head node
     ready_at: int | None = None  # expected time at which a booting node is ready
-    missing_features: Mapping[str, str] = field(
-        default_factory=dict
-    )  # features that the node lacks, with the reasons
-    # only project that the node serves, because it cannot isolate pods; empty if it serves all projects
+    # Features that the node lacks, with the reasons.
+    missing_features: Mapping[str, str] = field(default_factory=dict)
+    # The only project that a node without isolation serves. Empty if the node serves all projects.
     only_project: str = ""
     foreign_devices: tuple[int, ...] = ()  # devices that foreign pods use
 
@@ -207,11 +207,11 @@ class Queue:
     name: str
     parent: str | None = None
     created: int = 0
-    # by pool; the quota is 0 in pools without an entry
+    # Entitlements by pool. The quota is 0 in pools without an entry.
     entitlements: Mapping[str, Entitlement] = field(default_factory=dict)
-    reclaim_min_runtime: int | None = None  # None inherits from the parent, then from the pool
+    reclaim_min_runtime: int | None = None  # None means the parent's value or, without one, the pool's
     preempt_min_runtime: int | None = None
-    # expected runtime of workloads without `max_runtime`, estimated from history
+    # Runtime of workloads without `max_runtime`, estimated from the history of the queue.
     expected_runtime: int | None = None
 
 
@@ -328,23 +328,23 @@ class Workload:
     preemptible: bool = True
     submitted: int = 0
     max_runtime: int | None = None
-    runtime_seconds: int | None = None  # simulation only
-    started: int | None = None  # start of the current run
+    runtime_seconds: int | None = None  # runtime in simulations
+    started: int | None = None  # start time of the current run
     last_checkpoint: int | None = None
     preemptions: int = 0
     restarts: int = 0  # number of restarts after failed runs
     backoff_until: int | None = None
-    start_refusal: str = ""  # why the last start failed, as a clause
+    start_refusal: str = ""  # reason why the last start failed, as a clause
     preemption_delay: int | None = None  # None means the pool's default
-    # None means the pool's default; stale gangs are never stopped if it is negative
+    # None means the pool's default. If the value is negative, stale gangs are never stopped.
     stale_gang_grace: int | None = None
     stale_since: int | None = None
     endless: bool = False  # whether the workload runs until it is stopped, like a service
     scale_up_adds_nodes: bool = True  # whether pools may add nodes to scale up the workload
     suspended: bool = False
-    misconfigured: str = ""  # why the workload is unschedulable, as a clause; empty if it is valid
-    after: tuple[Dependency, ...] = ()  # workloads that must end first
-    awaits_code: str = ""  # why the workload's code is not available yet, as a sentence
+    misconfigured: str = ""  # reason why the workload is unschedulable, as a clause; empty if it is valid
+    after: tuple[Dependency, ...] = ()  # workloads that must end before this one starts
+    awaits_code: str = ""  # reason why the workload's code is not available yet, as a sentence
     pods: tuple[Pod, ...] = ()
 
 

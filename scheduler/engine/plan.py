@@ -54,7 +54,7 @@ class Reason(StrEnum):
     PLACEMENT_ATTEMPTS_EXHAUSTED = "PlacementAttemptsExhausted"
 
 
-Numbers = Mapping[str, int | float | str | None]  # milli-GPU, milli-CPU, MiB, seconds, counts
+Numbers = Mapping[str, int | float | str | None]  # values in milli-GPU, milli-CPU, MiB, seconds or counts
 # Reasons that make a workload unschedulable until the pool's maximum size or its nodes change.
 UNSCHEDULABLE_REASONS = frozenset({
     Reason.NO_MATCHING_NODE, Reason.EXCEEDS_NODE_SHAPE, Reason.EXCEEDS_POOL_MAX, Reason.EXCEEDS_DOMAIN,
@@ -76,7 +76,7 @@ class Place:
     index: int
     node: str
     devices: tuple[int, ...]
-    milli: int  # share of each device
+    milli: int  # thousandths of each device
     reserved: bool = False
 
 
@@ -123,12 +123,12 @@ class Eviction:
     kind: Kind
     workload: str
     preemptor: str | None
-    rule: str  # the rule that allowed the eviction, in words and numbers
-    pods: tuple[tuple[str, int], ...]  # (role, index)
+    rule: str  # rule that allowed the eviction, in words and numbers
+    pods: tuple[tuple[str, int], ...]  # (role, index) pairs
     whole: bool  # whether the entire gang is requeued
-    victim: tuple[QueueImpact, ...] = ()  # the project, then its department
+    victim: tuple[QueueImpact, ...] = ()  # impact on the victim's project, then on its department
     winner: tuple[QueueImpact, ...] = ()
-    rejected: tuple[Blocker, ...] = ()  # why the preemptor could not start without the eviction
+    rejected: tuple[Blocker, ...] = ()  # reasons why the preemptor could not start without the eviction
     lost_gpu_seconds: int = 0
     earns_backoff: bool = True  # False if only the victim's turn ended; it may then restart immediately
 
@@ -213,4 +213,4 @@ class Plan:
     queues: tuple[QueueReport, ...] = ()
     demand: tuple[Demand, ...] = ()
     trials: int = 0
-    notes: tuple[str, ...] = ()  # inconsistent input that was skipped
+    notes: tuple[str, ...] = ()  # notes on inconsistent input that was skipped

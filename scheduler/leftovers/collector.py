@@ -15,15 +15,15 @@ from scheduler.reports.leased_thread import LEASE_INTERVALS, LeasedThread
 log = logging.getLogger(__name__)
 
 PAUSE, PAUSE_MAX = timedelta(seconds=15), timedelta(minutes=5)
-GIVE_UP = timedelta(hours=6)  # maximum time after the pod has ended
+GIVE_UP = timedelta(hours=6)  # maximum time for copying after the pod has ended
 WAITING = "SELECT EXISTS (SELECT FROM projects_podoutputs WHERE state = %(state)s AND {condition})"
-LEASE_SECONDS = 60.0  # longer than one read from a node and one write to the store
+LEASE_SECONDS = 60.0  # longer than a read from a node and a write to the store take
 
 
 class LeftoversCollector(LeasedThread):
     """Thread that copies files of ended pods from their nodes and resumes after interruptions."""
 
-    waiting: ClassVar[str]  # query that returns whether files are waiting to be copied
+    waiting: ClassVar[str]  # query that returns whether any files are waiting to be copied
 
     def has_work(self) -> bool:
         return bool(prepared.fetch_all(self.waiting, {"state": OutputState.WAITING})[0][0])

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TURN_SECONDS = 30.0  # time slice of a project before the next project has its turn
+TURN_SECONDS = 30.0  # time slice of a project before it is the next project's turn
 SAVE_SECONDS = 2.0  # minimum time between updates of the progress, except those of uploads in parts
-STORED, FAILED = "volume_stored", "volume_failed"  # kinds of events
+STORED, FAILED = "volume_stored", "volume_failed"  # event kinds
 MIB = 2**20
 
 
@@ -151,7 +151,8 @@ class VolumesCollector(LeftoversCollector):
         progress = PodOutputs.objects.filter(pk=outputs.pk).values_list("progress", flat=True).first()
         if not progress or not progress["upload"]:
             return
-        volumes = read_volumes(outputs.pod.node.pool.volumes)  # includes a volume that has become read-only
+        # This includes volumes that have become read-only.
+        volumes = read_volumes(outputs.pod.node.pool.volumes)
         volume = next((each for each in volumes if each.cache == outputs.source), None)
         try:
             if volume is None:

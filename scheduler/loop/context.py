@@ -25,10 +25,10 @@ class SentCommands:
     stopped: dict[uuid.UUID, datetime] = field(default_factory=dict)
     failed: dict[uuid.UUID, datetime] = field(default_factory=dict)  # last failed start of each pod
     rejected: dict[uuid.UUID, datetime] = field(default_factory=dict)  # last rejected start of each pod
-    # by workload: time of the first rejection, and number of releases after repeated rejections
+    # First rejection of each workload, and number of releases after repeated rejections.
     rejected_since: dict[uuid.UUID, datetime] = field(default_factory=dict)
     releases: dict[uuid.UUID, int] = field(default_factory=dict)
-    starts_left: bool = False  # whether the last tick postponed some starts to the next tick
+    starts_left: bool = False  # True if the last tick postponed some starts to the next tick
 
     def keep_starts(self, pods: Container[uuid.UUID]) -> None:
         """Keep only the entries for `pods`, which are still starting."""

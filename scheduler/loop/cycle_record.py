@@ -31,8 +31,8 @@ from scheduler.reports.queues.queue_totals import totals_by_queue
 
 RECORD_EVERY = timedelta(seconds=60)  # interval at which cycles without changes are recorded
 PART_SIZE = 2000  # number of workloads processed per step
-FREE_SIZE = 1000  # up to this number of workloads, every cycle is explained and its snapshot stored
-# pace for larger clusters, in workloads per second
+FREE_SIZE = 1000  # up to this number of workloads, every cycle is explained and stored with its snapshot
+# Pace for larger clusters, in workloads per second.
 SNAPSHOTS_PER_SECOND, EXPLANATIONS_PER_SECOND = 1000, 2500
 
 # Columns of a cycle that are known only after its commit, which inserts the row.
@@ -114,7 +114,7 @@ class CycleRun:
     outcome: Outcome
     record: Cycle
     written: bool = False
-    is_snapshot_due: bool = False  # whether `store_snapshot` still has to be called
+    is_snapshot_due: bool = False  # True if `store_snapshot` still has to be called
 
     def span_attributes(self) -> dict[str, int]:
         """Return the cycle's trace span attributes."""

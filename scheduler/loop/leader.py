@@ -29,7 +29,7 @@ BUSY_SECONDS, IDLE_SECONDS = 2.0, 5.0
 EMPTY_SECONDS = 15.0  # time between two ticks while no workload is live
 QUIET_SECONDS = 0.05  # a deferred reconcile pass starts after this many seconds without a wake-up
 DEFER_SECONDS = 1.0  # maximum delay of a reconcile pass after the first change
-# delay before the first retry of a tick with unfinished work, doubled with each further retry
+# Delay before the first retry of a tick with unfinished work. Each further retry doubles the delay.
 RETRY_SECONDS = 0.05
 MAX_DOUBLINGS = 10
 TICK_PAUSE = 0.005  # minimum time between two ticks, so that one tick handles a burst of changes
@@ -55,7 +55,7 @@ class Scheduler(LeaderLoop):
     _retries: int = 0  # consecutive ticks that left work undone
     _ticked_at: float = 0.0  # monotonic time at which the last tick ended
     _changed_at: float | None = None  # time of the first change since the latest reconcile pass began
-    _pass_changed: bool = False  # whether the current pass, or a change before it, has changed anything
+    _pass_changed: bool = False  # True if the current pass, or a change before the pass, has changed anything
     _must_reconcile: bool = False
     _reconciling: Iterator[bool] | None = None
     _cleaning: Iterator[bool] | None = None
@@ -104,7 +104,7 @@ class Scheduler(LeaderLoop):
     def _tick(self, loop: Loop, trigger: str) -> None:
         if trigger == POD_TRIGGER and (self._retries or loop.has_more):
             trigger = TIMEOUT  # a tick triggered by pod reports would not repeat the decision
-        self._tick_at = 0.0  # due again if this tick raises an error
+        self._tick_at = 0.0  # if this tick raises an error, the next tick is due at once
         changed = loop.tick(trigger, reconcile=False)
         collect_recent_garbage()
         self._ticked_at = time.monotonic()

@@ -32,7 +32,8 @@ class SnapshotEncoder:
 
     def __init__(self) -> None:
         self._encoded: dict[str, Encoded] = {}
-        self._trees: dict[int, tuple[Group, str]] = {}  # by `id()` of the tree, which the entry keeps alive
+        # Keyed by the `id()` of the tree, which the entry keeps alive.
+        self._trees: dict[int, tuple[Group, str]] = {}
 
     def encode_part(self, snapshot: Snapshot, count: int) -> bool:
         """Encode up to `count` new or changed workloads in advance. Return whether more may remain."""
@@ -144,7 +145,7 @@ def _decoder(hint: Any) -> Decoder:
         return _dataclass_decoder(hint)  # type: ignore[arg-type]
     if issubclass(hint, Enum):
         return hint
-    if issubclass(hint, tuple):  # named tuple
+    if issubclass(hint, tuple):  # the hint is a named tuple
         return lambda raw: hint(*raw)
     return lambda raw: raw
 

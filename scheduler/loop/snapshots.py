@@ -74,7 +74,7 @@ def plan_document(plan: Plan) -> Document:
 
 def _pending_document(rejections: Iterable[Rejection]) -> Document:
     """Return the queue position and reasons of each pending workload. Most workloads share their reasons."""
-    reasons: dict[int, tuple[Sequence[Blocker], list[str]]] = {}  # keyed by `id()` of the blockers
+    reasons: dict[int, tuple[Sequence[Blocker], list[str]]] = {}  # keyed by the `id()` of the blockers
     document: Document = {}
     for workload, position, blockers in _queue_positions(rejections):
         if id(blockers) not in reasons:

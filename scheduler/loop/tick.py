@@ -65,7 +65,7 @@ from scheduler.schedules import sync_schedules
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-# Function that is called for each pool and returns True if the pool has changed.
+# Called for each pool. Returns True if the pool has changed.
 ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, Work]], bool]
 POD_TRIGGER = "pod"  # trigger of a tick caused only by pod reports
 SWEEP_EVERY = timedelta(seconds=60)
@@ -88,13 +88,14 @@ class Loop:
     _timer: CycleTimer = field(init=False)
     _runs: list[CycleRun] = field(default_factory=list)  # unrecorded cycles, and the newest cycle
     _notes: list[str] = field(default_factory=list)
-    _stale: dict[str, datetime] = field(default_factory=dict)  # when a workload's bundle was last stale
+    # Time at which each workload's bundle was last stale.
+    _stale: dict[str, datetime] = field(default_factory=dict)
     _changed: bool = False
     is_empty: bool = False  # whether the newest observation contained no live workload
-    must_retry: bool = False  # a step failed or a bundle was stale; tick again soon
-    has_more: bool = (
-        False  # this tick left bundles, starts or reports for the next one, which must follow immediately
-    )
+    # True if a step failed or a bundle was stale, so that the next tick must follow soon.
+    must_retry: bool = False
+    # True if this tick left bundles, starts or reports for the next tick, which must follow immediately.
+    has_more: bool = False
 
     def tick(self, trigger: str = "tick", *, reconcile: bool = True) -> bool:
         """Run the five steps once. Return whether anything changed.
@@ -126,7 +127,7 @@ class Loop:
         self._notes += intake.notes
         self.context.sent.forget_starts(intake.unknown)
         limited = self._run_safely("quotas of clusters", lambda: record_cluster_quotas(pools, self.context))
-        self.context.has_reservations = True  # remains True if the next step fails
+        self.context.has_reservations = True  # stays True if the next step fails
         dropped = self._run_safely("reservations", lambda: drop_stale_reservations(now, self.context))
         advanced = self._advance_arrays(now)
         self._changed |= bool(intake.changed or dropped or limited)

@@ -7,7 +7,7 @@ respond sooner. A tick that is too small decides about many more workloads than 
 from dataclasses import dataclass
 
 SMALLEST, LARGEST = 200, 400
-# A pod's start and end are two changes. Twice as many are allowed, so that ends are never left behind.
+# Each pod has two changes, its start and its end. Allow twice as many, so that ends are never postponed.
 CHANGES_PER_START = 4
 SHORT_SECONDS, LONG_SECONDS = 0.2, 0.3
 GROWTH = 1.5

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOKUPS_PER_REGISTRY = 8  # maximum number of concurrent lookups
+LOOKUPS_PER_REGISTRY = 8  # maximum number of concurrent lookups per registry
 NAME_LOOKUPS = 32  # number of threads for DNS lookups, which can hang
 
 

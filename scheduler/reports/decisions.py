@@ -41,7 +41,7 @@ KIND_REASONS = {
     "stale_gang": "It ran fewer pods than its minimum for too long.",
 }
 NODES_SHOWN = 4
-CYCLES_SEARCHED = 5000  # reading a month's plans would take minutes
+CYCLES_SEARCHED = 5000  # maximum number of cycles, because reading a month's plans takes minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class DecisionFilters:
     kind: str = ""
     pool: str = ""
     project: str = ""
-    workload: str = ""  # part of a workload name
+    workload: str = ""  # part of a workload name to search for
 
     def __bool__(self) -> bool:
         return bool(self.kind or self.pool or self.project or self.workload)
@@ -172,7 +172,7 @@ def decided_cycles(
     if redaction.projects is not None and not redaction.projects:
         return rows.none()
     rows = rows.filter(applied__gt=0)
-    # A separate query, because PostgreSQL might otherwise read all plans first.
+    # Use a separate query, because PostgreSQL might otherwise read all plans first.
     earlier = rows.order_by("-pk").values_list("pk", flat=True)[CYCLES_SEARCHED : CYCLES_SEARCHED + 1].first()
     if earlier is not None:
         rows = rows.filter(pk__gt=earlier)

@@ -15,7 +15,7 @@ from scheduler.reports.log_search import (
 )
 from scheduler.reports.log_text import shown_text
 
-# The page marks lines with the same pattern, so it must mean the same in JavaScript.
+# The page marks lines with the same pattern, which must therefore mean the same in JavaScript.
 ERROR_PATTERN = (
     r"\bTraceback \(most recent|\b(?:[A-Z]\w*)?(?:Error|Exception)\b(?::|$)|^\w*KeyboardInterrupt$"
     r"|\b(?:ERROR|FATAL|CRITICAL|PANIC)\b|\b(?:error|fatal|panic): |\b[Oo]ut of memory\b|\bCUDA error\b"
@@ -27,7 +27,7 @@ _CANDIDATE = re.compile(  # cheap test of raw bytes, which may contain control s
     rb"[Ee]rror|ERROR|Traceback|Exception|KeyboardInterrupt|[Ff]atal|FATAL|CRITICAL|PANIC|panic|ut of memory"
     rb"|NCCL|Killed|fault|dumped|not found|No such file|denied"
 )
-_LINE_MAX = 64 * 1024  # bytes of a line that are searched
+_LINE_MAX = 64 * 1024  # maximum bytes of a line that are searched
 
 
 def search_errors(
@@ -45,7 +45,7 @@ def search_errors(
     until, size = clock() + seconds, read(start.offset, 0).size
     line, offset, places, matches = start, start.offset, list[LinePosition](), 0
     resume_at: LinePosition | None = None
-    carried = b""  # start of the line at `line`
+    carried = b""  # part of the current line that earlier chunks contained
     while offset < size:
         chunk = read(offset, min(CHUNK_SIZE, size - offset))
         if not chunk.data:

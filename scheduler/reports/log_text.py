@@ -7,7 +7,7 @@ SEQUENCES = re.compile(
     rb"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # escape sequences for titles, links and device strings
     rb"|\x1b[ -/]*[0-~]?"
 )
-# includes bidirectional control characters, which could disguise a line
+# The pattern includes bidirectional control characters, which could disguise a line.
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 

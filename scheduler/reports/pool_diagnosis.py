@@ -342,7 +342,7 @@ def _slurm_token_findings(facts: PoolFacts) -> Iterator[Finding]:
     try:
         expiry = token_expiry(read_slurm_token(pool)) if pool.slurm_token_sealed else None
     except ProviderError:
-        return  # reported as the provider's error
+        return  # the provider's error is reported elsewhere
     if expiry is None:
         return
     is_expired, is_urgent = expiry <= facts.now, expiry - facts.now < EXPIRES_SOON

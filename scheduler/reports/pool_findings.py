@@ -15,7 +15,7 @@ MAX_NAMED = 3
 class Severity(StrEnum):
     ERROR = "error"  # the pool cannot run workloads
     WARNING = "warning"  # part of the pool is unusable, or will be soon
-    NOTE = "note"  # intended, but possibly surprising
+    NOTE = "note"  # the situation is intended, but may be surprising
 
 
 class RemedyForm(StrEnum):
@@ -26,7 +26,7 @@ class RemedyForm(StrEnum):
     MAXIMUM = "maximum"  # the maximum number of nodes, in the settings
     SETTINGS = "settings"
     UNCORDON = "uncordon"  # uncordon the nodes
-    NODES = "nodes"  # page of the node, or the pool's nodes with the problem
+    NODES = "nodes"  # the node's page, or the list of the pool's affected nodes
     MACHINES = "machines"
     HOSTS = "hosts"
     QUEUE = "queue"

@@ -13,7 +13,8 @@ class Checkpoints:
 
     interval: int | None = None
     _runs: dict[str, int] = field(default_factory=dict)  # start time of each workload's run
-    _next: list[tuple[int, str, int]] = field(default_factory=list)  # (checkpoint, workload, start)
+    # (time of the checkpoint, workload, start of the run)
+    _next: list[tuple[int, str, int]] = field(default_factory=list)
 
     def watch(self, workload: Workload) -> None:
         """Schedule checkpoints for a workload that may have started."""

@@ -90,7 +90,7 @@ def _hold_times(snapshot: Snapshot, with_demand: Sequence[Workload]) -> Iterator
             first = workload.submitted + (delay or 0)
             yield first
             end, holds = hold_period(max(0, snapshot.now - first))
-            yield first + end if holds else 0  # during a pause, no other nodes are held
+            yield first + end if holds else 0  # no nodes are held during a pause
 
 
 def _last_start(workload: Workload) -> int:

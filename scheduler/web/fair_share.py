@@ -23,7 +23,7 @@ from scheduler.reports.usage.decayed import HALF_LIFE
 from scheduler.web.pools.capacity import pool_capacity
 from scheduler.web.quotas.tree import MAX_EXPANDED_PROJECTS, UNPAGED
 
-QueueRow = tuple[QueueShare, QueueShare]  # department and queue
+QueueRow = tuple[QueueShare, QueueShare]  # (department, queue)
 
 
 def _to_gpus(milli: int | None) -> float | str:

@@ -21,7 +21,7 @@ from scheduler.web.queue_rows import QUEUED, QueueEntry
 class Placeholder:
     """Row for workloads of projects that the user cannot see."""
 
-    position: str  # or the phase of workloads without a position
+    position: str  # queue position, or the phase of workloads without one
     is_plural: bool
     is_phase: bool = False
 

@@ -95,7 +95,7 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
     ),
     Column("submitted", "Submitted", lambda row: row[0].submitted_at, in_file=True),
 )
-UNSCHEDULABLE_MAX = 20  # maximum number of workloads that are listed
+UNSCHEDULABLE_MAX = 20  # maximum number of unschedulable workloads that are listed
 OTHER_SORTS = {column.key for column in COLUMNS if column.order} - {"position", "pool"}
 
 
@@ -154,7 +154,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     length = queue_length(pool) if pools else None
     unschedulable = count_unschedulable(request.actor, pool) if length and length.unschedulable else 0
     impossible = list[Any]()
-    if unschedulable and not filters["reason"] and not (listing and listing.next):  # only on the last page
+    # Show unschedulable workloads only on the last page.
+    if unschedulable and not filters["reason"] and not (listing and listing.next):
         impossible = _unschedulable_rows(
             request.actor, unschedulable_workloads(request.actor, pool).filter(matching)
         )
@@ -198,11 +199,11 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 class _Choices:
     """Filter choices, each with its number of workloads. An array counts as one workload."""
 
-    reasons: list[tuple[str, int]]  # most frequent first
+    reasons: list[tuple[str, int]]  # (reason, count) pairs, most frequent first
     projects: list[str]
     by_pool: Mapping[str, int]
-    queued: int  # queued workloads in the pool
-    own: int  # submitted by the user, in the pool
+    queued: int  # number of queued workloads in the pool
+    own: int  # number of the user's own queued workloads in the pool
     all_queued: int
 
 
@@ -214,7 +215,7 @@ class _PoolHeading:
     workloads: int
     gpu_milli: int
     free: int
-    hidden: Sequence[Placeholder] = ()  # for a queue in which the user can see no workload
+    hidden: Sequence[Placeholder] = ()  # placeholders for a queue in which the user can see no workload
 
 
 _PoolGroup = tuple[_PoolHeading | None, list[QueueEntry]]

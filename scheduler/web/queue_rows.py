@@ -10,7 +10,7 @@ from projects.models import Phase
 from scheduler.engine.plan import Reason
 from scheduler.reports.queues.queue_ordering import WORKLOAD_START, order_difference
 
-# workload, expected start, whether it has been evaluated, nodes with reserved capacity
+# (workload, expected start, whether it has been evaluated, nodes with reserved capacity)
 QueueEntry = tuple[Any, datetime | None, bool, str]
 
 

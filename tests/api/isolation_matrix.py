@@ -25,7 +25,7 @@ CODE_TREE = {"files": [{"path": "a.py"}]}
 CODE_CHUNK = pack_frames([({"digest": hashlib.sha256(b"closed").hexdigest()}, b"closed")])
 DRAFT = {"changes": [{"project": "vision", "pool": "local", "set": {"gpu": 3}}]}
 
-# method, path, body, headers, statuses in the order of USERS
+# (method, path, body, headers, statuses in the order of USERS)
 MATRIX: list[tuple[str, str, Any, dict[str, str], str]] = [
     ("GET", "whoami", None, {}, "200 200 200 200 200 200 200 401"),
     ("POST", "password", {"current_password": "wrong", "new_password": "w"}, {},

@@ -23,7 +23,7 @@ CHECK_NAMES = (
     "not_a_server_error", "status_code_conformance", "content_type_conformance",
     "response_schema_conformance",
 )  # fmt: skip
-CALLS = 2  # per operation; more calls have not revealed further errors
+CALLS = 2  # calls per operation; more calls have not revealed further errors
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def test_fuzzed_requests_get_documented_responses(
     existing_parameters: dict[str, Any], alice: Caller, openapi_description: dict[str, Any], every: int
 ) -> None:
     # By default, the test calls every fortieth operation. `make test-heavy` calls all of them.
-    import schemathesis  # takes half a second to load
+    import schemathesis  # this import takes half a second
     from schemathesis.checks import CHECKS, load_all_checks
     from schemathesis.core.result import Ok
 

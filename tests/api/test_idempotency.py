@@ -124,7 +124,7 @@ def test_repeated_request_that_overlaps_the_first_one_gets_the_same_response(
     _, secret = tokens.issue(actor=cast.dave, name="t", scopes=["write"], expires_at=None)
     caller = Caller(secret)
     first = caller.post("workloads", TRAINING, Idempotency_Key="k1")
-    if first_has_ended:  # its name is free, so only the key is in use
+    if first_has_ended:  # the name is free again, so only the key is in use
         assert caller.post(f"{first['Location']}/cancel").status_code == 200
     # The second request looks for the key before the first one has stored it.
     lookups = chain([lambda used: None], repeat(idempotency._find_response))

@@ -127,7 +127,7 @@ def test_isolation_matrix_covers_every_endpoint() -> None:
     machines = {("POST", "node-pools/<>/join"), ("POST", "machines/call"), ("POST", "machines/leave")}
     workers = {("POST", f"workers/{what}") for what in ("hello", "results", "leave")}
     workers |= {("GET", "workers/orders")}  # test_sessions covers their authorization
-    workers |= {("GET", "pods/<>/code")}  # and test_code that of this one
+    workers |= {("GET", "pods/<>/code")}  # test_code covers the authorization of this endpoint
     of_volumes = "pods/<>/volumes/<>"  # test_volumes_in_s3 covers their authorization
     workers |= {("GET", f"{of_volumes}/objects"), ("POST", f"{of_volumes}/urls")}
     public = {("POST", "login"), ("GET", "schema"), ("GET", "docs")} | machines | workers

@@ -15,7 +15,7 @@ from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast
 
-# path, parameter, a misspelled name that resembles one that dave sees, and that name
+# (path, parameter, misspelled name, similar name that dave sees)
 FILTERS = [
     ("workloads", "project", "visoin", "vision"),
     ("workloads", "department", "reserch", "research"),
@@ -53,7 +53,7 @@ FILTERS = [
     ("utilization/workloads", "project", "visoin", "vision"),
     ("utilization/workloads", "pool", "loca", "local"),
 ]
-# path, parameter, a misspelled word, and the word
+# (path, parameter, misspelled word, correct word)
 WORDS = [
     ("workloads", "reason", "Backof", "Backoff"),
     ("audit", "action", "opn_shell", "open_shell"),

@@ -102,7 +102,7 @@ def test_two_admins_cannot_remove_each_other_at_the_same_time(act: Callable[...,
         start.wait(120)
         try:
             act(actor=actor, user=user)
-        except (Conflict, Forbidden) as error:  # Forbidden if the other was faster
+        except (Conflict, Forbidden) as error:  # the loser of the race gets Forbidden
             rejections.append(error)
         finally:
             connection.close()

@@ -15,7 +15,7 @@ from tests.backup.conftest import Berth, contents
 from tests.backup.test_rejections import current_migrations, write_backup
 from tests.cast import make_cast
 
-pytestmark = pytest.mark.timeout(600)  # seconds; a restore starts a dozen processes
+pytestmark = pytest.mark.timeout(600)  # timeout in seconds; a restore starts a dozen processes
 
 
 KEYS = ("secret_key", "webhook_secret")

@@ -142,7 +142,7 @@ def test_interrupted_upload_resumes(opened: Open, tmp_path: Path) -> None:
 @pytest.mark.heavy
 def test_code_upload_can_be_stopped_and_discarded(form: Page, tmp_path: Path) -> None:
     write(tmp_path / "line", {"train.py": "print(1)\n"})
-    form.route("**/code/chunks", lambda route: None)  # never answered
+    form.route("**/code/chunks", lambda route: None)  # these requests are never answered
     choose(form, tmp_path / "line")
     form.get_by_role("button", name="Send 1 file").click()
     form.get_by_role("button", name="Stop sending").click()

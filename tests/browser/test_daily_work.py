@@ -106,7 +106,7 @@ def test_change_during_a_page_update_triggers_another_update(opened: Open, scene
 
         def delay_first(route: Route) -> None:
             fetched.append(route.request.url)
-            if len(fetched) > 1:  # the second fetch
+            if len(fetched) > 1:  # this is the second fetch
                 route.fallback()
                 return
             response = route.fetch()

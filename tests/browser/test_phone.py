@@ -202,7 +202,7 @@ def test_log_tools_fit_on_one_line(opened: Open, scene: Scene) -> None:
     with opened("dave", viewport=NARROW) as (page, faults):
         for tab in ("", "/logs"):
             page.goto(f"/workloads/{scene.workloads['diffusion-xl'].pk}{tab}")
-            pods = ":not(#log-pods)" if tab else ""  # which have a line of their own on the tab Logs
+            pods = ":not(#log-pods)" if tab else ""  # on the Logs tab, these labels have their own line
             tools = page.locator(f".log-head > .actions > *{pods}:visible")
             assert tools.count() >= 4
             tops = tools.evaluate_all("all => all.map(each => each.getBoundingClientRect())")

@@ -240,7 +240,7 @@ def test_conflicting_quota_edits_are_resolved_cell_by_cell(opened: Open, scene: 
         expect(alert).to_contain_text("Quota (GPUs) of vision in pool train: ada set 6; yours is 7")
         expect(cell(bert, "vision", field="rank")).to_have_text(
             "4"
-        )  # this admin has not edited the cell, so the live update applies immediately
+        )  # the live update applies immediately, because this admin has not edited the cell
         expect(cell(bert, "vision", field="gpu").locator("del")).to_contain_text("ada set 6")
         expect(bert.get_by_role("button", name="Apply")).to_be_disabled()
         bert.get_by_role("button", name="Keep mine: Quota (GPUs) of vision in pool train").click()
@@ -258,7 +258,7 @@ def test_conflicting_quota_edits_are_resolved_cell_by_cell(opened: Open, scene: 
 @pytest.mark.heavy
 def test_conflicting_draft_is_rejected_by_the_server_without_live_updates(opened: Open, scene: Scene) -> None:
     with opened("ada") as (ada, _), opened("bert") as (bert, _):
-        bert.route_web_socket("**/ws/live?*", lambda socket: None)  # connected, but silent
+        bert.route_web_socket("**/ws/live?*", lambda socket: None)  # this socket is connected but silent
         for page, text in ((bert, "7"), (ada, "6")):
             open_settled(page, "/quotas")
             cell(page, "vision").focus()

@@ -149,7 +149,7 @@ def test_response_after_end_of_input_is_delivered_and_a_silent_connection_is_clo
 
 
 def test_error_names_a_port_without_a_listening_program(channels: tuple[ChannelLoop, Api]) -> None:
-    with socket.socket() as reserved:  # bound, but not listening
+    with socket.socket() as reserved:  # the port is bound, but nothing is listening
         reserved.bind(("127.0.0.1", 0))
         port = port_of(reserved)
         received = frames(connect(channels, port))

@@ -70,7 +70,7 @@ class ExecCall:
         """End the input and leave output unread, as a container runtime does when the connection ends."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        while self._process.returncode is None:  # `wait` would wait until all output has been read
+        while self._process.returncode is None:  # `wait` would not return until all output has been read
             await asyncio.sleep(0.01)
         self._process._transport.close()  # type: ignore[attr-defined]
 

@@ -49,7 +49,7 @@ def test_several_connections_transfer_data_in_both_directions(site: Site, progra
             threading.Thread(target=respond, args=(connection,)).start()
 
     def respond(connection: socket.socket) -> None:
-        with connection:  # the answer follows the end of the request, so it needs a half-closed connection
+        with connection:  # the response follows the end of the request, so it needs a half-closed connection
             connection.sendall(receive_all(connection)[::-1])
 
     thread = threading.Thread(target=answer)
@@ -98,7 +98,7 @@ def test_eof_from_the_program_is_forwarded_while_the_client_is_sending(
 
 
 def test_errors_explain_a_silent_port_an_invalid_port_and_a_missing_role(site: Site) -> None:
-    reserved = socket.socket()  # bound, but not listening
+    reserved = socket.socket()  # the port is bound, but nothing is listening
     reserved.bind(("127.0.0.1", 0))
     unused = reserved.getsockname()[1]
     running, (port,) = forward(site, f"0:{unused}")

@@ -120,7 +120,7 @@ def test_call_cancelled_before_sending_is_not_sent() -> None:
     calls.take_batch()
     sent.cancel()
     assert calls.take_cancelled() == [sent.key]
-    calls.handle_outcome(*ended_call(sent.key, 1))  # the call ran nevertheless
+    calls.handle_outcome(*ended_call(sent.key, 1))  # the call has run nevertheless
     with pytest.raises(CancelledError):
         sent.result(0)
 

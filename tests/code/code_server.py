@@ -65,7 +65,8 @@ def archive(lines: int = 2000, links: Mapping[str, str] = MappingProxyType({})) 
             entry.type, entry.linkname = tarfile.SYMTYPE, target
             tar.addfile(entry)
         end = tar.offset
-    return buffer.getvalue()[:end] + bytes(2 * tarfile.BLOCKSIZE)  # as Berth's server ends its archives
+    # Berth's server ends its archives in the same way.
+    return buffer.getvalue()[:end] + bytes(2 * tarfile.BLOCKSIZE)
 
 
 def start_answer(request: BaseHTTPRequestHandler, status: int, size: int, **headers: str) -> None:

@@ -40,7 +40,7 @@ from tests.port_proxy.pod import served
 from tests.samples import sample
 from tests.session_cookies import session_cookie
 
-DEADLINE_SECONDS = 180.0  # 2 on an idle machine
+DEADLINE_SECONDS = 180.0  # a check takes 2 s on an idle machine
 
 
 class Site:
@@ -159,7 +159,7 @@ def test_live_updates_omit_a_project_after_the_users_role_is_removed(site: Site)
         Membership.objects.filter(user=site.cast.dave.user).delete()
         heard_last = time.monotonic()
         deadline = heard_last + DEADLINE_SECONDS
-        while True:  # until a submission is no longer announced
+        while True:  # repeat until a submission is no longer announced
             work = workloads.submit(
                 actor=site.cast.carol, project=site.cast.vision, document=training(f"w{time.time_ns()}")
             )

@@ -26,12 +26,12 @@ class KubernetesStage:
 
     # Container runtimes pass on complete lines only, and replace CR LF by LF.
     line_end, line_break, measures_usage, has_channels = b"\n", b"\n", False, False
-    patience = 60.0  # this machine may be slow
+    patience = 60.0  # time limit for slow machines
 
     def __init__(self, root: Path, connection: Connection, settings: KubernetesSettings, node: str) -> None:
         self.root, self._connection, self._settings, self._node = root, connection, settings, node
         self.installation = f"test-{uuid.uuid4().hex[:8]}"
-        self.limits = Limits()  # of the files that are copied from pods
+        self.limits = Limits()  # limits on the files that are copied from pods
         self._all: list[Clusters] = []
         self.runtime: Any = None
         self.restart()

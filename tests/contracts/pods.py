@@ -18,7 +18,7 @@ from pools.runtimes.shim.processes import process_ids
 from tests.contracts.ray_cluster import RayCluster
 from tests.fakes.runtime import FakeRuntime
 
-PATIENCE = 180.0  # seconds; a machine under load starts pods slowly
+PATIENCE = 180.0  # time limit in seconds; a machine under load starts pods slowly
 UID = 1_900_000_007
 T = TypeVar("T")
 

@@ -48,7 +48,8 @@ class RayCluster:
             "label": node_label(instance_id), "address": address, "head": f"{head}:{self._gcs}",
             "is_head": not self.at, "secret": SECRET, "root": str(self.home(instance_id)),
             "devices": len(devices), "agent_port": AGENT_PORT, "jobs_port": JOBS_PORT, "extra": extra,
-            "temp": tempfile.mkdtemp(prefix="berth-ray-"),  # socket paths are limited to 107 bytes
+            # A short path, because socket paths are limited to 107 bytes.
+            "temp": tempfile.mkdtemp(prefix="berth-ray-"),
         }  # fmt: skip
         settings = self.root / f"{instance_id}.json"
         settings.write_text(json.dumps(config))

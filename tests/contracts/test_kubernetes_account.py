@@ -43,7 +43,7 @@ def resources(api: Api) -> Iterator[tuple[str, str]]:
     for group, path in places.items():
         for resource in api.get(path)["resources"]:
             yield group, resource["name"]
-    yield from (("", name) for name in ("users", "groups"))  # only for impersonation
+    yield from (("", name) for name in ("users", "groups"))  # these permissions are only for impersonation
 
 
 def may(api: Api, group: str, verb: str, resource: str) -> bool:

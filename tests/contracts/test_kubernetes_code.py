@@ -19,7 +19,7 @@ from tests.contracts.pods import ended, poll_until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
-SIZE = 20_000_000  # of one file, in bytes
+SIZE = 20_000_000  # size of one file in bytes
 LONG = "/".join(["a-directory-with-a-long-name"] * 8) + "/data.bin"
 
 

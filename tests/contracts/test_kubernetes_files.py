@@ -22,7 +22,7 @@ from tests.contracts.pods import (
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
-SIZE = 40_000_000  # bytes of a large file
+SIZE = 40_000_000  # size of a large file in bytes
 WRITES_OUTPUTS = """
 cd "$BERTH_POD_DIR" && mkdir -p results/deep && printf beta > results/deep/b && echo 1 > loss.csv
 printf '#!/bin/sh' > results/run && busybox chmod 755 results/run

@@ -228,7 +228,7 @@ def test_pods_survive_a_killed_server_and_are_recovered(stage: RayStage, tmp_pat
     killed = subprocess.run(command, check=False)
     assert killed.returncode == -signal.SIGKILL
     stage.restart()
-    stage.runtime.poll_reports()  # like the watcher, which may start before the nodes are set
+    stage.runtime.poll_reports()  # the watcher does the same, and may start before the nodes are set
     report = running(stage.runtime, "p-1")
     stage.runtime.start(order("p-1", "sh", "-c", "echo two"))
     assert stage.runtime.get_reports(["p-1"])["p-1"] == report

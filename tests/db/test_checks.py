@@ -26,7 +26,7 @@ def pool(**values: Any) -> NodePool:
 
 
 def test_valid_row_is_checked_in_one_query(django_assert_num_queries: DjangoAssertNumQueries) -> None:
-    with django_assert_num_queries(3):  # with its savepoint
+    with django_assert_num_queries(3):  # this includes two queries for a savepoint
         pool().validate_constraints()
 
 

@@ -77,7 +77,7 @@ def test_kustomize_renders_all_manifests(objects: Objects) -> None:
 def test_helm_chart_renders_the_same_objects_as_kustomize() -> None:
     chart = by_kind(render("helm", "template", "berth", str(FOLDER / "chart"), "--namespace", "berth"))
     rendered = by_kind(render("kubectl", "kustomize", str(FOLDER)))
-    del rendered["Namespace", "berth"]  # helm creates it
+    del rendered["Namespace", "berth"]  # helm creates this namespace
     del chart["Deployment", "berth"]["spec"]["template"]["metadata"]["annotations"]
     assert chart == rendered
 
@@ -94,7 +94,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if missing := missing_parts():
         pytest.skip(f"NO REAL KUBERNETES: {missing}")
     with real_cluster(tmp_path_factory.mktemp("cluster")) as text:
-        with_shipped_role(text)  # creates the namespace
+        with_shipped_role(text)  # this call creates the namespace
         path = tmp_path_factory.mktemp("kubeconfig") / "config"
         path.write_text(text)
         yield path

@@ -26,7 +26,7 @@ from tests.ports import free_port
 
 PROGRAMS = ("podman", "runc", "conmon", "catatonit", "docker-registry", "busybox")
 USER, PASSWORD = "puller", "berth-test"
-# The password's bcrypt hash. No library makes these without a further dependency.
+# The password's bcrypt hash, which no library can compute without a further dependency.
 _HTPASSWD = f"{USER}:$2b$05$abcdefghijklmnopqrstuupAN5U5wYWVs79LoNJdNIIaTJdfN5k9e\n"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _INDEX = "application/vnd.oci.image.index.v1+json"
@@ -196,7 +196,7 @@ def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
         try:
             _DIRECT.open(f"http://{address}/v2/", timeout=60)
         except urllib.error.HTTPError:
-            return  # it asks for a password
+            return  # the registry asks for a password
         except OSError:
             assert process.poll() is None, "the registry ended"
             assert time.monotonic() < deadline, "the registry did not start"

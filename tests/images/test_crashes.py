@@ -172,7 +172,7 @@ def test_shim_killed_at_any_later_creation_step_leaves_no_container_behind(
     # The pod runs if podman had created the container before it could be killed.
     states = (PodState.UNKNOWN, PodState.EXITED) if killed else (PodState.RUNNING,)
     poll_until(lambda: stage.runtime.get_reports(["p-1"])["p-1"].state, lambda state: state in states)
-    stage.runtime.stop("p-1", 0)  # it may have ended, or be resumable
+    stage.runtime.stop("p-1", 0)  # the pod may have ended or may be resumable
     ended(stage.runtime, "p-1")
     assert_nothing_is_left(stage)
 

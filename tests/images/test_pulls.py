@@ -92,7 +92,8 @@ def test_pull_errors_name_the_cause(stage: ImageStage, registry: Registry) -> No
 
 def test_pull_from_an_unresponsive_registry_fails(stage: ImageStage) -> None:
     stage.set_pull(silence=0.3, pauses=())
-    with socket.create_server(("127.0.0.1", 0)) as listener:  # it accepts, but never answers
+    # This server accepts connections, but never answers.
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         message = failure(stage, "p-1", f"{address}/team/x@sha256:{DIGEST}")
     assert message.endswith(f"no response: the registry {address} sent nothing for 0.3 s")

@@ -50,7 +50,7 @@ BERTH = "import signal; signal.pause()"
 
 def main(directory: Path, attacks: str, image: str = "", credentials: str = "") -> None:
     home = make_home(directory / "home")
-    limits.PROCESSES_MAX = PROCESSES_MAX  # to have fewer processes to start
+    limits.PROCESSES_MAX = PROCESSES_MAX  # a low limit, so that fewer processes have to be started
     runtime = LocalRuntime(home / "run", anchor="")
     outside = {
         "write to the machine's /tmp": f"/tmp/attack-{os.getpid()}",
@@ -179,7 +179,7 @@ def is_running(argument: str) -> bool:
 def listen(path: Path, stack: ExitStack) -> str:
     """Listen on a Unix socket, as the embedded PostgreSQL does."""
     listener = stack.enter_context(socket.socket(socket.AF_UNIX))
-    os.chdir(path.parent)  # socket paths are limited to 107 bytes
+    os.chdir(path.parent)  # socket paths are limited to 107 bytes, so use a relative path
     listener.bind(path.name)
     os.chdir("/")
     listener.listen()

@@ -34,8 +34,8 @@ CALLS = {
     "userfaultfd": (323, 282),
 }  # fmt: skip
 PROCESS_KEYRING, CREATE_MAP, USER_MODE_ONLY, READ_ALL = -2, 0, 1, 3
-GET_FLAGS, SET_FLAGS = 0x8913, 0x8914  # of a network interface
-SET_STATUS = 0x10  # of the clock
+GET_FLAGS, SET_FLAGS = 0x8913, 0x8914  # requests for flags of a network interface
+SET_STATUS = 0x10  # status flag of the clock
 ECHO_PORT = 7
 
 
@@ -67,7 +67,7 @@ def kill(name: str) -> bool:
 
 
 def connect_in(directory: Path, name: str) -> bool:
-    os.chdir(directory)  # socket paths are limited to 107 bytes
+    os.chdir(directory)  # socket paths are limited to 107 bytes, so use a relative path
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(name)
     return True

@@ -21,7 +21,7 @@ from tests.isolation import table
 FOLDER = Path(__file__).parent
 IS_ROOT = os.geteuid() == 0
 ORDINARY_USER = 65533
-# On machines that have merged /bin and its like into /usr.
+# These directories exist on machines that have merged /bin and others into /usr.
 PROGRAM_LINKS = {name: f"usr/{name}" for name in ("bin", "sbin", "lib", "lib64")}
 SYSTEM_PYTHON = "/usr/bin/python3"  # other users cannot run a Python in root's home
 WITHOUT_NAMESPACES = (

@@ -23,7 +23,8 @@ def prepared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def prepare(home: Path) -> None:
         if prepared.is_one_of_several_processes():
             prepared.copy_directory(prepared.migrated_home(tmp_path_factory), home)
-            EmbeddedCluster(home / "postgres").password_file.unlink()  # so that the role is set up again
+            # Without the file, the role is set up again.
+            EmbeddedCluster(home / "postgres").password_file.unlink()
         cluster = EmbeddedCluster(home / "postgres", prepared.FAST_SETTINGS)
         prepared.run_on_cluster(cluster, "berth.server.up.prepare", "--demo", env=Installation(home).env())
 

@@ -18,7 +18,7 @@ from tests.pools.ssh.sshd import CONFIG, SSHD, generate_key
 NETWORK = "10.213.77"
 SERVER = f"{NETWORK}.1"
 BRIDGE = "berth-ssh"
-PREFIX = "berth-"  # of the names of network namespaces
+PREFIX = "berth-"  # prefix of the names of network namespaces
 LOCK = Path("/run/lock/berth-ssh-hosts")
 LISTENING = "Server listening"
 FIRMWARE = "/sys/class/dmi/id/product_uuid"

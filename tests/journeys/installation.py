@@ -21,7 +21,7 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 BERTH_VARIABLES = ("BERTH_", "DATABASE_")
-PATIENCE = 180.0  # seconds; a machine under load starts slowly
+PATIENCE = 180.0  # time limit in seconds; a machine under load starts slowly
 T = TypeVar("T")
 
 

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.driver.chromium import reader
 from tests.journeys.installation import Installation
 
-SLOW = 120_000  # milliseconds; nodes boot and gangs write checkpoints
+SLOW = 120_000  # time limit in milliseconds; nodes boot and gangs write checkpoints
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-STOP_AFTER = 1_000_000  # bytes of one response
+STOP_AFTER = 1_000_000  # number of bytes of one response
 
 
 @dataclass

@@ -9,8 +9,8 @@ import yaml
 from tests.contracts.slurm_cluster import SlurmCluster
 from tests.journeys.command import Terminal
 
-GPUS = 2  # of each node
-ROLE = {"gpu": GPUS, "cpu": 0.1, "memory_mib": 64}  # needs a whole node
+GPUS = 2  # number of GPUs of each node
+ROLE = {"gpu": GPUS, "cpu": 0.1, "memory_mib": 64}  # this role needs a whole node
 
 
 def installation_settings(slurm: SlurmCluster, port: int) -> dict[str, str]:

@@ -13,7 +13,7 @@ from tests.journeys.host_namespaces import SERVER, NamespaceHost, namespace_host
 from tests.journeys.installation import Installation, InstallContext, command_line
 from tests.ports import free_port
 
-ROLE = {"cpu": os.cpu_count() or 1, "memory_mib": 64}  # needs a whole host
+ROLE = {"cpu": os.cpu_count() or 1, "memory_mib": 64}  # this role needs a whole host
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ def browser() -> Iterator[Browser]:
 def submit(page: Page, name: str) -> None:
     page.goto("/submit")
     document = (DOCUMENTS / f"{name}.yaml").read_text()
-    page.locator("#document").fill(document.replace('"600"', '"1000000"'))  # runs longer than the test
+    # The workload runs longer than the test.
+    page.locator("#document").fill(document.replace('"600"', '"1000000"'))
 
 
 def send(page: Page, name: str) -> None:

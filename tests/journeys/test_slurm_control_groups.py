@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(not MEMORY.is_dir(), reason="needs control groups of version 1"),
 ]
 WITHIN = 'until [ -e "$BERTH_WORKSPACE/enough" ]; do sleep 0.2; done'
-BEYOND = "exec tail -n 1 /dev/zero"  # an endless line, which tail keeps in memory
+BEYOND = "exec tail -n 1 /dev/zero"  # endless line that tail keeps in memory
 
 
 @pytest.fixture(scope="module")

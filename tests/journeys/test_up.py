@@ -23,7 +23,7 @@ from tests.open_files import open_files
 
 # Saves its work on SIGTERM, as a trainer does.
 SAVE_ON_SIGTERM = "trap 'echo saved; touch saved; exit 0' TERM; echo working; while :; do sleep 0.1; done"
-TASK_PROCESSES = 5  # supervisor, guard, worker, queue reader, result writer
+TASK_PROCESSES = 5  # the supervisor, guard, worker, queue reader and result writer
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -245,7 +245,8 @@ def send_early(port: int) -> bytes:
 def test_ctrl_c_stops_every_process_and_lets_pods_checkpoint(berth: Installation) -> None:
     berth.running()
     until(lambda: len(pods(berth)) == 2)  # the workload has restarted with Berth
-    until(lambda: {"database", "web", "tasks"} <= berth.children().keys())  # an earlier test killed some
+    # An earlier test has killed some of these processes.
+    until(lambda: {"database", "web", "tasks"} <= berth.children().keys())
     assert berth.end(signal.SIGINT) == 0
     until(lambda: not berth.processes())
     assert list(berth.home.rglob("saved"))

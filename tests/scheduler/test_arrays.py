@@ -172,7 +172,7 @@ def test_array_with_a_failed_task_fails_and_sends_one_notification(stage: Stage)
     Subscription.objects.create(user=None, to="ops@example.org", channel=Channel.MAIL, events=events)
     array = submit_array(stage, array={"tasks": 3})
     stage.tick(2)
-    Delivery.objects.all().delete()  # of the large node's own workload
+    Delivery.objects.all().delete()  # delete the delivery for the large node's own workload
     end(stage, array, 1, exit_code=1)
     end(stage, array, 0, 2)
     stage.tick(2)

@@ -17,7 +17,7 @@ from tests.scheduler.statements import large_node
 from tests.scheduler.test_arrays import end, submit_array, tasks
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
-ALL = [{"name": "worker", "replicas": 2, "gpu": 2}]  # all GPUs of both nodes
+ALL = [{"name": "worker", "replicas": 2, "gpu": 2}]  # roles that take all GPUs of both nodes
 
 
 def running(stage: Stage, name: str, **changes: Any) -> Workload:

@@ -10,7 +10,7 @@ from scheduler.models import Cycle, QueueStatus
 from tests.scheduler.stage import Stage
 from tests.scheduler.statements import Counts, counted
 
-TICK_MAX, RECONCILE_MAX = 14, 8  # statements; the pool's listing of nodes is not due
+TICK_MAX, RECONCILE_MAX = 14, 8  # maximum number of statements; the pool's listing of nodes is not due
 START_MAX, REPORT_MAX = 31, 12
 
 

@@ -21,7 +21,7 @@ from tests.present import present
 from tests.scheduler.stage import Stage
 
 ONE = [{"name": "worker", "replicas": 1}]
-BIG = bytes(CHUNK_BYTES) + b"1" * CHUNK_BYTES  # two chunks
+BIG = bytes(CHUNK_BYTES) + b"1" * CHUNK_BYTES  # a file with two chunks
 
 
 @pytest.fixture(autouse=True)

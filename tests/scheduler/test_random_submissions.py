@@ -32,7 +32,7 @@ from scheduler.loop import leader
 leader.BUSY_SECONDS = leader.IDLE_SECONDS = leader.EMPTY_SECONDS = 86_400.0
 call_command("run_scheduler")
 """
-LONGEST_PAUSE, LONGEST_RUN = 0.1, 0.2  # seconds between submissions, and seconds that pods run
+LONGEST_PAUSE, LONGEST_RUN = 0.1, 0.2  # seconds between submissions, and seconds for which pods run
 
 
 @pytest.fixture

@@ -37,7 +37,8 @@ FILES = 4000
 def queue(child_env: dict[str, str], tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
     """Start a task queue on this test's database as in production, and stop the queue afterwards."""
     started: list[subprocess.Popen[bytes]] = []
-    env = {**child_env, "BERTH_HOME": str(tmp_path), "BERTH_SECRET_KEY": settings.SECRET_KEY}  # signs tasks
+    # This secret signs tasks.
+    env = {**child_env, "BERTH_HOME": str(tmp_path), "BERTH_SECRET_KEY": settings.SECRET_KEY}
 
     def start() -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "django", "qcluster"]

@@ -22,7 +22,7 @@ from tests.scheduler.stage import Stage
 from tests.volumes.object_store import KEY, KEY_ID, ObjectStore, object_store
 
 ONE = [{"name": "worker", "replicas": 1}]
-PART = 5 * 2**20  # the minimum of S3
+PART = 5 * 2**20  # the minimum part size of S3
 LARGE = b"a" * PART + b"b"
 MOUNTS = [{"name": "data", "path": "/data"}, {"name": "results", "path": "/results"}]
 

@@ -52,7 +52,7 @@ def cast(transactional_db: None) -> Cast:
 @pytest.fixture
 def service_processes(cast: Cast, database_url: str, tmp_path: Path) -> Iterator[ServiceProcesses]:
     made = ServiceProcesses(tmp_path, database_url)
-    made.env["BERTH_POD_PATHS"] = str(ROOT / "tests")  # with the server that the inference engines run
+    made.env["BERTH_POD_PATHS"] = str(ROOT / "tests")  # pods need the server that the inference engines run
     yield made
     made.close()
 

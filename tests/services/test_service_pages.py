@@ -90,7 +90,7 @@ def test_long_time_range_of_service_metrics_keeps_peaks_and_gaps(
     stage: ServiceStage, sign_in: Callable[[str], Client]
 ) -> None:
     service, dave, now = stage.serve(engines=1), sign_in("dave"), timezone.now()
-    silent = range(1000, 1100)  # samples of ten seconds each that are missing
+    silent = range(1000, 1100)  # numbers of missing samples, which span ten seconds each
     MetricsPoint.objects.bulk_create(
         MetricsPoint(
             service=service, at=now - timedelta(seconds=10 * place), engines=1, reporting=1,

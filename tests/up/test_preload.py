@@ -13,7 +13,7 @@ LOADED = """
 import json, sys, threading
 from berth.server.up.preload import UNUSED, load, warm_up
 load()
-warm_up()  # without a database
+warm_up()  # this call must succeed without a database
 from django.db import connections
 print(json.dumps({
     "threads": threading.active_count(),

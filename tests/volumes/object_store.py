@@ -45,7 +45,7 @@ class ObjectStore:
 @contextmanager
 def s3_server(port: int = 0) -> Iterator[str]:
     """Serve an object store, by default on a free port, and yield its address."""
-    from moto.server import ThreadedMotoServer  # takes a third of a second to load
+    from moto.server import ThreadedMotoServer  # this import takes a third of a second
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
     server.start()

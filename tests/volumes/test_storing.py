@@ -17,7 +17,7 @@ from projects.services.outputs import OutputsRejected
 from projects.services.volume_changes import Progress, Transfer
 from tests.volumes.object_store import KEY, KEY_ID, ObjectStore
 
-PART = 5 * 2**20  # the minimum of S3
+PART = 5 * 2**20  # the minimum part size of S3
 LARGE = b"a" * PART + b"b" * PART + b"c"
 
 
@@ -206,7 +206,7 @@ def test_file_can_replace_a_folder_that_the_pod_has_deleted(pod: Pod) -> None:
 def test_changes_beyond_the_volumes_limit_are_rejected_entirely(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(volume_changes, "GIB", 2)  # max_gib is 100
+    monkeypatch.setattr(volume_changes, "GIB", 2)  # the default max_gib of 100 now means 200 bytes
     pod.contents = {"first": b"x" * 100, "second": b"y" * 98}
     with pytest.raises(OutputsRejected, match="exceeds its limit of 100 GiB"):
         pod.transfer()

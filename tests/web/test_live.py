@@ -206,7 +206,8 @@ async def test_rolled_back_change_is_not_sent(committed_cast: Cast) -> None:
 
 
 def test_burst_of_changes_is_sent_as_one_notification(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("berth.server.web.live.announcer.GATHER_SECONDS", 3600.0)  # longer than the test
+    # A time that is longer than the test.
+    monkeypatch.setattr("berth.server.web.live.announcer.GATHER_SECONDS", 3600.0)
     sent: list[int] = []
     announcer = Announcer()
     announcer.send = lambda: sent.append(len(announcer._pending))  # type: ignore[method-assign]

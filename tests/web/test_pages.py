@@ -72,7 +72,7 @@ def test_every_page_opens_for_every_user(sign_in: SignIn, running: Workload, nam
             if name == "frank" and path.startswith("/node-pools/"):  # frank has no role and sees no pools
                 assert answer.status_code == 404, path
                 continue
-            is_rejected = name in ("erin", "frank") and path == "/submit"  # they may submit to no project
+            is_rejected = name in ("erin", "frank") and path == "/submit"  # these users may not submit
             assert answer.status_code == (403 if is_rejected else 200), path
             assert answer.headers["Cache-Control"] == "no-store, private", path
             policy = answer.headers["Content-Security-Policy"]
@@ -396,5 +396,5 @@ def test_email_addresses_are_shown_only_to_admins_of_the_scope(cast: Cast, sign_
             answer = sign_in(name).get(f"/access{query}")
             body = streamed(answer) if answer.streaming else answer.content
             shown = [person for person in sorted(cast.people) if f"{person}@example.org" in body.decode()]
-            listed = seen.replace("erin", "erin frank") if name == "alice" else seen  # also without a role
+            listed = seen.replace("erin", "erin frank") if name == "alice" else seen  # roles are not needed
             assert " ".join(shown) == listed, f"{name} {query}"

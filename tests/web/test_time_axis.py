@@ -38,7 +38,7 @@ def test_axis_labels_are_few_and_in_order(seconds: int) -> None:
 
 
 def test_axis_labels_follow_local_time_when_daylight_saving_time_ends() -> None:
-    begin = datetime(2026, 10, 24, 22, 0, tzinfo=UTC)  # midnight in Berlin, 25 hours before the next
+    begin = datetime(2026, 10, 24, 22, 0, tzinfo=UTC)  # midnight in Berlin, 25 hours before the next midnight
     labels = time_labels(begin, begin + timedelta(hours=25), BERLIN)
     assert [(label.position, label.text) for label in labels] == [
         (28.0, "06:00"), (52.0, "12:00"), (76.0, "18:00"),

@@ -56,7 +56,7 @@ def test_usage_is_compared_with_the_previous_period(cast: Cast, sign_in: SignIn)
         )
         row.save()
     page = client.get("/usage?span=24h").content.decode()
-    assert page.count("100% more than in the previous period") == 2  # GPU-hours and cost
+    assert page.count("100% more than in the previous period") == 2  # once for GPU-hours and once for cost
 
 
 @pytest.mark.usefixtures("used")

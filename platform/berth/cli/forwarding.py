@@ -9,7 +9,8 @@ from berth.client.channels import CHUNK, CREDIT, END, ERRORS, OUTPUT, STATUS
 from berth.client.config import Settings
 from berth.client.errors import ClientError
 
-_OUTPUT_END, _ERRORS_END = bytes((OUTPUT,)), bytes((ERRORS,))  # errors end once the port is connected
+# The error stream ends once the port is connected.
+_OUTPUT_END, _ERRORS_END = bytes((OUTPUT,)), bytes((ERRORS,))
 
 
 class NotListening(ClientError):

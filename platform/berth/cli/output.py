@@ -191,7 +191,7 @@ class ColumnSize:
     """Size of a column, in characters."""
 
     width: int
-    brief: int | None = None  # width if the column abbreviates its cells, or None if it cannot
+    brief: int | None = None  # width with abbreviated cells, or None if the column has none
     optional: bool = False
     flexible: bool = False
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 BYTES_MIN = 6  # shorter values and lines are not masked, because they would match ordinary text
 PATTERN_BYTES_MAX = 1024  # longer lines are split into several patterns
-PATTERNS_MAX = 1000  # limited, because more patterns make masking slower
+PATTERNS_MAX = 1000  # limited, because masking becomes slower with more patterns
 MASK = b"*"
 
 

@@ -9,7 +9,7 @@ from django.db import connection
 from berth.db.wake import Waiter, wake
 
 WAIT_SECONDS = 5.0
-KEYS_PER_NOTIFICATION = 150  # limited because PostgreSQL allows at most 8,000 bytes per payload
+KEYS_PER_NOTIFICATION = 150  # limited, because PostgreSQL allows at most 8,000 bytes per payload
 RECONNECTED = "reconnected"  # sent after a reconnect, when notifications may have been missed
 
 

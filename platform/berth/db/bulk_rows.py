@@ -30,7 +30,7 @@ def insert_rows(rows: Sequence[Model]) -> None:
     fields = [field for field in options.concrete_fields if not _is_assigned_by_database(rows[0], field)]
     statement = _insert_statement(type(rows[0]), tuple(field.name for field in fields))
     names = [(field.column, field.attname) for field in fields]
-    # Read the columns from `vars`, where those of an unsaved row are found faster than by `getattr`.
+    # Read the columns of unsaved rows with `vars`, which is faster than `getattr`.
     values = [{column: vars(row)[name] for column, name in names} for row in rows]
     for row, (pk,) in zip(rows, prepared.fetch_all(statement, [to_parameter(values)]), strict=True):
         row.pk, row._state.adding = pk, False

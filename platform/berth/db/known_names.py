@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest, suggest_visible
 
-COMPARED_MAX = 20_000  # maximum rows per source to search for names similar to an unknown one
+COMPARED_MAX = 20_000  # maximum rows per source that are searched for names similar to an unknown one
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class Bridge:
             if status is not None:
                 await client.send(STATUS, json.dumps(status).encode())
                 writer.write_eof()
-                # If the connection closed while the client sends credit, the client could lose the status.
+                # A client that was sending credit when the connection closed could lose the status.
                 await asyncio.wait({receiver}, timeout=FLUSH_SECONDS)
         except OSError:  # the client has disconnected
             pass

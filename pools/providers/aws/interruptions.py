@@ -15,7 +15,7 @@ from pools.providers.aws.tags import filters
 from pools.providers.base import Interruption
 
 NOTICE_PERIOD = timedelta(minutes=2)
-TERMINATION = "Server.SpotInstanceTermination"  # state reason of a terminated instance
+TERMINATION = "Server.SpotInstanceTermination"  # EC2 state reason of a terminated spot instance
 MARKED_STATUSES = ("marked-for-termination", "marked-for-stop", "marked-for-hibernation")
 
 

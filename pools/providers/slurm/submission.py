@@ -96,7 +96,7 @@ def test_script(settings: SlurmSettings, order: LaunchRequest) -> str:
 def job_options(settings: SlurmSettings, order: LaunchRequest) -> list[str]:
     """Return the sbatch options for a launch request's jobs."""
     shape = order.shape
-    # Jobs with the same name run one at a time, so a job that was submitted twice starts once.
+    # Slurm runs jobs with the same name one at a time, so a job that is submitted twice starts only once.
     return [*settings.options, "--no-requeue", "--export=NIL", "--dependency=singleton", *_requests(settings),
             "--nodes=1", "--ntasks=1", f"--cpus-per-task={math.ceil(shape.cpu_milli / 1000)}",
             f"--mem={shape.memory_mib}M", f"--signal=B:USR1@{settings.notice_seconds}", "--chdir=/",

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 
-TYPE_CHECKING = False  # avoids importing `typing` or `collections.abc`, which takes milliseconds
+TYPE_CHECKING = False  # importing `typing` or `collections.abc` would take milliseconds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MEMORY, CPU, PROCESSES = "memory", "cpu", "processes"
-USAGE = "usage"  # name of the cgroup v1 that measures CPU time, apart from the one that limits it
+USAGE = "usage"  # the cgroup v1 group that measures CPU time, apart from the group that limits it
 _USAGE_CONTROLLER = "cpuacct"
 _ROOT = "/sys/fs/cgroup"
 _OWN_GROUPS = "/proc/self/cgroup"

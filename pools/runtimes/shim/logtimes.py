@@ -12,10 +12,10 @@ import os
 import time
 
 ENTRY_BYTES = 16
-LIMIT_SHARE = 16  # ratio of the log's size limit to the size limit of its times
+LIMIT_SHARE = 16  # ratio of the log's size limit to the size limit of its recorded times
 LIMIT_MIN = 64 * 1024
 
-TYPE_CHECKING = False  # avoids importing `typing` or `collections.abc`, which takes milliseconds
+TYPE_CHECKING = False  # importing `typing` or `collections.abc` would take milliseconds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

@@ -53,7 +53,7 @@ def build_environment(
     if policy.ca_file is not None:
         settings["http.sslCAInfo"] = str(policy.ca_file)
     if secret:
-        # Most servers accept any username with a token. Others need the one in the address.
+        # Most servers accept any username with a token. Others need the username from the address.
         login = base64.b64encode(f"{target.user}:{secret.strip()}".encode()).decode()
         settings["http.extraHeader"] = f"Authorization: Basic {login}"
     return base_environment(home, "https", settings)

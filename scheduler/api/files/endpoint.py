@@ -41,7 +41,7 @@ class PodQuery(Query):
 
 
 class KeptFilesQuery(ListQuery):
-    # The limit is higher than that of other lists, because the node reads all directories for each page.
+    # Allow longer pages than other lists do, because the node reads all directories for each page.
     limit: Annotated[int, Field(ge=1, le=10_000, description="Maximum number of items.")] = 50
     pod: PodName | None = None
     run: RunNumber | None = None

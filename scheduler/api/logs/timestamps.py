@@ -8,7 +8,8 @@ from pools.runtimes.base import LogChunk
 from scheduler.api.logs.pod_log import PodLog
 
 LINE = re.compile(rb"[^\n]*\n|[^\n]+")
-UNKNOWN = b"-".ljust(len("2026-01-01T00:00:00Z "))  # as wide as a time, so that clients can count bytes
+# Placeholder with the width of a time, so that clients can count bytes.
+UNKNOWN = b"-".ljust(len("2026-01-01T00:00:00Z "))
 
 
 class LineStamper:
@@ -16,7 +17,7 @@ class LineStamper:
 
     def __init__(self, log: PodLog) -> None:
         self._log = log
-        self._is_in_line: bool | None = None  # whether the next chunk continues a line; None before the first
+        self._is_in_line: bool | None = None  # True if the next chunk continues a line; None before the first
 
     def __call__(self, chunk: LogChunk) -> bytes:
         if not chunk.data:

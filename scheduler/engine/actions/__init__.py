@@ -9,7 +9,7 @@ from scheduler.engine.actions.scale_up import scale_up
 from scheduler.engine.actions.stale_gangs import stop_stale_gangs
 from scheduler.engine.board.board import Board
 
-# Function of (board, choice) that handles workloads that list the pool at position `choice`.
+# Handles the workloads that list the board's pool at position `choice`.
 Step = Callable[[Board, int], None]
 Action = tuple[Step, ...]  # each step runs for all first choices, then for all second choices, and so on
 

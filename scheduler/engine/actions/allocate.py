@@ -27,7 +27,7 @@ def start_gangs(board: Board, choice: int) -> None:
 
 
 def _start_pending(board: Board, choice: int) -> None:
-    if not choice:  # keep the hold while workloads try their other pools
+    if not choice:  # cleared only for first choices, so that the hold remains while workloads try other pools
         clear_hold(board)
     groups, rejected = find_pending_groups(board, choice), RejectionCache()
     if not choice:

@@ -94,7 +94,7 @@ class Board:
         self.elastic: list[Gang] = []
         self.reserved: list[Gang] = []  # gangs with reservations from an earlier cycle
         self.incomplete: list[Gang] = []  # gangs that may scale, or whose pods may start or stop
-        # reasons that prevent gangs from starting, such as a suspension or backoff
+        # Reasons that prevent gangs from starting, such as a suspension or backoff.
         self.ineligible: dict[str, tuple[Reason, Numbers]] = {}
         self.served = served
         self.cycle = CycleState()

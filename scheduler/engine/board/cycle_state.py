@@ -14,7 +14,7 @@ from scheduler.engine.plan import Bundle, Numbers, Reason
 class CycleState:
     """Decisions and counters of one cycle. Sets of strings contain workload names."""
 
-    # Reasons of individual gangs, in addition to those of their groups.
+    # Reasons for individual gangs, in addition to those for their groups.
     rejections: dict[str, dict[Reason, Numbers]] = field(default_factory=dict)
     reserved_only: set[str] = field(default_factory=set)  # gangs with reservations and no running pods
     started_reservations: set[str] = field(default_factory=set)  # gangs started on reserved capacity
@@ -30,8 +30,9 @@ class CycleState:
     hold_searches: int = 0  # number of searches for nodes to hold, one per gang
     trials: int = 0  # number of trials, and of placement attempts within trials
     accepted_trials: int = 0
-    repack_steps: int = 0  # number of exact repacking search steps
-    evicting_trials: int = 0  # accepted trials that evict; after each, all pending gangs are tried again
+    repack_steps: int = 0  # number of steps in exact repacking searches
+    # Number of accepted trials with evictions; after each, all pending gangs are tried again.
+    evicting_trials: int = 0
     placement_attempts: PlacementAttempts = field(default_factory=PlacementAttempts)
     reclaimable_cache: dict[QueueAccount, dict[Hashable, object]] = field(default_factory=dict)
 

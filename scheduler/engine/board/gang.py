@@ -43,7 +43,7 @@ class BoardRole:
     ) -> None:  # fmt: skip
         self.role, self.request, self.mask, self.avoid_mask = role, role.request, mask, avoid_mask
         self.project = project  # empty if no node of the pool is reserved for a project
-        self.ignores_limits = False  # whether placement is based on requests instead of limits
+        self.ignores_limits = False  # True if placement is based on requests instead of limits
         self.milli = milli  # share of each device in thousandths, on the smallest device that fits
         self.least_milli = least_milli  # share of each device in thousandths, on the largest device
         request = role.request
@@ -52,7 +52,7 @@ class BoardRole:
         # Number of completed replicas, which use no resources but count towards the minimum.
         self.completed = 0
         self.used: set[int] = set()  # indices of completed, stopping or stuck pods, which cannot be reused
-        self._first = 0  # all indices below this one are in use
+        self._first = 0  # all lower indices are in use
         self.replicas_by_node: dict[int, int] | None = None if role.spread_per_node is None else {}
 
     @property
@@ -110,7 +110,7 @@ class ReplicaRequest:
 
     part: BoardRole
     count: int
-    scopes: tuple[Scope, ...] = ()  # constraints, outermost first
+    scopes: tuple[Scope, ...] = ()  # topology constraints, outermost first
 
 
 Arrangement = tuple[ReplicaRequest, ...]  # one way to complete a gang or to scale it up
@@ -127,7 +127,7 @@ class PendingGroup:
         self.request_key: Hashable = None
         self.gangs: list[Gang] = []
         self.at = 0  # gangs before this index are no longer pending
-        self.reasons: dict[Reason, Numbers] = {}  # the gangs' pending reasons in this cycle
+        self.reasons: dict[Reason, Numbers] = {}  # reasons why the gangs are pending in this cycle
         # True if a plan refers to `gangs`. The list must then be copied before a change.
         self.shared = False
 
@@ -165,8 +165,8 @@ class Gang:
         self.simple = _has_one_arrangement(workload.tree)
         self.is_elastic = not self.simple or any(part.role.max > part.role.min for part in parts)
         self.group: PendingGroup | None = None  # pending gangs with the same request
-        self.pods: tuple[Pod, ...] = ()  # the pods in the snapshot
-        self.extra_request = (0, 0, 0)  # requested from its queues in addition to its allocation
+        self.pods: tuple[Pod, ...] = ()  # this gang's pods in the snapshot
+        self.extra_request = (0, 0, 0)  # amounts requested from its queues in addition to its allocation
         self.sort_key: tuple[int, int, str, int, str] | None = None  # cached `gang_sort_key`
         self.gang_victim: object = None  # cached `Victim` with all pods, cleared when the pods change
         self._root: BoardGroup | None = None
@@ -340,7 +340,7 @@ def current_max(gang: Gang, part: BoardRole, more: int = 0) -> int:
     leader = next((p for p in gang.parts if p.role.name == scaling.role), None)
     if leader is None:
         return part.role.min
-    # exact arithmetic: with a ratio of 1.1, 10 replicas give 11, not 12
+    # Use exact arithmetic: with a ratio of 1.1, 10 replicas give 11, not 12.
     ratio = Fraction(str(scaling.ratio))
     return min(part.role.max, max(part.role.min, ceil(ratio * (leader.count + more))))
 

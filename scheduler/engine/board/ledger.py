@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 GPU, CPU, MEMORY = range(3)
 KINDS = range(len(RESOURCES))
-# kinds of cluster quotas that restrict an amount other than requests
+# Kinds of cluster quotas that restrict an amount other than requests.
 LOADS = ("limit_cpu", "limit_memory_mib", "pods")
 NO_BOUND = 1 << 60  # larger than any sum, so that comparisons need no special case for "unlimited"
-NOTHING = 0, 0, 0  # amounts of all resources
+NOTHING = 0, 0, 0  # zero for every resource
 
 NO_ENTITLEMENT = Entitlement()
 NOT_DIVIDED = (False,) * len(RESOURCES)
@@ -25,8 +25,8 @@ class RelativeUsage(NamedTuple):
     """A queue's decayed usage, divided by its weighted share of the siblings' total usage."""
 
     used: float
-    mean: float  # mean over all siblings: 1, or less if a lot of capacity was idle
-    at_reset: float  # value at the end of the calendar window, when the usage history is reset
+    mean: float  # mean usage of all siblings: 1, or less if a lot of capacity was idle
+    at_reset: float  # relative usage at the end of the calendar window, when the history is reset
 
 
 OVER_QUOTA, WITHIN_QUOTA, OVER_SHARE = "over its quota", "within its quota", "over its fair share"
@@ -114,8 +114,9 @@ class QueueAccount:
         self.load_quotas = tuple(quota for quota in entitlement.cluster_quotas if quota.kind in LOADS)
         self.cluster_load = dict.fromkeys(LOADS, 0)
         self.allocated, self.non_preemptible = [0, 0, 0], [0, 0, 0]
-        self.leaving = [0, 0, 0]  # allocated to stopping pods, in addition to `allocated`
-        self.pending_request = [0, 0, 0]  # requested by pending workloads, in addition to the allocation
+        self.leaving = [0, 0, 0]  # amounts of stopping pods, which `allocated` does not include
+        # Amounts requested by pending workloads, which `allocated` does not include.
+        self.pending_request = [0, 0, 0]
         self.share = [0, 0, 0]
         self.rounded_off = [0, 0, 0]  # fraction of a unit that was lost when the share was rounded down
         # Allocated and pending amounts at the start of the cycle, excluding workloads placed in other pools.
@@ -124,12 +125,13 @@ class QueueAccount:
         # max(quota, share): other queues cannot reclaim resources below this amount
         self.deserved: list[int] = list(self.quota)
         self.cache: dict[Hashable, Any] = {}  # values derived from the allocation, cleared when it changes
-        self.quota_holds: tuple[QuotaHold, ...] = ()  # this cycle's holds for the project's workloads
+        self.quota_holds: tuple[QuotaHold, ...] = ()  # quota held in this cycle for the project's workloads
         self.version = 0  # incremented whenever the allocation changes
-        # cache shared by siblings, cleared when an allocation changes
+        # Cache shared by siblings, cleared when an allocation changes.
         self.sibling_cache: dict[Hashable, Any] = {}
-        self.relative_usage: Sequence[RelativeUsage] = ()  # by resource; empty if history does not count
-        # By resource: whether the department's projects take turns directly with other departments.
+        # Relative usage by resource; empty if history does not count.
+        self.relative_usage: Sequence[RelativeUsage] = ()
+        # For each resource, whether the department's projects take turns directly with other departments.
         self.divided: Sequence[bool] = NOT_DIVIDED
         # The values that the report was built from, followed by the report itself.
         self.cached_report: tuple[tuple[object, ...], QueueReport] | None = None
@@ -193,7 +195,7 @@ class QueueAccount:
             total = allocated + requested[kind]
             over_quota |= total > self.quota[kind]
             over_deserved |= total > deserved
-            over_share |= total > self.share[kind]  # may be below the quota if quotas are oversold
+            over_share |= total > self.share[kind]  # the share may be below the quota if quotas are oversold
             saturation = max(saturation, _saturation(total, deserved))
             saturation_now = max(saturation_now, _saturation(allocated, deserved))
         return QueueKey(
@@ -288,7 +290,8 @@ class Ledger:
     def __init__(self, pool: Pool, queues: Sequence[Queue]) -> None:
         self.accounts: dict[str, QueueAccount] = {}
         self.roots: list[QueueAccount] = []
-        self.division_inputs: dict[QueueAccount | None, object] = {}  # inputs of the last division, by parent
+        # Inputs of the last division among each account's children.
+        self.division_inputs: dict[QueueAccount | None, object] = {}
         by_name = {queue.name: queue for queue in queues}
         for queue in sorted(queues, key=lambda queue: queue.name):
             self._open_account(queue, by_name, pool.name)

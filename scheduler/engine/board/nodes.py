@@ -18,7 +18,7 @@ class Slot(NamedTuple):
 
     node: int
     devices: tuple[int, ...]
-    milli: int  # share of each device
+    milli: int  # thousandths of each device
 
 
 class NodeHold(NamedTuple):
@@ -52,9 +52,10 @@ class Nodes:
         self.cpu_load_limit = cpu_load_limit
         self.ready = [node.state is NodeState.READY for node in self.nodes]
         self.booting = [node.state is NodeState.BOOTING for node in self.nodes]
-        self.cpu = [node.cpu * cpu_load_limit // MILLI for node in self.nodes]  # CPU minus the pods' limits
+        # CPU minus the limits of placed pods.
+        self.cpu = [node.cpu * cpu_load_limit // MILLI for node in self.nodes]
         self.memory = [node.memory_mib for node in self.nodes]
-        self.cpu_unrequested = list(self.cpu)  # CPU minus the pods' requests
+        self.cpu_unrequested = list(self.cpu)  # CPU minus the requests of placed pods
         self.memory_unrequested = list(self.memory)
         self.pods = [node.max_pods for node in self.nodes]
         self.devices = [[MILLI] * node.gpus for node in self.nodes]

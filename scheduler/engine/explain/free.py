@@ -28,8 +28,8 @@ CLOSED = (NodeState.CORDONED, NodeState.DRAINING)
 class Units(NamedTuple):
     """Units for comparing a request with free capacity."""
 
-    by_gpu_memory: bool  # GPU amounts are in MiB of GPU memory instead of milli-GPU
-    by_requests: bool  # CPU and memory are compared by requests instead of limits
+    by_gpu_memory: bool  # True if GPU amounts are in MiB of GPU memory instead of milli-GPU
+    by_requests: bool  # True if CPU and memory are compared by requests instead of limits
 
 
 class NodeView:

@@ -192,7 +192,7 @@ def _count_units(
     return UnitsByProtection(_as_units(free), _as_units(by_runtime), _as_units(non_preemptible))
 
 
-# (freed, charged) amounts of the gang's core, and per kind of extra replica with the replica count
+# (freed, charged) amounts of the gang's core, and of each kind of extra replica with its count.
 _GangAmounts = tuple[tuple[int, int], tuple[tuple[tuple[int, int], int], ...]]
 
 

@@ -51,8 +51,9 @@ class ReportedGroup(PendingGroup):
 class PoolRejections:
     pool: str
     groups: Sequence[ReportedGroup]
-    own_reasons: Mapping[str, Reasons]  # reasons of workloads, in addition to those of their groups
-    ungrouped: Sequence[Gang]  # gangs with reasons but without a group
+    # Reasons for individual workloads, in addition to those for their groups.
+    own_reasons: Mapping[str, Reasons]
+    ungrouped: Sequence[Gang]  # gangs that have reasons but no group
     served: AbstractSet[str]
     reserved: AbstractSet[str]  # workloads with reservations and no running pods, which are no longer queued
     # Contains only the workload that nodes are held for, if its start time is known.
@@ -217,7 +218,7 @@ def _reasons_with_hold(board: Board, groups: Iterable[ReportedGroup | None]) -> 
 
 def _expected_starts(board: Board) -> dict[str, int]:
     if board.cycle.find_hold is not None and next(known_ends(board, declared_only=False), None) is None:
-        return {}  # without a known end, no start can be predicted
+        return {}  # if no workload has a known end, no start can be predicted
     hold = board.cycle.hold()
     return {} if hold is None or hold.until is None or hold.until <= board.now else {hold.name: hold.until}
 

@@ -24,7 +24,7 @@ from scheduler.engine.fair_share.usage_history import (
 )
 from scheduler.engine.plan import Reason
 
-GangsInBackoff = Mapping[QueueAccount, Sequence[Gang]]  # gangs by project
+GangsInBackoff = Mapping[QueueAccount, Sequence[Gang]]  # gangs in backoff by project
 
 
 def update_turns(board: Board) -> None:

@@ -13,7 +13,7 @@ from scheduler.engine.fair_share.trace import Division, DivisionLog, Offer, Queu
 from scheduler.engine.model import Pool
 
 UNITS = (MILLI, 1, 1)  # shares are rounded to whole GPUs, milli-CPUs and MiB
-_USAGE_SCALE = 10**9  # measured usage is a float and is rounded to this precision for exact arithmetic
+_USAGE_SCALE = 10**9  # measured usage is a float, and is rounded to this precision for exact arithmetic
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ def divide_shares(
     pool: Pool, ledger: Ledger, capacity: Sequence[int], recorded: list[Division] | None = None
 ) -> None:
     """Divide the pool's capacity among its queues by their current requests."""
-    for account in reversed(ledger.accounts.values()):  # projects before their departments
+    for account in reversed(ledger.accounts.values()):  # handle projects before their departments
         account.wanted = _usable_request(account)
     _divide_children(ledger, ledger.roots, capacity, pool, recorded)
 

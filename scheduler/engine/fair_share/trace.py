@@ -46,8 +46,8 @@ class Round:
     A remainder round grants the units that remain after rounding down, in the order of its offers.
     """
 
-    phase: str  # one of quota, over_quota and remainder
-    within: str  # quota | over_quota: the phase whose remainder is distributed
+    phase: str  # "quota", "over_quota" or "remainder"
+    within: str  # phase whose remainder is distributed: "quota" or "over_quota"
     rank: int
     left: int  # amount left at the start of the round
     offers: tuple[Offer, ...]
@@ -62,7 +62,7 @@ class Division:
     total: int
     unit: int
     k: Fraction  # weight of history; 0 if history does not count
-    by_quota: bool  # whether quotas serve as weights
+    by_quota: bool  # True if quotas serve as weights
     inputs: tuple[QueueInput, ...]
     rounds: tuple[Round, ...]
 

@@ -25,7 +25,8 @@ from scheduler.engine.fair_share.usage_history import (
     sum_weights,
 )
 
-HYSTERESIS = 0.4  # maximum required difference; two equal queues alternate about three times per half-life
+# Maximum difference that a turn requires. Two equal queues alternate about three times per half-life.
+HYSTERESIS = 0.4
 MIN_DIFFERENCE = 0.02  # smaller differences in relative usage are ignored
 
 
@@ -115,7 +116,8 @@ class TurnTaking:
             own_queue.relative_usage[self.kind].used,
         )
         if used >= at_reset > less:
-            return True  # waiting longer would leave too little of the window for the preemptor's queue
+            # After a longer wait, too little of the window would be left for the preemptor's queue.
+            return True
         if used - less <= MIN_DIFFERENCE:
             return False
         margin = self._hysteresis(own_queue, victim_queue, exchanged) / 2

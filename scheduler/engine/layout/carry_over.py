@@ -17,7 +17,7 @@ from scheduler.engine.layout.lineup import start_cycle
 from scheduler.engine.layout.soundness import overallocated, unmatched_reservations
 from scheduler.engine.model import Entitlement, Queue, Snapshot, Workload
 
-# queue fields that may differ; the quota and usage of each pool are compared separately
+# Queue fields that may differ. The quota and usage of each pool are compared separately.
 VARYING = "entitlements", "expected_runtime"
 _queue_settings = attrgetter(*(field.name for field in fields(Queue) if field.name not in VARYING))
 _entitlement_settings = attrgetter(*(field.name for field in fields(Entitlement) if field.name != "usage"))

@@ -123,7 +123,7 @@ class Layout:
         elif len(pods) == 1 and pods[0].state in _ACTIVE_STATES and pods[0].role in roles:
             pool = self.pool_by_node.get(pods[0].node)
             if pool is not None:
-                return {pool: pods}  # common case: no validation needed
+                return {pool: pods}  # in this common case, no validation is needed
         sound, strange, notes = validated_pods(workload.name, tuple(pods), roles, self.pool_by_node)
         self.notes += notes
         self._block_resources(strange)

@@ -63,9 +63,8 @@ def start_cycle(board: Board, now: int) -> None:
     board.cycle = CycleState(
         rejections={name: {reason: numbers} for name, (reason, numbers) in board.ineligible.items()},
         reserved_only={gang.name for gang in board.reserved if not gang.is_running},
-        excluded={
-            gang.name for gang in board.reserved
-        },  # preemptors with a reservation, and workloads that are being moved
+        # Preemptors with a reservation, and workloads that are being moved.
+        excluded={gang.name for gang in board.reserved},
     )
     for group in board.pending_groups.values():
         group.at, group.reasons = 0, {}

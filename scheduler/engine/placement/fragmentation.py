@@ -22,7 +22,7 @@ from scheduler.engine.model import Request
 Ints = NDArray[np.int64]
 
 MAX_KINDS = 512  # maximum number of request kinds in the mix; kinds with fewer GPUs are omitted
-LOSS_STEP = MILLI // 5  # losses are rounded to a fifth of a device; ties are resolved by node name
+LOSS_STEP = MILLI // 5  # losses are rounded to a fifth of a device; node names break ties
 BATCH_SIZE = 1024  # number of node states evaluated together
 NO_FIT = np.iinfo(np.int64).max
 
@@ -35,10 +35,10 @@ class RequestMixRows:
     memory: Ints
     devices: Ints
     sizes: Ints  # distinct shares of one device
-    size: Ints  # for each kind, its index in `sizes`
+    size: Ints  # index of each kind in `sizes`
     matches: NDArray[np.bool_]  # indexed by kind and node
     weights: Ints
-    gpus: int  # sum over all kinds
+    gpus: int  # sum of the GPUs of all kinds
     cpus: int
     memories: int
 
@@ -90,7 +90,7 @@ class _States:
     node: Ints
     cpu: Ints
     memory: Ints
-    free: Ints  # indexed by state and device
+    free: Ints  # free share by state and device
 
 
 class Fragmentation:

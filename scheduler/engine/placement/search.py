@@ -22,7 +22,7 @@ MAX_REPLICAS = 500  # limited because each replica adds a step and a level of re
 MAX_EVALUATIONS = 20_000  # maximum number of node evaluations over all steps
 MAX_DEVICE_CHOICES = 16  # maximum number of device combinations tried per node
 
-Domains = dict[Scope, frozenset[int]]  # domain of each scope's pods
+Domains = dict[Scope, frozenset[int]]  # topology domain in which each scope's pods run
 
 
 def search(
@@ -73,9 +73,9 @@ class _Choice(NamedTuple):
 
     free: int
     position: int
-    number: int  # position among the node's choices
+    number: int  # position of this choice among those of its node
     slot: Slot
-    inside: Domains  # the domains of the replica's scopes
+    inside: Domains  # topology domains of the replica's scopes
 
 
 class _Search:

@@ -23,11 +23,12 @@ class _QueueTotals:
     total: list[int] = field(default_factory=lambda: [0, 0, 0])
     # Amounts protected by a minimum runtime, not included in `total`.
     runtime_protected: list[int] = field(default_factory=lambda: [0, 0, 0])
-    # amounts of non-preemptible workloads; not included in `total`
+    # Amounts of non-preemptible workloads, not included in `total`.
     non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])
     largest_victim: list[int] = field(default_factory=lambda: [0, 0, 0])  # amount of the largest victim
-    grain: list[int] = field(default_factory=lambda: [0, 0, 0])  # each victim frees a multiple of this
-    # Amounts freed in addition to `total`: nodes are charged by limits, queues by requests.
+    # Each victim frees a multiple of these amounts.
+    grain: list[int] = field(default_factory=lambda: [0, 0, 0])
+    # Amounts freed in addition to `total`, because nodes count limits and queues count requests.
     above_requests: list[int] = field(default_factory=lambda: [0, 0, 0])
 
 
@@ -99,8 +100,7 @@ class _PoolTotals:
     reclaimable_amounts: list[int] = field(default_factory=lambda: [0, 0, 0])
     runtime_protected: list[int] = field(default_factory=lambda: [0, 0, 0])
     non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])
-    # Amounts that evictions or moves may free in addition: CPU and memory allocated above requests, and GPU
-    # shares saved by moves.
+    # Additional CPU and memory that evictions may free above requests, and GPU shares that moves may save.
     uncounted: list[int] = field(default_factory=lambda: [0, 0, 0])
 
     def numbers(self, requested: Requested, kind: int) -> dict[str, Any]:

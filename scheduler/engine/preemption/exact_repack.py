@@ -19,7 +19,7 @@ from scheduler.engine.preemption.victims.selection import VictimSelection
 
 MAX_NODES = 16
 MAX_PODS = 48
-MAX_STEPS = 2000  # maximum per cycle, summed over all searches
+MAX_STEPS = 2000  # maximum number of steps per cycle, summed over all searches
 MAX_DEVICE_CHOICES = 16  # per node
 
 

@@ -10,7 +10,7 @@ from scheduler.engine.preemption.victims.units import Victim
 
 MAX_PODS = 200  # maximum number of pods to repack; limited because each pod is placed again
 
-Entry = tuple[Gang, BoardRole, int | None]  # the pod's index; None for replicas of the preemptor
+Entry = tuple[Gang, BoardRole, int | None]  # the index is None for replicas of the preemptor
 
 
 def place_repacked(selection: VictimSelection, arrangement: Arrangement) -> bool:

@@ -20,7 +20,8 @@ class Restorer:
 
     def __init__(self, selection: VictimSelection) -> None:
         self._board, self._planned_slots = selection.board, selection.planned_slots
-        self._room: dict[Hashable, int] = {}  # never increases, because restored pods use capacity
+        # The free room never increases, because restored pods use capacity.
+        self._room: dict[Hashable, int] = {}
 
     def restore(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
         """Restore the pods.

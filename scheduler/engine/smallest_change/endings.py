@@ -9,7 +9,7 @@ from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import NON_PREEMPTIBLE_QUOTAS, PendingCase
 from scheduler.engine.smallest_change.proposals import Proposals, single_proposal
 
-MAX_ENDINGS = 4  # maximum number of workloads tried
+MAX_ENDINGS = 4  # maximum number of workloads whose end is tried
 
 Amounts = tuple[int, int, int]
 

@@ -27,7 +27,7 @@ class ExceededBound:
 
     reason: Reason
     queue: Queue
-    kind: int  # index of the resource
+    kind: int  # index of the resource that is missing
     missing: int
     target: int
 

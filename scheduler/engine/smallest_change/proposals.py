@@ -16,9 +16,8 @@ PARTS = 8  # each proposal changes an amount by at most one eighth
 
 Size = tuple[int, Fraction | int, str, str]
 Proposal = tuple[Size, Change]
-Proposals = Sequence[
-    Proposal
-]  # smallest change first; larger changes start the workload if a smaller one does
+# Smallest change first. If a change starts the workload, so does each larger change.
+Proposals = Sequence[Proposal]
 
 
 def sized_proposal(change: Change, amount: Fraction | int = 0) -> Proposal:

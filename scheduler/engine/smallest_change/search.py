@@ -39,25 +39,24 @@ SCHEDULABLE_STAGES: tuple[Stage, ...] = (
     lower_requests.requests_of_at_least_half,
 )
 OTHER_STAGES: tuple[Stage, ...] = (
-    # changes that department or platform admins can make
+    # Changes that department or platform admins can make.
     queue_changes.higher_limits,
     queue_changes.higher_quotas,
     pool_changes.minimum_runtime_end,
     pool_changes.uncordoned_nodes,
     pool_changes.consolidation,
     pool_changes.new_nodes,
-    # changes that affect other tenants
+    # Changes that affect other tenants.
     end_of_other_workload,
-    # reductions so large that the workload would no longer be the same
+    # Reductions so large that they would change the purpose of the workload.
     lower_requests.requests_below_half,
 )
 
 
 class Outcome(StrEnum):
     CHANGE = "change"  # the change starts the workload
-    SCHEDULABLE = (
-        "schedulable"  # with the change, a workload that can never start waits for resources instead
-    )
+    # With the change, a workload that could never start waits for resources instead.
+    SCHEDULABLE = "schedulable"
     NO_CHANGE = "no_change"  # no single change starts the workload
     UNDECIDED = "undecided"  # no change was found within the maximum number of runs
     NOT_NEEDED = "not_needed"  # the workload is not pending, or the next cycle places it anyway
@@ -154,7 +153,7 @@ class _TrialRuns:
         self._layout: Layout | None = None
         self._results: dict[Change, tuple[Effects | None, bool]] = {}
         self.count = 0
-        self.rejected = False  # whether a run was rejected because of the limit
+        self.rejected = False  # True if a run was rejected because of the limit
 
     def layout(self) -> Layout:
         """Return the unchanged snapshot's layout (the boards). It is valid until the next run."""

@@ -10,7 +10,7 @@ from scheduler.engine.model import NodeState
 from scheduler.engine.smallest_change.change import Change, ChangeKind, Value, as_integer
 from scheduler.engine.smallest_change.search import Effects, Outcome, SmallestChange
 
-NAMED_MAX = 3  # workloads named as affected by a change
+NAMED_MAX = 3  # maximum number of affected workloads that a sentence names
 
 
 def change_sentence(result: SmallestChange, project: str, display_name: Callable[[str], str] = str) -> str:
@@ -23,7 +23,7 @@ def change_sentence(result: SmallestChange, project: str, display_name: Callable
         case Outcome.NOT_NEEDED:
             return "The workload needs no change: the next cycle starts it or reserves capacity for it."
     assert result.change is not None
-    if result.change.kind is ChangeKind.BACKOFF_OVER:  # it ends on its own, so it is not a condition
+    if result.change.kind is ChangeKind.BACKOFF_OVER:  # a backoff ends on its own, so it is not a condition
         left = result.change.before
         effects = _effects_sentence(result.effects, display_name)
         return f"The workload would start when its restart delay ends, in {left} s.{effects}"

@@ -34,7 +34,7 @@ class StartCommand:
     nodes: Mapping[str, Node]
     now: datetime
     cycle: int | None
-    # ranks already assigned to the run's replicas
+    # Ranks already assigned to replicas of the run.
     ranks: dict[tuple[str, int], int] = field(default_factory=dict)
     rendezvous: Mapping[str, str | int] | None = None
     has_reservations: bool = True  # whether the workload may have reservations, which its start replaces
@@ -45,7 +45,7 @@ class NewRows:
     """Rows that a commit inserts and updates in a constant number of statements."""
 
     now: datetime
-    moves: dict[uuid.UUID, Move] = field(default_factory=dict)  # keyed by workload
+    moves: dict[uuid.UUID, Move] = field(default_factory=dict)  # moves by workload ID
     events: list[Event] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     stopped: dict[str, list[uuid.UUID]] = field(default_factory=dict)  # stopped pods by reason
@@ -106,7 +106,7 @@ class NewRows:
         insert_rows(self.outputs)
         insert_rows(self.allocations)
         for claim in self.claims:
-            claim.allocation_id = claim.allocation.pk  # set when the allocation was inserted
+            claim.allocation_id = claim.allocation.pk  # the insertion has set the allocation's key
         insert_rows(self.claims)
         for rows in (
             self.moves, self.events, self.evictions, self.stopped, self.reserved, self.reservations,

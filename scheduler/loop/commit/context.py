@@ -12,7 +12,7 @@ from scheduler.loop.commit.bind import NewRows
 from scheduler.loop.commit.locked_rows import LockedRows
 from scheduler.loop.observe.view import ClusterView
 
-Rendezvous = Mapping[str, str | int]  # address and port
+Rendezvous = Mapping[str, str | int]  # address and port of a rendezvous
 NO_RENDEZVOUS: Mapping[str, Rendezvous] = MappingProxyType({})
 
 

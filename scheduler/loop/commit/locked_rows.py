@@ -79,8 +79,8 @@ ALLOCATED = compiled_once(
 )
 
 
-Key = tuple[str, str, int]  # workload, role, index
-NodeResources = tuple[int, int, int]  # milli-CPU, MiB, pods
+Key = tuple[str, str, int]  # (workload, role, index)
+NodeResources = tuple[int, int, int]  # (milli-CPU, MiB, pods)
 NO_RESOURCES: NodeResources = (0, 0, 0)
 
 
@@ -97,12 +97,12 @@ class LockedRows:
     pods: Mapping[uuid.UUID, Pod]
     reserved: frozenset[Key]
     nodes: Mapping[str, Node]
-    # milli-GPU by (node, device) on nodes whose devices a bundle uses, updated with every accepted bundle
+    # Milli-GPU by node and device on nodes whose devices a bundle uses, updated with every accepted bundle.
     claimed: dict[tuple[int, int], int]
     allocated: dict[int, NodeResources]  # amounts by node, updated with every accepted bundle
     changed_queues: frozenset[str]
-    served: ServedProjects  # updated with every accepted bundle
-    # keyed by workload and replica, updated with every new pod
+    served: ServedProjects  # served projects, updated with every accepted bundle
+    # Ranks by workload and replica, updated with every new pod.
     ranks: dict[uuid.UUID, dict[tuple[str, int], int]]
 
     @cached_property

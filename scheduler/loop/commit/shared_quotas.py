@@ -6,7 +6,7 @@ from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Bundle, Place
 from scheduler.reports.visibility import project_in_handle
 
-QuotaKey = tuple[str, str, str, str]  # UID, namespace, name and resource
+QuotaKey = tuple[str, str, str, str]  # (UID, namespace, name, resource)
 
 
 def select_within_shared_quotas(bundles: Sequence[Bundle], snapshot: Snapshot) -> tuple[Bundle, ...]:

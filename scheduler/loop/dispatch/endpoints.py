@@ -27,5 +27,5 @@ def _free_endpoint(pod: Pod, context: SchedulerContext) -> dict[str, str | int] 
         log.warning("no port for pod %s: %s", pod.pk, error)
         return None
     if runtime_capabilities(pod.node.pool.runtime).pods_have_addresses:
-        return {"address": "", "port": port}  # the pod's own address is known once the pod runs
+        return {"address": "", "port": port}  # the pod's own address becomes known once the pod runs
     return {"address": address or pod.node.address, "port": port}

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 ACTOR = "scheduler"
 START_REJECTED = "StartRejected"  # reason for stopping replicas that were never started
 EVALUATED_PHASES = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
-MAX_TRANSITIONS = 4  # maximum per evaluation, for example from starting to running to stopping to ended
+MAX_TRANSITIONS = 4  # maximum phase changes per evaluation, for example starting, running, stopping, ended
 EVALUATED = compiled_once(
     lambda keys: (
         Workload.objects.select_for_update(of=("self",))

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 FIRST_DELAY, MAX_DELAY = timedelta(seconds=2), timedelta(seconds=60)
 RESULT_COLUMNS = ["digest", "resolved_at", "attempts", "retry_at", "error"]
 
-Credentials = dict[tuple[int, int], RegistryAuth | UnusableSecret]  # by project and pool
+Credentials = dict[tuple[int, int], RegistryAuth | UnusableSecret]  # credentials by project ID and pool ID
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,8 @@ log = logging.getLogger(__name__)
 
 MAX_ROWS_PER_ROUND = 500  # maximum rows per round; the next round processes further rows
 BATCH_SIZE = 20  # number of rows between two pauses in which the loop handles wake-ups
-RETRY_INTERVAL = timedelta(
-    minutes=15
-)  # retry interval for lost tasks, longer than the task queue's own retries
+# Retry interval for lost tasks, longer than the retry interval of the task queue.
+RETRY_INTERVAL = timedelta(minutes=15)
 TASK = "scheduler.tasks.clear_workspace"
 
 

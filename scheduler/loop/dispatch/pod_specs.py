@@ -27,7 +27,7 @@ from scheduler.loop.dispatch.images import NO_IMAGE, ReadyImage
 from scheduler.loop.dispatch.ports import port_env, port_secret_env
 from scheduler.loop.dispatch.secrets import SecretReader
 
-# kinds of workloads that get no additional pods while running
+# Kinds of workloads that get no additional pods while running.
 FIXED_KINDS = ("training", "interactive")
 
 

@@ -43,8 +43,7 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 
 START_ERRORS = (MissingSecret, RuntimeFailure, LookupError, OSError, ValueError, StopIteration)
 
-# There is no condition on the workload's phase, because the planner might read the whole index of phases for
-# each pod, including the entries of older row versions.
+# Do not filter by phase here, because PostgreSQL might read the entire phase index for each pod.
 STARTING = compiled_once(
     lambda: (
         Pod.objects.filter(state=PodState.STARTING)

@@ -68,7 +68,7 @@ class PodChange:
     pod: PodRow
     state: str
     columns: Mapping[str, Any]
-    is_eviction: bool = False  # decided by the pod's cluster
+    is_eviction: bool = False  # True if the pod's cluster evicted the pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ class ReportSummary:
     """Summary of the changes that the reports caused."""
 
     changed: int = 0
-    ended: int = 0  # changed pods that have ended
+    ended: int = 0  # number of changed pods that have ended
     unknown: frozenset[uuid.UUID] = frozenset()  # starting pods that are unknown to their runtimes
     notes: tuple[str, ...] = ()
-    has_more: bool = False  # whether changes are left for the next tick
+    has_more: bool = False  # True if changes are left for the next tick
 
 
 def record_reports(

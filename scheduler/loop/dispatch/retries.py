@@ -14,7 +14,7 @@ from projects.services.workloads.moves import Move
 from scheduler.engine.backoff import backoff_seconds
 from scheduler.loop.observe.specs import ParsedSpec
 
-MAX_AVOIDED = 1000  # above this number, the oldest entries are dropped
+MAX_AVOIDED = 1000  # maximum number of avoided nodes; the oldest entries are dropped
 
 
 def retry_state(workload: Workload, parsed: ParsedSpec) -> RetryState:

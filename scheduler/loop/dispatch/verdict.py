@@ -29,7 +29,7 @@ NO_RULES = RetryState()
 # A program may take this long to notice that a peer no longer responds.
 PEER_TIMEOUT = timedelta(minutes=30)
 # Maximum number of consecutive runs without progress that may end because a pod failed after losing a peer.
-# It exceeds the number of nodes that a cluster usually drains within minutes.
+# The maximum exceeds the number of nodes that a cluster usually drains within minutes.
 PEER_FAILURES_MAX = 10
 LIVE_STATES = frozenset({"starting", "running", "stopping"})
 # Pods in these states count towards the gang's minimum.
@@ -51,7 +51,7 @@ class PodFact:
     node: int | None = None
     ended_at: datetime | None = None
     created_at: datetime | None = None
-    eviction: str = ""  # why this pod was or is being stopped while its gang continues, as a clause
+    eviction: str = ""  # reason why this pod was or is being stopped while its gang continues, as a clause
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from projects.models.workloads import LIVE_POD_STATES
 from scheduler.engine.model import IMAGES, ISOLATION, SHARED_GPUS
 
 Report = Mapping[str, Any]  # content of a node's `isolation` field
-Features = Mapping[str, str]  # feature and the reason why the node lacks it
+Features = Mapping[str, str]  # missing features, with the reason why the node lacks each
 
 
 class NodeWithReport(Protocol):

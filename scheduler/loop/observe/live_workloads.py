@@ -47,7 +47,7 @@ class ObservationValues:
     queues: Queues
     policies: ImagePolicies
     volumes: VolumeRejections
-    nodes: Mapping[int, str]  # name by ID
+    nodes: Mapping[int, str]  # node names by ID
     specs: SpecCache
 
 
@@ -55,26 +55,26 @@ class ObservationValues:
 class LiveWorkloads:
     """Engine objects for live workloads, as of the last observation. Not thread-safe."""
 
-    # keyed by the workload's name in the engine
+    # Observed workloads by their names in the engine.
     observed: dict[str, ObservedWorkload] = field(default_factory=dict)
     placeholders: tuple[model.Workload, ...] = ()  # placeholders for dependencies that are not live
     never_met: frozenset[uuid.UUID] = frozenset()  # workloads with a dependency that can no longer be met
     _workload_rows: Mirror[WorkloadRow] = field(default_factory=lambda: Mirror(WORKLOADS))
     _pod_rows: Mirror[PodRow] = field(default_factory=lambda: Mirror(PODS))
-    # changed since the pods were last grouped
+    # Workloads and pods that have changed since the pods were last grouped.
     _changed_workloads: set[uuid.UUID] = field(default_factory=set)
     _changed_pods: set[uuid.UUID] = field(default_factory=set)
-    # all mirrored pods by their IDs, by workload
+    # All mirrored pods, by workload and pod ID.
     _grouped_pods: dict[uuid.UUID, dict[uuid.UUID, PodRow]] = field(default_factory=dict)
-    _owners: dict[uuid.UUID, uuid.UUID] = field(default_factory=dict)  # workload of each grouped pod
+    _owners: dict[uuid.UUID, uuid.UUID] = field(default_factory=dict)  # workload ID of each grouped pod
     _entries: dict[uuid.UUID, WorkloadEntry] = field(default_factory=dict)
     _unsettled: set[uuid.UUID] = field(default_factory=set)
-    # pods of each entry, in the order of their roles and indexes
+    # Pods of each entry, in the order of roles and indexes.
     _pods: dict[uuid.UUID, list[PodRow]] = field(default_factory=dict)
     _nodes: Mapping[int, str] = field(default_factory=dict)  # node names by ID
     _shared: object = None  # values that all entries depend on
     _ids: list[int] = field(default_factory=list)  # IDs of all entries, sorted
-    # engine objects in the order of `_ids`
+    # Engine objects in the order of `_ids`.
     _engine_objects: list[model.Workload] = field(default_factory=list)
 
     def observe(self, around: ObservationValues) -> None:

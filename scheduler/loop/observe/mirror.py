@@ -43,8 +43,8 @@ Row = TypeVar("Row", bound=HasKey)
 class MirroredRows(Generic[Row]):
     """SQL for a table's live rows."""
 
-    columns: str  # the ID comes first
-    source: str  # table or parenthesized join that has the columns
+    columns: str  # list of columns, with the ID first
+    source: str  # table, or parenthesized join, that has the columns
     changed_in: str
     is_live: str
     build_row: Callable[[Iterable[Any]], Row]
@@ -96,7 +96,7 @@ class Mirror(Generic[Row]):
     rows: dict[uuid.UUID, Row] = field(default_factory=dict)
     _horizon: int | None = None  # None if all rows must be read again
     _server: datetime | None = None  # start time of the database server
-    # connection of the last read; after a crash, a new connection may reuse transaction IDs
+    # Connection of the last read. After a crash, transaction IDs may be reused on a new connection.
     _connection: object = None
     _read_at: float = 0.0  # monotonic time of the last read
 

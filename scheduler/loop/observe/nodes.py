@@ -111,7 +111,7 @@ def engine_pool(row: NodePool, now: datetime, missing_features: Features = NO_FE
         fair_share=model.FairShareMode(
             time_based=row.fairshare_mode == "time_based",
             half_life=row.half_life
-            or (None if row.window else HALF_LIFE),  # same default as in the usage ledger
+            or (None if row.window else HALF_LIFE),  # the default is the same as in the usage ledger
             window=row.window,
             tumbling=row.tumbling_window,
             k=row.k,

@@ -66,7 +66,7 @@ class Queues:
     projects: Mapping[int, str]  # queue name by project ID
     departments: Mapping[int, str]  # queue name by department ID
     project_names: Mapping[int, str]
-    # rows of the projects with their departments, by project ID
+    # Project rows with their departments, by project ID.
     project_rows: Mapping[int, Project] = field(default_factory=dict, compare=False)
     versions: Mapping[int, int] = field(default_factory=dict)  # version of each quota row by ID
     group_versions: Mapping[int, int] = field(default_factory=dict)  # version of each quota group by ID

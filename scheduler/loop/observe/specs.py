@@ -59,9 +59,10 @@ class SpecCache:
     """Parsed documents of live workloads, by workload ID."""
 
     def __init__(self) -> None:
-        # (number of edits, parsed document) by workload ID
+        # Number of edits and parsed document, by workload ID.
         self._specs: dict[uuid.UUID, tuple[int, ParsedSpec]] = {}
-        self._templates: dict[str, ParsedSpec] = {}  # keyed by the document without its name
+        # Parsed documents, keyed by the document without its name.
+        self._templates: dict[str, ParsedSpec] = {}
 
     def get(self, workload: Workload) -> ParsedSpec:
         edits, spec = self._specs.get(workload.pk, (None, None))

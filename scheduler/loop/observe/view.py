@@ -36,11 +36,10 @@ class ClusterView:
     nodes: Mapping[str, int]
     pools: Mapping[str, NodePool]
     queues: Queues
-    below_threshold: Mapping[str, PoolReadiness] = field(
-        default_factory=dict
-    )  # pools below their ready threshold
+    # Pools below their ready threshold.
+    below_threshold: Mapping[str, PoolReadiness] = field(default_factory=dict)
     never_met: frozenset[uuid.UUID] = frozenset()  # workloads with a dependency that can no longer be met
-    # whether rows of reservations may exist
+    # Whether reservation rows may exist.
     has_reservations: bool = field(default=True, compare=False)
 
 

@@ -14,7 +14,7 @@ from scheduler.loop.observe.image_policies import NONE, Rejections
 from scheduler.loop.observe.live_rows import PodRow, WorkloadRow
 from scheduler.loop.observe.specs import ParsedSpec
 
-# time from the end of the grace period until a stopping pod counts as stuck
+# Time after the grace period at which a stopping pod counts as stuck.
 STUCK_AFTER = timedelta(seconds=60)
 
 

@@ -43,9 +43,8 @@ def report_demand(view: ClusterView, demands: Iterable[Demand], held_lease: Held
             continue
         reserved_load = reserved.get(pool.pk, ReservedLoad())
         queued, binding = filled_slots(demand.queued.plus(reserved_load.load), pool)
-        if (
-            reserved_load.has_reservations and name in view.below_threshold
-        ):  # the current nodes do not suffice
+        # The current nodes do not suffice for the reservations.
+        if reserved_load.has_reservations and name in view.below_threshold:
             queued = max(queued, 1)
         # Use the higher value: `allocated` includes stopping pods, and `placed` counts pod limits.
         running = Load(*map(max, allocated.get(pool.pk, NO_LOAD), demand.placed))

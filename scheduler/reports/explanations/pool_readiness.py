@@ -19,7 +19,7 @@ class PoolReadiness:
     pool: str
     ready: int
     needed: int
-    stop_reason: str = ""  # reason that no more nodes are added to the pool, as a clause
+    stop_reason: str = ""  # reason why no more nodes are added to the pool, as a clause
 
     def __str__(self) -> str:
         if self.stop_reason and self.ready < self.needed:

@@ -25,7 +25,7 @@ ACTOR = "scheduler"
 MAX_REASONS = 16  # maximum number of pending reasons stored per workload
 # Maximum number of updates per cycle for workloads whose pending reasons have not changed.
 # Half of the updates are for the first workloads in the queue. The other workloads take turns.
-# Each is updated within MAX_TURNS cycles, even if more updates are needed.
+# Each workload is updated within MAX_TURNS cycles, even if this takes more updates.
 MAX_UPDATES, MAX_TURNS = 250, 40
 BATCH_SIZE = 250  # maximum number of rows written in one transaction
 
@@ -55,7 +55,7 @@ UPDATE_WORKLOADS = """
      WHERE workload.id = written.id AND workload.phase IN ('pending', 'reserved') AND NOT workload.held
 """
 
-# The columns of an announcement, without the long documents.
+# Loads the columns of an announcement, without the long documents.
 ANNOUNCED = compiled_once(
     lambda keys: (
         Workload.objects.filter(pk__any=keys)
@@ -64,11 +64,11 @@ ANNOUNCED = compiled_once(
         .order_by("pk")
     )
 )
-QueueProgress = tuple[int, int, str]  # queue position, expected start and its explanation
+QueueProgress = tuple[int, int, str]  # (queue position, expected start, explanation of the expected start)
 NO_FORECASTS: Mapping[str, Forecast] = MappingProxyType({})
 Reasons = tuple[Reason, ...]
-State = tuple[Reasons, int, QueueProgress]  # reasons, a hash of the rest, and progress
-NewRow = tuple[uuid.UUID, str, str, dict[str, Any]]  # ID, reason, message, explanation
+State = tuple[Reasons, int, QueueProgress]  # (reasons, hash of the other values, progress)
+NewRow = tuple[uuid.UUID, str, str, dict[str, Any]]  # (ID, reason, message, explanation)
 
 
 class Change(NamedTuple):
@@ -208,7 +208,7 @@ class _BlockerHashes:
                 (each.reason, each.message, *(item for item in each.numbers.items() if item[0] != "seconds"))
                 for each in blockers
             )
-            # the entry keeps `blockers` alive, so that its id() is not reused
+            # The entry keeps `blockers` alive, so that its id() is not reused.
             entry = self._by_identity[id(blockers)] = (blockers, hash(values))
         return entry[1]
 

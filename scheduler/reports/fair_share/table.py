@@ -24,7 +24,7 @@ class QueueShare:
     `used` is the queue's fraction of its parent's decayed usage.
     """
 
-    kind: str  # department | project
+    kind: str  # "department" or "project"
     name: str
     rank: int
     weight: float

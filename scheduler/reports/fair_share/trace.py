@@ -41,7 +41,7 @@ class ShareTrace:
     `rounds` lists the rounds that included the queue.
     """
 
-    kind: str  # department | project
+    kind: str  # "department" or "project"
     name: str
     queue: str  # the pool or department whose resources are divided
     resource: str

@@ -67,7 +67,7 @@ class MetricsCollector(LeasedThread):
         self._ended_since: datetime | None = None
         self._reported: set[uuid.UUID] | None = None  # tasks with new reports; None for all
         self._rules_at: datetime | None = None
-        self._next_index: dict[uuid.UUID, int] = {}  # next task to compare, by array
+        self._next_index: dict[uuid.UUID, int] = {}  # index of the next task to compare in each array
         self._epoch: int | None = None
 
     def work(self, held: HeldLease) -> None:

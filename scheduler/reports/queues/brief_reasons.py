@@ -14,7 +14,7 @@ from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from scheduler.engine.plan import Reason
 from scheduler.models import QueueStatus
 
-# reasons about a queue's limit, quota or fair share, with the name of that amount
+# Reasons about a queue's limit, quota or fair share, with the name of that bound.
 BOUNDED: Mapping[Reason, str] = {
     Reason.WOULD_EXCEED_FAIR_SHARE: "fair share",
     Reason.PROJECT_LIMIT: "limit",
@@ -22,9 +22,10 @@ BOUNDED: Mapping[Reason, str] = {
     Reason.NON_PREEMPTIBLE_OVER_QUOTA: "quota",
     Reason.DEPARTMENT_OVERSOLD: "quota",
 }
-DELAY_MARGIN = timedelta(minutes=1)  # between the end of a restart delay and a start that it alone delays
-AWAITS_SHARE = "awaits_share"  # set by `load_awaited_shares`
-BACKOFF_END = re.compile(r"^Can start again at ")  # the reason's name already states this
+# Minimum time from the end of a restart delay to a start that waits for more than the delay.
+DELAY_MARGIN = timedelta(minutes=1)
+AWAITS_SHARE = "awaits_share"  # attribute that `load_awaited_shares` sets
+BACKOFF_END = re.compile(r"^Can start again at ")  # phrase to omit, because the reason's name says the same
 
 
 def short_reason(workload: Workload) -> str:

@@ -10,7 +10,7 @@ from scheduler.models import QueueStatus
 from scheduler.reports.queues.queue_totals import ZERO, Key, Owner
 
 Bound = tuple[int | None, int | None, int | None]
-AllocatedOutside = Mapping[tuple[int, Owner], Sequence[int]]  # amounts by group and owner
+AllocatedOutside = Mapping[tuple[int, Owner], Sequence[int]]  # allocated amounts by group ID and owner
 
 
 def quotas_by_queue() -> dict[Key, Quota]:

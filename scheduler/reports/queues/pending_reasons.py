@@ -18,7 +18,7 @@ class PendingCounts:
     """
 
     total: int
-    by_reason: list[tuple[str, int]]  # most frequent first
+    by_reason: list[tuple[str, int]]  # (reason, count) pairs, most frequent first
     held_arrays: int  # arrays without a reason, because all pending tasks wait for earlier tasks
 
 

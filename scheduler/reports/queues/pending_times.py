@@ -29,7 +29,7 @@ class Percentile(Aggregate):
     output_field = FloatField()
 
 
-# Tasks of arrays that limit running tasks also wait for earlier tasks, whatever the pool's capacity.
+# Tasks of arrays with a limit on running tasks also wait for earlier tasks, whatever the pool's capacity.
 WAITS_ONLY_FOR_CAPACITY = Q(array__isnull=True) | Q(array__max_running__isnull=True)
 
 

@@ -6,7 +6,8 @@ from itertools import takewhile
 from scheduler.engine.board.ledger import OVER_QUOTA, OVER_SHARE, WITHIN_QUOTA
 
 OWNER_END = ": "
-WORKLOAD_START = "priority "  # the sentences about the workload follow those about its queues
+# Beginning of the sentences about the workload, which follow those about its queues.
+WORKLOAD_START = "priority "
 RANK_START, USAGE_START = "rank ", "decayed usage "
 SHARE_START = "dominant share "
 
@@ -44,7 +45,7 @@ def describe_queue_states(ordering: Sequence[str]) -> str:
             name = owner
             standings[name] = "exceeds quota" if standing == OVER_QUOTA else "within quota"
         elif sentence == OVER_SHARE and standings.get(name) == "within quota":
-            standings[name] = "exceeds fair share"  # quota comes first in the key
+            standings[name] = "exceeds fair share"  # the sort key compares quotas before fair shares
     if len(set(standings.values())) <= 1:
         return next(iter(standings.values()), "")
     return ", ".join(f"{owner} {text}" for owner, text in standings.items() if text != "within quota")

@@ -10,14 +10,14 @@ from django.db import connection
 
 from pools.models import NodePool
 
-Owner = tuple[int | None, int | None]  # department ID or project ID; the other one is None
-Key = tuple[int, Owner]  # pool ID and owner
+Owner = tuple[int | None, int | None]  # (department ID, project ID), one of which is None
+Key = tuple[int, Owner]  # (pool ID, owner)
 Amounts3 = tuple[int, int, int]
 ZERO: Amounts3 = (0, 0, 0)
 GPU = 0
 
 # Few pods and workloads hold resources, so they are looked up one by one.
-# The database would plan a plain join as scans of both tables, which contain everything that has ended.
+# For a plain join, PostgreSQL would scan both tables, which contain all ended pods and workloads.
 TOTALS_BY_QUEUE = """
     SELECT held.pool_id, project.department_id, project.id, held.is_reserved,
            sum(held.gpu_milli), sum(held.cpu_milli), sum(held.memory_mib)

@@ -74,7 +74,7 @@ class _ProjectStatus:
     project_id: int
     pool_id: int
     share: int
-    held: int  # allocated and reserved
+    held: int  # allocated and reserved milli-GPU
     requested: int
 
     @property

@@ -58,7 +58,7 @@ class UsageRequest:
     step: Step | None = None
     time_zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     only: Mapping[Dimension, str] = field(default_factory=dict)  # names that must match exactly
-    # a row must match at least one of these names
+    # A row must match at least one of these names.
     any_of: Mapping[Dimension, Sequence[str]] = field(default_factory=dict)
 
 

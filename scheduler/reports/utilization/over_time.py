@@ -55,7 +55,7 @@ class UtilizationHour:
     allocated: float
     measured: float
     used: float
-    begin: datetime  # seconds of the hour since the first node was added
+    begin: datetime  # time at which the first node was added, if within this hour, or else `at`
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Device:
     index: int
     busy_milli: int | None
     memory_mib: int | None
-    shared: bool = False  # whether the pod has only part of the device; measurements cover the whole device
+    shared: bool = False  # True if the pod has only part of the device; measurements cover the whole device
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from scheduler.reports.leased_thread import LeasedThread
 from scheduler.reports.utilization.readings import take_readings
 from scheduler.reports.utilization.storage import write_readings
 
-# number of measurements between two isolation queries; nodes without a report are queried every time
+# Number of measurements between two isolation queries. Nodes without a report are queried every time.
 ISOLATION_EVERY = 20
 
 

@@ -32,7 +32,7 @@ from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
 
 log = logging.getLogger(__name__)
 
-# the answer can change merely because time passes, for example when a minimum runtime ends
+# The answer can change merely because time passes, for example when a minimum runtime ends.
 MAX_AGE = timedelta(seconds=30)
 SENTENCES_BY_PHASE = {Phase.RESERVED: "Capacity is already reserved for the workload."}
 NOT_PENDING = "The workload is not pending."

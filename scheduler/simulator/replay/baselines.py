@@ -12,7 +12,7 @@ from scheduler.simulator.replay.player import Progress
 from scheduler.simulator.replay.records import Records
 from scheduler.simulator.replay.trace import Trace
 
-Assignment = tuple[int, Role, tuple[int, ...]]  # node, request, devices
+Assignment = tuple[int, Role, tuple[int, ...]]  # (node, role, devices)
 
 
 class Machine:

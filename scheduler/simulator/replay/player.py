@@ -18,7 +18,7 @@ from scheduler.simulator.simulation import World
 from scheduler.simulator.usage import UsageMeter
 
 STOP_SECONDS = 10  # seconds until the GPUs of a stopping pod are free
-HEARTBEAT = 60  # seconds between cycles while only the passage of time can change decisions
+HEARTBEAT = 60  # seconds between cycles if only the passage of time can change decisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class ReplayRun:
         self.trace, self.records = trace, records
         self.min_cycle_seconds = min_cycle_seconds  # minimum time between two cycles
         self.next_cycle = trace.cluster.now
-        self.needs_cycle = False  # whether the state has changed since the last cycle
+        self.needs_cycle = False  # True if the state has changed since the last cycle
         self.layout: Layout | None = None  # layout passed to the next cycle
         self.world, self.meter = World(trace.cluster, stop_seconds, checkpoint), UsageMeter(trace.cluster)
         self.heartbeat = HEARTBEAT if any(map(_depends_on_time, trace.cluster.pools)) else None
         self.pending: set[str] = set()
         self.backoffs: list[int] = []
         self.release_at: int | None = None  # time at which held nodes are released for other workloads
-        # queues with expected runtimes, which are updated as workloads end
+        # Queues with expected runtimes, which are updated as workloads end.
         self.queues = trace.cluster.queues
         self.runtimes = {queue.name: deque[int](maxlen=LAST_RUNS) for queue in self.queues}
         self.arrived = self.ended = self.cycles = 0

@@ -12,7 +12,7 @@ from scheduler.engine.plan import Plan
 from scheduler.simulator.gangs import RUNNING_STATES, has_pod_in
 from scheduler.simulator.replay.trace import Trace, gpus_requested, total_gpu_quota
 
-Curve = list[tuple[int, float]]  # step function: (second, value from that second on)
+Curve = list[tuple[int, float]]  # step function as pairs of a second and the value from that second on
 
 
 @dataclass(slots=True)
@@ -27,8 +27,8 @@ class Job:
     since: int | None = None  # start of the current run
     pending_since: int | None = None
     ended: int | None = None
-    pending_seconds: int = 0  # total, including time after evictions
-    # part of `pending_seconds` during which the job would have fit into its project's quota
+    pending_seconds: int = 0  # total pending time, including the time after evictions
+    # Part of `pending_seconds` during which the job would have fit into its project's quota.
     pending_seconds_in_quota: float = 0.0
     stops: int = 0
     clock_at_submission: float = 0.0  # account's clock value when the job became pending
@@ -39,10 +39,10 @@ class Account:
     """Allocation of one project, and the time during which its quota had room for a job of each size."""
 
     quota: float | None
-    gpus: float = 0.0  # currently allocated amount
+    gpus: float = 0.0  # currently allocated GPUs
     pending: int = 0
     sizes: list[float] = field(default_factory=list)
-    # number of seconds during which a job of each size would have fit
+    # Number of seconds during which a job of each size would have fit.
     clocks: list[float] = field(default_factory=list)
     at: int = 0
     gpu_seconds: float = 0.0

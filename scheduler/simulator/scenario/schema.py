@@ -172,7 +172,7 @@ class DepartmentDocument(QueueDocument):
 
 class ProjectDocument(QueueDocument):
     department: Name
-    # expected runtime of workloads without max_runtime
+    # Expected runtime of workloads without `max_runtime`.
     expected_runtime: Annotated[int, Field(ge=1)] | None = None
 
 

@@ -38,10 +38,10 @@ class DeviceMap:
     index: int
     holders: list[Holder] = field(default_factory=list)
     reserved_for: str = ""  # handle of the workload that the device is reserved for
-    is_starting: bool = False  # whether the node is not ready yet
-    bound_at: datetime | None = None  # when the latest of the holders was bound
-    measured: Device | None = None  # the device's last measurements
-    idle_below: int = 0  # threshold in thousandths: an allocated device with a lower utilization is idle
+    is_starting: bool = False  # True if the node is not ready yet
+    bound_at: datetime | None = None  # time at which the latest holder was bound
+    measured: Device | None = None  # latest measurements of the device
+    idle_below: int = 0  # an allocated device below this utilization (in thousandths) is idle
 
     @property
     def allocated(self) -> int:

@@ -79,8 +79,8 @@ class PoolRow:
     is_admin: bool = False
     pending_workloads: int = 0
     pending_gpu_milli: int = 0
-    busy_percent: float | None = None  # of the allocated GPUs, None if not measured
-    price: Decimal | None = None  # per GPU-hour
+    busy_percent: float | None = None  # utilization of the allocated GPUs, or None if not measured
+    price: Decimal | None = None  # price per GPU-hour
 
     @property
     def findings(self) -> FindingCounts:

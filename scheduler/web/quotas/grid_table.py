@@ -66,7 +66,7 @@ class Row:
     top_name: str
     editable: bool
     numbers_visible: bool
-    quotas: Mapping[str, StoredQuota]  # by the name of the pool or quota group
+    quotas: Mapping[str, StoredQuota]  # quotas by the name of the pool or quota group
     number: int = 0
     cells: tuple[Cell, ...] = ()
     versions: str = ""

@@ -26,7 +26,7 @@ from scheduler.reports.what_if.quota_preview import preview
 
 PAGE_SIZE = 25
 KEYS = ("pool", "user", "since", "until")
-DEFAULTS = {"Weight": "1", "Over quota": "yes"}  # values of a new quota that are not listed
+DEFAULTS = {"Weight": "1", "Over quota": "yes"}  # default values, which are not listed for a new quota
 
 
 @dataclass(frozen=True, slots=True)

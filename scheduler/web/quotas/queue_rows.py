@@ -21,7 +21,7 @@ from scheduler.reports.queues.pending_gpus import pending_by_project
 from scheduler.reports.queues.queue_totals import GPU, Owner, totals_by_queue
 from scheduler.reports.selectors import queue_statuses
 
-Key = tuple[str, int]  # ("department" | "project", ID)
+Key = tuple[str, int]  # ("department" or "project", ID)
 
 
 @dataclass
@@ -36,9 +36,9 @@ class QuotaLine:
     pending: int = 0
     numbers_visible: bool = True  # False if the user may not see a department's own numbers
     children: list["QuotaLine"] = field(default_factory=list)
-    scale: int = 0  # value that corresponds to the full width of a bar
-    elsewhere: int = 0  # held in other pools of the quota's group
-    by_pool: dict[int, int] = field(default_factory=dict)  # allocated and reserved, by pool ID
+    scale: int = 0  # amount that a full-width bar represents
+    elsewhere: int = 0  # amount held in other pools of the quota group
+    by_pool: dict[int, int] = field(default_factory=dict)  # allocated and reserved amounts by pool ID
 
     @cached_property
     def bar(self) -> Bar:

@@ -17,7 +17,7 @@ from scheduler.web.submit.form_choices import submittable_projects
 from scheduler.web.workloads.details import document_text
 
 MAX_TEMPLATES = 50
-DEFAULT_EXAMPLE = "single"  # succeeds on any pool, without files
+DEFAULT_EXAMPLE = "single"  # this example succeeds on any pool, without files
 HEADER = """\
 name: {name}
 project: {project}

@@ -153,7 +153,8 @@ def _patched_document(workload: Workload, text: str) -> dict[str, Any]:
         patch = json.loads(text or "{}")
         if isinstance(patch, dict) and patch:
             return read_document(dump_workload(apply_patch(workload.spec, patch)))
-    except (ValueError, RecursionError, Invalid):  # not JSON, or nested too deeply for a document
+    # The patch is not JSON or is nested too deeply for a document.
+    except (ValueError, RecursionError, Invalid):
         pass
     return dict(workload.spec)
 

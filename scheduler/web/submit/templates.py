@@ -30,7 +30,7 @@ from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for, submittable_projects
 
 SAVE, EDIT = "save", "edit"
-# template, usable, editable, what its roles request, and the names of the schedules that use it
+# (template, usable, editable, requested resources, names of the schedules that use it)
 Row = tuple[Template, bool, bool, str, list[str]]
 COLUMNS: tuple[Column[Row], ...] = (
     Column("name", "Template", lambda row: row[0].name, order="name"),
@@ -83,7 +83,8 @@ class TemplatePage:
     description: str = ""
     version: int = 0
     problems: list[Problem] = field(default_factory=list)
-    field_problems: list[Problem] = field(default_factory=list)  # errors in name and description
+    # Errors in the fields for name and description.
+    field_problems: list[Problem] = field(default_factory=list)
     rejected: str = ""
     conflicting: Template | None = None  # version that another user has saved since the form was opened
 

@@ -72,7 +72,7 @@ class UsageChart:
     """Stacked column chart with the data for its tooltips. Incomplete periods are drawn pale."""
 
     columns: Columns
-    layers: list[tuple[str, str]]  # (hue, name)
+    layers: list[tuple[str, str]]  # (hue, name) pairs
     readouts: str
     periods: str  # labels of the columns, such as "27 Nov|28 Nov"
     has_partial: bool

@@ -29,8 +29,8 @@ from scheduler.reports.utilization.over_time import Point
 from scheduler.web.utilization.charts import DEFAULT_SPAN, LAST_RUN, SPANS, Chart, utilization_over_time
 
 LAST_KNOWN = timedelta(days=1)  # older measurements are not shown
-# Column and smallest scale of a chart, as in `charts.LEAST`. A chart whose peak is below FLAT_PART of its
-# scale looks empty.
+# Column and smallest scale of each chart, as in `charts.LEAST`.
+# A chart whose peak is below FLAT_PART of its scale looks empty.
 LEAST_SCALES: Mapping[str, tuple[str, int]] = {"cpu": ("cpu_milli", 100), "memory": ("memory_mib", 100)}
 FLAT_PART = 0.05
 FIRST_MEASUREMENT = timedelta(seconds=30)
@@ -112,7 +112,7 @@ class StripFigure:
     allocated: str
     chart: Chart | None
     old_since: datetime | None  # time of the measurement if it is no longer current
-    reason: str = ""  # why nothing was measured
+    reason: str = ""  # reason why nothing was measured
 
 
 def is_unmeasured(workload: Workload, now: datetime) -> bool:

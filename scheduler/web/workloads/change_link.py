@@ -26,7 +26,7 @@ from scheduler.engine.smallest_change.change import ChangeKind
 QUEUE_KINDS = (ChangeKind.QUOTA_RAISED, ChangeKind.LIMIT_RAISED)
 POOL_KINDS = (ChangeKind.CONSOLIDATION_ENABLED, ChangeKind.MAX_MOVES_RAISED, ChangeKind.NODES_ADDED)
 ROLE_RESOURCES = ("cpu", "memory_mib", "gpu_memory_mib")
-URL_MAX = 4000  # proxies often limit the request line to 8 KiB, and this is only a part of it
+URL_MAX = 4000  # well below 8 KiB, to which proxies often limit the request line
 DEFAULT_NAME = RoleSpec.model_fields["name"].default
 
 Change = Mapping[str, Any]

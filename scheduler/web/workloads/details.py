@@ -25,7 +25,7 @@ from scheduler.reports.visibility import viewer_for, visible_department_ids
 MAX_EVICTIONS, MAX_PODS = 20, 500
 ONLY_FREE = "Only free capacity can be used."
 SHORTAGES = frozenset(map(str, (Reason.WAITING_FOR_CAPACITY, Reason.FRAGMENTED)))
-# by reason, the column of the quota table that decides, and the queue if the reason names none
+# Deciding column of the quota table by reason, and the queue if the reason does not name one.
 DECIDING_COLUMNS: Mapping[str, tuple[str, str]] = {
     Reason.WOULD_EXCEED_FAIR_SHARE: ("share", ""),
     Reason.PROJECT_LIMIT: ("limit", "project"),
@@ -50,7 +50,7 @@ class PendingDetail:
 
     decisive: Obstacle | None  # the reason to address first
     others: list[Obstacle]
-    after_delay: str  # what the workload waits for after its restart delay, or empty
+    after_delay: str  # sentence about the wait after the restart delay, or empty
     explanation: Explanation
     pool: str
     queues: list[dict[str, Any]]

@@ -21,7 +21,8 @@ from scheduler.web.workloads.edit_labels import with_field_labels
 
 MAX_EVENTS = 100
 MAX_LISTED_REASONS = 4  # maximum number of listed reasons; longer pending periods show one total per reason
-SAME_TRANSACTION = timedelta(seconds=30)  # an eviction and its event share a transaction
+# Maximum time between an eviction and its event in the same transaction.
+SAME_TRANSACTION = timedelta(seconds=30)
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 TITLES_BY_REASON = {
     "Preempted": "Preempted",

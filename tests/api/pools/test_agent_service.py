@@ -110,7 +110,7 @@ class Host:
         try:
             return " Z " not in Path(f"/proc/{self.pid(name)}/stat").read_text()
         except (OSError, ValueError):
-            return False  # its file is missing or has not been written yet
+            return False  # the file is missing or has not been written yet
 
 
 @pytest.fixture
@@ -149,7 +149,8 @@ def test_pods_survive_when_the_agent_is_killed_and_uninstalling_it_removes_all_f
     assert "BERTH_NODE_WORKSPACES=/mnt/a b$c" in shlex.split(environment.read_text())
     reconcile_pool(metal_pool)
     poll_until(lambda: (host.place / "pod.pid").exists() and host.is_running("pod"))
-    poll_until((host.state / "start.pid").exists)  # from then on, a restarted agent knows of the start
+    # From now on, a restarted agent knows that the script was started.
+    poll_until((host.state / "start.pid").exists)
 
     former, pod = host.pid("service"), host.pid("pod")
     os.kill(former, signal.SIGKILL)

@@ -17,7 +17,7 @@ from tests.api.pools.test_joining import reconcile_pool, report_in
 from tests.cast import Cast
 from tests.contracts.pods import poll_until
 
-__all__ = ["host"]  # a fixture
+__all__ = ["host"]  # this import is a fixture
 
 OLD = "0.0.9+00000000"
 

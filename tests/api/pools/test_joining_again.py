@@ -89,7 +89,7 @@ def test_machine_that_rejoins_before_it_is_lost_keeps_its_node(token: str, metal
     join(token, 1)
     reconcile_pool(metal_pool, nodes_desired=1)
     node = Node.objects.get()
-    secret = join(token, 1).json()["secret"]  # it did not receive the first secret
+    secret = join(token, 1).json()["secret"]  # the machine did not receive the first secret
     reconcile_pool(metal_pool)
     assert report_in(secret).json()["node"] == node.name
     assert list(Node.objects.values_list("pk", "state")) == [(node.pk, "ready")]

@@ -202,7 +202,7 @@ def test_agent_of_a_slurm_job_exits_and_deletes_its_files_if_the_jobs_script_is_
             poll_until(Machine.objects.exists)
             reconcile_pool(metal_pool)
             poll_until(pid.exists)
-            shutil.rmtree(state)  # as the next job on the machine does, while this agent still runs
+            shutil.rmtree(state)  # the next job on the machine does this while this agent still runs
             job.kill()
             assert agent.wait(180) == 0
         finally:

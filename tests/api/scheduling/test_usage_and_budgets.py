@@ -122,10 +122,11 @@ def test_forecast_extrapolates_the_last_seven_days(
     cast: Cast, create_usage_hour: Callable[..., UsageHour]
 ) -> None:
     budget = budgets.set_budget(actor=cast.alice, owner=cast.research, values={"gpu_hours": 1000})
-    create_usage_hour(datetime(2026, 5, 31, 23, tzinfo=UTC), 999)  # last month
+    create_usage_hour(datetime(2026, 5, 31, 23, tzinfo=UTC), 999)  # hour of the previous month
     create_usage_hour(datetime(2026, 6, 1, tzinfo=UTC), 100)
-    create_usage_hour(datetime(2026, 6, 12, tzinfo=UTC), 84, project="speech")  # half a GPU for seven days
-    create_usage_hour(datetime(2026, 6, 12, tzinfo=UTC), 500, project="ads")  # other department
+    # Hour with half a GPU for seven days.
+    create_usage_hour(datetime(2026, 6, 12, tzinfo=UTC), 84, project="speech")
+    create_usage_hour(datetime(2026, 6, 12, tzinfo=UTC), 500, project="ads")  # hour of another department
     (status,) = budget_statuses([budget], MID_JUNE)
     assert (status.used, status.percent) == (184, 18.4)
     assert status.forecast == pytest.approx(184 + 0.5 * 24 * 15)

@@ -15,8 +15,8 @@ from tests.cast import training
 from tests.samples import sample
 
 PATH = "workloads:batch"
-GOOD = 2  # valid documents of each batch
-ALL = (GOOD, GOOD, GOOD, GOOD)  # workloads, roles, events and audit entries
+GOOD = 2  # number of valid documents in each batch
+ALL = (GOOD, GOOD, GOOD, GOOD)  # numbers of workloads, roles, events and audit entries
 NOTHING = (0, 0, 0, 0)
 
 pytestmark = pytest.mark.django_db(transaction=True)

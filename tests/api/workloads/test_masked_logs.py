@@ -104,7 +104,7 @@ def test_chunks_of_any_size_are_masked_like_the_entire_log() -> None:
         masker = build_masker(values)
 
         def read(offset: int, limit: int, log: bytes = log) -> LogChunk:
-            data = log[offset : offset + min(limit, 7)]  # as a node that returns less than requested
+            data = log[offset : offset + min(limit, 7)]  # nodes may return less than requested
             return LogChunk(data, offset, offset + len(data), len(log), False)
 
         expected, offset, parts = masker.mask(log), 0, b""

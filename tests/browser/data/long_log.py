@@ -36,7 +36,7 @@ def write_log(workload: Workload, home: Path) -> None:
             list[tuple[int, int]](),
             0,
         )
-        interval = int((time.time() * 1000 - started) / STEPS)  # so that the last line is from now
+        interval = int((time.time() * 1000 - started) / STEPS)  # gives the last line the current time
         for step in range(1, STEPS + 1):
             loss = 7.2 * math.exp(-step / 300) + 0.3 * abs(math.sin(step))
             lines.append(f"step {step:>5}  loss {loss:.4f}  {41_300 + step % 17 * 11:,} tokens/s")

@@ -14,7 +14,7 @@ from scheduler.models import NodeUtilization, PodUtilization, UtilizationPoint
 from tests import factories as make
 
 MINUTES, HOURS = 60, 24
-IDLE = ("embedding-refresh",)  # has never used its GPUs
+IDLE = ("embedding-refresh",)  # this workload has never used its GPUs
 
 
 def create_measurements() -> None:

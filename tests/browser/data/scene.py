@@ -77,7 +77,7 @@ def busy() -> Scene:
     scene.array = create_array(scene.projects["vision"], Actor.for_user(scene.people["dave"]))
     complete_documents()
     evaluate()
-    scene.slots = itertools.chain()  # exhausted, and generators cannot be copied
+    scene.slots = itertools.chain()  # clear the generator, which is exhausted and cannot be copied
     return scene
 
 
@@ -221,7 +221,7 @@ def _running(scene: Scene) -> None:
         by="carol",
         kind="elastic",
         priority=40,
-        backoff_until=make.ago(minutes=-10),  # was scaled down, and does not scale up again yet
+        backoff_until=make.ago(minutes=-10),  # the workload was scaled down and does not scale up again yet
     )
     elastic.roles.create(name="worker", position=0, min=4, max=7, gpu_devices=1, gpu_milli=1000)
     _run(scene, "speech", "whisper-tune", 4, minutes=97, by="hiro")

@@ -48,8 +48,8 @@ DROPPED = "net::ERR_NETWORK_CHANGED"
 # Leaving a page aborts its requests, which htmx logs as errors. It logs failed requests a second time with a
 # name of their own, such as htmx:sendError.
 ABORTED = ("htmx:afterRequest,", "htmx:sendAbort,")
-MAX_LOADS = 5  # of one page whose requests are dropped
-PATIENCE = 90_000  # milliseconds; enough for a page on a busy machine
+MAX_LOADS = 5  # maximum number of loads of one page whose requests are dropped
+PATIENCE = 90_000  # time limit in milliseconds, enough for a page on a busy machine
 WIDE: ViewportSize = {"width": 1440, "height": 900}
 NARROW: ViewportSize = {"width": 360, "height": 780}
 

@@ -20,7 +20,7 @@ from tests.browser.every_page.walk import (
     visit,
 )
 
-pytestmark = pytest.mark.timeout(600)  # seconds; the first test to run visits all sampled pages
+pytestmark = pytest.mark.timeout(600)  # timeout in seconds; the first test to run visits all sampled pages
 
 
 @pytest.fixture(scope="session")
@@ -203,7 +203,8 @@ def test_times_are_in_the_users_time_zone(opened: Open, scene: Scene) -> None:
 
 @pytest.mark.heavy
 def test_activity_page_groups_changes_by_local_day_on_the_first_visit(opened: Open) -> None:
-    zone = "Pacific/Kiritimati" if datetime.now(UTC).hour >= 10 else "Pacific/Pago_Pago"  # not the day of UTC
+    # A zone whose date differs from that of UTC.
+    zone = "Pacific/Kiritimati" if datetime.now(UTC).hour >= 10 else "Pacific/Pago_Pago"
     with opened("ada", timezone_id=zone) as (page, faults):
         page.goto("/activity")
         moment = page.locator("table.activity time").first.get_attribute("datetime")

@@ -22,7 +22,7 @@ def test_small_table_is_sorted_by_its_headers_and_stays_sorted_after_updates(ope
         table.evaluate("table => { table.dataset.old = 'yes'; }")
         page.evaluate("document.dispatchEvent(new CustomEvent('berth:done', {detail: {message: 'x'}}))")
         expect(table).not_to_have_attribute("data-old", "yes")
-        expect(head).to_have_attribute("aria-sort", "descending")  # the order stays the same after a refresh
+        expect(head).to_have_attribute("aria-sort", "descending")  # a refresh does not change the order
         with page.expect_download() as download:
             page.get_by_role("button", name="Download Nodes over time, newest first as CSV").click()
         text = download.value.path().read_text()
@@ -58,7 +58,7 @@ def test_expanded_chart_table_has_a_search_field(opened: Open) -> None:
         name = "Hourly average in GPUs, latest hour first"
         search = page.get_by_role("searchbox", name=f"Search {name}")
         expect(page.get_by_role("button", name=f"Download {name} as CSV")).to_be_visible()
-        expect(search).to_have_count(0)  # hidden together with the table
+        expect(search).to_have_count(0)  # the search is hidden together with the table
         page.get_by_text("Data table").click()
         expect(search).to_be_visible()
         assert faults == []

@@ -27,7 +27,7 @@ def commands() -> list[str]:
     lines = [line.strip() for text in texts for line in text.splitlines()]
     return sorted(
         {
-            re.split(r" +#| [|<>] (?=(?:[^']*'[^']*')*[^']*$)", line)[0]  # outside of quotes
+            re.split(r" +#| [|<>] (?=(?:[^']*'[^']*')*[^']*$)", line)[0]  # split only outside quotes
             for line in lines
             if line.startswith("berth ") and "--install" not in line
         }

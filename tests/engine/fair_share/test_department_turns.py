@@ -14,7 +14,8 @@ from tests.engine.test_invariants import on_random_clusters
 
 Document = dict[str, Any]
 GPUS = 16
-SIZES = ((1,), (2,), (3,), (4,), (8,), (9,), (16,), (12, 1), (1, 9))  # of a project's workloads, in order
+# Sizes of a project's workloads, in order.
+SIZES = ((1,), (2,), (3,), (4,), (8,), (9,), (16,), (12, 1), (1, 9))
 
 
 @st.composite
@@ -87,7 +88,7 @@ def test_department_turn_is_split_only_if_demand_exceeds_its_share_and_a_workloa
         return divided_departments(load(document).snapshot)
 
     assert divided((9,), (4, 4)) == {"small"}
-    assert divided((8,), (4, 4)) == set()  # fits the share
+    assert divided((8,), (4, 4)) == set()  # the workload fits the share
     assert divided((9,), (16,)) == set()  # no workload fits the share
     assert divided((9,), ()) == set()  # no sibling requests anything
     assert divided((9,), (4, 4), k=0.0) == set()  # history does not count

@@ -83,7 +83,7 @@ def reference_order(snapshot: Snapshot, plan: Plan) -> OneNodeScheduler:
         assert isinstance(role, Role)
         path, gpus = PATHS[workload.project], role.request.devices
         if not workload.pods and gpus > size:
-            continue  # unschedulable and therefore not queued
+            continue  # the workload is unschedulable and therefore not queued
         if not workload.pods:
             node.pending.append(
                 Pending(

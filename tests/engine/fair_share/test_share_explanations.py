@@ -146,5 +146,5 @@ def test_fair_shares_can_be_recomputed_from_the_reported_requests(cluster: Any) 
         for division in story:
             for entry in division.inputs:
                 assert entry.share == getattr(mine[entry.queue].share, division.resource)
-        if len(snapshot.pools) == 1:  # a placement may change the demand on other pools
+        if len(snapshot.pools) == 1:  # a placement may change the demand in other pools
             assert story == divisions(snapshot, pool.name)

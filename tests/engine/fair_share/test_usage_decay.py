@@ -203,7 +203,7 @@ def test_queue_of_a_workload_larger_than_the_department_share_gets_its_share_of_
         share = 1 / len(set(siblings)) / siblings.count(above[queue])
         assert part == pytest.approx(share, rel=0.1), fractions
     assert all(longest_run(later, queue, holding=False) <= HALF_LIFE for queue in queues)
-    assert evicted <= 12 * 40  # up to 16 workloads each time that a large one starts
+    assert evicted <= 12 * 40  # up to 16 workloads are evicted each time that a large one starts
 
 
 @pytest.mark.heavy

@@ -18,7 +18,7 @@ class Victims:
     """Victims that make room for the pending gang after the other preemptible pods are repacked."""
 
     gangs: tuple[RunningGang, ...]
-    below_quota: int  # GPUs that queues lack afterwards up to their quota, because of the evictions
+    below_quota: int  # GPUs that the evictions leave queues short of their quota
 
     @property
     def gpus(self) -> int:

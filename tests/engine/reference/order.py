@@ -24,7 +24,7 @@ class QueueState:
 @dataclass(frozen=True)
 class Pending:
     name: str
-    path: tuple[str, ...]  # department, project
+    path: tuple[str, ...]  # (department, project)
     gpus: int
     priority: int
     submitted: int

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-Path = tuple[str, ...]  # department, project
+Path = tuple[str, ...]  # (department, project)
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class RunningGang:
     path: Path
     gpus: int
     nodes: tuple[str, ...]
-    may_go: bool = True  # whether it is preemptible and past its minimum runtime
+    may_go: bool = True  # True if the workload is preemptible and past its minimum runtime
 
     @property
     def all_gpus(self) -> int:

@@ -26,7 +26,7 @@ def without(snapshot: Snapshot, workload: Workload, pool: str, blocker: Blocker)
             nodes = tuple(
                 _ample_node(snapshot, role, pool, f"ample-{role.name}-{number}")
                 for role in roles(workload.tree)
-                for number in range(max(1, role.min))  # enough for any spread limit
+                for number in range(max(1, role.min))  # this role is enough for any spread limit
             )
             return replace(snapshot, nodes=snapshot.nodes + nodes)
         case _:

@@ -9,7 +9,8 @@ from scheduler.engine.model import Group, Pod, PodState, Role, Snapshot, Workloa
 from scheduler.engine.plan import Bundle, Evict, Place, Plan, Step
 
 ALIVE = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
-HELD = (PodState.RUNNING, PodState.STARTING, PodState.STUCK, PodState.RESERVED)  # all except STOPPING
+# All live states except STOPPING.
+HELD = (PodState.RUNNING, PodState.STARTING, PodState.STUCK, PodState.RESERVED)
 
 
 @dataclass(frozen=True)

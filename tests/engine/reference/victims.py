@@ -11,7 +11,7 @@ class Unit:
     workload: str
     is_core: bool
     freed: int
-    paid: int  # by how much its queue's allocation decreases
+    paid: int  # amount by which the eviction reduces the allocation of its queue
 
 
 @dataclass(frozen=True)

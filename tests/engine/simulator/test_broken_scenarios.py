@@ -79,7 +79,7 @@ def broken_scenarios(draw: st.DrawFn) -> dict[str, Any]:
                 holder = holder[key]
             present = holder[last]
         except (KeyError, IndexError, TypeError):
-            continue  # removed by an earlier mutation
+            continue  # an earlier mutation has removed this key
         match draw(st.sampled_from(["replace", "lose", "double", "rename", "negate"])):
             case "lose":
                 del holder[last]

@@ -14,7 +14,7 @@ from scheduler.simulator.replay.records import Records, integrate
 from scheduler.simulator.replay.trace import Trace
 from scheduler.simulator.scenario.errors import ScenarioError
 
-NODES = "vc,node_num\nred,4\nblue,4\n"  # scaled to a quarter: one node of 8 GPUs each
+NODES = "vc,node_num\nred,4\nblue,4\n"  # scaled to a quarter, each queue has one node of 8 GPUs
 HEAD = "timestamp,duration,num_gpus,gpu_time,cluster\n"
 
 

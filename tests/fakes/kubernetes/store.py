@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 Object = dict[str, Any]
-Key = tuple[str, str, str]  # kind, namespace, name
+Key = tuple[str, str, str]  # (kind, namespace, name)
 
 
 class Rejection(Exception):
@@ -32,7 +32,7 @@ class Store:
         self.objects: dict[Key, Object] = {}
         self.uids = itertools.count(1)
         self._versions = itertools.count(1)
-        self._changes: list[tuple[int, str, str, Object]] = []  # version, kind, type, object
+        self._changes: list[tuple[int, str, str, Object]] = []  # (version, kind, type, object)
         self._oldest = 0
         self.latest = 0
 

@@ -30,7 +30,7 @@ class FakeSlurmRest:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"rest": self}))
         self.server.daemon_threads = True
         self.server.handle_error = lambda *_: None  # type: ignore[method-assign]
-        self.is_over = threading.Event()  # ends faults that hang
+        self.is_over = threading.Event()  # set to end faults that hang
 
     @property
     def url(self) -> str:

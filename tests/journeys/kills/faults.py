@@ -12,7 +12,7 @@ from tests.journeys.installation import Installation, command_line
 
 Pids = Callable[[], Iterable[int]]
 PARTS = ("scheduler", "web", "tasks", "services", "preload", "database")
-PAUSE_MAX = 6.0  # seconds between two faults
+PAUSE_MAX = 6.0  # maximum seconds between two faults
 HANGS_FOR = 3  # a process that hangs continues after at most this many further faults
 
 

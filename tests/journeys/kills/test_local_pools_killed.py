@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(5400)]
 KILLS = int(os.environ.get("BERTH_KILLS", "100"))
 SEED = int(os.environ.get("BERTH_KILLS_SEED") or SystemRandom().randrange(10_000))
 POOL, GPUS = "box", 2
-ROLE = {"gpu": GPUS, "cpu": 0.1, "memory_mib": 64}  # needs a whole node
+ROLE = {"gpu": GPUS, "cpu": 0.1, "memory_mib": 64}  # this role needs a whole node
 
 
 @dataclass

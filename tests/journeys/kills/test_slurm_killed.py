@@ -31,9 +31,9 @@ pytestmark = [
     pytest.mark.timeout(5400),
     pytest.mark.skipif(bool(missing_programs()), reason=f"needs {', '.join(missing_programs())}"),
 ]
-KILLS = {"programs": 100, "slurmrestd": 30}  # BERTH_KILLS overrides both
+KILLS = {"programs": 100, "slurmrestd": 30}  # default numbers, which BERTH_KILLS overrides
 SEED = int(os.environ.get("BERTH_KILLS_SEED") or SystemRandom().randrange(10_000))
-NO_RESPONSE = (AssertionError, ProviderError)  # while the controller hangs or restarts
+NO_RESPONSE = (AssertionError, ProviderError)  # errors while the controller hangs or restarts
 FOREIGN = ("train.py", "berth.other.hpc.0.0123456789abcdef")
 
 
@@ -115,7 +115,7 @@ class Story:
     def between(self) -> None:
         self.traffic.step()
         if self.slurm.processes["slurmctld"].pid in self.hanging.pids:
-            return  # it would not respond, and the next fault would have to wait for that
+            return  # the process would not respond, and the next fault would have to wait
         with suppress(*NO_RESPONSE):
             self.slurm.resume_machines()
 

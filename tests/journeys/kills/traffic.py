@@ -18,7 +18,7 @@ from tests.journeys.installation import Installation, until
 
 PREFIX = "work-"
 LIVE_MAX = 3
-PATIENCE = 1800.0  # after many failed boots, and on a busy machine
+PATIENCE = 1800.0  # time limit after many failed boots on a busy machine
 ENDED = {"completed", "failed", "cancelled"}
 # Holds a lock as long as it runs. A second process of the same replica would not get the lock.
 COMMAND = """

@@ -18,7 +18,7 @@ class Kubelet:
 
     pid: int
     command: list[str]
-    namespace: int  # descriptor of the mount namespace
+    namespace: int  # file descriptor of the mount namespace
 
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)

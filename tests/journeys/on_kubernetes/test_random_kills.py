@@ -163,7 +163,7 @@ class Stage:
         if unfinished := self.unfinished():
             work = self.random.choice(unfinished)
             work.may_be_cancelled = True
-            with suppress(ClientError):  # the workload may have ended meanwhile
+            with suppress(ClientError):  # the workload may have ended in the meantime
                 self.clients[work.project].workloads.cancel(work.id)
 
     def pause(self, most: float) -> None:

@@ -125,7 +125,7 @@ def test_session_plugin_installs_its_packages_and_runs_its_bootstrap(
     plugin = installing_plugin(index, "shipped", note, GREETING="hello").with_around_app(around_app)
 
     def look() -> tuple[str, str, str, str]:
-        import joblib  # from the pool's own Python
+        import joblib  # this module is from the pool's own Python
         import shipped
 
         assert joblib.__version__

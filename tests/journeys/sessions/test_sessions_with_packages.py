@@ -86,7 +86,7 @@ def test_torch_all_reduce_spans_two_nodes_with_one_rank_each(admin: Client, dave
         assert sums == [(0, 0, 3.0), (1, 1, 3.0)]
         [first, second] = session.broadcast(train_ddp_step).result(300)
         assert first == second
-        assert first[1] == pytest.approx(1.5)  # the mean of both ranks' gradients, 1 and 2
+        assert first[1] == pytest.approx(1.5)  # the mean of 1 and 2, the gradients of both ranks
 
 
 def count_jax_devices() -> tuple[int, int, float]:

@@ -25,7 +25,7 @@ class MachineEnvironment:
     metadata: dict[str, str]
     address: str = ""
     joined: list[dict[str, Any]] = field(default_factory=list)
-    interruption: list[dict[str, Any] | None] = field(default_factory=list)  # one entry per call
+    interruption: list[dict[str, Any] | None] = field(default_factory=list)  # responses, one per call
     unauthenticated_paths: list[str] = field(default_factory=list)  # paths requested without a token
 
     def answer(self, method: str, path: str, headers: Any, body: bytes) -> tuple[int, str]:

@@ -122,7 +122,7 @@ def test_script_installs_packages_and_runs_plugin_operations(here: LocalEnvironm
 def test_second_node_reuses_the_first_nodes_environment(here: LocalEnvironments, wheels: Path) -> None:
     wheel(wheels, "lib", "2.0")
     node_recipe = recipe(Image(pip=("lib",)), Operation('echo run >> "$VIRTUAL_ENV/runs"', "note"))
-    for name in ("node-0", "node-1"):  # on both nodes at the same time
+    for name in ("node-0", "node-1"):  # installed on both nodes at the same time
         here.begin(name, node_recipe)
     boots = [ended(here, name, node_recipe) for name in ("node-0", "node-1")]
     assert all(boot.ready for boot in boots)

@@ -218,7 +218,8 @@ def test_node_that_does_not_start_fails_with_the_agents_last_output(tmp_path: Pa
         **os.environ, "BERTH_URL": f"file://{tmp_path}", "BERTH_NODE_PYTHON": str(python), "PYTHONPATH": "",
         "BERTH_MACHINE_STATE": str(tmp_path / "state"), "BERTH_NODE_START_SECONDS": "6",
     }  # fmt: skip
-    nowhere = RayNode("machine/7", "metal", 0, "192.0.2.1", (), "5ec2e7" * 10)  # not this machine
+    # A node that is not this machine.
+    nowhere = RayNode("machine/7", "metal", 0, "192.0.2.1", (), "5ec2e7" * 10)
     script = start_script(nowhere, nowhere)
     try:
         done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, check=False)

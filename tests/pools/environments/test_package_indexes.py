@@ -17,7 +17,7 @@ from tests.pools.environments.test_local_environments import ended, python, reci
 pytestmark = pytest.mark.heavy  # real virtual environments, built by pip
 
 VERSIONS = "from importlib.metadata import version; print(*map(version, {!r}))"
-Package = tuple[str, str, str]  # name, version, requirement
+Package = tuple[str, str, str]  # (name, version, requirement)
 MakeIndex = Callable[..., str]
 
 

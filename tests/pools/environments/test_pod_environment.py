@@ -57,7 +57,7 @@ def test_pod_runs_in_the_declared_environment(
 
     def find_booted_node() -> Node | None:
         stage.reconcile()
-        stage.pass_time(0.1)  # less than really passes, because a busy machine takes long to install
+        stage.pass_time(0.1)  # less time than really passes, because a busy machine installs slowly
         return Node.objects.filter(pool=pool).exclude(state__in=("requested", "booting")).last()
 
     node = until(find_booted_node, seconds=500)

@@ -174,7 +174,7 @@ def test_token_is_kept_until_it_is_replaced_or_removed(cast: Cast) -> None:
 
     pool = create(cast, plugins=[{"name": "huggingface", "parameters": {"token": TOKEN}}])
     version = pool.version
-    pool = edit(cast, pool, plugins=pool.plugins)  # as in the response
+    pool = edit(cast, pool, plugins=pool.plugins)  # send the plugins as in the response
     assert (token_env(pool), pool.version) == ({"HF_TOKEN": TOKEN}, version)
     pool = edit(cast, pool, plugins=["jax", "huggingface"])
     assert token_env(pool) == {"HF_TOKEN": TOKEN}

@@ -146,7 +146,7 @@ def test_slow_installation_counts_towards_the_boot_timeout(stage: Stage, scripts
 @pytest.mark.heavy
 def test_interrupted_installation_is_restarted(stage: Stage, scripts: Scripts) -> None:
     run_ticks(stage)
-    scripts.begun.clear()  # as if the machine had crashed
+    scripts.begun.clear()  # forget the script, as if the machine had crashed
     run_ticks(stage)
     assert list(scripts.begun) == [node(stage).instance_id]
 

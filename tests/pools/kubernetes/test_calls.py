@@ -49,7 +49,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
-        self.close_connection = self.server.closes  # the client is not told
+        self.close_connection = self.server.closes  # close the connection without telling the client
 
     def log_message(self, *arguments: Any) -> None:
         pass

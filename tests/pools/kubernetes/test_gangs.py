@@ -83,7 +83,7 @@ def test_gang_is_requeued_if_a_peer_fails_during_the_grace_period_of_an_evicted_
     gang, evicted, peer = running_gang(stage)
     k8s.cluster.stubborn = {evicted}
     namespace = k8s.cluster.pod(evicted)["metadata"]["namespace"]
-    k8s.cluster.delete_pod(namespace, evicted, 600)  # its program saves a checkpoint
+    k8s.cluster.delete_pod(namespace, evicted, 600)  # the grace period lets the program save a checkpoint
     k8s.cluster.end_pod(peer, 1)
     tick_until(stage, gang, Phase.STOPPING)
     gang.refresh_from_db()

@@ -136,7 +136,7 @@ def test_deleted_namespace_is_created_again(stage: FakeKubernetesStage) -> None:
     stage.cluster.rejections.clear()
     stage.cluster.store.remove("pods", stage.namespace, "p-1")
     stage.cluster.store.remove("namespaces", "", stage.namespace)
-    with pytest.raises(RuntimeFailure):  # the namespace was there a moment ago
+    with pytest.raises(RuntimeFailure):  # the namespace existed a moment ago
         stage.runtime.start(stage.long("p-2"))
     stage.runtime.start(stage.long("p-2"))
     running(stage.runtime, "p-2")

@@ -94,7 +94,7 @@ class CountedCalls:
 
     def __init__(self, patch: pytest.MonkeyPatch, *methods: str) -> None:
         self._methods = methods
-        self.all: list[tuple[str, str]] = []  # methods and kinds
+        self.all: list[tuple[str, str]] = []  # (method, kind) pairs
         self.unfinished = self.most_unfinished = 0
         self._lock, self._call = threading.Lock(), api.Api._call
 

@@ -60,7 +60,7 @@ def resize_repeatedly(stage: Stage) -> None:
     stage.settle()
 
 
-heavy = (pytest.mark.heavy, pytest.mark.timeout(900))  # seconds; enough on a busy machine
+heavy = (pytest.mark.heavy, pytest.mark.timeout(900))  # timeout in seconds, enough on a busy machine
 SCENARIOS = [
     pytest.param(0, grow, True, 4),
     pytest.param(0, grow, False, 4, marks=heavy),

@@ -225,7 +225,7 @@ def test_shim_server_exits_with_the_runtime_and_reaps_its_shims(stage: LocalStag
     for number in range(5):
         ended(stage.runtime, f"p-{number}")
     poll_until(lambda: servers(stage.root), lambda running: running == [server(stage)])
-    has_spares = (stage.root / FILE).exists()  # depends on the isolation of this machine
+    has_spares = (stage.root / FILE).exists()  # spares depend on the isolation of this machine
     spares = SPARES if has_spares else 0
     poll_until(lambda: children(server(stage)), lambda shims: len(shims) == spares)
     stage.restart()

@@ -18,7 +18,8 @@ def test_gang_is_bound_to_nodes_devices_storage_and_a_rendezvous_address(stage: 
     claims = [(claim.node_id, claim.device) for claim in DeviceClaim.objects.all()]
     assert len(claims) == len(set(claims)) == 3
     orders = [stage.runtime.order(str(pod.pk)) for pod in pods]
-    assert {order.workspace for order in orders} == {str(workload.pk)}  # shared by the workload's pods
+    # The workload's pods share one workspace.
+    assert {order.workspace for order in orders} == {str(workload.pk)}
     workload.refresh_from_db()
     addresses = {(order.env["MASTER_ADDR"], order.env["MASTER_PORT"]) for order in orders}
     rendezvous = present(workload.rendezvous)

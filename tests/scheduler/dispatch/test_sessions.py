@@ -159,7 +159,7 @@ def test_call_of_a_lost_worker_is_retried_up_to_its_limit(play: SessionPlay) -> 
     play.add(b"a")
     for ended in (0, 0, 1):
         assert {**play.take(0), **play.take(1)}.keys() == {b"a"}
-        play.stage.clock.advance(100)  # no worker reports
+        play.stage.clock.advance(100)  # in this time, no worker reports
         results = play.ended()
         assert len(results) == ended
         play.join()

@@ -107,11 +107,12 @@ def test_lost_pod_makes_the_gang_stale_without_counting_as_a_failure() -> None:
     ("failed", "next_phase"),
     [
         ({"exit_code": 1, "created_at": at(0), "ended_at": at(15)}, "pending"),
-        ({"signal": 6, "created_at": at(0), "ended_at": at(9)}, "pending"),  # its node's clock is behind
-        ({"exit_code": 1, "created_at": at(11), "ended_at": at(15)}, "failed"),  # created after the loss
-        ({"exit_code": 1, "created_at": at(0), "ended_at": at(41)}, "failed"),  # too long ago
+        ({"signal": 6, "created_at": at(0), "ended_at": at(9)}, "pending"),  # the clock of the node is behind
+        # This pod was created after the loss.
+        ({"exit_code": 1, "created_at": at(11), "ended_at": at(15)}, "failed"),
+        ({"exit_code": 1, "created_at": at(0), "ended_at": at(41)}, "failed"),  # the loss is too long ago
         ({"signal": 9, "stop_reason": "OutOfMemory", "created_at": at(0), "ended_at": at(15)}, "failed"),
-        ({"created_at": at(0), "ended_at": at(15)}, "failed"),  # it could not be started
+        ({"created_at": at(0), "ended_at": at(15)}, "failed"),  # this pod could not be started
     ],
 )
 def test_failure_after_the_loss_of_a_peer_counts_as_a_loss(failed: dict[str, Any], next_phase: str) -> None:
@@ -130,7 +131,7 @@ FAILURE: dict[str, Any] = {"exit_code": 1, "created_at": at(0), "ended_at": at(1
         (PodFact("worker", 0, "running", eviction="drained"), FAILURE, "pending"),
         (PodFact("worker", 0, "stopping", eviction="scaled down"), FAILURE, "pending"),
         (PodFact("worker", 0, "stopped", eviction="scaled down", ended_at=at(10)), FAILURE, "pending"),
-        (PodFact("worker", 0, "stopping"), FAILURE, "failed"),  # it never started
+        (PodFact("worker", 0, "stopping"), FAILURE, "failed"),  # this pod never started
         (
             PodFact("worker", 0, "stopped", eviction="scaled down", ended_at=at(10)),
             {**FAILURE, "ended_at": at(41)},
@@ -166,9 +167,9 @@ def test_message_names_the_evicted_pod_and_the_reason() -> None:
     [
         ({"started_at": at(0)}, True),
         ({}, True),  # not all pods of the run were running
-        ({"started_at": at(-15)}, False),  # half an hour before the failure
+        ({"started_at": at(-15)}, False),  # the pod started half an hour before the failure
         ({"started_at": at(0), "checkpoint_at": at(1)}, False),
-        ({"started_at": at(0), "checkpoint_at": at(-1)}, True),  # of an earlier run
+        ({"started_at": at(0), "checkpoint_at": at(-1)}, True),  # this checkpoint is of an earlier run
     ],
 )
 @pytest.mark.parametrize("state", ["lost", "stopped"])

@@ -17,7 +17,7 @@ from tests.samples import sample
 from tests.scheduler.stage import Stage
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-WINDOW = 2560  # seconds, with a point every ten seconds
+WINDOW = 2560  # window in seconds, with a point every ten seconds
 Story = Sequence[tuple[int, float]]  # (seconds, charge per second)
 
 MODES: dict[str, dict[str, Any]] = {

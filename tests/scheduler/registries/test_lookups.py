@@ -68,7 +68,8 @@ def test_registry_that_refuses_connections_is_reported_as_unreachable() -> None:
 
 
 def test_registry_without_tls_is_contacted_only_if_listed_as_insecure(tiny: TinyRegistry) -> None:
-    registry = f"127.1:{tiny.address.partition(':')[2]}"  # not recognized as this machine
+    # This address is not recognized as the machine's own.
+    registry = f"127.1:{tiny.address.partition(':')[2]}"
     error = find_error(f"{registry}/train:1")
     assert (error.fault, error.is_permanent) == (RegistryFault.UNREACHABLE, False)
     assert "It does not use TLS. An admin can list it in BERTH_INSECURE_REGISTRIES." in str(error)

@@ -20,7 +20,7 @@ class TinyRegistry:
 
     address: str = ""
     requests: list[tuple[str, str]] = field(default_factory=list)
-    release: threading.Event = field(default_factory=threading.Event)  # ends the requests that hang
+    release: threading.Event = field(default_factory=threading.Event)  # set to end the requests that hang
 
     def image(self, name: str) -> str:
         return f"{self.address}/{name}"

@@ -54,7 +54,7 @@ def status(stage: Stage, project: Project, *, share: int, allocated: int, reques
 def test_queue_below_its_fair_share_is_listed_with_the_queues_that_are_over_quota(stage: Stage) -> None:
     cast = stage.cast
     status(stage, cast.vision, share=4000, allocated=1000, requested=9000)
-    status(stage, cast.speech, share=2000, allocated=500, requested=500)  # no further demand
+    status(stage, cast.speech, share=2000, allocated=500, requested=500)  # this project has no further demand
     status(stage, cast.ads, share=1000, allocated=3000, requested=3000)
     (rows,) = find_shortfalls(cast.alice, [cast.pool])
     assert (rows.project, rows.below_share) == ("vision", 3000)

@@ -13,7 +13,7 @@ from tests import factories as make
 from tests.present import present
 from tests.scheduler.stage import Stage
 
-queue_position = attrgetter("queue_position")  # an annotation of the query
+queue_position = attrgetter("queue_position")  # the query adds this annotation
 ALL = [{"name": "worker", "replicas": 2, "gpu": 2}]
 
 

@@ -188,7 +188,8 @@ def test_leader_applies_all_rules_after_it_regains_the_lease(
     sweep.report_all(step=9)
     sweep.collect()
     other = MetricsCollector(sweep.stage.clock, lambda pool: sweep.stage.runtime, 5)
-    monkeypatch.setattr(other, "_stop_tasks", lambda now, held: None)  # killed after storing the reports
+    # The process is killed after it has stored the reports.
+    monkeypatch.setattr(other, "_stop_tasks", lambda now, held: None)
     sweep.report_all(step=10)
     sweep.stage.clock.advance(20)
     assert other.run_once()

@@ -19,7 +19,7 @@ class Watch:
     config: AutoscalerConfig = field(default_factory=AutoscalerConfig)
     now: float = 1000.0
     window: Window = field(default_factory=Window)
-    waits: tuple[tuple[float, float], ...] = ()  # cumulative, per engine
+    waits: tuple[tuple[float, float], ...] = ()  # cumulative times per engine
 
     def take_sample(
         self, usage: float | None = 0.5, queue: float | None = 20.0, *, times: int = 1, every: float = 10.0,

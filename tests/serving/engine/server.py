@@ -32,7 +32,7 @@ class Fault:
     body: str | None = None
     drip: bool = False  # send one byte at a time, slowly
     hang_up: bool = False
-    to: str = ""  # target of a redirect
+    to: str = ""  # target URL of a redirect
 
 
 @dataclass
@@ -41,7 +41,7 @@ class SimulatedEngine:
 
     model: Model
     weights: Weights = field(default_factory=Weights)
-    kind: str = "sglang"  # or "openai": only the standard endpoints
+    kind: str = "sglang"  # "openai" has only the standard endpoints
     healthy: bool = True
     parameters: dict[str, Any] = field(default_factory=dict)
     faults: dict[str, Fault] = field(default_factory=dict)

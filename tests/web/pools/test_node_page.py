@@ -43,7 +43,7 @@ def test_node_page_lists_the_nodes_events(sign_in: SignIn, node: Node) -> None:
 def test_node_page_links_to_the_workloads_on_the_node(sign_in: SignIn, node: Node) -> None:
     text = sign_in("dave").get(f"/nodes/{node.name}/contents").content.decode()
     links = re.findall(r'<a [^>]*href="/workloads/[^>]*>(?:<[^>]+>)*train\b', text)
-    assert len(links) == 2  # on the GPU and among the pods
+    assert len(links) == 2  # one link is on the GPU and one among the pods
     assert f"1 of {node.gpus} allocated" in text
 
 

@@ -9,7 +9,7 @@ from django.urls import reverse_lazy
 SHADES = (50, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950)
 LIGHTNESS = (97, 93, 87, 80, 71, 61, 53, 46, 40, 34, 25)
 
-# The greys of the application (tokens.css), from its lightest ground to its darkest.
+# The greys of the application (tokens.css), from the lightest background to the darkest.
 GREYS = (
     "#f6f7f8", "#eff1f3", "#e2e6ea", "#c9d0d7", "#8b98a5", "#5e6975",
     "#4a5561", "#39424c", "#252b32", "#0d1013", "#0a0c0f",

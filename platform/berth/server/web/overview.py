@@ -96,7 +96,7 @@ def index(request: Request) -> HttpResponse:
     recent = evictions(actor).filter(pool_id__in=[each.pk for each in shown])
     mine = own_workloads(actor, now)
     is_admin = may(actor, Action.ADMINISTER)
-    # The user's own pending workloads are listed with their reasons already.
+    # The user's own pending workloads are already listed with their reasons.
     longest = longest_pending(actor, shown) if reasons and (is_admin or not mine) else []
     no_scheduler = not is_scheduler_running(now)
     shown_maps = maps if small else []

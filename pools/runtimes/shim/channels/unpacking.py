@@ -33,7 +33,7 @@ class Unpacker:
         self._target, self._name = target or CONTENTS, name
         self._root = ""  # name of the archive's first entry
         self._prefix: list[str] = []  # directories between the archive's top level and the root
-        self._levels: list[_Level] = []  # open directories
+        self._levels: list[_Level] = []  # directories that are currently open
         self._file: _File | None = None
         self._extended: bytearray | None = None  # extended header that is being read
         self._values: dict[str, str] = {}  # extended header values for the next entry

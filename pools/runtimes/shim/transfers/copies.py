@@ -14,7 +14,7 @@ import time
 from pools.runtimes.shim.transfers.cache import Cache
 from pools.runtimes.shim.transfers.listing import Object
 
-TYPE_CHECKING = False  # avoids importing `collections.abc`, which takes milliseconds
+TYPE_CHECKING = False  # importing `collections.abc` would take milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -46,9 +46,9 @@ def write_copy_record(objects: list[Object], place: str) -> None:
     """Record which objects were copied to the directory `place`. Raises OSError."""
     with open(f"{copy_record_path(place)}.new", "w", encoding="utf-8", errors="surrogatepass") as file:
         json.dump([[entry.path, entry.etag] for entry in objects], file)
-    time.sleep(TICK_SECONDS)  # all copies must be older than the record
+    time.sleep(TICK_SECONDS)  # wait, because all copies must be older than the record
     os.rename(file.name, copy_record_path(place))
-    time.sleep(TICK_SECONDS)  # all changes by the pod must be newer than the record
+    time.sleep(TICK_SECONDS)  # wait, because all changes by the pod must be newer than the record
 
 
 def copy_record_path(place: str) -> str:

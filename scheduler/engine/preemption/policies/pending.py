@@ -41,7 +41,7 @@ class Reclaim(PreemptionPolicy):
 
     @classmethod
     def needs_share(cls, board: Board) -> bool:
-        return not history_seconds(board.pool.fair_share)  # with history, it may be the gang's turn
+        return not history_seconds(board.pool.fair_share)  # if history counts, it may be the gang's turn
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)
@@ -49,7 +49,7 @@ class Reclaim(PreemptionPolicy):
         self.turns = TurnTaking(board, gang, requested)
         # Results of `queue_key_prefix`, with the victim queue version that they are valid for.
         self._queue_prefixes: dict[Hashable, tuple[int, Key | None]] = {}
-        # whether a proposal exceeded the department's share, and whether the retry must stay within it
+        # Whether a proposal exceeded the department's share, and whether the retry must stay within it.
         self._exceeded_share = self._capped_at_share = False
 
     def may_evict_from_queue(self, account: QueueAccount) -> bool:
@@ -330,7 +330,7 @@ class Consolidate(PreemptionPolicy):
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)
-        # Checked at every level: do not move pods for capacity that a sibling may reclaim immediately.
+        # Check every level, so that no pods move for capacity that a sibling may reclaim immediately.
         self.deserved = all(fits_within(a.allocated, a.deserved, requested) for a in gang.account.path)
         settings = board.pool.consolidation
         self.max_moves = settings.max_moves

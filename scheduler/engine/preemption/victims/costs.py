@@ -15,7 +15,7 @@ from scheduler.engine.preemption.policies.base import Key
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, add_evicted
 
-# Stage of the victim queue, cost of clearing the node (regardless of queues), node, and victims.
+# (stage of the victim queue, cost of clearing the node regardless of queues, node, victims)
 Offer = tuple[Key, Key, int, Sequence[Victim]]
 Offers = dict[str, tuple[QueueAccount, list[Offer]]]  # offers by name of the victim queue
 
@@ -226,7 +226,7 @@ def _select_across_queues(
     while left and not room.fits_after(chosen):
         stages = [max(worst, selection.policy.queue_stage(victim, evicted)) for victim in left]
         stage = min(stages)
-        victim = left.pop(stages.index(stage))  # the first of equal victims
+        victim = left.pop(stages.index(stage))  # take the first of several equal victims
         if not _conflicts(victim, chosen):
             chosen.append(victim)
             worst = stage

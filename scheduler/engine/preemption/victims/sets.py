@@ -34,7 +34,7 @@ def _size_key(victim: Victim) -> tuple[object, ...]:
     return (*sizes, victim.is_gang, victim.gang.name, -victim.index)
 
 
-# Amount below quota, worst queue stage, stopped workloads, queue, and other costs.
+# (amount below quota, worst queue stage, stopped workloads, queue, other costs)
 SetCost = tuple[int, Key, float | int | str, Key, Key]
 
 

@@ -30,11 +30,8 @@ class Victim:
     gang: Gang
     pods: tuple[PlacedPod, ...]
     is_gang: bool  # whether the entire gang stops
-    extra_amounts: tuple[int, int, int] = (
-        0,
-        0,
-        0,
-    )  # a gang's replicas above its minimum, which are evicted first
+    # Amounts of the gang's replicas above its minimum, which are evicted first.
+    extra_amounts: tuple[int, int, int] = (0, 0, 0)
     fulfilment: float = 0.0
     lost_gpu_seconds: int = 0
     at: int = 0  # time at which lost work was counted

@@ -73,8 +73,8 @@ class Field:
     default: str = ""  # meaning of an empty field
     many: bool = False
     wide: bool = False
-    initial: tuple[str, ...] = ()  # values that apply if the document contains none
-    unfolds: bool = True  # whether further options are expanded if this field has a value
+    initial: tuple[str, ...] = ()  # values that apply if the document specifies none
+    unfolds: bool = True  # True if a value in this field expands the collapsed options
 
     @property
     def path(self) -> str:
@@ -87,10 +87,10 @@ class FormPart:
 
     title: str
     fields: tuple[Field, ...]
-    more: tuple[Field, ...] = ()  # in a collapsed section with the title `more_title`
+    more: tuple[Field, ...] = ()  # fields in a collapsed section with the title `more_title`
     more_title: str = ""
     at: Location | None = None
-    add: str = ""  # list to which another group of this kind can be added
+    add: str = ""  # document list to which another group of this kind can be added
     summary: str = ""  # purpose of a group that is collapsed until it has values
 
 
@@ -103,7 +103,7 @@ class FormChoices:
     models: Sequence[str] = ()
     labels: Sequence[str] = ()
     runs_images: bool = False  # True if any pool runs container images
-    for_template: bool = False  # True for a template: its users set name and project
+    for_template: bool = False  # True for a template, whose users set the name and project
     for_edit: bool = False  # True for a stored workload, which cannot become an array
     priorities: Mapping[str, int] = field(default_factory=lambda: PRIORITIES)
 

@@ -18,7 +18,7 @@ LAUNCHERS = re.compile(
 PROGRAM_FILE = re.compile(r"(\./)?[A-Za-z0-9_][\w./-]*\.(py|sh|js|R|jl|pl|rb)", re.ASCII)
 LOCAL_PROGRAM = re.compile(r"\./[\w./-]+", re.ASCII)
 PROVIDES_FILES = ("code", "image", "workspace", "volumes")
-STOPS_SEARCH = frozenset({"-c", "-m"})  # the program is in the command itself or in a package
+STOPS_SEARCH = frozenset({"-c", "-m"})  # flags that introduce a program in the command itself or in a package
 
 
 def missing_programs(data: Mapping[str, Any]) -> dict[str, str]:
@@ -67,7 +67,7 @@ def _first_command_words(command: Any) -> Iterator[str]:
         lexer.whitespace_split, lexer.whitespace = True, " \t\r"
         try:
             words = list(lexer)
-        except ValueError:  # an unclosed quote
+        except ValueError:  # the command has an unclosed quote
             return
     else:
         return

@@ -220,7 +220,7 @@ def prepare_form(
         shown.is_read_only = path in read_only
     warned = missing_programs(stored or {}).items()
     for path, program in missing_programs(data).items():
-        # users of a template may still add code
+        # Users of a template may still add code.
         if path in fields and not offer.for_template and (path, program) not in warned:
             fields[path].warning = MISSING_PROGRAM.format(program=program)
     form, errors = ShownForm(parts, is_behind=draft.data is None), []

@@ -190,4 +190,4 @@ def test_each_hour_is_priced_at_its_start(stage: Stage) -> None:
     PoolPrice.objects.create(pool=stage.cast.pool, until=NOON + timedelta(hours=2), price_per_gpu_hour=2)
     rows = usage_rows(stage, step=Step.HOUR)
     assert [row.cost for row in rows] == [Decimal("4.00"), Decimal("4.00"), Decimal("8.00")]
-    assert total(usage_rows(stage)).cost == Decimal("15.99")  # minus the first seconds
+    assert total(usage_rows(stage)).cost == Decimal("15.99")  # without the first seconds

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from berth.client import Client
     from berth.client.models.notifications import Delivery
 
-ATTEMPT_SECONDS = 20.0  # maximum wait for an attempt; a webhook must respond within 10 seconds
+ATTEMPT_SECONDS = 20.0  # maximum wait for a delivery attempt; a webhook must respond within 10 seconds
 
 app = typer.Typer(no_args_is_help=True, help="Manage notification subscriptions and show their deliveries.")
 
