@@ -52,6 +52,10 @@ class NodePoolAdmin(PlatformModelAdmin):
         "state",
         "last_error",
     )
+    columns = (
+        "name", "provider", "runtime", "nodes_min", "nodes_max", "nodes_desired", "gpus_per_node",
+        "gpu_model", "cpu_milli", "memory_mib", "price_per_gpu_hour", "paused", "last_error", "created_at",
+    )  # fmt: skip
     list_filter = (("provider", ChoicesDropdownFilter), ("runtime", ChoicesDropdownFilter), "paused")
     search_fields = ("name", "gpu_model")
     search_help_text = "Name or GPU model"
@@ -134,7 +138,7 @@ class NodePoolAdmin(PlatformModelAdmin):
             initial=db_field.default if db_field.has_default() else None,
             help_text=db_field.help_text,
             required=not db_field.blank,
-            widget=UnfoldAdminTextInputWidget(),
+            widget=UnfoldAdminTextInputWidget(attrs={"size": 10}),
         )
 
     def get_readonly_fields(self, request: HttpRequest, obj: NodePool | None = None) -> tuple[str, ...]:
@@ -238,6 +242,7 @@ class NodeAdmin(ReadOnlyModelAdmin):
 @admin.register(ScalingEvent)
 class ScalingEventAdmin(ReadOnlyModelAdmin):
     list_display = ("at", "pool", "kind", "node", "before", "after", "reason")
+    list_display_links = ("pool",)
     list_filter = (
         ("pool", RelatedDropdownFilter),
         ("kind", ChoicesDropdownFilter),

@@ -1,5 +1,5 @@
 """Admin pages for tenants and workloads."""
 
-from projects.admin import history, people, services, tenants, workloads
+from projects.admin import history, people, quotas, services, tenants, workloads
 
-__all__ = ["history", "people", "services", "tenants", "workloads"]
+__all__ = ["history", "people", "quotas", "services", "tenants", "workloads"]

@@ -5,22 +5,20 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.html import format_html
 from django.utils.text import capfirst
 from unfold.contrib.filters.admin import DropdownFilter, FieldTextFilter, RelatedDropdownFilter
 from unfold.decorators import display
 
 from berth.core.words import to_words
 from berth.server.web.admin_site.base import ReadOnlyModelAdmin, actor, render_table
+from berth.server.web.admin_site.links import link_to_existing
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import NO_VALUE
-from projects.models import (
-    Audit,
-    Budget,
-    Delivery,
-    Event,
-)
+from projects.admin.audit_columns import AuditColumns, audit_columns
+from projects.models import Audit, Budget, Delivery, Event, Project
 from projects.services.notifications.subscriptions import display_address
-from projects.web.activity.entries import NOUNS, Entry, describe_entries
+from projects.web.activity.entries import NOUNS
 from projects.web.activity.values import changes
 
 
@@ -53,6 +51,7 @@ class ObjectTypeFilter(DropdownFilter):
 @admin.register(Event)
 class EventAdmin(ReadOnlyModelAdmin):
     list_display = ("at", "kind", "subject", "message", "actor")
+    list_display_links = ("subject",)
     list_filter = (("kind", FieldTextFilter), ("at", TimeRangeFilter), ("actor", FieldTextFilter))
     search_fields = ("subject", "message", "actor")
     search_help_text = "Object, message or user"
@@ -60,18 +59,26 @@ class EventAdmin(ReadOnlyModelAdmin):
 
 @admin.register(Audit)
 class AuditAdmin(ReadOnlyModelAdmin):
-    list_display = ("at", "actor", "change")
+    list_display = ("at", "action_title", "object_link", "project_link", "details", "actor", "request_code")
+    list_display_links = ("action_title",)
     list_filter = (ActionFilter, ObjectTypeFilter, ("actor", FieldTextFilter), ("at", TimeRangeFilter))
     search_fields = ("actor", "object_name", "action", "request_id")
     search_help_text = "User, name, action or request ID"
     page_in_berth = "activity"
-    readonly_fields = ("change", "action_title", "object_title", "changed_values")
+    readonly_fields = (
+        "change",
+        "action_title",
+        "object_title",
+        "object_link",
+        "project_link",
+        "changed_values",
+    )
     fieldsets = (
         (
             "Change",
             {
                 "fields": (
-                    "change", "at", "actor", "action_title", "object_title", "object_name", "object_id",
+                    "change", "at", "actor", "object_title", "object_link", "object_id", "project_link",
                     "request_id",
                 )
             },
@@ -86,24 +93,50 @@ class AuditAdmin(ReadOnlyModelAdmin):
         """
         changes_list = super().get_changelist_instance(request)
         changes_list.result_list = rows = list(changes_list.result_list)
-        for entry in describe_entries(actor(request), rows):
-            entry.row.entry = entry  # type: ignore[attr-defined]
+        for columns in audit_columns(actor(request), rows):
+            columns.entry.row.columns = columns  # type: ignore[attr-defined]
         return changes_list
 
     def get_object(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Audit | None:
         row: Audit | None = super().get_object(request, *args, **kwargs)
         if row is not None:
-            (row.entry,) = describe_entries(actor(request), [row])  # type: ignore[attr-defined]
+            (row.columns,) = audit_columns(actor(request), [row])  # type: ignore[attr-defined]
         return row
 
-    @display(description="Change", ordering="action")
+    @display(description="Change")
     def change(self, row: Audit) -> str:
-        entry: Entry = row.entry  # type: ignore[attr-defined]
-        return f"{entry.verb} {entry.name}{entry.tail}"
+        entry = _columns(row).entry
+        return capfirst(f"{entry.verb} {entry.name}{entry.tail}")
 
-    @display(description="Action")
+    @display(description="Action", ordering="action")
     def action_title(self, row: Audit) -> str:
-        return to_words(row.action)
+        return _columns(row).action
+
+    @display(description="Object", ordering="object_name")
+    def object_link(self, row: Audit) -> str:
+        columns = _columns(row)
+        name = columns.entry.name
+        if columns.model is not None:
+            return link_to_existing(columns.model, row.object_id, name)
+        link = columns.entry.link
+        return format_html('<a href="{}">{}</a>', link, name) if link else name
+
+    @display(description="Project")
+    def project_link(self, row: Audit) -> str:
+        project = _columns(row).project
+        return link_to_existing(Project, project.pk, project.name) if project else ""
+
+    @display(description="Details")
+    def details(self, row: Audit) -> str:
+        return _columns(row).details
+
+    @display(description="Request ID", ordering="request_id")
+    def request_code(self, row: Audit) -> str:
+        return (
+            format_html('<code title="{}">{}</code>', row.request_id, row.request_id)
+            if row.request_id
+            else ""
+        )
 
     @display(description="Object type")
     def object_title(self, row: Audit) -> str:
@@ -141,6 +174,7 @@ class DeliveryAdmin(ReadOnlyModelAdmin):
     """Read-only admin for deliveries. Webhook URLs are masked because they are secret."""
 
     list_display = ("at", "kind", "address", "channel", "state", "attempts", "last_error")
+    list_display_links = ("address",)
     exclude = ("to",)
     readonly_fields = ("address",)
     columns = ("at", "kind", "channel", "state", "attempts", "last_error", "ended_at")
@@ -156,3 +190,8 @@ class DeliveryAdmin(ReadOnlyModelAdmin):
 
 def object_title(object_type: str) -> str:
     return capfirst(NOUNS.get(object_type, object_type))
+
+
+def _columns(row: Audit) -> AuditColumns:
+    columns: AuditColumns = row.columns  # type: ignore[attr-defined]
+    return columns

@@ -17,6 +17,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 
 from berth.core.words import to_words
 from berth.server.web.admin_site.base import PlatformModelAdmin, ReadOnlyModelAdmin, actor, bulk_action
+from berth.server.web.admin_site.columns import format_age
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import NO_VALUE
 from projects.actor import Actor
@@ -32,6 +33,7 @@ from projects.services.people import accounts, members, passwords, tokens
 @admin.register(Membership)
 class MembershipAdmin(PlatformModelAdmin):
     list_display = ("user", "role", "department", "project", "created_at")
+    columns = ("user", "role", "department", "project", "created_at")
     list_filter = (("role", ChoicesDropdownFilter), ("department", RelatedDropdownFilter))
     list_select_related = ("user", "department", "project")
     search_fields = ("user__username", "project__name", "department__name")
@@ -57,7 +59,7 @@ class ApiTokenAdmin(ReadOnlyModelAdmin):
         "user",
         "name",
         "prefix",
-        "scopes",
+        "granted_scopes",
         "created_at",
         "expires_at",
         "last_used_at",
@@ -71,6 +73,10 @@ class ApiTokenAdmin(ReadOnlyModelAdmin):
     exclude = ("digest",)
     actions = ("revoke", "download")
     columns = ("id", "name", "prefix", "created_at", "expires_at", "last_used_at", "revoked_at")
+
+    @display(description="Scopes")
+    def granted_scopes(self, row: ApiToken) -> str:
+        return ", ".join(row.scopes)
 
     revoke = bulk_action("Revoke", "revoked", lambda actor, row: tokens.revoke(actor=actor, token=row))
 
@@ -86,7 +92,11 @@ class AuditedUserAdmin(DjangoUserAdmin, PlatformModelAdmin):  # type: ignore[mis
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
-    list_display = ("username", "email", "roles", "is_active", "is_staff", "is_superuser", "last_login")
+    list_display = ("username", "email", "roles", "is_active", "is_staff", "is_superuser", "last_sign_in")
+    columns = (
+        "username", "email", "first_name", "last_name", "is_active", "is_staff", "is_superuser", "last_login",
+        "date_joined",
+    )  # fmt: skip
     search_help_text = "Username, name or email"
     page_in_berth = "access"
     list_filter = ("is_active", "is_staff", "is_superuser")
@@ -109,6 +119,14 @@ class AuditedUserAdmin(DjangoUserAdmin, PlatformModelAdmin):  # type: ignore[mis
     @display(description="Roles")
     def roles(self, user: User) -> str:
         return ", ".join(_role_title(row) for row in user.memberships.all()) or NO_VALUE
+
+    @display(description="Last sign-in", ordering="last_login")
+    def last_sign_in(self, user: User) -> str:
+        return (
+            format_age(user.last_login)
+            if user.last_login
+            else format_html('<span class="faint">{}</span>', "never")
+        )
 
     @display(description="Password")
     def password_link(self, user: User) -> str:

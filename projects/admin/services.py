@@ -34,6 +34,7 @@ class EngineAdmin(ReadOnlyModelAdmin):
 @admin.register(ScaleRequest)
 class ScaleRequestAdmin(ReadOnlyModelAdmin):
     list_display = ("created_at", "service", "direction", "status", "num_replicas", "requested_by", "failure")
+    list_display_links = ("service",)
     list_filter = ("direction", "status", "by_autoscaler", ("created_at", TimeRangeFilter))
     search_fields = ("service__workload__name", "requested_by", "error_message")
     search_help_text = "Workload, user or error"
@@ -51,6 +52,7 @@ class ScaleRequestAdmin(ReadOnlyModelAdmin):
 @admin.register(Scaling)
 class ScalingAdmin(ReadOnlyModelAdmin):
     list_display = ("triggered_at", "service", "action", "from_engines", "to_engines", "status", "reason")
+    list_display_links = ("service",)
     list_filter = ("action", "status", ("triggered_at", TimeRangeFilter))
     search_fields = ("service__workload__name", "reason")
     search_help_text = "Workload or reason"

@@ -63,7 +63,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
         "lost_work",
         "rule_sentence",
     )
-    list_display_links = ("at", "victim_workload")
+    list_display_links = ("victim_workload",)
     list_filter = (
         ("kind", ChoicesDropdownFilter),
         ("at", TimeRangeFilter),

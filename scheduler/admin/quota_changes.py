@@ -16,7 +16,8 @@ from scheduler.web.quotas.history import ListedChange, list_changes
 
 @admin.register(QuotaChange)
 class QuotaChangeAdmin(ReadOnlyModelAdmin):
-    list_display = ("id", "at", "actor", "description", "comment", "reverts")
+    list_display = ("at", "description", "actor", "comment", "reverts")
+    list_display_links = ("description",)
     list_filter = (("at", TimeRangeFilter), ("actor", FieldTextFilter))
     search_fields = ("actor", "comment")
     search_help_text = "User or comment"

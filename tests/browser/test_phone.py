@@ -18,9 +18,12 @@ MISPLACED_CHIPS = """rows => rows.filter((row) => {
   return chip.top - box.top > 24 || box.right - chip.right > 24;
 }).length"""
 
-CARD_LABELS = (
-    """cells => [...new Set(cells.map(cell => getComputedStyle(cell, "::before").content.slice(1, -1)))]"""
-)
+# "label:text" of each cell of a card except the one with the checkbox.
+CARD_TEXTS = """cells => cells.filter((cell) => !cell.querySelector("input")).map((cell) => {
+  const before = getComputedStyle(cell, "::before");
+  const label = before.display === "none" ? "" : before.content.slice(1, -1);
+  return `${label}:${cell.textContent.trim()}`;
+})"""
 
 # Links and buttons inside sentences are exempt: their targets extend beyond their letters.
 SMALL_TARGETS = """() => [...document.querySelectorAll("button, .button, .icon-button, select, .tabs a")]
@@ -121,13 +124,44 @@ def test_details_of_a_running_workload_fit_on_one_line(opened: Open) -> None:
         assert faults == []
 
 
-def test_admin_site_shows_cards_with_the_labels_of_the_table(opened: Open) -> None:
+def test_admin_site_shows_a_card_with_a_title_and_labels_for_each_row(opened: Open) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         page.goto("/admin/scheduler/eviction/")
-        labels = page.locator("table tbody [data-label]").evaluate_all(CARD_LABELS)
-        assert labels == [
-            "Select", "Time", "Kind", "Evicted", "Preempted by", "Node pool", "GPUs", "Work lost", "Rule",
-        ]  # fmt: skip
+        cells = page.locator("#result_list tbody").first.locator("tr > *")
+        assert cells.locator("visible=true").count() == cells.count()
+        title = cells.filter(has=page.get_by_role("link", name="vision/detr-long"))
+        box = cells.get_by_role("checkbox")
+        expect(box).to_be_visible()
+        tops = {round(cell["y"]) for cell in (title.bounding_box(), box.bounding_box()) if cell}
+        assert max(tops) - min(tops) < 8, "the checkbox stands beside the title"
+        shown = cells.evaluate_all(CARD_TEXTS)
+        labels = ["Time", "Node pool", "GPUs", "Work lost", "Preempted by", "Rule"]
+        assert sorted(text.split(":")[0] for text in shown if not text.startswith(":")) == sorted(labels)
+        assert ":vision/detr-long" in shown and ":Reclaimed" in shown
+        assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+        assert faults == []
+
+
+@pytest.mark.heavy
+def test_admin_site_cards_leave_out_empty_values(opened: Open) -> None:
+    with opened("ada", viewport=NARROW) as (page, faults):
+        page.goto("/admin/projects/quota/")
+        research = page.locator("#result_list tbody", has=page.get_by_role("link", name="research")).first
+        expect(research.locator(".field-part_of")).to_be_hidden()
+        expect(research.locator(".field-limit")).to_be_visible()
+        assert faults == []
+
+
+@pytest.mark.heavy
+def test_save_is_the_first_button_of_an_admin_form_on_a_phone(opened: Open) -> None:
+    with opened("ada", viewport=NARROW) as (page, faults):
+        page.goto("/admin/projects/project/")
+        page.get_by_role("link", name="vision").click()
+        buttons = [page.get_by_role("button", name="Save", exact=True)]
+        buttons.append(page.get_by_role("button", name="Save and continue editing"))
+        buttons.append(page.get_by_role("link", name="Delete project"))
+        tops = [present(button.bounding_box())["y"] for button in buttons]
+        assert tops == sorted(tops) and len(set(tops)) == 3
         assert faults == []
 
 
@@ -135,7 +169,7 @@ def test_admin_site_shows_cards_with_the_labels_of_the_table(opened: Open) -> No
 def test_admin_site_shows_the_title_instead_of_the_path(opened: Open, scene: Scene) -> None:
     with opened("ada", viewport=NARROW) as (page, faults):
         page.goto(f"/admin/scheduler/eviction/{present(scene.eviction).pk}/change/")
-        path = page.locator("#header-inner h1 > *")
+        path = page.locator("#header-inner h1 > :is(.crumb:not(.last), .page-name)")
         expect(path.last).to_be_visible()
         expect(path.last).to_contain_text("ctr-nightly", ignore_case=True)
         expect(path.filter(visible=True)).to_have_count(1)

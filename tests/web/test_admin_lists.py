@@ -66,8 +66,8 @@ def test_audit_list_describes_changes_as_the_activity_page_does(admin_client: Cl
     address = reverse("admin:projects_audit_changelist")
     page = admin_client.get(address).content.decode()
     latest, earlier = rows(page)
-    assert "changed the quota of vision in pool local: GPUs 4 → 8" in earlier
-    assert "created notifications about vision, sent to mail" in latest
+    assert "Changed quota vision in pool local GPUs 4 → 8 alice" in earlier
+    assert "Created notifications vision vision sent to mail alice" in latest
     for raw in ("set_quota", "object_type", "subscription"):
         assert raw not in text_of(page), raw
     assert '<option value="set_quota">Set quota</option>' in page
@@ -117,7 +117,7 @@ def test_quota_list_shows_departments_and_formats_amounts_like_the_application(
     make.quota(cast.vision, cast.pool, 4)
     page = admin_client.get(reverse("admin:projects_quota_changelist")).content.decode()
     (quota,) = rows(page)
-    assert f"vision research local {NO_VALUE} 4 ∞ 1 " in quota
+    assert "vision research local 4 ∞ 1 check 0 just now" in quota, "the rank is the project's"
     assert "Add quota" in page and 'placeholder="Department or project"' in page
     assert f'href="{reverse("quotas")}"' in page
 
@@ -230,5 +230,7 @@ def test_workload_list_sorts_tasks_by_name_and_can_hide_them(admin_client: Clien
 
 
 def test_workload_list_shows_short_times(admin_client: Client, running_workload: Workload) -> None:
+    at = running_workload.submitted_at
     page = admin_client.get(reverse("admin:projects_workload_changelist")).content.decode()
-    assert f'<time datetime="{running_workload.submitted_at.isoformat()}">' in page
+    exact = timezone.localtime(at).strftime("%-d %b %Y, %H:%M:%S, UTC")
+    assert f'<time datetime="{at.isoformat()}" title="{exact}">20 min ago</time>' in page

@@ -16,6 +16,7 @@ from projects.models import Department
 from projects.models.tenants import Tenant
 from projects.selectors import find_department, find_owner
 from projects.services import tenants
+from projects.web.quotas.min_runtimes import MIN_RUNTIMES, describe_min_runtime
 
 
 class TenantForm(Form):
@@ -29,16 +30,8 @@ class TenantForm(Form):
 class ChangeForm(Form):
     title = forms.CharField(label="Title", max_length=200, required=False)
     rank = forms.IntegerField(label="Rank", help_text="From -1000 to 1000. Higher ranks are served first.")
-    reclaim_min_runtime = DurationField(
-        label="Reclaim minimum runtime",
-        required=False,
-        help_text="For example, 30 min. Leave empty to inherit.",
-    )
-    preempt_min_runtime = DurationField(
-        label="Preemption minimum runtime",
-        required=False,
-        help_text="For example, 30 min. Leave empty to inherit.",
-    )
+    reclaim_min_runtime = DurationField(label="Minimum runtime before reclaim", required=False)
+    preempt_min_runtime = DurationField(label="Minimum runtime before preemption", required=False)
 
 
 class ProjectForm(ChangeForm):
@@ -90,6 +83,8 @@ def change(request: Request, kind: str, name: str) -> HttpResponse:
     initial = {field: getattr(tenant, field) for field in fields}
     form_class = ChangeForm if is_department else ProjectForm
     form = form_class(request.POST or None, initial=initial, auto_id="tenant_%s")
+    for field in MIN_RUNTIMES:
+        describe_min_runtime(form.fields[field], field, tenant)
     if request.method == "POST" and form.is_valid():
         changes = {key: value for key, value in form.cleaned_data.items() if value != initial[key]}
         with form_errors(form):

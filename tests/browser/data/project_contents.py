@@ -4,11 +4,11 @@ from typing import Any
 
 from django.utils import timezone
 
-from projects.actor import Actor
 from projects.models import Delivery
 from projects.services.notifications.subscriptions import subscribe
 from tests import factories as make
 from tests.browser.data.project_templates import create_templates
+from tests.browser.data.requests import acting
 from tests.browser.data.secrets import create_secrets
 
 SLACK = "slack:https://hooks.slack.example.org/services/T024/B951/x8Kq2vLmPz"
@@ -21,7 +21,7 @@ def create_project_contents(scene: Any) -> None:
 
 
 def create_notifications(scene: Any) -> None:
-    ada, carol = (Actor.for_user(scene.people[name]) for name in ("ada", "carol"))
+    ada, carol = (acting(scene.people[name]) for name in ("ada", "carol"))
     rows = [
         subscribe(actor=ada, scope=ada.user, to="ada@example.org", events=["preempted", "failed", "pending"]),
         subscribe(

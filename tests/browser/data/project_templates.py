@@ -7,10 +7,10 @@ from zoneinfo import ZoneInfo
 
 from django.utils import timezone
 
-from projects.actor import Actor
 from projects.models import Schedule, ScheduleRun
 from projects.services.schedules import ScheduleValues, pause_schedule, set_schedule
 from projects.services.workloads.templates import set_template
+from tests.browser.data.requests import acting
 
 NIGHTLY = """\
 # Train every night on the day's data.
@@ -39,7 +39,7 @@ REJECTED = ("rejected", "Node pool 'night' does not exist. Allowed: local, serve
 
 
 def create_templates(scene: Any) -> None:
-    dave, ada = (Actor.for_user(scene.people[name]) for name in ("dave", "ada"))
+    dave, ada = (acting(scene.people[name]) for name in ("dave", "ada"))
     vision, speech = scene.projects["vision"], scene.projects["speech"]
     for name, text, description in (
         ("nightly", NIGHTLY, "The nightly run"), ("notebook", NOTEBOOK, "Half a GPU for experiments"),
@@ -57,7 +57,7 @@ def create_schedule(
     scene: Any, name: str, values: ScheduleValues, *, weekdays: range, latest: tuple[str, str]
 ) -> Schedule:
     """Create a schedule with its last six runs, all submitted except the latest."""
-    dave, vision = Actor.for_user(scene.people["dave"]), scene.projects["vision"]
+    dave, vision = acting(scene.people["dave"]), scene.projects["vision"]
     schedule = set_schedule(actor=dave, project=vision, name=name, values=values)
     now = timezone.now().astimezone(ZoneInfo(values.time_zone))
     due = now.replace(hour=int(values.cron.split()[1]), minute=0, second=0, microsecond=0)

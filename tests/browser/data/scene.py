@@ -11,7 +11,6 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from pools.models import Node, NodePool
-from projects.actor import Actor
 from projects.models import ApiToken, Department, Membership, Phase, Project, Workload, WorkloadArray
 from projects.services import quotas, tenants
 from projects.services.people import members, tokens
@@ -25,6 +24,7 @@ from tests.browser.data.ended_pods import create_ended_allocations, create_ended
 from tests.browser.data.evaluation import evaluate, reserve_booting_node
 from tests.browser.data.measurements import create_measurements
 from tests.browser.data.project_contents import create_project_contents
+from tests.browser.data.requests import acting
 from tests.browser.data.scaling_history import create_scaling_history
 from tests.browser.data.usage_history import create_usage_history
 
@@ -74,7 +74,7 @@ def busy() -> Scene:
     create_project_contents(scene)
     create_measurements()
     reserve_booting_node(scene)
-    scene.array = create_array(scene.projects["vision"], Actor.for_user(scene.people["dave"]))
+    scene.array = create_array(scene.projects["vision"], acting(scene.people["dave"]))
     complete_documents()
     evaluate()
     scene.slots = itertools.chain()  # clear the generator, which is exhausted and cannot be copied
@@ -82,7 +82,7 @@ def busy() -> Scene:
 
 
 def _tenants(scene: Scene) -> None:
-    ada = Actor.for_user(scene.people["ada"])
+    ada = acting(scene.people["ada"])
     for name, title, projects in (
         ("research", "Research", ("vision", "speech", "robotics")),
         ("product", "Product engineering", ("ads", "search")),
@@ -119,7 +119,7 @@ def _tokens(scene: Scene) -> None:
         ("ada", "laptop", ["read", "write"], 21), ("ada", "capacity-report", ["read"], 80),
         ("dave", "ci", ["read", "write"], 54), ("carol", "nightly-sweeps", ["admin", "read", "write"], 12),
     ):  # fmt: skip
-        actor, expiry = Actor.for_user(scene.people[user]), timezone.now() + timedelta(days=days)
+        actor, expiry = acting(scene.people[user]), timezone.now() + timedelta(days=days)
         token, _ = tokens.issue(actor=actor, name=name, scopes=scopes, expires_at=expiry)
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=make.ago(minutes=days * 2))
 
@@ -158,7 +158,7 @@ def _machines(scene: Scene) -> None:
 
 
 def _quotas(scene: Scene) -> None:
-    ada, bert = Actor.for_user(scene.people["ada"]), Actor.for_user(scene.people["bert"])
+    ada, bert = acting(scene.people["ada"]), acting(scene.people["bert"])
     train, local = scene.pools["train"], scene.pools["local"]
     for name, gpus in (("research", 20), ("product", 12)):
         quotas.set_quota(actor=ada, owner=scene.departments[name], pool=train, values={"gpu": gpus})

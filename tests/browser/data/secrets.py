@@ -5,12 +5,12 @@ from typing import Any
 from django.utils import timezone
 
 from pools.services.secrets import SecretContent, set_pool_secret
-from projects.actor import Actor
 from projects.services.secrets import set_project_secret
+from tests.browser.data.requests import acting
 
 
 def create_secrets(scene: Any) -> None:
-    ada, carol = (Actor.for_user(scene.people[name]) for name in ("ada", "carol"))
+    ada, carol = (acting(scene.people[name]) for name in ("ada", "carol"))
     login = SecretContent("password", "registry.example.org:5000/vision", "robot-of-the-vision-team")
     for name, content in (("hf-token", SecretContent("hf_token")), ("registry", login)):
         set_project_secret(

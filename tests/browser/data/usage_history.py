@@ -8,12 +8,12 @@ from typing import Any
 from django.utils import timezone
 
 from berth.core.amounts import MILLI
-from projects.actor import Actor
 from projects.models import Budget, BudgetWarning
 from projects.services.quotas import budgets
 from scheduler.models import Allocation, UsageHour, UtilizationPoint
 from scheduler.reports.usage.budgets import FULL_PERCENT, budget_statuses
 from tests import factories as make
+from tests.browser.data.requests import acting
 
 WEEKS = 8
 MEASURED_HOURS = 7 * 24
@@ -48,7 +48,7 @@ def create_usage_history(scene: Any) -> None:
                 rows.append(_hour(at, pool, scene.projects[name], person, total))
     UsageHour.objects.bulk_create(rows)
     _measure(scene, [row for row in rows if row.hour > hour - timedelta(hours=MEASURED_HOURS)])
-    ada = Actor.for_user(scene.people["ada"])
+    ada = acting(scene.people["ada"])
     for owner, hours in ((scene.departments["research"], 11_000), (scene.projects["vision"], 4_500),
                          (scene.projects["ads"], 900)):  # fmt: skip
         budgets.set_budget(actor=ada, owner=owner, values={"gpu_hours": hours})

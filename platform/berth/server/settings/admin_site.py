@@ -5,15 +5,18 @@ from typing import Any
 from django.templatetags.static import static
 from django.urls import reverse_lazy
 
-# Shades of the primary colour, numbered as in django-unfold, and the lightness of each.
-SHADES = (50, 100, 200, 300, 400, 500, 600, 700, 800, 900, 950)
-LIGHTNESS = (97, 93, 87, 80, 71, 61, 53, 46, 40, 34, 25)
-
-# The greys of the application (tokens.css), from the lightest background to the darkest.
-GREYS = (
-    "#f6f7f8", "#eff1f3", "#e2e6ea", "#c9d0d7", "#8b98a5", "#5e6975",
-    "#4a5561", "#39424c", "#252b32", "#0d1013", "#0a0c0f",
-)  # fmt: skip
+# Shades of the primary colour and of grey, numbered as in django-unfold. They are the application's colours
+# (tokens.css). Its last two greys are the surface and the ground of the dark theme.
+ACCENTS = {
+    **dict.fromkeys(("50", "100", "200"), "var(--accent-soft)"),
+    **dict.fromkeys(("300", "400", "500", "600"), "var(--accent)"),
+    **dict.fromkeys(("700", "800", "900", "950"), "var(--accent-strong)"),
+}
+GREYS = {
+    "50": "#f6f7f8", "100": "#eff1f3", "200": "#e2e6ea", "300": "#c9d0d7", "400": "#8b98a5", "500": "#5e6975",
+    "600": "#4a5561", "700": "#39424c", "800": "#252b32", "900": "#14181c", "950": "#0d1013",
+}  # fmt: skip
+INK = {"subtle": "var(--ink-faint)", "default": "var(--ink-soft)", "important": "var(--ink)"}
 
 # Sections of the navigation, with the title, icon and model of each entry.
 SECTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
@@ -78,7 +81,10 @@ UNFOLD: dict[str, Any] = {
     "SHOW_VIEW_ON_SITE": True,
     "STYLES": [
         lambda request: static("berth/css/fonts.css"),
+        lambda request: static("berth/css/tokens.css"),
         lambda request: static("berth/css/admin.css"),
+        lambda request: static("berth/css/admin-lists.css"),
+        lambda request: static("berth/css/admin-forms.css"),
     ],
     "SCRIPTS": [
         lambda request: static("berth/js/zone.js"),
@@ -86,11 +92,11 @@ UNFOLD: dict[str, Any] = {
     ],
     "ENVIRONMENT": "berth.server.web.admin_site.landing.zone_label",
     "DASHBOARD_CALLBACK": "berth.server.web.admin_site.landing.landing_page",
+    "BORDER_RADIUS": "6px",
     "COLORS": {
-        "base": {str(shade): grey for shade, grey in zip(SHADES, GREYS, strict=True)},
-        "primary": {
-            str(shade): f"oklch({light}% 0.09 200)" for shade, light in zip(SHADES, LIGHTNESS, strict=True)
-        },
+        "base": GREYS,
+        "primary": ACCENTS,
+        "font": {f"{name}-{theme}": color for name, color in INK.items() for theme in ("light", "dark")},
     },
     "SIDEBAR": {
         "show_search": True,

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import messages
 from django.contrib.admin import AdminSite
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 class PlatformModelAdmin(ModelAdmin):
     """Base class of all model admins, which only platform admins can use.
 
-    Service errors appear as messages.
+    Service errors appear as messages. Lists can be downloaded as CSV, with the current search and filters.
     """
 
     list_per_page = 50
@@ -37,6 +40,7 @@ class PlatformModelAdmin(ModelAdmin):
     compressed_fields = True
     empty_value_display = NO_VALUE
     page_in_berth = ""  # URL name of the application's page for these objects
+    columns: Sequence[str] = ()  # exported columns
 
     def __init__(self, model: type[Any], admin_site: AdminSite) -> None:
         label_fields(model)
@@ -48,6 +52,30 @@ class PlatformModelAdmin(ModelAdmin):
     def get_list_display_links(self, request: HttpRequest, list_display: Sequence[Any]) -> list[Any]:
         linked = self.list_display_links or (column_name(list_display[0]),)
         return [column for column in list_display if column_name(column) in linked]
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.download_all)
+        name = f"{self.opts.app_label}_{self.opts.model_name}_download"
+        return [path("download/", view, name=name), *super().get_urls()]
+
+    def row_class(self, row: Any) -> str:
+        """Return the CSS class of a row in the list."""
+        return ""
+
+    def download_all(self, request: HttpRequest) -> HttpResponseBase:
+        """Download all rows that match the search and filters in the URL."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        try:
+            rows = self.get_changelist_instance(request).queryset
+        except IncorrectLookupParameters:
+            return redirect(reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"))
+        response: HttpResponseBase = self.download(request, rows)
+        return response
+
+    @action(description="Download CSV")
+    def download(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseBase:
+        return as_csv(request, queryset, self.columns, str(self.opts.verbose_name_plural).replace(" ", "-"))
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], **kwargs: Any
@@ -101,8 +129,12 @@ class ReadOnlyModelAdmin(PlatformModelAdmin):
     """Read-only model admin for rows that only Berth writes, with search and export."""
 
     actions: tuple[str, ...] = ("download",)
-    selection_hint = "Select rows to download them as CSV."
-    columns: Sequence[str] = ()  # exported columns; empty means all
+    selection_hint = "Select rows to download only these as CSV."
+
+    def __init__(self, model: type[Any], admin_site: AdminSite) -> None:
+        super().__init__(model, admin_site)
+        if not self.columns:
+            self.columns = [field.attname for field in model._meta.concrete_fields]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -112,10 +144,6 @@ class ReadOnlyModelAdmin(PlatformModelAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
-
-    @action(description="Download CSV")
-    def download(self, request: HttpRequest, queryset: QuerySet[Any]) -> StreamingHttpResponse:
-        return as_csv(request, queryset, self.columns, str(self.opts.verbose_name_plural).replace(" ", "-"))
 
 
 def is_platform_admin(request: HttpRequest) -> bool:
@@ -136,9 +164,8 @@ def as_csv(
     request: HttpRequest, rows: QuerySet[Any], columns: Sequence[str], name: str
 ) -> StreamingHttpResponse:
     """Stream rows as a CSV file. Cells that a spreadsheet would evaluate are quoted."""
-    chosen = columns or [field.attname for field in rows.model._meta.concrete_fields]
-    lines = ([getattr(row, column) for column in chosen] for row in rows.iterator(chunk_size=1000))
-    return csv_response(request, name, chosen, lines)
+    lines = ([getattr(row, column) for column in columns] for row in rows.iterator(chunk_size=1000))
+    return csv_response(request, name, columns, lines)
 
 
 def render_table(

@@ -1,7 +1,8 @@
 """Columns of the admin site's lists."""
 
+import functools
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.exceptions import FieldDoesNotExist
@@ -14,6 +15,9 @@ from django.utils.text import capfirst
 from berth.server.web.numbers import NO_VALUE
 
 Format = Callable[[Any], object]
+EVENT_TIMES = ("at", "triggered_at")  # times of events, which administrators compare with logs
+DISTANT = timedelta(days=7)  # as in the application
+UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def format_columns(model: type[Model], columns: Iterable[Any]) -> list[Any]:
@@ -29,29 +33,56 @@ def format_time(at: datetime) -> SafeString:
     """Format a time to the second in the reader's time zone, without the year if it is the current year."""
     local = timezone.localtime(at)
     pattern = "%-d %b, %H:%M:%S" if local.year == timezone.localtime().year else "%-d %b %Y, %H:%M:%S"
-    return format_html('<time datetime="{}">{}</time>', at.isoformat(), local.strftime(pattern))
+    return _time_element(at, local.strftime(pattern), format_distance(at))
 
 
+def format_age(at: datetime) -> SafeString:
+    """Format the distance of a time from now, such as "16 min ago". The exact time appears on hover."""
+    local = timezone.localtime(at)
+    text = local.strftime("%-d %b %Y") if abs(timezone.now() - at) > DISTANT else format_distance(at)
+    return _time_element(at, text, f"{local:%-d %b %Y, %H:%M:%S}, {local.tzinfo}")
+
+
+def format_distance(at: datetime) -> str:
+    """Return the distance of a time from now in its largest unit, such as "16 min ago" or "in 2 h"."""
+    seconds = round((at - timezone.now()).total_seconds())
+    if not seconds:
+        return "just now"
+    unit, size = next((unit, size) for unit, size in UNITS if abs(seconds) >= size)
+    distance = f"{abs(seconds) // size} {unit}"
+    return f"in {distance}" if seconds > 0 else f"{distance} ago"
+
+
+def _time_element(at: datetime, text: str, title: str) -> SafeString:
+    return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), title, text)
+
+
+@functools.cache  # Django compares a list's columns with those that it can sort by
 def _format_column(model: type[Model], name: str) -> Any:
     try:
         field = model._meta.get_field(name)
     except FieldDoesNotExist:
         return name
+    title = str(field.verbose_name) if hasattr(field, "verbose_name") else name
+    if isinstance(field, DateTimeField) and name in EVENT_TIMES:
+        # Rows that are only appended have this order too, and only their IDs have an index.
+        is_appended = list(model._meta.ordering or ())[:1] == ["-id"]
+        return _column(name, title, format_time, order_field="id" if is_appended else name)
     if isinstance(field, DateTimeField):
-        return _column(name, str(field.verbose_name), format_time)
+        return _column(name, title, format_age)
     if isinstance(field, FloatField):
-        return _column(name, str(field.verbose_name), lambda value: f"{value:,g}")
+        return _column(name, title, lambda value: f"{value:,g}")
     if isinstance(field, IntegerField) and not field.primary_key:
-        return _column(name, str(field.verbose_name), lambda value: f"{value:,}")
+        return _column(name, title, lambda value: f"{value:,}")
     return name
 
 
-def _column(name: str, title: str, format_value: Format) -> Any:
+def _column(name: str, title: str, format_value: Format, *, order_field: str = "") -> Any:
     def column(row: Model) -> object:
         value = getattr(row, name)
         return NO_VALUE if value is None else format_value(value)
 
     column.__name__ = name  # used as the CSS class of the cell
     column.short_description = capfirst(title)  # type: ignore[attr-defined]
-    column.admin_order_field = name  # type: ignore[attr-defined]
+    column.admin_order_field = order_field or name  # type: ignore[attr-defined]
     return column

@@ -25,8 +25,8 @@ LABELS = {
     "initial_engines": "initial engines",
     "is_active": "active",
     "is_healthy": "healthy",
-    "is_staff": "staff",
-    "is_superuser": "superuser",
+    "is_staff": "admin site",
+    "is_superuser": "all rights",
     "issued_at": "issued",
     "joined_at": "joined",
     "last_login": "last sign-in",
@@ -80,7 +80,22 @@ LABELS = {
     "weight_memory": "weight (memory)",
     "workload_name": "workload",
 }
+NAME = "Lowercase letters, digits and hyphens. Documents and metrics refer to it, so it is fixed."
+TITLE = "Optional full name, shown with the name."
 HELP_TEXTS = {
+    ("department", "name"): NAME,
+    ("department", "rank"): "From -1000 to 1000. Departments with a higher rank are served first.",
+    ("department", "title"): TITLE,
+    (
+        "project",
+        "department",
+    ): "A project cannot move to another department, because it shares the quota of its department.",
+    ("project", "name"): NAME,
+    (
+        "project",
+        "rank",
+    ): "From -1000 to 1000. Projects with a higher rank in their department are served first.",
+    ("project", "title"): TITLE,
     ("user", "is_active"): "Deactivated users cannot sign in. Deactivate users instead of deleting them.",
     ("user", "is_staff"): "May sign in to the admin site if the user is also a platform admin.",
     ("user", "is_superuser"): "Has all permissions.",

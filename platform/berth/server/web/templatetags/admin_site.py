@@ -1,14 +1,19 @@
 """Template tags of the admin site."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from django import template
 from django.urls import reverse
+from django.utils.safestring import SafeString, mark_safe
 
 from berth.server.settings.admin_site import SECTIONS
+from berth.server.web.numbers import NO_VALUE
 
 register = template.Library()
+# The library renders cells as HTML. Cells of yes and no contain a mark, and are never empty.
+EMPTY_CELL = re.compile(rf"^<t[dh][^>]*>\s*{NO_VALUE}?\s*</t[dh]>$")
 
 
 @register.filter
@@ -24,3 +29,28 @@ def sidebar_path(parts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         return list(parts)
     section, title = lists[address]
     return [{"title": section}, {"title": title, "link": address}, *parts[2:]]
+
+
+@register.filter
+def empty_columns(rows: Sequence[Sequence[str]]) -> set[int]:
+    """Return the positions of the columns without a value in any row."""
+    columns: Sequence[tuple[str, ...]] = list(zip(*rows, strict=True))
+    return {place for place, cells in enumerate(columns) if all(map(EMPTY_CELL.search, cells))}
+
+
+@register.filter
+def without(items: Sequence[Any], hidden: Collection[int]) -> list[Any]:
+    return [item for place, item in enumerate(items) if place not in hidden]
+
+
+@register.filter
+def mark_if_empty(cell: SafeString) -> SafeString:
+    """Add a CSS class to a cell without a value, which cards on phones leave out."""
+    if not EMPTY_CELL.search(cell):
+        return cell
+    return mark_safe(cell.replace(' class="', ' class="empty ', 1))  # noqa: S308 - rendered by the library
+
+
+@register.filter
+def row_class(model_admin: Any, row: Any) -> str:
+    return str(model_admin.row_class(row))

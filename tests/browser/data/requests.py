@@ -1,0 +1,11 @@
+"""Actors of the test data whose changes have request IDs, as if they were made through the API."""
+
+from uuid import NAMESPACE_URL, uuid5
+
+from django.contrib.auth.models import User
+
+from projects.actor import Actor
+
+
+def acting(user: User) -> Actor:
+    return Actor.for_user(user, request_id=uuid5(NAMESPACE_URL, user.username).hex)
