@@ -29,8 +29,8 @@ class Finding:
 class PreviewedNode:
     """Machine that the pool could use as a node.
 
-    `total` is the machine's capacity, and `used` is the part that others use. `obstacle` says why the pool
-    excludes the machine, or is empty. `details` describes the machine briefly, for example its system.
+    `total` is the machine's capacity, and `used` is the part that is already in use. `obstacle` says why the
+    pool excludes the machine, or is empty. `details` describes the machine briefly, for example its system.
     `host_key` is the public key that an SSH host presented, if the host was listed without one.
     """
 
@@ -43,7 +43,7 @@ class PreviewedNode:
 
     @property
     def free(self) -> Shape:
-        """Capacity that others do not use."""
+        """Capacity that is not in use yet."""
         total, used = self.total, self.used
         return Shape(
             max(total.cpu_milli - used.cpu_milli, 0), max(total.memory_mib - used.memory_mib, 0),

@@ -32,7 +32,7 @@ class BackgroundReconciler:
         return has_changed
 
     def end(self) -> None:
-        """Cancel all queued passes, and wait for running ones."""
+        """Cancel all queued passes, and wait for running passes."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 

@@ -64,7 +64,7 @@ class ExplanationResponse(ResponseModel):
 
 
 class SingleChangeResponse(ResponseModel):
-    """A single change. Values are GPUs, CPU cores, MiB, seconds or counts."""
+    """Single change that would let a workload start. Values are GPUs, CPU cores, MiB, seconds or counts."""
 
     kind: ChangeKind
     subject: str = Field(

@@ -1,4 +1,4 @@
-"""Classify errors of the AWS SDK and of EC2."""
+"""Classify errors from the AWS SDK and EC2."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -139,7 +139,7 @@ def predict_edit(*, actor: Actor, edit: Edit, now: datetime | None = None) -> Pr
 
 
 def validate(*, actor: Actor, document: Mapping[str, Any]) -> Draft:
-    """Return the workload that `submit` would store. Raises the same errors."""
+    """Return the workload that `submit` would store. Raises the same errors as `submit`."""
     return _prepare_and_check_name(SubmissionView(actor), document, timezone.now())
 
 

@@ -50,7 +50,7 @@ class LogSearchQuery(Query):
 
 
 class LogMatchResponse(ResponseModel):
-    """A matching line. Long lines are truncated, and invalid bytes are replaced."""
+    """Log line that matches the search. Long lines are truncated, and invalid bytes are replaced."""
 
     line: int = Field(description="Line number in the retained log, starting at 1.")
     offset: int = Field(description="Byte offset of the line.")
@@ -60,7 +60,7 @@ class LogMatchResponse(ResponseModel):
 
 
 class LogMatchesResponse(ResponseModel):
-    """Page of matching lines."""
+    """Page of log lines that match the search."""
 
     pod: str
     run: int

@@ -117,7 +117,7 @@ class Board:
         return gang
 
     def remove(self, gang: Gang) -> None:
-        """Remove a gang that was added with `add`. Do not call this during a trial."""
+        """Remove a gang that was added with `add`. Must not be called during a trial."""
         del self.gangs[gang.name]
         self.mix.count(gang, -1)
         parts = {part.role.name: part for part in gang.parts}

@@ -90,7 +90,7 @@ class Matcher:
         self._millis: dict[Hashable, tuple[int, int]] = {}
 
     def has_no_constraints(self, role: Role) -> bool:
-        """Return whether the role can use every node and avoids none."""
+        """Return whether the role can use every node and avoids no nodes."""
         return (
             self._accepts_all
             and not role.node_selector

@@ -54,7 +54,7 @@ class QuotaGroups:
                 account.change_entitlement(account.queue.entitlements[pool])
 
     def start_cycle(self) -> None:
-        """Set the remaining amounts of all boards. Shares are computed later."""
+        """Set each account's remaining amounts in its quota group. Shares are computed later."""
         for pool in self._accounts:
             self._set_remaining(pool)
             self._seen[pool] = (0,) * (len(self._boards) - 1)

@@ -178,7 +178,7 @@ def _peer_failure_verdict(gang: GangFacts, failed: PodFact, peer: PodFact) -> Ve
 
 
 def _has_progressed(gang: GangFacts, failed: PodFact) -> bool:
-    """Return whether the run lasted long enough or stored a checkpoint."""
+    """Return whether the run made progress: it lasted long enough or stored a checkpoint."""
     if gang.started_at is None or failed.ended_at is None:
         return False
     has_checkpoint = gang.checkpoint_at is not None and gang.checkpoint_at > gang.started_at

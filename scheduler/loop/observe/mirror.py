@@ -101,7 +101,7 @@ class Mirror(Generic[Row]):
     _read_at: float = 0.0  # monotonic time of the last read
 
     def read(self) -> set[uuid.UUID]:
-        """Update the rows, and return the IDs of added, changed and removed ones."""
+        """Update the rows, and return the IDs of added, changed and removed rows."""
         horizon, self._horizon = self._horizon, None  # after an error, read all rows again
         age, self._read_at = time.monotonic() - self._read_at, time.monotonic()
         if (

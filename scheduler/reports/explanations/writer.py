@@ -72,7 +72,7 @@ NewRow = tuple[uuid.UUID, str, str, dict[str, Any]]  # (ID, reason, message, exp
 
 
 class Change(NamedTuple):
-    """New explanation of a workload."""
+    """New explanation of a workload, with the state of the previous explanation."""
 
     pk: uuid.UUID
     rejection: Rejection

@@ -79,7 +79,7 @@ def _describe_first_difference(key: Sequence[str], other_key: Sequence[str], oth
 
 
 def _number_after(key: Sequence[str], start: str) -> float:
-    """Return the number that follows `start` in a sentence of the key, or 0."""
+    """Return the number that follows `start` in one of the key's sentences, or 0."""
     return next((float(each.removeprefix(start).split()[0]) for each in key if each.startswith(start)), 0)
 
 

@@ -163,7 +163,7 @@ class ReplayRun:
 
 
 def _depends_on_time(pool: Pool) -> bool:
-    """Return whether decisions in the pool can change only because time passes."""
+    """Return whether decisions in the pool can change merely because time passes."""
     return (
         pool.fair_share.time_based
         or pool.reclaim_min_runtime > 0

@@ -1,4 +1,4 @@
-"""Labels of form fields in the events of edited workloads."""
+"""Replace document paths in edit events with the labels of form fields."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -44,7 +44,7 @@ class Explanation(Model):
 
 
 class SingleChange(Model):
-    """A single change. Values are GPUs, CPU cores, MiB, seconds or counts."""
+    """Single change that would let a workload start. Values are GPUs, CPU cores, MiB, seconds or counts."""
 
     kind: str = ""
     subject: str = ""

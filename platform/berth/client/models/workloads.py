@@ -303,7 +303,7 @@ class Event(Model):
 
 
 class LogMatch(Model):
-    """A matching line. Long lines are truncated, and invalid bytes are replaced."""
+    """Log line that matches the search. Long lines are truncated, and invalid bytes are replaced."""
 
     line: int = 0
     """Line number in the retained log, starting at 1."""
@@ -315,7 +315,7 @@ class LogMatch(Model):
 
 
 class LogMatches(Model):
-    """Page of matching lines."""
+    """Page of log lines that match the search."""
 
     pod: str = ""
     run: int = 0

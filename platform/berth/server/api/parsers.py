@@ -25,7 +25,7 @@ CODE_FILE_BYTES = 512  # bytes per listed file, which is more than most paths an
 
 
 def max_body_size(path: str) -> int:
-    """Return the maximum body size in bytes for this URL path."""
+    """Return the maximum body size in bytes for the given URL path."""
     if CODE_CHUNKS_PATHS.fullmatch(path):
         return CODE_CHUNKS_MAX
     if CODE_TREE_PATHS.fullmatch(path):

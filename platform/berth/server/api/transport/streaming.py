@@ -36,7 +36,7 @@ def stream_bytes(
 def stream_download(
     request: Request, parts: Iterator[bytes], name: str, size: int, content_type: str
 ) -> StreamingHttpResponse:
-    """Stream `size` bytes as a download with this file name."""
+    """Stream `size` bytes as a download with the given file name."""
     headers = {
         "Content-Disposition": str(content_disposition_header(True, name)), "Content-Length": str(size),
     }  # fmt: skip
