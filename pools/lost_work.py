@@ -22,7 +22,7 @@ NON_PREEMPTIBLE = Q(allocations__pod__workload__preemptible=False)
 
 
 def work_to_lose(now: datetime, pool: NodePool | None = None) -> dict[int, Work]:
-    """Return the work that each node with allocations or reservations would lose, by node ID."""
+    """Return the work that each node with allocations or reservations would lose, keyed by node ID."""
     running: Iterable[tuple[int, ...]]
     reserved: Iterable[int]
     if pool is None:

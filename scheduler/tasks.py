@@ -43,7 +43,8 @@ def clear_workspace(leftover: int) -> bool:
 def delete_expired() -> dict[str, int]:
     """Delete expired rows and files, and mark interrupted channels as ended.
 
-    Return counts by kind. The retention times are described in docs/operations.md.
+    Return the number of rows or files affected, keyed by kind. The retention times are described in
+    docs/operations.md.
     """
     now = timezone.now()
     retention = {name: timedelta(days=days) for name, days in settings.BERTH_KEEP_DAYS.items()}

@@ -33,7 +33,7 @@ def node_free_capacity(node: Node) -> Amounts:
 
 
 def pool_capacity(pool_ids: Iterable[int]) -> dict[int, tuple[Amounts, Amounts]]:
-    """Return the total and the free capacity of each pool's ready nodes, by pool ID."""
+    """Return the total and the free capacity of each pool's ready nodes, keyed by pool ID."""
     rows_by_pool: dict[int, list[Sequence[int]]] = {pool_id: [] for pool_id in pool_ids}
     ready = Node.objects.filter(pool__in=list(rows_by_pool), state=NodeState.READY)
     for node in annotate_allocated(ready).order_by("pk"):

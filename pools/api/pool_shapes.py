@@ -229,7 +229,7 @@ class PoolValues(Body):
     ] = 1.0
 
     def column_values(self) -> dict[str, Any]:
-        """Return the values that were set explicitly, by model column."""
+        """Return the values that were set explicitly, keyed by model column."""
         return {
             IN_THOUSANDTHS.get(name, name): _stored_value(name, value)
             for name, value in self.explicit_values().items()

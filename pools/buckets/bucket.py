@@ -119,7 +119,7 @@ def client_for(endpoint: str, region: str, login: BucketLogin) -> Any:
 
 @contextmanager
 def converted_errors() -> Iterator[None]:
-    """Convert errors of the object store to Unavailable if they may be temporary, or else to Conflict."""
+    """Convert errors from the object store to Unavailable if they may be temporary, or else to Conflict."""
     try:
         yield
     except ClientError as error:

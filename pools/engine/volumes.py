@@ -99,7 +99,7 @@ def read_volumes(stored: Iterable[Mapping[str, Any]]) -> tuple[Volume, ...]:
 
 
 def usable_volumes(stored: Iterable[Mapping[str, Any]], project: str) -> dict[str, Volume]:
-    """Return the volumes that the project may use, by volume name."""
+    """Return the volumes that the project may use, keyed by volume name."""
     return {each.name: each for each in read_volumes(stored) if each.is_usable_by(project)}
 
 

@@ -14,7 +14,7 @@ def load_recipe(pool_name: str, digest: str) -> Recipe:
 
 
 def load_pending_recipes(pool_name: str) -> dict[str, Recipe]:
-    """Return the recipes for a pool's pending nodes, by instance ID."""
+    """Return the recipes for a pool's pending nodes, keyed by instance ID."""
     pending = Node.objects.filter(pool__name=pool_name, state__in=PENDING).exclude(environment=None)
     rows = list(pending.select_related("pool", "environment"))
     row_by_digest = {row.environment_id: row for row in rows}

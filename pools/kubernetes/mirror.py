@@ -77,7 +77,7 @@ class Mirror:
         return self._read("pods", patience)
 
     def own_pods(self, pool: str, patience: float = SYNC_SECONDS) -> Mapping[str, Mapping[str, Any]]:
-        """Return this installation's pods of a pool, by name. Waits and raises Unreachable like `pods`.
+        """Return this installation's pods in a pool, keyed by name. Waits and raises Unreachable like `pods`.
 
         Every scheduler tick reads this mapping, so it is rebuilt only after a pod has changed.
         """

@@ -260,7 +260,7 @@ def _grace_period(spec: Mapping[str, Any], grace: int) -> int:
 
 @contextmanager
 def failures(place: str) -> Iterator[None]:
-    """Convert errors of the API server to RuntimeFailure."""
+    """Convert errors from the API server to RuntimeFailure."""
     try:
         yield
     except ApiError as error:

@@ -21,7 +21,7 @@ class Hook(StrEnum):
 
 
 class HookContexts:
-    """Context managers that one plugin hook has opened in one process, by plugin name.
+    """Context managers that one plugin hook has opened in one process, keyed by plugin name.
 
     The hook is called as `hook(*facts)`: with InstanceInfo on workers, and with the session and Cluster in
     the client. Thread-safe: a second thread waits until all contexts are open, and does not reopen them.

@@ -50,7 +50,7 @@ class RegisteredPlugin:
 
 @cache
 def available_plugins() -> Mapping[str, RegisteredPlugin]:
-    """Return all usable plugins by name, both built-in and from installed packages."""
+    """Return all usable plugins, keyed by name, both built-in and from installed packages."""
     plugins = {name: _register(name, factory) for name, factory in builtin.ALL.items()}
     plugins |= {
         entry.name: loaded for entry in _entries() if isinstance(loaded := _load(entry), RegisteredPlugin)
@@ -59,7 +59,7 @@ def available_plugins() -> Mapping[str, RegisteredPlugin]:
 
 
 def unavailable_plugins() -> Mapping[str, str]:
-    """Return the reasons why plugins of installed packages cannot be used, by plugin name."""
+    """Return the reasons why plugins of installed packages cannot be used, keyed by plugin name."""
     return {entry.name: reason for entry in _entries() if isinstance(reason := _load(entry), str)}
 
 

@@ -25,7 +25,7 @@ class DeviceProbe:
         self._paused_until = 0.0
 
     def measure(self) -> tuple[DeviceUsage, ...]:
-        """Return each GPU's utilization by index, or an empty tuple if it cannot be measured."""
+        """Return the utilization of each GPU, in index order, or an empty tuple if it cannot be measured."""
         command = self._command or _configured_command()
         if not command or time.monotonic() < self._paused_until:
             return ()

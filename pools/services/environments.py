@@ -77,7 +77,7 @@ def build(pool: NodePool, changes: PluginChanges, *, at: datetime) -> None:
 
 
 def environment_secrets(pool: NodePool, environment: Environment | None) -> dict[str, str]:
-    """Return the environment's secret values by variable. Raises UnsealError if decryption fails."""
+    """Return the environment's secret values, keyed by variable. Raises UnsealError if decryption fails."""
     return {row.variable: unseal(row.sealed) for row in plugin_secrets(pool, environment)}
 
 

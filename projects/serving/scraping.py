@@ -21,7 +21,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """Sample, and the errors of the inference engines missing from the sample, keyed by engine ID."""
+    """Sample, and the errors for the inference engines missing from the sample, keyed by engine ID."""
 
     sample: Sample
     errors: dict[str, ServingError]

@@ -41,7 +41,7 @@ class HiddenWorkloads:
 
 
 def hidden_workloads(actor: Actor, pool: NodePool | None) -> dict[str, HiddenWorkloads]:
-    """Return the workloads of each pool's queue that the user cannot see, by pool name."""
+    """Return the workloads of each pool's queue that the user cannot see, keyed by pool name."""
     if is_platform_admin(actor):
         return {}
     rows = all_queued(pool).exclude(project__in=visible_projects(actor)).values_list("queue_pool")

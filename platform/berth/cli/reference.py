@@ -72,7 +72,7 @@ CommandPath = tuple[str, ...]
 
 
 def render_pages() -> dict[str, str]:
-    """Return the Markdown of each page by its path."""
+    """Return the Markdown of each page, keyed by its path."""
     from berth.cli.main import app
 
     commands: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]

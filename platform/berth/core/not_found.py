@@ -1,4 +1,4 @@
-"""Errors for missing or invisible objects, with a suggestion or a command that lists the visible objects."""
+"""Errors for missing or hidden objects, with a suggestion or a command that lists the visible objects."""
 
 from collections.abc import Iterable
 from enum import Enum

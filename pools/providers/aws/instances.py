@@ -75,7 +75,7 @@ def _parse_ordinal(text: str | None) -> int:
 def assign_ordinals(
     order: LaunchRequest, ids: Sequence[str], descriptions: Mapping[str, Description]
 ) -> dict[str, int]:
-    """Return each instance's ordinal, by instance ID.
+    """Return each instance's ordinal, keyed by instance ID.
 
     Tagged instances keep their ordinals, and untagged instances are assigned free ones.
     """

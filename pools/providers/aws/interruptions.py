@@ -22,7 +22,7 @@ MARKED_STATUSES = ("marked-for-termination", "marked-for-stop", "marked-for-hibe
 def upcoming_interruptions(
     clients: Clients, tags: Mapping[str, str], spot_ids: Collection[str]
 ) -> dict[str, Interruption]:
-    """Return the upcoming interruptions by instance ID."""
+    """Return the upcoming interruptions, keyed by instance ID."""
     if not spot_ids:
         return {}
     query_filters = [*filters(tags), {"Name": "state", "Values": ["active"]}]

@@ -76,7 +76,7 @@ def template_data(
 
 
 def _existing_ids(clients: Clients, installation: str, pool: str) -> dict[str, str]:
-    """Return the pool's launch template IDs by template name."""
+    """Return the pool's launch template IDs, keyed by template name."""
     pages = clients.ec2.get_paginator("describe_launch_templates").paginate(
         Filters=filters(tags_for_pool(installation, pool))
     )

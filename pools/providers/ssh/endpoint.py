@@ -1,4 +1,4 @@
-"""Address and credentials of an SSH server, and errors of connections to it.
+"""Address and credentials of an SSH server, and connection errors.
 
 This module does not import asyncssh, which uses 34 MiB of memory.
 """

@@ -28,7 +28,7 @@ class Outcome:
 
 
 class TaskRunner:
-    """Running and completed tasks by host ID. Each host has at most one task."""
+    """Running and completed tasks, keyed by host ID. Each host has at most one task."""
 
     def __init__(self) -> None:
         self._tasks: dict[int, tuple[Task, Future[Any]]] = {}

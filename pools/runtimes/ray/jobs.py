@@ -36,7 +36,7 @@ class Jobs:
     def submit(
         self, name: str, entrypoint: str, *, labels: dict[str, str], devices: dict[str, float]
     ) -> None:
-        """Submit the job. An error about a duplicate job is ignored, so the call may be repeated."""
+        """Submit the job. The error for a duplicate job is ignored, so the call may be repeated."""
         body = {
             "submission_id": name, "entrypoint": entrypoint, "entrypoint_label_selector": labels,
             "entrypoint_resources": devices or None,

@@ -320,7 +320,7 @@ class RayRuntime(RayFiles, RayLogs):
         )
 
     def obstacles(self, instance_ids: Collection[str]) -> dict[str, str]:
-        """Return, by instance ID, why instances that are not ready cannot run pods yet."""
+        """Return, keyed by instance ID, why instances that are not ready cannot run pods yet."""
         if not instance_ids:
             return {}
         nodes = self._nodes_by_instance()

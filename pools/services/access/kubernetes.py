@@ -60,7 +60,7 @@ class KubernetesAccess:
 
     @reconnects
     def all_pools(self) -> Mapping[str, PoolAccess | UnusableCluster]:
-        """Return each pool's cluster, or the reason why it cannot be used, by pool name.
+        """Return each pool's cluster, or the reason why it cannot be used, keyed by pool name.
 
         Close clusters that no pool uses any longer.
         """

@@ -52,7 +52,7 @@ class PoolKeys:
 
 
 def split_keys(values: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, str]]:
-    """Separate `ssh_keys`, private keys by secret name, from the other values of a pool."""
+    """Separate `ssh_keys`, private keys keyed by secret name, from the other values of a pool."""
     columns = dict(values)
     return columns, columns.pop("ssh_keys", None) or {}
 

@@ -78,7 +78,7 @@ def check_batch(
 
 
 def item_problems(index: int, error: BerthError) -> list[Problem]:
-    """Return the problems of one document, with paths such as `items[3].roles[0].replicas`."""
+    """Return the problems in one document, with paths such as `items[3].roles[0].replicas`."""
     if isinstance(error, Invalid):
         problems = list(error.problems)
     else:

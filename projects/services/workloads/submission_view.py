@@ -165,7 +165,7 @@ class SubmissionView:
 
     @cached_property
     def pools(self) -> Mapping[str, NodePool]:
-        """All pools by name, in name order."""
+        """All pools, keyed by name and in name order."""
         return _build_pools(json.loads(prepared.fetch_all(POOLS, [])[0][0]))
 
     def allowances(self, project: Project, pool: str) -> tuple[Allowance, Allowance, bool]:

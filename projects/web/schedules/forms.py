@@ -157,7 +157,7 @@ class ScheduleForm(Form):
         )
 
     def clean(self) -> dict[str, Any]:
-        """Build the cron expression, and attach errors about missing values to the visible field."""
+        """Build the cron expression, and attach errors for missing values to the visible field."""
         cleaned = super().clean() or self.cleaned_data
         frequency = cleaned.get("frequency") or CUSTOM
         for name in NEEDED.get(frequency, ()):

@@ -18,7 +18,7 @@ LIVE_STATES = (PodState.RUNNING, PodState.STARTING, PodState.RESERVED)
 
 
 class BoardRole:
-    """Role of a gang, with its placed replicas by index."""
+    """Role of a gang, with its placed replicas, keyed by index."""
 
     __slots__ = (
         "_first",

@@ -285,7 +285,7 @@ def _saturation(amount: int, deserved: int) -> float:
 
 
 class Ledger:
-    """The pool's accounts, by queue name. Departments come before their projects."""
+    """The pool's accounts, keyed by queue name. Departments come before their projects."""
 
     def __init__(self, pool: Pool, queues: Sequence[Queue]) -> None:
         self.accounts: dict[str, QueueAccount] = {}

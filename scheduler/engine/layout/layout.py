@@ -26,7 +26,7 @@ _ACTIVE_STATES = (PodState.RUNNING, PodState.STARTING)
 
 
 class Layout:
-    """Boards of a snapshot, by pool name, with notes on inconsistent input.
+    """Boards of a snapshot, keyed by pool name, with notes on inconsistent input.
 
     A workload can be removed, and added again with a new state.
     """
@@ -246,7 +246,7 @@ def _group_key(board: Board, gang: Gang) -> tuple[Hashable, ...]:
 
 
 def reservations_by_workload(snapshot: Snapshot) -> dict[str, list[Reservation]]:
-    """Return the unexpired reservations by workload."""
+    """Return the unexpired reservations, keyed by workload."""
     result: dict[str, list[Reservation]] = defaultdict(list)
     for reservation in snapshot.reservations:
         if reservation.expires is None or reservation.expires > snapshot.now:

@@ -23,7 +23,9 @@ class PodsOverQuota(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueInPool:
-    """State of a queue in a pool before any decision: quota, allocation, and pods over quota by workload."""
+    """State of a queue in a pool before any decision: quota, allocation, and pods over quota, keyed by
+    workload.
+    """
 
     quota: Bounds
     allocated: Amounts

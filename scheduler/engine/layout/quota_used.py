@@ -32,7 +32,7 @@ def with_reduced_group_quotas(snapshot: Snapshot, pools: Collection[str]) -> tup
 
 
 def _allocated_by_queue(snapshot: Snapshot, pools: Collection[str]) -> Mapping[tuple[str, str], Sums]:
-    """Return the allocations in `pools` by queue and quota group."""
+    """Return the allocations in `pools`, keyed by queue and quota group."""
     queues = {queue.name: queue for queue in snapshot.queues}
     pool_of = {node.name: node.pool for node in snapshot.nodes if node.pool in pools}
     placed = reservations_by_workload(snapshot)

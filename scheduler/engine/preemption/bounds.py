@@ -18,7 +18,7 @@ Requested = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _QueueTotals:
-    """Amounts that could be reclaimed from one victim queue, by resource."""
+    """Amounts that could be reclaimed from one victim queue, for each resource."""
 
     total: list[int] = field(default_factory=lambda: [0, 0, 0])
     # Amounts protected by a minimum runtime, not included in `total`.

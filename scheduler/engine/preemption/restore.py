@@ -147,7 +147,7 @@ def _place_together(board: Board, gang: Gang, pods: Sequence[PlacedPod]) -> list
 
 
 def group_victims(selection: VictimSelection) -> list[tuple[Gang, tuple[PlacedPod, ...], list[Victim]]]:
-    """Return the selected victims by gang, costliest first.
+    """Return the selected victims, grouped by gang, costliest first.
 
     The victims of a gang that must move as a whole form one entry.
     """

@@ -105,7 +105,7 @@ class PendingCase:
 
     @cached_property
     def requested(self) -> Mapping[str, int]:
-        """Return the workload's minimum request by resource.
+        """Return the workload's minimum request, keyed by resource.
 
         Amounts in blockers override those in the document.
         """
@@ -126,7 +126,7 @@ class PendingCase:
 
     @cached_property
     def gpu_milli_by_node(self) -> Mapping[str, int]:
-        """Return the allocated milli-GPUs by node."""
+        """Return the allocated milli-GPUs on each node."""
         pods = (pod for workload in self.snapshot.workloads for pod in workload.pods)
         allocated = Counter[str]()
         for pod in pods:

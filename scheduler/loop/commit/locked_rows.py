@@ -266,7 +266,7 @@ def _reserved_keys(names: Mapping[uuid.UUID, str]) -> frozenset[Key]:
 def _used_ranks(
     workloads: Mapping[str, Workload], steps: Iterable[Place | Evict]
 ) -> dict[uuid.UUID, dict[tuple[str, int], int]]:
-    """Return the ranks in use, by workload, for the active runs that get new pods.
+    """Return the ranks in use, keyed by workload, for the active runs that get new pods.
 
     A replacement pod inherits the rank of the pod that it replaces.
     """

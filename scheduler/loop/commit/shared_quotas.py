@@ -30,7 +30,7 @@ def select_within_shared_quotas(bundles: Sequence[Bundle], snapshot: Snapshot) -
 
 
 def _quotas_by_project(snapshot: Snapshot) -> Mapping[tuple[str, str], Sequence[QuotaKey]]:
-    """Return the cluster quotas by project and pool."""
+    """Return the cluster quotas, keyed by project and pool."""
     return {
         (queue.name, pool): [(quota.uid, quota.namespace, quota.name, quota.resource) for quota in quotas]
         for queue in snapshot.queues

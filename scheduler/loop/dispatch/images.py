@@ -50,7 +50,7 @@ NO_IMAGE = ReadyImage()
 
 @dataclass(frozen=True, slots=True)
 class RunImages:
-    """Images of starting runs, by workload.
+    """Images of starting runs, keyed by workload.
 
     `pending` contains the reasons why other runs cannot start yet.
     """

@@ -190,7 +190,7 @@ def _start_timeout_failures(
 
 
 def _start_failures(workloads: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
-    """Return, by workload, the start failure of the lowest-ranked pod that could not be started."""
+    """Return the start failure of each workload's lowest-ranked pod that could not be started."""
     if not workloads:
         return {}
     pods = Pod.objects.filter(workload_id__in=workloads, state=PodState.STARTING).exclude(message="")

@@ -306,7 +306,7 @@ def _stop_pods_on_lost_or_ended_nodes(
 
 
 def _failed_pods(changes: Iterable[PodChange]) -> dict[uuid.UUID, list[uuid.UUID]]:
-    """Return the pods that have failed, by workload."""
+    """Return the pods that have failed, grouped by workload."""
     failed: dict[uuid.UUID, list[uuid.UUID]] = defaultdict(list)
     for change in changes:
         if change.state == PodState.FAILED:

@@ -10,7 +10,7 @@ QuotasByProject = Mapping[str, tuple[ClusterQuota, ...]]
 
 
 def cluster_quotas(pools: Iterable[NodePool], projects: Iterable[str]) -> Mapping[str, QuotasByProject]:
-    """Return the stored quotas by pool and project. Pools and projects without quotas are omitted."""
+    """Return the stored quotas, keyed by pool and project. Pools and projects without quotas are omitted."""
     limited = [pool for pool in pools if pool.cluster_quotas]
     projects_by_namespace = {project_namespace(project): project for project in projects} if limited else {}
     result: dict[str, dict[str, tuple[ClusterQuota, ...]]] = {}

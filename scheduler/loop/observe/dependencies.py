@@ -33,7 +33,7 @@ class Dependent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Unmet dependencies by workload ID, and placeholders for workloads that are not in the snapshot.
+    """Unmet dependencies, keyed by workload ID, and placeholders for workloads that are not in the snapshot.
 
     Suspended placeholders represent arrays and workloads that cannot end without intervention, because they
     are suspended or were never submitted. `never_met` contains the pending workloads with a dependency that

@@ -41,7 +41,9 @@ def reported_missing_features(report: Report | None) -> Features:
 
 
 def missing_features_by_pool(nodes: Iterable[NodeWithReport]) -> Mapping[int, Features]:
-    """Return, by pool, the features that all reporting nodes lack and new nodes will probably lack too."""
+    """Return, for each pool, the features that all reporting nodes lack and new nodes will probably
+    lack too.
+    """
     lacking: dict[int, dict[str, str]] = {}
     for node in nodes:
         if node.isolation is not None:
@@ -73,7 +75,7 @@ class ServedProjects:
         return self._projects.get(self._machines[node]) if node in self._machines else None
 
     def by_node(self, names: Mapping[int, str]) -> Mapping[int, str]:
-        """Return the served project's name by node, for nodes that serve only one project."""
+        """Return the served project's name for each node that serves only one project."""
         projects = ((node, self._projects.get(machine)) for node, machine in self._machines.items())
         return {node: names[project] for node, project in projects if project is not None}
 

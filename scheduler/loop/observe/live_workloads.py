@@ -126,7 +126,7 @@ class LiveWorkloads:
         return tuple(self._engine_objects)
 
     def pod_ids(self) -> dict[tuple[str, str, int], uuid.UUID]:
-        """Return the pod IDs by the pods' names in the engine."""
+        """Return the pod IDs, keyed by the pods' names in the engine."""
         return {name: pod for pk in self._pods for name, pod in self._entries[pk].pod_ids}
 
     def names(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:

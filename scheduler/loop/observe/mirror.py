@@ -87,7 +87,7 @@ class MirroredRows(Generic[Row]):
 
 @dataclass(slots=True)
 class Mirror(Generic[Row]):
-    """Live rows as of the last read, by ID.
+    """Live rows as of the last read, keyed by ID.
 
     An unchanged row remains the same object.
     """

@@ -63,7 +63,7 @@ NODES = compiled_once(_usable_nodes)
 
 @dataclass(slots=True)
 class NodeCache:
-    """Engine nodes by ID. Each remains the same object until its row changes."""
+    """Engine nodes, keyed by ID. Each node remains the same object until its row changes."""
 
     _nodes: dict[int, tuple[Any, model.Node]] = field(default_factory=dict)
 

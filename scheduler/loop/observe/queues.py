@@ -42,7 +42,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class QuotaGroups:
-    """Quota groups of the observed pools, by group ID."""
+    """Quota groups of the observed pools, keyed by group ID."""
 
     names: Mapping[int, str]
     versions: Mapping[int, int]
@@ -166,7 +166,7 @@ def _entitlements_by_owner(
     departments: Mapping[int, Department],
     projects: Mapping[int, Project],
 ) -> dict[Key, dict[str, Entitlement]]:
-    """Return the entitlements by owner and pool. Rank and usage apply even without a quota."""
+    """Return the entitlements, grouped by owner and pool. Rank and usage apply even without a quota."""
     ranks: dict[Key, int] = {("department", pk): row.rank for pk, row in departments.items()}
     ranks |= {("project", pk): row.rank for pk, row in projects.items()}
     unset = Decayed()

@@ -1,4 +1,4 @@
-"""Expected runtimes by project, estimated from recently completed workloads."""
+"""Expected runtime of each project's workloads, estimated from recently completed workloads."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -24,7 +24,7 @@ SELECT project.id, array_agg(last.seconds)
 
 
 class ExpectedRuntimes:
-    """Expected runtimes by project ID, reloaded once they are older than REFRESH_AFTER."""
+    """Expected runtimes, keyed by project ID, reloaded once they are older than REFRESH_AFTER."""
 
     def __init__(self) -> None:
         self._read_at: datetime | None = None

@@ -56,7 +56,7 @@ def parse_spec(document: object) -> ParsedSpec:
 
 
 class SpecCache:
-    """Parsed documents of live workloads, by workload ID."""
+    """Parsed documents of live workloads, keyed by workload ID."""
 
     def __init__(self) -> None:
         # Number of edits and parsed document, by workload ID.
@@ -72,7 +72,7 @@ class SpecCache:
         return spec
 
     def get_all(self, edits: Mapping[uuid.UUID, int]) -> Mapping[uuid.UUID, ParsedSpec]:
-        """Return the parsed documents by workload ID. `edits` maps workload IDs to edit counts.
+        """Return the parsed documents, keyed by workload ID. `edits` maps workload IDs to edit counts.
 
         Only documents that are not cached are read. A document may be newer than its edit count.
         """

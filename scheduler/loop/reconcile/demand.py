@@ -80,7 +80,7 @@ def filled_slots(load: Load, pool: NodePool) -> tuple[int, str]:
 
 
 def _allocated_by_pool() -> dict[int, Load]:
-    """Return the load of all active allocations by pool."""
+    """Return the load of all active allocations in each pool."""
     return {pool: Load(*map(int, amounts)) for pool, *amounts in prepared.fetch_all(ALLOCATED_BY_POOL, [])}
 
 
@@ -114,7 +114,10 @@ def _reserved_by_pool() -> dict[int, ReservedLoad]:
 
 
 def _capacity_by_pool() -> dict[int, int]:
-    """Return the capacity of usable nodes by pool, in milli-GPU. A node without GPUs counts as one GPU."""
+    """Return the capacity of each pool's usable nodes, in milli-GPU.
+
+    A node without GPUs counts as one GPU.
+    """
     sums: dict[int, int] = {}
     for pool_id, gpus in CAPACITIES():
         sums[pool_id] = sums.get(pool_id, 0) + (gpus or 1) * MILLI

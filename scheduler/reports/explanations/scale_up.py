@@ -1,4 +1,4 @@
-"""Pending reasons of workloads that a pool adds nodes for."""
+"""Pending reasons of workloads for which a pool adds nodes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -78,7 +78,7 @@ def subtract(bound: Bound, elsewhere: Iterable[int]) -> Bound:
 
 
 def allocated_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
-    """Return the queues' allocations in other pools of the same quota groups, by group and owner.
+    """Return the queues' allocations in other pools of the same quota groups, keyed by group and owner.
 
     The amounts are from the last cycle and include reservations. If no pool is in a group, no query is made.
     """

@@ -10,7 +10,7 @@ from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 
 
 def pending_by_project(pools: Iterable[NodePool], *, can_start: bool = False) -> dict[int, int]:
-    """Return the pending milli-GPU by project ID, for workloads that may run in one of the pools.
+    """Return the pending milli-GPU, keyed by project ID, for workloads that may run in one of the pools.
 
     Held array tasks and workloads with reserved GPUs are omitted. With `can_start`, unschedulable workloads
     are omitted too.

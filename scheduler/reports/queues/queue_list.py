@@ -95,7 +95,7 @@ def count_unschedulable(actor: Actor, pool: NodePool | None) -> int:
 
 
 def queue_lengths() -> dict[str, tuple[int, int]]:
-    """Return (workloads, requested milli-GPU) for the entire queue of each pool, by pool name.
+    """Return (workloads, requested milli-GPU) for the entire queue of each pool, keyed by pool name.
 
     An array counts as one workload.
     """

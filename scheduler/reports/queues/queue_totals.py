@@ -70,7 +70,7 @@ NOTHING = QueueTotals()
 def totals_by_queue(
     pools: Collection[NodePool] | None = None, *, preemptible: bool | None = None
 ) -> dict[Key, QueueTotals]:
-    """Return the allocated and reserved resources of each queue, by pool and queue.
+    """Return the allocated and reserved resources, keyed by pool and queue.
 
     Departments include their projects. `pools` restricts the sums to these pools, and `preemptible` to
     preemptible (True) or non-preemptible (False) workloads.

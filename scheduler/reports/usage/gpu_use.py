@@ -37,7 +37,7 @@ class GpuUse:
 
 
 def gpu_utilization_by_name(actor: Actor, request: UsageRequest, by: Dimension) -> Mapping[str, GpuUse]:
-    """Return the measured GPU-hours by name, for the projects that the user may see.
+    """Return the measured GPU-hours, keyed by name, for the projects that the user may see.
 
     Names without measurements are omitted.
     """

@@ -35,7 +35,9 @@ def window_start(pool: NodePool, now: datetime) -> datetime:
 
 
 def window_starts(pools: Iterable[NodePool], now: datetime) -> Mapping[int, WindowStart]:
-    """Return the stored points around each window's start by ledger ID, for pools with sliding windows."""
+    """Return the stored points around each window's start, keyed by ledger ID, for pools with sliding
+    windows.
+    """
     starts: dict[int, WindowStart] = {}
     for pool in pools:
         if is_sliding(pool):

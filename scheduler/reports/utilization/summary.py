@@ -109,7 +109,7 @@ def sum_utilization(uses: Iterable[Utilization]) -> Utilization:
 
 
 def utilization_by_pool(pools: Iterable[NodePool], now: datetime) -> dict[str, Utilization]:
-    """Return the utilization of the pods in each pool, by pool name. Pools without pods are omitted."""
+    """Return the utilization of the pods in each pool, keyed by pool name. Pools without pods are omitted."""
     by_pool: dict[str, list[Utilization]] = defaultdict(list)
     for pod in summarize_pods(running_allocations().filter(node__pool__in=list(pools)), now):
         by_pool[pod.pool].append(pod.use)
@@ -119,7 +119,7 @@ def utilization_by_pool(pools: Iterable[NodePool], now: datetime) -> dict[str, U
 def devices_by_node(
     nodes: Sequence[Node], now: datetime, max_age: timedelta = MAX_MEASUREMENT_AGE
 ) -> dict[int, tuple[Device, ...]]:
-    """Return the measured GPUs by node, omitting nodes without measurements."""
+    """Return each node's measured GPUs, omitting nodes without measurements."""
     rows = NodeUtilization.objects.filter(node__in=nodes, at__gte=now - max_age)
     return {row.node_id: _measured_devices(range(len(row.devices)), row.devices) for row in rows}
 

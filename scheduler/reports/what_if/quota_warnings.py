@@ -174,7 +174,7 @@ def _finite_bounds(bounds: Bounds) -> Iterator[tuple[int, str, int]]:
 def _allocations(
     snapshot: model.Snapshot, queues: Mapping[str, model.Queue]
 ) -> tuple[Mapping[tuple[str, str], Sums], Mapping[tuple[str, str], Sums]]:
-    """Return total and non-preemptible allocations, each by queue and pool."""
+    """Return total and non-preemptible allocations, each keyed by queue and pool."""
     allocated: dict[tuple[str, str], Sums] = defaultdict(lambda: [0, 0, 0])
     non_preemptible: dict[tuple[str, str], Sums] = defaultdict(lambda: [0, 0, 0])
     pools = {node.name: node.pool for node in snapshot.nodes}

@@ -118,7 +118,7 @@ def _search_change(view: ClusterView, workload: Workload, snapshot: Snapshot) ->
 
 @dataclass(slots=True)
 class _ResultCache:
-    """Results by workload for the cluster's latest observed state."""
+    """Results for the cluster's latest observed state, keyed by workload."""
 
     snapshot: Snapshot | None = None
     results: dict[str, tuple[datetime, SmallestChange]] = field(default_factory=dict)

@@ -12,7 +12,7 @@ TICKS = 4
 
 
 def draw_plots(records: Records, until: int) -> Mapping[str, str]:
-    """Return SVG documents by file name."""
+    """Return SVG documents, keyed by file name."""
     begin, end = records.trace.start_time, max(until, records.trace.start_time + 1)
     allocations = {name: account.allocated for name, account in records.accounts.items() if account.allocated}
     return {

@@ -80,7 +80,7 @@ def pool_capacity(pools: Iterable[NodePool]) -> Capacity:
 
 
 def capacity_by_pool(pools: Iterable[NodePool]) -> dict[int, Capacity]:
-    """Return each pool's capacity by ID."""
+    """Return each pool's capacity, keyed by pool ID."""
     selected_pools = list(pools)
     gpus = _gpus_by_state(selected_pools)
     allocated, reserved = Counter[int](), Counter[int]()
@@ -108,7 +108,7 @@ def _gpus_by_state(pools: list[NodePool]) -> Counter[tuple[int, str]]:
 
 
 def _reserved_unallocated(pools: list[NodePool]) -> Counter[int]:
-    """Return the reserved milli-GPU on unallocated parts of devices, by pool."""
+    """Return each pool's reserved milli-GPU on unallocated parts of devices."""
     reservations = Reservation.objects.filter(node__pool__in=pools, node__state__in=HOSTING)
     rows = list(reservations.values_list("node_id", "devices", "gpu_milli", "node__pool_id"))
     pool_of = {node: pool for node, _, _, pool in rows}

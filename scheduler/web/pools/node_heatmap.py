@@ -78,7 +78,7 @@ _SQUARE = f"h{CELL - GAP}v{CELL - GAP}h-{CELL - GAP}z"
 
 
 def _allocated_by_node(pool: NodePool) -> Mapping[int, tuple[int, int]]:
-    """Return the allocated milli-GPU and milli-CPU by node ID."""
+    """Return the allocated milli-GPU and milli-CPU, keyed by node ID."""
     active = Allocation.objects.filter(node__pool=pool, released_at__isnull=True).order_by()
     sums = active.values_list("node_id").annotate(
         gpu=Sum(F("gpu_milli") * F("devices__len")), cpu=Sum("cpu_milli")

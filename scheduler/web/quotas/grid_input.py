@@ -68,7 +68,7 @@ def parse_edits(actor: Actor, text: str) -> list[EditedQuota]:
 
 
 def build_changes(typed: Sequence[EditedQuota]) -> tuple[Change, ...]:
-    """Convert edits to quota changes. Raises Invalid with the errors of all cells if there are any."""
+    """Convert edits to quota changes. Raises Invalid with the errors in all cells if there are any."""
     stored, problems, result = stored_quotas([(edited.owner, edited.pool) for edited in typed]), [], []
     for number, edited in enumerate(typed):
         path, quota = f"changes[{number}]", stored.get(quota_key(edited.owner, edited.pool))
@@ -142,7 +142,7 @@ def _parse_draft(text: str) -> tuple[list[tuple[str, str, str, str]], dict[str, 
 
 
 def _pools_and_groups_by_name() -> dict[str, PoolOrGroup]:
-    """Return all pools and quota groups by name."""
+    """Return all pools and quota groups, keyed by name."""
     pools: dict[str, PoolOrGroup] = {pool.name: pool for pool in NodePool.objects.all()}
     return pools | {group.name: group for group in QuotaGroup.objects.all()}
 

@@ -39,7 +39,7 @@ def pools_of(place: PoolOrGroup) -> list[NodePool]:
 
 
 def group_members(places: Iterable[PoolOrGroup]) -> dict[str, list[str]]:
-    """Return the names of each group's pools by group name."""
+    """Return the names of each group's pools, keyed by group name."""
     groups = {place.pk: place.name for place in places if isinstance(place, QuotaGroup)}
     members: dict[str, list[str]] = {name: [] for name in groups.values()}
     if groups:

@@ -90,7 +90,7 @@ def workload_utilization(workload: Workload, span: str, now: datetime) -> dict[s
 
 
 def _spans(workload: Workload) -> Mapping[str, str]:
-    """Return the time range labels by key.
+    """Return the labels of the time ranges, keyed by time range.
 
     For an ended workload, only ranges within its last run are included.
     """

@@ -326,7 +326,7 @@ def select_candidates(name: str, workloads: Iterable[W]) -> Sequence[W]:
 
 @contextmanager
 def raise_not_found_for_unknown_project() -> Iterator[None]:
-    """Convert the server's error for an unknown or invisible project to NotFound."""
+    """Convert the server's error for an unknown or hidden project to NotFound."""
     try:
         yield
     except Invalid as error:

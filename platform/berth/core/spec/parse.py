@@ -75,7 +75,7 @@ def is_too_deep(data: object, most: int = DEPTH_MAX) -> bool:
 
 
 def _single_role_problems(path: str, node: object) -> Iterator[Problem]:
-    """Yield the problems of each role that can be parsed, even though the whole document cannot."""
+    """Yield the problems in each role that can be parsed, even though the whole document cannot."""
     if not isinstance(node, Mapping):
         return
     prefix = f"{path}." if path else ""

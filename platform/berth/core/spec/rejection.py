@@ -1,4 +1,4 @@
-"""Error that contains all problems of a workload document."""
+"""Error that contains all problems in a workload document."""
 
 from typing import ClassVar
 

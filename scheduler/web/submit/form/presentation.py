@@ -175,7 +175,7 @@ class ShownForm:
 
     @property
     def labelled_fields(self) -> dict[str, tuple[str, ShownField]]:
-        """Fields with their labels, by document path.
+        """Fields with their labels, keyed by document path.
 
         A label includes the part's name if there can be several parts of that kind.
         """

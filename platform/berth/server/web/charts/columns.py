@@ -58,7 +58,7 @@ def stacked_columns(
 
 
 def _tick(maximum: float) -> float:
-    """Return the smallest step (0.1, 0.2, 0.5, 1, ...) with which TICKS grid lines reach the maximum."""
+    """Return the smallest step (0.1, 0.2, 0.5, 1, ...) such that TICKS grid lines reach the maximum."""
     if maximum <= 0:
         return 1.0
     steps = (digit * 10.0**zeros for zeros in count(-6) for digit in (1, 2, 5))

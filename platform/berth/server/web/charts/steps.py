@@ -91,7 +91,7 @@ def _steps(x_positions: Sequence[int], values: Sequence[int], top: int) -> list[
 
 
 def _tick(maximum: int) -> int:
-    """Return the smallest step (1, 2, 5, 10, 20, ...) with which TICKS grid lines reach the maximum."""
+    """Return the smallest step (1, 2, 5, 10, 20, ...) such that TICKS grid lines reach the maximum."""
     steps = (digit * 10**zeros for zeros in count() for digit in (1, 2, 5))
     return next(step for step in steps if step * TICKS >= maximum)
 
