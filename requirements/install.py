@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-# pip's settings, the corresponding uv variables, and the separator between several values.
+# Settings of pip, with the corresponding environment variable of uv and its separator for multiple values.
 # https://docs.astral.sh/uv/reference/environment/
 SETTINGS = {
     "index-url": ("UV_DEFAULT_INDEX", " "),
@@ -47,7 +47,7 @@ def pip_settings() -> dict[str, str]:
     """Return pip's settings that uv also supports. Variables take precedence over pip.conf."""
     listing = subprocess.check_output([*PIP, "config", "list"], text=True)
     settings: dict[str, str] = {}
-    # Lines such as global.index-url='https://...'; a section for `install` is more specific than `global`.
+    # Each line has the form global.index-url='https://...'. Later sections override earlier ones.
     for section in ("global.", "install.", ":env:."):
         for line in listing.splitlines():
             name, _, value = line.removeprefix(section).partition("=")

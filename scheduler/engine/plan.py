@@ -209,7 +209,7 @@ class Demand:
 @dataclass(frozen=True, slots=True)
 class Plan:
     bundles: tuple[Bundle, ...] = ()
-    rejections: Sequence[Rejection] = ()  # pool by pool, in queue order
+    rejections: Sequence[Rejection] = ()  # sorted by pool, then by queue position
     queues: tuple[QueueReport, ...] = ()
     demand: tuple[Demand, ...] = ()
     trials: int = 0

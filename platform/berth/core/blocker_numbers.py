@@ -36,7 +36,7 @@ _LABELS = {
 }
 # Entries with amounts in the engine's units. The entry `resource` names their resource.
 AMOUNTS = frozenset(_LABELS) - {"cluster_quota", "namespace", "queue", "held_nodes", "seconds"}
-# Entries that the message already contains.
+# Entries that are omitted, because the message already contains them.
 _OMITTED = frozenset(
     {"resource", "refusal", "until", "action", "takes_turns", "awaited", "state", "group", "group_pools"}
     | {"code", "why"}

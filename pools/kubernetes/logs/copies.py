@@ -24,7 +24,7 @@ from pools.runtimes.shim.records import sync_directory
 FETCH_BYTES = 8 * 1024 * 1024
 _STAMP = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d) "
 _LINE_START, _PART_START = re.compile(_STAMP), re.compile(rb"(.{16384})" + _STAMP, re.DOTALL)
-# Called with a time and a byte limit. Returns the log since that time, or all of it for an empty time.
+# Returns the log since a time, up to a number of bytes. An empty time means the beginning of the log.
 Fetch = Callable[[str, int], bytes]
 
 

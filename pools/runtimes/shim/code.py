@@ -60,7 +60,7 @@ class Download(Transfer):
             os.setgroups([])
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
-            die_with_parent()  # set this again, because changing the user resets it
+            die_with_parent()  # required again, because changing the user resets the signal
         body = _Body(response, output)
         try:
             _unpack(body)

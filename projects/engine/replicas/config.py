@@ -18,7 +18,7 @@ OUT_DURATIONS = MappingProxyType(
     {TOKEN_USAGE_HIGH: 30.0, QUEUE_BACKLOG: 20.0, QUEUE_LATENCY_HIGH: 15.0, TTFT_HIGH: 15.0}
 )
 IN_DURATIONS = MappingProxyType({TOKEN_USAGE_LOW: 120.0, NO_QUEUE: 120.0, THROUGHPUT_STABLE: 60.0})
-MAX_MISSED_SAMPLES = 3  # number of consecutive missing samples that resets the streaks
+MAX_MISSED_SAMPLES = 3  # consecutive missing samples after which the streaks of all conditions are reset
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class CycleState:
     find_hold: Callable[[], NodeHold | None] | None = None
     overdue: list[PendingGroup] = field(default_factory=list)  # groups that are eligible for a hold
     hold_searches: int = 0  # number of searches for nodes to hold, one per gang
-    trials: int = 0  # number of trials, and of placement attempts within trials
+    trials: int = 0  # number of trials plus placement attempts within trials
     accepted_trials: int = 0
     repack_steps: int = 0  # number of steps in exact repacking searches
     # Number of accepted trials with evictions; after each, all pending gangs are tried again.

@@ -25,7 +25,7 @@ from scheduler.engine.explain.shortage import explain_shortage
 from scheduler.engine.plan import Blocker, Numbers, Reason, Rejection
 
 Reasons = Mapping[Reason, Numbers]
-Position: TypeAlias = tuple[str, int | None, tuple[Blocker, ...]]  # workload, queue position and blockers
+Position: TypeAlias = tuple[str, int | None, tuple[Blocker, ...]]  # (workload, queue position, blockers)
 Entry: TypeAlias = "tuple[ReportedGroup, Gang]"
 # Sort key and submission time of the queue's next entry, then the queue's creation time and unique name.
 HeapEntry: TypeAlias = "tuple[QueueKey, int, int, str, QueueAccount, Entry, Iterator[Entry]]"

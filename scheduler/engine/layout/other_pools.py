@@ -22,7 +22,7 @@ def refresh_other_pools(board: Board) -> bool:
     board.cycle.placed_in_other_pool = placed_in_other_pool
     board.cycle.reclaimable_cache.clear()
     for group in board.pending_groups.values():
-        group.reasons = {}  # the next round records them again
+        group.reasons = {}  # the next round records the reasons again
     divide_shares(board.pool, board.ledger, board.nodes.capacity())
     update_turns(board)
     return True

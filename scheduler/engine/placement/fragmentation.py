@@ -36,7 +36,7 @@ class RequestMixRows:
     devices: Ints
     sizes: Ints  # distinct shares of one device
     size: Ints  # index of each kind in `sizes`
-    matches: NDArray[np.bool_]  # indexed by kind and node
+    matches: NDArray[np.bool_]  # whether each kind of request matches each node
     weights: Ints
     gpus: int  # sum of the GPUs of all kinds
     cpus: int

@@ -34,7 +34,7 @@ class QueueShare:
     reserved: int
     requested: int
     used: float
-    pending: int  # minimum GPUs of pending workloads; `requested` also counts what elastic workloads may add
+    pending: int  # minimum GPUs of pending workloads; `requested` also includes possible elastic replicas
     numbers_visible: bool = True  # False if the user may not see a department's own numbers
 
     @property

@@ -14,7 +14,7 @@ from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from scheduler.engine.plan import Reason
 from scheduler.models import QueueStatus
 
-# Reasons about a queue's limit, quota or fair share, with the name of that bound.
+# Reasons that concern a queue's limit, quota or fair share, with the name of that bound.
 BOUNDED: Mapping[Reason, str] = {
     Reason.WOULD_EXCEED_FAIR_SHARE: "fair share",
     Reason.PROJECT_LIMIT: "limit",

@@ -57,7 +57,7 @@ class SharedServer(uvicorn.Server):
     async def main_loop(self) -> None:
         ended = asyncio.Event()
         self._end = partial(asyncio.get_running_loop().call_soon_threadsafe, ended.set)
-        while not await self.on_tick(0):  # this also sets the Date header of responses
+        while not await self.on_tick(0):  # `on_tick` also sets the Date header of responses
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), TICK_SECONDS)
 

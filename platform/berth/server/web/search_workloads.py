@@ -20,7 +20,7 @@ from projects.web.arrays.progress import load_progress
 from projects.web.workloads.filters import filter_workloads, parse_filters
 
 MAX_TASKS, MAX_USERS = 6, 4
-MIN_STATE_LETTERS = 4  # minimum letters to match the beginning of a state's name
+MIN_STATE_LETTERS = 4  # minimum number of letters that match the beginning of a state's name
 STATE_SYNONYMS = {
     "live": ("active",),
     "pending": ("queued", "waiting"),

@@ -39,7 +39,7 @@ class Victim:
     amounts: tuple[int, int, int] = field(init=False)
     started: int = field(init=False)
     index: int = field(init=False)
-    # Cache of `PreemptionPolicy.victim_key`.
+    # Cached result of `PreemptionPolicy.victim_key`.
     cached_key: tuple[float | int | str, ...] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:

@@ -48,7 +48,7 @@ class ShownField:
     is_text_only: bool = False
     is_read_only: bool = False
     words: bool = False  # True for a command shown as a list, one word per line
-    width: str = ""  # CSS classes, so that the fields fill each row of the form
+    width: str = ""  # CSS classes that make the fields fill each row of the form
 
     @property
     def name(self) -> str:

@@ -19,7 +19,7 @@
         root.dataset.theme = theme;
         localStorage.setItem("berth-theme", theme);
       }
-      // The admin site follows.
+      // The admin site uses the same choice.
       localStorage.setItem("_x_adminTheme", JSON.stringify(theme === "system" ? "auto" : theme));
     });
   }

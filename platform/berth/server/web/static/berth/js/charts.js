@@ -32,7 +32,7 @@
     svg.readouts ??= JSON.parse(svg.dataset.points);
     const frame = svg.getBoundingClientRect(), begin = Number(svg.dataset.begin), end = Number(svg.dataset.end);
     const share = Math.min(1, Math.max(0, (event.clientX - frame.left) / frame.width));
-    // Columns have one width, even if months or days differ in length, and are named by their period.
+    // All columns have the same width, even if months or days differ in length, and are named by their period.
     const columns = svg.dataset.columns?.split("|"), column = Math.min(Math.floor(share * columns?.length), columns?.length - 1);
     const time = begin + share * (end - begin), point = columns ? svg.readouts[column] : pointAt(svg.readouts, time), readout = box(chart);
     readout.classList.toggle("on", point !== undefined);

@@ -6,8 +6,8 @@
   const SECRET = "[type=password], [type=file], [data-secret], [name=csrfmiddlewaretoken]";
   const PUSHED = ["submit", "button", "reset", "image"];
   const person = document.body.dataset.person;
-  const touched = new Set(); // addresses of forms with input
-  let noticed = false, hasEnded = false, last = null; // hasEnded: whether the session has ended
+  const touched = new Set(); // URLs of forms with input
+  let noticed = false, hasEnded = false, last = null; // hasEnded: true if the session has ended
 
   const addressOf = (form) => new URL(form.getAttribute("action") || location.href, location.href).pathname;
   const fieldsOf = (form) => [...form.elements].filter((field) => field.name && !field.matches(SECRET) && !PUSHED.includes(field.type));
@@ -25,7 +25,7 @@
     } catch { /* storage is full or forbidden */ }
   }
 
-  function placeOf(form) { // a form in a dialog or a row also has its own page
+  function placeOf(form) { // use the form's own page, even if the form is in a dialog or a row
     const apart = form?.closest("dialog, tr.editor");
     return apart ? new URL(form.getAttribute("action"), location.href) : location;
   }
@@ -61,7 +61,7 @@
     return item;
   }
 
-  function ended() { // noticed by a background request, so the user decides when to leave
+  function ended() { // a background request noticed the end, so the user decides when to leave
     if (!noticed) say("Your session has ended. Your input is saved.", leave);
     noticed = hasEnded = true;
   }
@@ -75,7 +75,7 @@
       if (!boxes) seen.set(name, at + 1);
       if (field && boxes) field.checked = checked;
       else if (field) field.value = value;
-      else if (!boxes || checked) { // a field that the server renders with its next response
+      else if (!boxes || checked) { // the server renders this field with its next response
         const waiting = Object.assign(document.createElement("input"), { type: "hidden", name, value });
         (form.querySelector("[data-shape]") ?? form).append(waiting);
       }
@@ -91,7 +91,7 @@
   function restore() {
     const draft = stored();
     if (!draft) return;
-    if (!person) return store({ ...draft, due: true }); // the sign-in page
+    if (!person) return store({ ...draft, due: true }); // this is the sign-in page
     const signedIn = draft.due || cameFromSigningIn();
     if (!signedIn || draft.person !== person || Date.now() - draft.at > LONGEST) return store(null);
     const here = draft.forms.map(([address, fields]) => [[...document.forms].find((form) => addressOf(form) === address), fields]);
@@ -108,7 +108,7 @@
     touched.add(addressOf(form));
     last = form;
   });
-  document.addEventListener("htmx:configRequest", (event) => { // the token changes after a sign-in in another tab
+  document.addEventListener("htmx:configRequest", (event) => { // a sign-in in another tab changes the token
     const token = document.cookie.match(/(?:^|; )csrftoken=([^;]+)/)?.[1];
     if (!token || event.detail.verb === "get") return;
     event.detail.headers["X-CSRFToken"] = token;

@@ -1,7 +1,7 @@
 // Edges of the quota grid: a shadow where columns are hidden, and a note of how many pools are in view.
 (() => {
   "use strict";
-  const SLACK = 2; // pixels
+  const SLACK = 2; // tolerance in pixels
 
   function update() {
     const wrap = document.querySelector(".grid-wrap"), note = document.querySelector("[data-pools-in-view]");

@@ -4,7 +4,7 @@
   const dialog = document.getElementById("keys-dialog");
   if (!dialog) return;
   const PAGES = { o: "/", w: "/workloads", q: "/queue", s: "/submit" }, PATIENCE = 1500;
-  let awaitsPage = 0; // time until which the key after g names a page
+  let awaitsPage = 0; // time until which the key that follows g opens a page
 
   const links = () => [...document.querySelectorAll("main tbody tr > * > a.plain-link[href]")].filter(
     (link, place, all) => link.offsetParent && all.findIndex((other) => other.closest("tr") === link.closest("tr")) === place,

@@ -4,7 +4,7 @@
   "use strict";
   const GATHER = 150, POLL = 5000, RETRY_MOST = 30000, REFUSED_WITHIN = 2000;
   let socket = null, opened = 0, retry = 1000, poll = 0, timer = 0, leaving = false, focused = "", unfolded = [], popover;
-  const due = new Map(); // kind -> Set of ids, or null for all ids
+  const due = new Map(); // maps kinds to a Set of IDs, or to null for all IDs
   const late = new Set(); // parts that changed again while they were being fetched
 
   const parts = () => [...document.querySelectorAll("[data-live]")];

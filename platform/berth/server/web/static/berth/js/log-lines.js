@@ -3,7 +3,7 @@
   "use strict";
   const ERROR = /error|exception|fatal|panic|killed|denied|not found|cannot|can't|failed/i, LENGTH_MAX = 300;
   const SEQUENCES = /\u001b\[[0-?]*[ -/]*[@-~]/g, CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
-  const lines = new Map(); // promise of each address, because live updates replace the elements
+  const lines = new Map(); // promises by URL, because live updates replace the elements
 
   async function load(address) {
     const answer = await fetch(address, { headers: { Accept: "text/plain" } });

@@ -1,12 +1,12 @@
 // Text of logs as lines of a terminal, from pieces that may be cut anywhere.
 (() => {
   "use strict";
-  const LINE_MOST = 65536, RUNS_MOST = 1000; // characters and changes of style per line
+  const LINE_MOST = 65536, RUNS_MOST = 1000; // maximum characters and style changes per line
   const TEXT = /[^\u001b\r\n]+/y;
   const CSI = /\u001b\[([0-?]{0,200}[ -/]{0,8})([@-~])/y;
-  const OTHER = /\u001b[\]PX^_][^\u0007\u001b\n]{0,4000}(?:\u0007|\u001b\\)?|\u001b\[|\u001b[ -/]{0,8}[0-~]?/y; // titles, links, device strings
-  const BEGUN = /\u001b(?:\[[0-?]{0,200}[ -/]{0,8}|[\]PX^_][^\u0007\u001b\n]{0,4000}\u001b?|[ -/]{0,8})$/y; // continues in the next piece
-  // includes bidirectional control characters, which could disguise a line
+  const OTHER = /\u001b[\]PX^_][^\u0007\u001b\n]{0,4000}(?:\u0007|\u001b\\)?|\u001b\[|\u001b[ -/]{0,8}[0-~]?/y; // escape sequences for titles, links and device strings
+  const BEGUN = /\u001b(?:\[[0-?]{0,200}[ -/]{0,8}|[\]PX^_][^\u0007\u001b\n]{0,4000}\u001b?|[ -/]{0,8})$/y; // escape sequence that continues in the next piece
+  // The pattern includes bidirectional control characters, which could disguise a line.
   const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
 
   /** Reader of a log. Its lines are `{ runs: [[text, style]], length, replaced, ended }`, and a style is a list of CSS classes. */
@@ -75,7 +75,7 @@
         else if (code === 39) this.#color = "";
         else if (code >= 30 && code <= 37) this.#color = `ansi-${code - 30}`;
         else if (code >= 90 && code <= 97) this.#color = `ansi-${code - 82}`;
-        else if ([38, 48, 58].includes(code)) { // a colour of a larger palette
+        else if ([38, 48, 58].includes(code)) { // this colour is from a larger palette
           const isIndex = codes[place + 1] === 5, index = codes[place + 2];
           if (code === 38) this.#color = isIndex && index < 16 ? `ansi-${index}` : "";
           place += isIndex ? 2 : 4;

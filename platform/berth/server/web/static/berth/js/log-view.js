@@ -1,7 +1,7 @@
 // Lines of logs as elements, with marks, errors and times.
 (() => {
   "use strict";
-  const ELEMENT = 20; // characters of memory that an element takes
+  const ELEMENT = 20; // memory that an element takes, in characters
   const { exact, exactDay } = window.berthTimes;
 
   /** Show a line with its styles, and with the searched text marked. The text is never markup. */
@@ -53,7 +53,7 @@
     elements.forEach((element, index) => {
       while (place + 1 < times.length && times[place + 1][0] <= index + skipped) place += 1;
       const time = times[place]?.[1];
-      // the style sheet justifies the time and the line number, and this kind of space keeps its width
+      // The style sheet justifies the time and the line number. A figure space keeps its width.
       element.dataset.time = time ? (isToday ? exact : exactDay).format(time).replaceAll(" ", "\u2007") : "-";
     });
   }

@@ -1,7 +1,7 @@
 // Pod log: show the end first, then new output from a separate socket, and other parts on request.
 (() => {
   "use strict";
-  const PIECE = 65536, PIECE_MOST = 4 * PIECE, TAIL_MOST = 2 ** 20; // bytes that are requested, and that a response has at most
+  const PIECE = 65536, PIECE_MOST = 4 * PIECE, TAIL_MOST = 2 ** 20; // bytes to request, and maximum bytes of a response
   const MOST = 2_000_000, RETRY_MOST = 20000, POLL = 2000;
   const { LogReader, cutCharacter, decode, errorCounter, fill, stamp, weigh } = window.berthLog;
   const box = document.getElementById("log");
@@ -11,15 +11,15 @@
   const download = document.getElementById("log-download");
   const pods = () => document.getElementById("log-pod");
   const matches = document.getElementById("log-matches"), wrap = document.getElementById("log-wrap");
-  const CONTEXT = 4096; // bytes before a match
+  const CONTEXT = 4096; // bytes to show before a match
   const ERROR = /error|exception|fatal|panic|killed|denied|not found|cannot|can't|failed/i, ERROR_LINES = 40;
   let pod = "", next = 0, complete = false, length = 0, turn = 0, isReading = false, socket = null, retry = 1000;
   let reader = new LogReader();
   const errorLine = new RegExp(box.dataset.errors), showCount = errorCounter(document.getElementById("log-errors"));
   const timestamps = document.getElementById("log-timestamps"), TIMESTAMPS = "berth-log-timestamps";
-  const lines = new WeakMap(); // line of each element, and the element of each line
+  const lines = new WeakMap(); // maps elements to lines, and lines to elements
   let line = 0; // number of the first line that is shown, or 0 if it is unknown
-  let pattern = null, chosen = -1; // searched text, and the match that is shown
+  let pattern = null, chosen = -1; // searched text, and index of the match that is shown
 
   const first = () => Number(body.firstElementChild?.dataset.begin ?? 0);
 
@@ -61,7 +61,7 @@
     }
     if (changed.length) {
       const span = piece(begin, changed);
-      if (open) span.dataset.continues = ""; // its first line break ends a line of an earlier piece
+      if (open) span.dataset.continues = ""; // the first line break ends a line of an earlier piece
       body.append(span);
       length += weigh(span);
       if (times) stamp([...span.children], times, open ? 1 : 0, startedToday());
@@ -106,7 +106,7 @@
   // Times are shown for the whole log in one format, with the day unless the pod started today.
   const startedToday = () => new Date(box.dataset.started).toDateString() === new Date().toDateString();
 
-  /** Show the times of all lines that are shown. Lines that arrive later have their times with them. */
+  /** Show the times of all visible lines. Lines that arrive later already have their times. */
   async function fetchTimes() {
     box.classList.toggle("timed", Boolean(timestamps?.checked));
     box.classList.toggle("today", startedToday());
@@ -186,7 +186,7 @@
     isReading = Boolean(pod);
     if (!pod) return settle();
     for (const tool of document.querySelectorAll("[data-log-tool]")) tool.hidden = false;
-    if (download) { // the brief log of the overview has none
+    if (download) { // the brief log on the overview has no download link
       const file = new URL(download.href);
       file.searchParams.set("pod", pod);
       download.href = file;
@@ -199,7 +199,7 @@
       isReading = false;
       body.replaceChildren();
       const at = target ? target.offset - got.begin : got.data.length, isWhole = !got.begin || (!target && got.data.length < TAIL_MOST - 3);
-      const breaks = got.data.indexOf(10) + 1, cut = isWhole || !breaks || breaks > at ? 0 : breaks; // start of the first whole line
+      const breaks = got.data.indexOf(10) + 1, cut = isWhole || !breaks || breaks > at ? 0 : breaks; // offset of the first whole line
       got.data = got.data.subarray(cut);
       got.begin += cut;
       const before = target ? got.data.subarray(0, at - cut).filter((byte) => byte === 10).length : 0;
@@ -225,7 +225,7 @@
     hangUp();
     if (got.begin >= end) return earlier.remove();
     const before = new LogReader(), added = before.read(decode(got.data), true), rest = before.line ? added.pop() : null, next = lines.get(top);
-    if (rest && !next.replaced && !before.isBack) { // the start of a very long line
+    if (rest && !next.replaced && !before.isBack) { // the beginning of a very long line
       next.runs.unshift(...rest.runs);
       draw(top, next);
     }
@@ -354,7 +354,7 @@
   });
   addEventListener("hashchange", openLink);
 
-  search?.addEventListener("keydown", (event) => { // Enter again: next match, with Shift: previous match
+  search?.addEventListener("keydown", (event) => { // Enter shows the next match, Shift-Enter the previous one
     if (event.key !== "Enter" || event.target.name !== "text" || !hits().length) return;
     if (event.target.value !== matches.querySelector("[data-count]")?.dataset.text) return;
     event.preventDefault();

@@ -3,7 +3,7 @@
   "use strict";
   const root = document.documentElement;
   const { clock, exact, exactDay, full, short } = window.berthTimes;
-  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]]; // as in durations from the server
+  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]]; // the units that the server uses in durations
 
   const isDistant = (date) => Math.abs(date - Date.now()) > 7 * 86400000;
 
@@ -72,7 +72,7 @@
   /** Copy an element's text. Pages without TLS have no clipboard object, so the text is selected there. */
   function copy(element) {
     const report = (copied) => copied ? toast("Copied.") : toast("Copying failed. Select the text and copy it.", true);
-    if (!element) return; // replaced by a live update
+    if (!element) return; // a live update has replaced the element
     if (navigator.clipboard) {
       navigator.clipboard.writeText(element.textContent).then(() => report(true), () => report(false));
     } else {
@@ -129,12 +129,12 @@
     const target = event.target instanceof Element ? event.target : null;
     if (!target) return;
     if (target.closest("[data-theme-toggle]")) {
-      event.preventDefault(); // in the search, it is a link
+      event.preventDefault(); // in the search, the button is a link
       const dark = getComputedStyle(root).colorScheme === "dark"
         || (!root.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
       root.dataset.theme = dark ? "light" : "dark";
       localStorage.setItem("berth-theme", root.dataset.theme);
-      localStorage.setItem("_x_adminTheme", JSON.stringify(root.dataset.theme)); // the admin site follows
+      localStorage.setItem("_x_adminTheme", JSON.stringify(root.dataset.theme)); // the admin site uses the same theme
     } else if (target.closest("[data-save-view]")) {
       htmx.ajax("GET", target.closest("[data-save-view]").dataset.saveView + location.search, "#dialog");
     } else if (target.closest("a[data-follows-filters]")) {
@@ -173,8 +173,8 @@
     }
   });
 
-  const tops = new WeakMap(); // where each open menu's button was on the screen
-  /** Keep a menu on the screen: to the left if there is no room to the right, and above its button if there is none below. */
+  const tops = new WeakMap(); // screen position of each open menu's button
+  /** Keep a menu on the screen: move it to the left, or above its button, if there is no room to the right or below. */
   function place(menu) {
     tops.set(menu.parentElement, menu.parentElement.getBoundingClientRect().top);
     menu.style.translate = "";
@@ -207,7 +207,7 @@
     }
   }, { capture: true, passive: true });
 
-  /** Show the sections and fields of a form that belong to the chosen value of another field. Disable the others. */
+  /** Show the sections and fields of a form that apply to the chosen value of another field. Disable the others. */
   function sections(form) {
     for (const section of form?.querySelectorAll("[data-shown-for]") ?? []) {
       const [name, value] = section.dataset.shownFor.split("=");
@@ -258,7 +258,7 @@
     forms.forEach(sections);
   });
 
-  let unfolded = [], typed = []; // typed: secrets of the form that was sent, which the server does not send back
+  let unfolded = [], typed = []; // typed: secrets in the submitted form, which the server does not send back
   document.addEventListener("htmx:beforeSwap", (event) => {
     typed = [...event.detail.requestConfig.elt.querySelectorAll("[data-keep-typed]")].map(({ id, value }) => [id, value]);
     unfolded = [...event.target.querySelectorAll("details[open][id]")].map((details) => details.id);
@@ -273,18 +273,18 @@
     if (dialog && !dialog.open) dialog.showModal();
     if (dialog) dialog.scrollTop = 0; // a new form begins at its top, but the button was at the bottom
     event.target.querySelector?.("[aria-invalid=true], [autofocus]")?.focus();
-    if (event.target.matches?.(".editor > td") && event.target.firstElementChild) { // a form opened below its row
+    if (event.target.matches?.(".editor > td") && event.target.firstElementChild) { // the form opened below its row
       const field = event.target.querySelector("[autofocus]") ?? event.target.querySelector("input:not([type=hidden])");
       field?.focus({ preventScroll: true });
-      if (field?.autofocus) field.select(); // its number was clicked: typing replaces it
+      if (field?.autofocus) field.select(); // the user clicked the number, so typing replaces it
       event.target.scrollIntoView({ block: "nearest" });
     }
   });
   document.addEventListener("htmx:configRequest", (event) => {
-    if (event.detail.verb !== "get") return; // addresses contain only the parameters that are set
+    if (event.detail.verb !== "get") return; // URLs contain only the parameters that are set
     for (const [name, value] of [...event.detail.formData]) if (value === "") event.detail.formData.delete(name);
   });
-  // The events of htmx come after the browser may have painted the raw times of new parts.
+  // The browser may paint the raw times of new parts before htmx sends its events.
   new MutationObserver((records) => {
     for (const { addedNodes } of records) addedNodes.forEach(times);
   }).observe(document.body, { childList: true, subtree: true });
@@ -307,7 +307,7 @@
   showOpenTabs();
   numberLines(document);
   setInterval(() => { if (!document.hidden) times(document); }, 10000);
-  setInterval(() => { // ages in seconds
+  setInterval(() => { // update ages that are shown in seconds
     if (document.hidden) return;
     for (const element of document.querySelectorAll("time[datetime]")) {
       if (Math.abs(new Date(element.dateTime) - Date.now()) < 61000) times(element);

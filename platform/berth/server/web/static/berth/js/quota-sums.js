@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const { NONE, amountOf, make } = window.berthQuotas;
-  const shown = new Intl.NumberFormat("en", { maximumFractionDigits: 3 }); // the server formats numbers alike
+  const shown = new Intl.NumberFormat("en", { maximumFractionDigits: 3 }); // the server uses the same number format
 
   /** The argument is the sheet of the page: its draft, and functions that look up cells in the table. */
   window.berthQuotaSums = ({ draft, rowOf, columnOf, textOf, storedAt, table, columns }) => {

@@ -4,9 +4,9 @@
   const form = document.getElementById("quota-changes-form");
   const { NONE, read, make, many, conflictBox, faultBox, token } = window.berthQuotas;
   const NO_QUOTA = "No quota";
-  const draft = new Map(); // "owner/pool" -> {top, name, cells: Map(field -> {seen, typed, theirs})}
+  const draft = new Map(); // maps "owner/pool" to {top, name, cells: Map(field -> {seen, typed, theirs})}
   // A quota to be deleted has a single cell with the value NONE, which also determines its other cells.
-  const versions = new Map(), rows = new Map(); // versions: received since the rows were drawn; rows: by owner
+  const versions = new Map(), rows = new Map(); // versions received since the rows were drawn, and rows by owner
   let past = [], future = [], table = null, grid = null, columns = [], latest = 0, loading = null, applying = false;
 
   const part = (name) => form.querySelector(`[data-${name}]`);
@@ -117,7 +117,7 @@
     td.classList.toggle("changed", Boolean(entry) || gone);
     td.classList.toggle("removed", gone);
     td.classList.toggle("conflict", Boolean(entry?.theirs));
-    td.classList.toggle("none", now === NONE || (was === NONE && !entry)); // defaults of a new quota
+    td.classList.toggle("none", now === NONE || (was === NONE && !entry)); // these are the defaults of a new quota
     if (now === NONE) td.title = NO_QUOTA;
     else if (td.title === NO_QUOTA) td.removeAttribute("title");
     if (entry || gone) {
@@ -198,7 +198,7 @@
       for (const td of cellsOf(place)) paint(td);
     }
     if (touched.length) {
-      past = []; future = []; // steps refer to values that have changed
+      past = []; future = []; // undo steps refer to values that have changed
       settle(touched);
     }
   }

@@ -24,7 +24,7 @@
     if (dialog.open) return;
     field.value = "";
     [sent, shown, opensFirst] = [null, null, false];
-    results.replaceChildren(); // of the search before
+    results.replaceChildren(); // remove the results of the previous search
     dialog.showModal();
     field.focus();
     htmx.trigger(field, "search");
@@ -58,7 +58,7 @@
       event.preventDefault();
       move(event.key === "ArrowDown" ? 1 : -1);
     } else if (dialog.open && event.key === "Escape") {
-      event.preventDefault(); // a search field would first clear itself
+      event.preventDefault(); // Escape would otherwise clear the search field first
       dialog.close();
     } else if (dialog.open && event.key === "Enter" && document.activeElement === field) {
       event.preventDefault();

@@ -43,7 +43,7 @@
   }
 
   let last = ""; // value of the box that was clicked last
-  /** With the Shift key, give all boxes since the last click the state of this one. */
+  /** If Shift is pressed, set all boxes between the last click and this one to this box's state. */
   document.addEventListener("click", (event) => {
     const box = event.target;
     if (!box.matches?.("input[form=bulk]")) return;

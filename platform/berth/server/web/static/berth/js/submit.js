@@ -82,7 +82,7 @@
     number();
   }
 
-  // The answer does not know of code that was chosen but not uploaded yet.
+  // The response does not include code that was chosen but not uploaded yet.
   let isCodeChosen = false;
   function enableSave(isUnchanged) {
     const save = form.querySelector("[name=step][value=save]");
@@ -95,7 +95,7 @@
   form.addEventListener("input", (event) => {
     isCodeChosen ||= event.target.type === "file" || event.target.name === "code-source";
     enableSave(false);
-    if (event.target.type === "file" || event.target.name === "code-source") return; // not in the document
+    if (event.target.type === "file" || event.target.name === "code-source") return; // these fields are not in the document
     edits += 1;
     number();
     clearTimeout(timer);
@@ -105,13 +105,13 @@
   document.addEventListener("htmx:beforeRequest", (event) => {
     event.detail.xhr.edits = edits;
     const submitter = event.detail.requestConfig.triggeringEvent?.submitter;
-    if (event.detail.elt === form) sending = !submitter?.value.includes(":"); // such as add:roles, which edits the form
+    if (event.detail.elt === form) sending = !submitter?.value.includes(":"); // values with a colon, such as add:roles, edit the form
   });
   document.addEventListener("htmx:beforeSwap", (event) => { // drop responses that are older than the input
     const source = event.detail.requestConfig.elt;
     if (source !== look && !source.closest("#prediction")) return;
     if (!source.isConnected || event.detail.xhr.edits !== edits) event.detail.shouldSwap = false;
-    const verdict = document.querySelector("#answer .verdict"); // keeps its height until the next one
+    const verdict = document.querySelector("#answer .verdict"); // the verdict keeps its height until the next one arrives
     if (verdict) document.getElementById("answer").style.setProperty("--verdict-height", `${verdict.offsetHeight}px`);
   });
   document.addEventListener("htmx:oobBeforeSwap", (event) => {

@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const MANY = 10, FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/, NUMBER = /^[-–]?[\d,]*\.?\d+/;
-  const states = new Map(); // by caption: sort order and search text, to apply again after a refresh
+  const states = new Map(); // sort order and search text by caption, to apply again after a refresh
 
   const textOf = (element) => {
     const clone = element.cloneNode(true);

@@ -57,7 +57,7 @@
 
     /** Start a shell in the pod. The connection ends with the shell, and the shell with the connection. */
     connect() {
-      this.window = WINDOW; // bytes of input that the pod still accepts
+      this.window = WINDOW; // bytes of input that the pod can still accept
       this.processed = 0; // bytes of output for which no credit has been returned
       this.typed = [];
       this.result = null;
@@ -179,7 +179,7 @@
       status.textContent = pod ? `This page already has ${MOST} terminals, the maximum. Close a terminal first.` : "";
       return;
     }
-    await document.fonts.load('13px "JetBrains Mono"').catch(() => undefined); // the size of a cell depends on it
+    await document.fonts.load('13px "JetBrains Mono"').catch(() => undefined); // the size of a cell depends on this font
     const terminal = new PodTerminal(pod);
     terminals.push(terminal);
     for (const each of terminals) each.pane.hidden = each !== terminal;

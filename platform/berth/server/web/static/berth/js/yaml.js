@@ -4,7 +4,7 @@
   const KEY = /^((?:- +)*)("[^"]*"|'[^']*'|[^\s#"'{}[\],&*!|>%@`-][^#"'{}[\]]*?)(?=:(?:\s|$))/;
   const FLOW_KEY = /([{,]\s*)([\w./-]+)(?=:\s)/g, BLOCK = /(?:^|\s)[|>][+-]?\d?[+-]?\s*$/, LONGEST = 200_000;
 
-  /** Return where the comment of a line begins, or its length: quotes may contain a #. */
+  /** Return where the comment of a line begins, or the line's length. Quoted text may contain a #. */
   function commentStart(line) {
     let quote = "";
     for (let at = 0; at < line.length; at += 1) {

@@ -1,4 +1,4 @@
-// What a Git directory says about a checkout: its tracked files with their modes, and its own ignore patterns.
+// A checkout's tracked files with their modes, and its own ignore patterns, read from its Git directory.
 (() => {
   "use strict";
   const LINK = 0o120000, REPOSITORY = 0o160000;
@@ -14,7 +14,7 @@
       const mode = view.getUint32(at + 24);
       at += 42 + hashBytes + (flags & 0x4000 ? 2 : 0);
       let shared = new Uint8Array();
-      if (version === 4) { // the path continues a part of the path before it
+      if (version === 4) { // the path omits the part that it shares with the previous path
         let dropped = bytes[at] & 0x7f;
         while (bytes[at++] & 0x80) dropped = ((dropped + 1) << 7) | (bytes[at] & 0x7f);
         shared = before.slice(0, before.length - dropped);

@@ -3,7 +3,7 @@
   "use strict";
   const escape = (char) => (/[\\^$.*+?()[\]{}|/]/.test(char) ? `\\${char}` : char);
 
-  /** Return the regular expression of a bracket such as [a-z], and the index behind it, or null if it is not closed. */
+  /** Return the regular expression of a bracket such as [a-z], and the index after it, or null if the bracket is not closed. */
   function bracket(glob, start) {
     let at = start + 1, inner = "";
     const negated = glob[at] === "!" || glob[at] === "^";
@@ -75,7 +75,7 @@
     if (!text) return null;
     try {
       return { keeps, onlyDirectories, matches: new RegExp(`^${anchored ? "" : "(?:.*/)?"}${text}$`, "su") };
-    } catch { // such as [z-a], which matches nothing
+    } catch { // an invalid bracket, such as [z-a], matches nothing
       return null;
     }
   }
@@ -98,7 +98,7 @@
     excludes(path) {
       const parents = [];
       for (let at = path.indexOf("/"); at > 0; at = path.indexOf("/", at + 1)) parents.push(path.slice(0, at));
-      let excluded = false, byName = false; // byName: whether a pattern of the file itself has decided
+      let excluded = false, byName = false; // byName: true if a pattern has matched the file itself
       for (const rule of this.rules) {
         if (!rule.onlyDirectories && rule.matches.test(path)) [excluded, byName] = [!rule.keeps, true];
         else if (parents.some((parent) => rule.matches.test(parent))) {

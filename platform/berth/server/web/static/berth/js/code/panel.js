@@ -8,14 +8,14 @@
   if (!form) return;
   let selection = null; // files to send: { name, files, links, ignored, size, hashed, sentTo }
   let running = null; // AbortController of the current work
-  let reading = 0; // number of the latest selection
+  let reading = 0; // counter that identifies the latest selection
 
   const project = () => form.elements["f:project"]?.value ?? "";
   const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
   const isSent = () => Boolean(selection?.sentTo) && selection.sentTo === project();
 
   function show({ error = "", status = "" } = {}) {
-    if (!element("upload")) return; // the document is not a workload's at the moment
+    if (!element("upload")) return; // the document currently does not describe a workload
     element("error").textContent = error;
     element("status").textContent = status;
     element("selection").hidden = !selection;
@@ -137,7 +137,7 @@
       element(`pick-${kind}`).addEventListener("click", () => element(kind).click());
       element(kind).addEventListener("change", () => {
         const files = [...element(kind).files];
-        element(kind).value = ""; // so that the same directory can be selected again
+        element(kind).value = ""; // otherwise, the same directory could not be selected again
         if (files.length) select(async () => fromInput(files));
       });
     }
@@ -156,14 +156,14 @@
     drop.addEventListener("drop", (event) => {
       event.preventDefault();
       delete drop.dataset.over;
-      const read = fromDrop(event.dataTransfer.items); // which are readable only now
+      const read = fromDrop(event.dataTransfer.items); // dropped items are readable only now
       if (!running) select(() => read);
     });
     if (selection) describe(selection);
     show();
   }
 
-  // Selected files are not lost by accident: a workload is submitted after they were sent or discarded.
+  // To avoid losing selected files by accident, submit a workload only after they were sent or discarded.
   document.addEventListener("submit", (event) => {
     const step = event.submitter?.value;
     if (event.target !== form || !["submit", "save"].includes(step) || !selection || isSent() || !element("upload")) return;
@@ -175,7 +175,7 @@
     element(running ? "stop" : selection.refused ? "discard" : "send").focus();
   }, true);
   form.addEventListener("change", (event) => { if (event.target.name === "f:project" && selection && !running) show(); });
-  form.addEventListener("click", (event) => { // the button disappears
+  form.addEventListener("click", (event) => { // the clicked button disappears
     if (event.target.value !== "remove:code") return;
     if (isSent() && !running) discard();
     document.querySelector("[name=code-source]:checked")?.focus();

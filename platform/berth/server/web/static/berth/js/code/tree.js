@@ -2,10 +2,10 @@
 (() => {
   "use strict";
   const { Checkout, IgnoreFile } = window.berthCode;
-  const PATH_MAX = 1024, NAME_MAX = 255; // in bytes
+  const PATH_MAX = 1024, NAME_MAX = 255; // maximum lengths in bytes
   const OF_HOME_DIRECTORIES = [".ssh", "NTUSER.DAT"];
 
-  /** A reason for which files cannot be sent, for the user. */
+  /** Error that tells the user why files cannot be sent. */
   class CodeError extends Error {}
 
   /** Directory of selected files, built from their paths. */
@@ -71,14 +71,14 @@
 
   /** Return [name, directory] of dropped items: one directory, or several files and directories. */
   async function fromDrop(items) {
-    const files = [...items].filter((item) => item.kind === "file"); // their entries and files are readable only now
+    const files = [...items].filter((item) => item.kind === "file"); // dropped files are readable only now
     const dropped = files.map((item) => item.webkitGetAsEntry?.() ?? item.getAsFile());
     if (dropped.length === 1 && dropped[0].isDirectory) return [dropped[0].name, new DroppedDirectory(dropped[0])];
     const contents = await contentsOf(dropped);
     return ["", { list: async () => contents }];
   }
 
-  /** Ignore files that apply in a checkout, or in a directory without Git, from its top to the current directory. */
+  /** The ignore files that apply, from the top directory to the current one. */
   class Scope {
     constructor(base, files, checkout = null) {
       Object.assign(this, { base, files, checkout });
@@ -135,7 +135,7 @@
   /**
    * Return the files to send, sorted, the number of ignored files and directories, and the tracked links.
    *
-   * Links are left out: browsers show no links, or what they lead to.
+   * Links are left out, because browsers show either no links or their targets.
    */
   async function collectFiles(directory) {
     const found = { files: [], links: [], ignored: 0 };

@@ -3,8 +3,8 @@
   "use strict";
   const { CodeError, sha256 } = window.berthCode;
   const CHUNK_BYTES = 4 * 2 ** 20, UPLOAD_BYTES = 8 * 2 ** 20, UPLOAD_CHUNKS = 2000;
-  const ROUNDS = 3, ATTEMPTS = 5; // ATTEMPTS: of each request while the server cannot be reached
-  const PASSING = [0, 408, 429, 500, 502, 503, 504]; // statuses of failures that may pass
+  const ROUNDS = 3, ATTEMPTS = 5; // ATTEMPTS: attempts per request while the server cannot be reached
+  const PASSING = [0, 408, 429, 500, 502, 503, 504]; // HTTP statuses after which another attempt may succeed
 
   const csrfToken = () => document.cookie.match(/(?:^|; )(?:__Host-)?csrftoken=([^;]+)/)?.[1]
     ?? JSON.parse(document.body.getAttribute("hx-headers"))["X-CSRFToken"];
@@ -32,7 +32,7 @@
     });
   }
 
-  /** Send a request, again while the server cannot be reached, and return the response. Raises a CodeError. */
+  /** Send a request, retry it while the server cannot be reached, and return the response. Raises a CodeError. */
   async function request(method, address, { body = null, kind = "application/json", signal, onSent }) {
     for (let attempt = 1; ; attempt += 1) {
       const response = await requestOnce(method, address, body, kind, signal, onSent);
@@ -51,7 +51,7 @@
     let detail = "";
     try {
       detail = JSON.parse(response.responseText).detail;
-    } catch { /* a proxy's response */ }
+    } catch { /* the response is from a proxy */ }
     return new CodeError(detail || `The server responded with status ${response.status}.`);
   }
 
@@ -63,7 +63,7 @@
     }
   }
 
-  const isScript = (data) => data.byteLength > 1 && new Uint8Array(data, 0, 2).join() === "35,33"; // starts with #!
+  const isScript = (data) => data.byteLength > 1 && new Uint8Array(data, 0, 2).join() === "35,33"; // 35 and 33 are the codes of "#!"
 
   /** Files with the digests of their chunks. */
   class HashedFiles {
