@@ -185,7 +185,7 @@ class PoolValues(Body):
     drain_timeout: Count = 600
     boot_timeout: Count = 900
     boot_failure_limit: Annotated[
-        Count, Field(description="Consecutive failed boots after which provisioning stops; 0: no limit.")
+        Count, Field(description="Consecutive failed boots after which provisioning stops; 0: unlimited.")
     ] = 5
     node_consolidation: ConsolidationChoice = "never"
     node_consolidation_after: Count = 300
@@ -300,7 +300,7 @@ class NodePoolResponse(ResponseModel):
     max_pods: int
     default_limits: DefaultLimitsResponse
     workspace_limit_mib: int | None = Field(
-        description="Maximum disk space of a workspace and its pods; null for no limit."
+        description="Maximum disk space of a workspace and its pods; null for unlimited."
     )
     labels: dict[str, Any]
     taints: list[dict[str, Any]]

@@ -73,7 +73,7 @@ class NodePool(ChecksTogether, FastRows):
     boot_timeout = models.PositiveIntegerField(default=900)
     boot_failure_limit = models.PositiveIntegerField(
         default=5,
-        help_text="Number of consecutive failed boots after which provisioning stops. 0 means no limit.",
+        help_text="Number of consecutive failed boots after which provisioning stops. 0 means unlimited.",
     )
 
     # Release of unneeded nodes, and limits on how many nodes are disrupted at the same time.
@@ -134,7 +134,7 @@ class NodePool(ChecksTogether, FastRows):
     workspace_limit_mib = models.PositiveIntegerField(
         null=True,
         blank=True,
-        help_text="Maximum disk space in MiB of a workspace and its pods. Empty for no limit.",
+        help_text="Maximum disk space in MiB of a workspace and its pods. Empty for unlimited.",
     )
 
     # The environment of each node. If empty, nodes use the machine's own Python and packages.

@@ -136,7 +136,7 @@ class PoolForm(Form):
         label="Boot failure limit",
         min_value=0,
         initial=5,
-        help_text="Number of consecutive failed boots after which provisioning stops. 0 means no limit.",
+        help_text="Number of consecutive failed boots after which provisioning stops. 0 means unlimited.",
     )
     node_consolidation = forms.ChoiceField(
         label="Node consolidation",
@@ -188,7 +188,7 @@ class PoolForm(Form):
         min_value=1,
         required=False,
         help_text="Maximum disk space of a workspace and its pods' directories. Pods that exceed the limit "
-        "are stopped. Leave empty for no limit.",
+        "are stopped. Leave empty for unlimited.",
     )
     memory_from_request = forms.BooleanField(
         label="Memory from request",
@@ -200,7 +200,7 @@ class PoolForm(Form):
         label="Default memory limit (MiB)",
         min_value=MEMORY_LIMIT_MIN_MIB,
         required=False,
-        help_text="Applies to all other pods without a memory limit. Leave empty for no limit.",
+        help_text="Applies to all other pods without a memory limit. Leave empty for unlimited.",
     )
     cpu_from_request = forms.BooleanField(
         label="Limit CPU to request",
@@ -211,7 +211,7 @@ class PoolForm(Form):
         label="Default CPU limit (cores)",
         min_value=CPU_LIMIT_MIN,
         required=False,
-        help_text="Applies to all other pods without a CPU limit. Leave empty for no limit.",
+        help_text="Applies to all other pods without a CPU limit. Leave empty for unlimited.",
     )
     version = forms.IntegerField(widget=forms.HiddenInput, required=False)
 

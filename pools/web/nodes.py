@@ -86,7 +86,7 @@ def show(request: Request, name: str) -> HttpResponse:
         "boot_steps": _boot_steps(node, phases) if node.state in PENDING else [],
         "started": _start_script_progress(node, is_admin=is_admin),
         "is_admin": is_admin,
-        "is_starting": node.state in PENDING,
+        "is_booting": node.state in PENDING,
         "agent_outdated": is_admin and is_outdated(node.inventory),
         "node_actions": NODE_ACTIONS.get(node.state, ()) if _is_allowed(request, "edit", node) else (),
         "events": [

@@ -80,18 +80,18 @@ def check_pending(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.NOTE,
             "maximum size",
-            f"The pool has its maximum of {format_count(pool.nodes_max, 'node')}{_starting_clause(facts)}.",
+            f"The pool has its maximum of {format_count(pool.nodes_max, 'node')}{_booting_clause(facts)}.",
             f"Raise it with `berth pool edit {pool} --nodes {pool.nodes_min}:...` if quotas need more.",
             RemedyForm.MAXIMUM,
         )
 
 
-def _starting_clause(facts: PoolFacts) -> str:
+def _booting_clause(facts: PoolFacts) -> str:
     """Return a clause about the nodes that are not ready yet, or an empty string."""
     count = len(facts.in_states(*PENDING))
     if not count:
         return ""
-    return f"; {count} of them {_is_or_are(count)} starting"
+    return f"; {count} of them {_is_or_are(count)} booting"
 
 
 def _is_or_are(count: int) -> str:

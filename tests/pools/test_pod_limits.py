@@ -77,9 +77,9 @@ def test_invalid_default_limits_are_rejected(values: object, problem: str) -> No
     ("limit", "problem"),
     [
         ({"memory_mib": 0}, "roles[0].limit.memory_mib: is less than a shell or Python needs to start"),
-        ({"memory_mib": 15}, "received 15 MiB; allowed: 16 MiB or more, or no limit"),
+        ({"memory_mib": 15}, "received 15 MiB; allowed: 16 MiB or more, or unlimited"),
         ({"cpu": 0}, "roles[0].limit.cpu: is less than the kernel can allot"),
-        ({"cpu": 0.009}, "received 0.009 cores; allowed: 0.01 cores or more, or no limit"),
+        ({"cpu": 0.009}, "received 0.009 cores; allowed: 0.01 cores or more, or unlimited"),
         ({"memory_mib": -1}, "roles[0].limit.memory_mib: is not a valid amount of memory"),
         ({"memory_mib": 10**12}, "roles[0].limit.memory_mib: is not a valid amount of memory"),
         ({"cpu": float("nan")}, "roles[0].limit.cpu: is not a finite number"),

@@ -48,7 +48,7 @@ def test_quota_change_is_described_in_one_sentence_with_the_changed_values(
     second, first = entries(sign_in("carol"))
     assert sentence(first) == "alice created the quota of vision in pool local: 2 GPUs"
     assert ("GPUs", "2") in [(change.label, change.after) for change in first.changes]
-    assert sentence(second) == "bob changed the quota of vision in pool local: GPUs 2 → 4, GPU limit none → 8"
+    assert sentence(second) == "bob changed the quota of vision in pool local: GPUs 2 → 4, GPU limit ∞ → 8"
     assert (second.link, second.changes) == ("/quotas?pool=local", [])
 
 

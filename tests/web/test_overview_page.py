@@ -108,16 +108,16 @@ def test_project_bars_use_at_most_four_colours_and_marks(
 def test_gpu_counts_add_up_while_nodes_boot(cast: Cast, sign_in: SignIn, running: Workload) -> None:
     booting = make.node(cast.pool, gpus=4, state="booting")
     client = sign_in("dave")
-    assert figure(client, "GPUs allocated")[1].split() == ["2", "of", "4", "4", "ready,", "4", "starting"]
+    assert figure(client, "GPUs allocated")[1].split() == ["2", "of", "4", "4", "ready,", "4", "booting"]
     assert figure(client, "GPUs free")[1].split() == ["2", "on", "ready", "nodes"]
     card = client.get("/").content.decode().partition('id="map-title"')[2].partition("</section>")[0]
-    assert "4 ready, 4 starting" in card
+    assert "4 ready, 4 booting" in card
     text = " ".join(re.sub(r"<[^>]+>", " ", card.partition('class="legend"')[2].partition(">")[2]).split())
-    assert text == "starting 4 vision 2 free 2"
+    assert text == "booting 4 vision 2 free 2"
     assert card.count('class="device') - card.count('class="devices') == 8
     booting.delete()
     assert figure(client, "GPUs allocated")[1].split() == ["2", "of", "4"]
-    assert "starting" not in client.get("/").content.decode()
+    assert "booting" not in client.get("/").content.decode()
 
 
 def test_overview_lists_the_longest_waits_with_one_row_per_array(cast: Cast, sign_in: SignIn) -> None:

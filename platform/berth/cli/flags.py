@@ -230,7 +230,9 @@ class SubmitFlags:
     ] = None
     stale_gang_grace: Annotated[
         Text,
-        _option("Time for which a gang may run below its minimum, or never for no limit.", metavar="TIME"),
+        _option(
+            "Time for which a gang may run below its minimum, or never for an unlimited time.", metavar="TIME"
+        ),
     ] = None
     after: Annotated[
         Texts,

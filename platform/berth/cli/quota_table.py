@@ -59,20 +59,21 @@ def quota_columns(changed: Collection[str] = ()) -> list[Column]:
         Column("ALLOCATED", lambda q: format_status_gpus(q, "allocated"), right=True),
         Column("RESERVED", lambda q: format_status_gpus(q, "reserved"), right=True, optional=True),
         Column("REQUESTED", lambda q: format_status_gpus(q, "requested"), right=True, optional=True),
-        Column("LIMIT", lambda q: number(q.limit.gpu, "none"), right=True, optional=True),
+        Column("LIMIT", lambda q: number(q.limit.gpu, "unlimited"), right=True, optional=True),
         Column("WEIGHT", lambda q: _format_weight(q.weight), right=True, optional=True),
         Column("BORROWS", lambda q: "yes" if q.over_quota else "no", optional=True),
-        Column("RANK", lambda q: "-" if q.rank is None else str(q.rank), right=True, wide=True),
+        Column("RANK", lambda q: "inherited" if q.rank is None else str(q.rank), right=True, wide=True),
         Column("CPU", lambda q: number(q.cpu, "unlimited"), right=True, wide="cpu" not in changed),
         Column(
-            "CPU LIMIT", lambda q: number(q.limit.cpu, "none"), right=True, wide="limit.cpu" not in changed
+            "CPU LIMIT", lambda q: number(q.limit.cpu, "unlimited"), right=True,
+            wide="limit.cpu" not in changed,
         ),
         Column(
             "MEMORY MIB", lambda q: number(q.memory_mib, "unlimited"), right=True,
             wide="memory_mib" not in changed,
         ),
         Column(
-            "MEMORY LIMIT", lambda q: number(q.limit.memory_mib, "none"), right=True,
+            "MEMORY LIMIT", lambda q: number(q.limit.memory_mib, "unlimited"), right=True,
             wide="limit.memory_mib" not in changed,
         ),
         Column("VERSION", lambda q: str(q.version), right=True, wide=True),

@@ -196,7 +196,7 @@ LimitSourceName = Literal["document", "request", "pool"]
 
 
 class PodLimitsResponse(ResponseModel):
-    """Resource limits of a pod. Null means no limit.
+    """Resource limits of a pod. Null means unlimited.
 
     The source is `document`, `request` (the pool sets limits to requests) or `pool` (the pool's default).
     """

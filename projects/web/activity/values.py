@@ -6,6 +6,7 @@ from typing import Any
 from berth.core.words import to_words
 from projects.models import Audit
 
+UNLIMITED = "∞"
 LABELS = {"gpus": "GPUs", "gpu hours": "GPU-hours", "warn at": "Alert thresholds (%)"}
 RESOURCES = {"gpu": ("GPU", "GPUs"), "cpu": ("CPU", "CPU cores"), "memory mib": ("memory", "memory (MiB)")}
 
@@ -28,6 +29,8 @@ def list_differences(
         (key, "" if is_creation else _format_value(before, key), _format_value(after, key))
         for key in dict.fromkeys([*after, *before])
     ]
+    if is_creation:  # a new quota has no other bounds than those that were set
+        values = [value for value in values if value[2] != UNLIMITED]
     return [(field_label(key), old, new) for key, old, new in values if old != new]
 
 
@@ -55,7 +58,7 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def _format_value(values: Mapping[str, Any], key: str) -> str:
     value = values.get(key)
     if value is None:
-        return ""
+        return UNLIMITED if key in values and _is_amount(key) else ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -63,3 +66,8 @@ def _format_value(values: Mapping[str, Any], key: str) -> str:
     if key == "role":
         return to_words(value)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _is_amount(key: str) -> bool:
+    """Return whether a flattened key is a quota or limit, where null means unlimited."""
+    return key in RESOURCES or key.removeprefix("limit ") in RESOURCES

@@ -38,7 +38,7 @@ class DeviceMap:
     index: int
     holders: list[Holder] = field(default_factory=list)
     reserved_for: str = ""  # handle of the workload that the device is reserved for
-    is_starting: bool = False  # True if the node is not ready yet
+    is_booting: bool = False  # True if the node is not ready yet
     bound_at: datetime | None = None  # time at which the latest holder was bound
     measured: Device | None = None  # latest measurements of the device
     idle_below: int = 0  # an allocated device below this utilization (in thousandths) is idle
@@ -74,7 +74,7 @@ class DeviceMap:
     @property
     def label(self) -> str:
         if not self.holders:
-            states = ["starting"] if self.is_starting else []
+            states = ["booting"] if self.is_booting else []
             states += [f"reserved for {self.reserved_for}"] if self.reserved_for else []
             return f"GPU {self.index}: {', '.join(states) or 'free'}"
         names = ", ".join(
@@ -94,7 +94,7 @@ class NodeMap:
     pods: int = 0
 
     @property
-    def is_starting(self) -> bool:
+    def is_booting(self) -> bool:
         return self.node.state in PENDING
 
     @property
@@ -144,8 +144,8 @@ def measured_node_maps(
 
 
 def _unallocated_devices(node: Node) -> list[DeviceMap]:
-    is_starting = node.state in PENDING
-    return [DeviceMap(index, is_starting=is_starting) for index in range(node.gpus)]
+    is_booting = node.state in PENDING
+    return [DeviceMap(index, is_booting=is_booting) for index in range(node.gpus)]
 
 
 def build_legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int]]:

@@ -93,7 +93,7 @@ class PoolRow:
 
     @property
     def cost_per_hour(self) -> Decimal | None:
-        """Cost of the ready and starting GPUs per hour."""
+        """Cost of the ready and booting GPUs per hour."""
         return None if self.price is None else self.price * self.capacity.existing / MILLI
 
     @property

@@ -38,7 +38,7 @@ def test_default_limits_are_set_and_errors_name_the_field(cast: Cast, alice: Cal
     rejected = alice("PATCH", "node-pools/small", changes, headers={"If-Match": "*"})
     (error,) = rejected.json()["errors"]
     assert (rejected.status_code, error["path"]) == (422, "default_limits.memory_mib")
-    assert error["allowed"] == "16 MiB or more, or no limit"
+    assert error["allowed"] == "16 MiB or more, or unlimited"
 
 
 def test_every_role_sees_free_resources_and_users_without_a_role_see_nothing(

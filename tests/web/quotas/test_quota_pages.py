@@ -107,7 +107,7 @@ def test_pool_quota_values_link_to_their_fields_for_users_who_may_change_them(
     text = alice.get(listed).content.decode()
     for label, field in (
         ("Quota of vision: 2 GPUs", "gpu"),
-        ("Limit of vision: none", "limit_gpu"),
+        ("Limit of vision: unlimited", "limit_gpu"),
         ("Weight of vision: 1", "weight"),
         ("Rank of vision: 0", "rank"),
     ):

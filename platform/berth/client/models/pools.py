@@ -302,7 +302,7 @@ class NodePool(Model):
     max_pods: int = 0
     default_limits: DefaultLimits = Field(default_factory=DefaultLimits)
     workspace_limit_mib: int | None = None
-    """Maximum disk space of a workspace and its pods; None for no limit."""
+    """Maximum disk space of a workspace and its pods; None for unlimited."""
     labels: dict[str, Any] = {}
     taints: list[dict[str, Any]] = []
     price_per_gpu_hour: float | None = None

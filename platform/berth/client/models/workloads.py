@@ -24,7 +24,7 @@ class Blocker(Model):
 
 
 class PodLimits(Model):
-    """Resource limits of a pod. None means no limit.  The source is `document`, `request` (the pool sets
+    """Resource limits of a pod. None means unlimited.  The source is `document`, `request` (the pool sets
     limits to requests) or `pool` (the pool's default)."""
 
     memory_mib: int | None = None

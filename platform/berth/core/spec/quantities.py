@@ -84,7 +84,7 @@ def memory_limit_problem(path: str, limit: int | None) -> Problem | None:
     if limit is None or limit >= MEMORY_LIMIT_MIN_MIB:
         return None
     message = "is less than a shell or Python needs to start"
-    return Problem(path, message, f"{limit} MiB", f"{MEMORY_LIMIT_MIN_MIB} MiB or more, or no limit")
+    return Problem(path, message, f"{limit} MiB", f"{MEMORY_LIMIT_MIN_MIB} MiB or more, or unlimited")
 
 
 def cpu_limit_problem(path: str, limit: float | None) -> Problem | None:
@@ -92,7 +92,7 @@ def cpu_limit_problem(path: str, limit: float | None) -> Problem | None:
     if limit is None or limit >= CPU_LIMIT_MIN:
         return None
     message = "is less than the kernel can allot"
-    return Problem(path, message, f"{limit} cores", f"{CPU_LIMIT_MIN} cores or more, or no limit")
+    return Problem(path, message, f"{limit} cores", f"{CPU_LIMIT_MIN} cores or more, or unlimited")
 
 
 def parse_priority(value: object) -> int:

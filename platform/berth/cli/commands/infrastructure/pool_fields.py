@@ -31,7 +31,7 @@ def pool_fields(pool: Any, cost: Any, fragmentation: Any) -> list[tuple[str, str
         ("Default limits", _format_limits(pool.default_limits)),
         *(("Volume", _format_volume(volume)) for volume in pool.volumes or ()),
         *([("Idle rule", pool.idle_rule.text)] if pool.idle_rule else []),
-        ("Workspaces", f"up to {pool.workspace_limit_mib} MiB" if pool.workspace_limit_mib else "no limit"),
+        ("Workspaces", f"up to {pool.workspace_limit_mib} MiB" if pool.workspace_limit_mib else "unlimited"),
         ("Free GPUs", format_free_gpus(pool)),
         ("Largest gang", f"{fitting[-1].replicas} x {fitting[-1].gpus} GPUs"
          if fitting else "none fits on whole GPUs"),
