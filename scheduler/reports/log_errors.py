@@ -28,6 +28,8 @@ _CANDIDATE = re.compile(  # cheap test of raw bytes, which may contain control s
     rb"|NCCL|Killed|fault|dumped|not found|No such file|denied"
 )
 _LINE_MAX = 64 * 1024  # maximum bytes of a line that are searched
+_TRACEBACK = "Traceback (most recent"
+_TRACEBACK_LINES, _TRACEBACK_SIZE = 200, 64 * 1024  # lines and bytes in which a traceback ends
 
 
 def search_errors(
@@ -40,7 +42,7 @@ def search_errors(
     clock: Callable[[], float] = time.monotonic,
 ) -> LogMatches:
     """Return the lines of a log that name an error, in the same way that `search_log` returns lines with a
-    text.
+    text. A traceback and the error at its end count as one error, at the line of the latter.
     """
     until, size = clock() + seconds, read(start.offset, 0).size
     line, offset, places, matches = start, start.offset, list[LinePosition](), 0
@@ -58,7 +60,8 @@ def search_errors(
         end = len(data) if offset >= size else data.rfind(b"\n") + 1
         if not end and len(data) > CHUNK_SIZE:  # search a very long line in parts
             end = len(data)
-        for at in _error_lines(data[:end]):
+        starts, end = _error_lines(data[:end], is_last=offset >= size)
+        for at in starts:
             matches += 1
             number = line.line + data.count(b"\n", line.offset - begin, at)
             line = LinePosition(begin + at, number)
@@ -76,14 +79,42 @@ def search_errors(
     )  # fmt: skip
 
 
-def _error_lines(data: bytes) -> list[int]:
-    """Return the start offsets in `data` of the lines that name an error."""
-    starts, position = [], 0
+def _error_lines(data: bytes, *, is_last: bool) -> tuple[list[int], int]:
+    """Return the start offsets in `data` of the lines that name an error, and the end of the searched data.
+
+    A traceback that has not ended is left for the next search, unless no more data follows.
+    """
+    starts, position = list[int](), 0
     while (candidate := _CANDIDATE.search(data, position)) is not None:
         start = data.rfind(b"\n", 0, candidate.start()) + 1
         end = data.find(b"\n", candidate.start())
         end = len(data) if end < 0 else end
-        if _ERROR.search(shown_text(data[start : min(end, start + _LINE_MAX)])):
-            starts.append(start)
+        line = shown_text(data[start : min(end, start + _LINE_MAX)])
+        if _ERROR.search(line):
+            prefix, traceback, _ = line.partition(_TRACEBACK)
+            names_error = _ends_with_error(data, end + 1, prefix) if traceback else False
+            if names_error is None and not is_last and len(data) - start < _TRACEBACK_SIZE:
+                return starts, start
+            if not names_error:
+                starts.append(start)
         position = end + 1
-    return starts
+    return starts, len(data)
+
+
+def _ends_with_error(data: bytes, position: int, prefix: str) -> bool | None:
+    """Return whether the line that ends a traceback names an error, or None if the traceback has not ended.
+
+    The lines of the traceback have the same prefix, such as `[rank0]: `, and are indented. Other lines may
+    stand between them.
+    """
+    for _ in range(_TRACEBACK_LINES):
+        if position >= len(data):
+            return None
+        end = data.find(b"\n", position)
+        end = len(data) if end < 0 else end
+        line = shown_text(data[position : min(end, position + _LINE_MAX)])
+        rest = line[len(prefix) :] if line.startswith(prefix) else ""
+        if rest and not rest[0].isspace():
+            return _TRACEBACK not in rest and _ERROR.search(line) is not None
+        position = end + 1
+    return False

@@ -80,7 +80,7 @@ def test_timestamps_selected_while_the_log_loads_show_each_line_once(
         assert faults == []
 
 
-def test_error_lines_are_counted_marked_and_shown_one_after_another(
+def test_errors_are_counted_marked_and_shown_one_after_another(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:
     filler = "".join(f"step {number} {'x' * 60}\n" for number in range(1, 3001))
@@ -91,14 +91,14 @@ def test_error_lines_are_counted_marked_and_shown_one_after_another(
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
         button = page.locator("#log-errors")
-        expect(button).to_have_text("Errors 3")
+        expect(button).to_have_text("Errors 2")
         expect(page.locator("#log .l.error")).to_have_text([re.compile("Traceback"), re.compile("CUDA")])
         button.click()
-        expect(page.locator("#log-count")).to_contain_text("3 error lines in")
-        expect(page.locator("#log-place")).to_have_text("1 of 3")
+        expect(page.locator("#log-count")).to_contain_text("2 errors in")
+        expect(page.locator("#log-place")).to_have_text("1 of 2")
         expect(page.locator("#log .hit")).to_have_text("ERROR first")
         page.get_by_role("button", name="Next error").click()
-        expect(page.locator("#log .hit")).to_contain_text("Traceback")
+        expect(page.locator("#log .hit")).to_contain_text("CUDA out of memory")
         expect(page.locator("#log mark")).to_have_count(0)
         page.get_by_role("button", name="Previous error").click()
         expect(page.locator("#log .hit")).to_have_text("ERROR first")
@@ -117,6 +117,23 @@ def test_error_written_to_a_followed_log_is_counted(opened: Open, pods: list[Pod
         expect(button).to_have_text("Errors 1")
         expect(button).to_be_enabled()
         expect(page.locator("#log .l.error")).to_have_text("worker 3: Killed\n")
+        write(home, pods[0], "Traceback (most recent call last):\n  File a.py\nValueError: no data\n")
+        expect(page.locator("#log .l.error")).to_have_count(3)
+        expect(button).to_have_text("Errors 2")
+        assert faults == []
+
+
+@pytest.mark.parametrize("tab", ["", "/logs"])
+def test_log_without_output_takes_one_line(opened: Open, pods: list[Pod], home: Path, tab: str) -> None:
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}{tab}")
+        expect(page.locator("#log")).to_contain_text("No output yet")
+        heights = "card => [card.offsetHeight, card.querySelector('#log').offsetHeight]"
+        card, log = page.locator("#log-card").evaluate(heights)
+        assert log < 60 and card - log < 130, (card, log)
+        write(home, pods[0], "step 1\n")
+        expect(page.locator("#log .l")).to_have_text("step 1\n")
+        assert page.locator("#log").evaluate("log => log.offsetHeight") > 200
         assert faults == []
 
 

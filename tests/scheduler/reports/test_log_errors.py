@@ -8,7 +8,7 @@ from scheduler.reports.log_errors import search_errors
 from scheduler.reports.log_search import LinePosition, ReadChunk
 
 ERRORS = [
-    "Traceback (most recent call last):",
+    "AssertionError",
     "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB",
     "[rank0]: torch.cuda.OutOfMemoryError: CUDA out of memory",
     "\x1b[31mERROR\x1b[0m loss is NaN",
@@ -50,6 +50,25 @@ def test_lines_that_name_an_error_are_found_with_their_numbers(
     assert [match.at.line for match in result.lines] == [lines.index(line) + 1 for line in ERRORS]
     assert all(data[match.at.offset :].startswith(match.text) for match in result.lines)
     assert (result.matches, result.is_complete, result.resume_at) == (len(ERRORS), True, None)
+
+
+@pytest.mark.parametrize("size", [16, 1 << 22])
+def test_traceback_and_the_error_at_its_end_are_one_error(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_errors, "CHUNK_SIZE", size)
+    lines = [
+        "Traceback (most recent call last):", "  File a.py", "ValueError: no data",
+        "step 1",
+        "[rank0]: Traceback (most recent call last):", "step 2", "[rank0]:   File a.py", "[rank1]: ok",
+        "[rank0]: RuntimeError: CUDA out of memory",
+        "Traceback (most recent call last):", "  File a.py", "queue.Empty",
+        "Traceback (most recent call last):", "  File a.py", "KeyError: 'a'", "",
+        "During handling of the above exception, another exception occurred:", "",
+        "Traceback (most recent call last):", "  File b.py", "RuntimeError: b",
+        "Traceback (most recent call last):", "  File still written",
+    ]  # fmt: skip
+    result = search_errors(read("\n".join(lines).encode()), max_matches=100, context_lines=0)
+    assert [match.at.line for match in result.lines] == [3, 9, 10, 15, 21, 22]
+    assert result.matches == 6 and result.is_complete
 
 
 def test_more_errors_are_found_from_the_returned_position() -> None:

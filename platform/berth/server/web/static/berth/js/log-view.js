@@ -58,9 +58,27 @@
     });
   }
 
+  const TRACEBACK = "Traceback (most recent", TRACEBACK_LINES = 200;
+  const after = (element) => element.nextElementSibling ?? element.parentElement.nextElementSibling?.firstElementChild;
+
+  /** Return whether the line that ends a traceback names an error. Its lines have the same prefix and are indented. */
+  function endsWithError(element) {
+    const text = element.textContent, prefix = text.slice(0, text.indexOf(TRACEBACK));
+    let each = after(element);
+    for (let count = 0; each && count < TRACEBACK_LINES; count += 1, each = after(each)) {
+      const line = each.textContent.trimEnd(), rest = line.startsWith(prefix) ? line.slice(prefix.length) : "";
+      if (rest && !/^\s/.test(rest)) return !rest.includes(TRACEBACK) && each.classList.contains("error");
+    }
+    return false;
+  }
+
+  /** Return the number of errors that a log shows. A traceback and the error at its end are one. */
+  const errorsIn = (body) => [...body.querySelectorAll(".l.error")]
+    .filter((each) => !each.textContent.includes(TRACEBACK) || !endsWithError(each)).length;
+
   const COUNT_EVERY = 5000; // milliseconds between requests for the number of errors
 
-  /** Return a function that shows on the button how many error lines the pod's log has.
+  /** Return a function that shows on the button how many errors the pod's log has.
    *
    * The server counts them unless the page shows the whole log, and again after the page shows more of them.
    */
@@ -95,5 +113,5 @@
     };
   }
 
-  Object.assign(window.berthLog, { cutCharacter, decode, errorCounter, fill, stamp, weigh });
+  Object.assign(window.berthLog, { cutCharacter, decode, errorCounter, errorsIn, fill, stamp, weigh });
 })();

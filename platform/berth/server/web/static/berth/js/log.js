@@ -3,7 +3,7 @@
   "use strict";
   const PIECE = 65536, PIECE_MOST = 4 * PIECE, TAIL_MOST = 2 ** 20; // bytes to request, and maximum bytes of a response
   const MOST = 2_000_000, RETRY_MOST = 20000, POLL = 2000;
-  const { LogReader, cutCharacter, decode, errorCounter, fill, stamp, weigh } = window.berthLog;
+  const { LogReader, cutCharacter, decode, errorCounter, errorsIn, fill, stamp, weigh } = window.berthLog;
   const box = document.getElementById("log");
   if (!box) return;
   const body = box.querySelector("pre"), follow = document.getElementById("log-follow");
@@ -81,6 +81,7 @@
     if (follow.checked) box.scrollTop = box.scrollHeight;
     box.classList.toggle("streaming", Boolean(pod) && !complete);
     box.classList.toggle("complete", complete);
+    box.classList.toggle("no-output", !body.firstElementChild);
     follow.closest("label").hidden = !pod || pods()?.selectedOptions[0]?.dataset.ended !== undefined;
     showError();
     countErrors();
@@ -100,7 +101,7 @@
   }
 
   function countErrors() {
-    showCount(pod, body.querySelectorAll(".l.error").length, Boolean(body.firstElementChild) && first() <= 0 && later.hidden);
+    showCount(pod, errorsIn(body), Boolean(body.firstElementChild) && first() <= 0 && later.hidden);
   }
 
   // Times are shown for the whole log in one format, with the day unless the pod started today.
