@@ -191,7 +191,9 @@ def _is_list_of_names(value: object) -> bool:
     return all(isinstance(each, str) and NAME.fullmatch(each) for each in value)
 
 
-def rejection(stored: Iterable[Mapping[str, Any]], pool: str, project: str, names: Collection[str]) -> str:
+def rejection_reason(
+    stored: Iterable[Mapping[str, Any]], pool: str, project: str, names: Collection[str]
+) -> str:
     """Return why a project cannot use the volumes in the pool, as a clause, or an empty string."""
     missing = sorted(set(names) - set(usable_volumes(stored, project)))
     if not missing:

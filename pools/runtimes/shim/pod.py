@@ -93,9 +93,9 @@ class Pod:
             os.close(fd)
         # Sync while the process enters a prepared enclosure or, without one, while a new enclosure is built.
         if self.namespaces and self.namespaces.is_built:
-            failure = self._admit(go_write) or self._store_pod_spec()
+            failure = self._admit(go_write) or self._sync_pod_spec()
         else:
-            failure = self._store_pod_spec() or self._admit(go_write)
+            failure = self._sync_pod_spec() or self._admit(go_write)
         if not failure:
             self.pid = int(os.read(born_read, 32) or 0)
             if child != self.pid:
@@ -177,7 +177,7 @@ class Pod:
             return f"{LIMITS}: {error}"
         return ""
 
-    def _store_pod_spec(self) -> str:
+    def _sync_pod_spec(self) -> str:
         """Sync the pod spec to disk, so that the pod never runs again after a power failure.
 
         The data is written while bubblewrap starts, and the runtime does not wait for the write.

@@ -19,7 +19,7 @@ from projects.services import workloads as service
 from projects.services.arrays import TaskCounts, count_tasks_by_array
 from projects.services.workloads import bulk_change
 from projects.web.workloads.resubmission import resubmit_and_open
-from projects.web.workloads.steps import obstacle
+from projects.web.workloads.steps import inapplicable_reason
 
 MAX_SELECTED = 200
 CONFIRMED = "confirmed"  # name of the field in the confirmation form
@@ -163,7 +163,8 @@ def _split(
     """Return the rows to which the action applies, and the excluded rows grouped by reason."""
     by_reason = dict[str, list[Workload | WorkloadArray]]()
     for row in selected:
-        by_reason.setdefault(obstacle(actor, step, row, counts.get(row.pk, TaskCounts())), []).append(row)
+        reason = inapplicable_reason(actor, step, row, counts.get(row.pk, TaskCounts()))
+        by_reason.setdefault(reason, []).append(row)
     chosen = by_reason.pop("", [])
     return chosen, [UnchangedRows(reason, rows) for reason, rows in by_reason.items()]
 

@@ -28,10 +28,10 @@ def bulk_steps(actor: Actor, row: Workload | WorkloadArray, counts: TaskCounts) 
 
     `counts` contains the array's task counts.
     """
-    return [step for step in BULK_STEPS if not obstacle(actor, step, row, counts)]
+    return [step for step in BULK_STEPS if not inapplicable_reason(actor, step, row, counts)]
 
 
-def obstacle(actor: Actor, step: str, row: Workload | WorkloadArray, counts: TaskCounts) -> str:
+def inapplicable_reason(actor: Actor, step: str, row: Workload | WorkloadArray, counts: TaskCounts) -> str:
     """Return why an action does not apply to a workload or array, or an empty string if it does."""
     reason = (
         _workload_obstacle(step, row) if isinstance(row, Workload) else _array_obstacle(step, row, counts)

@@ -12,7 +12,7 @@ from berth.core.spec import WorkloadSpec, build_tree
 from berth.core.spec.roles import SecretUse
 from berth.core.spec.tree import smallest_gang_size
 from pools.engine.pod_limits import LimitSource, resolve_limits
-from pools.engine.volumes import rejection, usable_volumes
+from pools.engine.volumes import rejection_reason, usable_volumes
 from pools.joining import secrets
 from pools.joining.sealed import UnsealError, unseal
 from pools.joining.server import reachable_server_for_pods
@@ -135,7 +135,7 @@ def _volume_mounts(pod: Pod, spec: WorkloadSpec) -> tuple[VolumeMount, ...]:
     if not spec.volumes:
         return ()
     pool, project = pod.node.pool, pod.workload.project.name
-    if reason := rejection(pool.volumes, pool.name, project, [mount.name for mount in spec.volumes]):
+    if reason := rejection_reason(pool.volumes, pool.name, project, [mount.name for mount in spec.volumes]):
         raise ValueError(reason)
     usable = usable_volumes(pool.volumes, project)
     return tuple(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pools.engine.volumes import read_volumes, rejection
+from pools.engine.volumes import read_volumes, rejection_reason
 from pools.models import NodePool
 from pools.runtimes.enclosure.levels import Level
 from scheduler.engine.model import VOLUME
@@ -38,5 +38,7 @@ class VolumeRejections:
 
     def rejections(self, project: str, names: Sequence[str]) -> Mapping[str, str]:
         """Return the rejection reason of each pool where the project cannot use all of the volumes."""
-        reasons = {pool: rejection(stored, pool, project, names) for pool, stored in self._stored.items()}
+        reasons = {
+            pool: rejection_reason(stored, pool, project, names) for pool, stored in self._stored.items()
+        }
         return {pool: reason for pool, reason in reasons.items() if reason}

@@ -28,7 +28,7 @@ class _Room:
     memory_mib: int
     pods: int
 
-    def problem(
+    def find_problem(
         self, path: str, node: Node, devices: tuple[int, ...], milli: int, request: Request
     ) -> Problem | None:
         for device in devices:
@@ -81,7 +81,7 @@ class DeviceAllocator:
             return problem
         rooms = [room[node.name] for room in self._affected_rooms(state)]
         for room in rooms:
-            if problem := room.problem(path, node, devices, milli, request):
+            if problem := room.find_problem(path, node, devices, milli, request):
                 return problem
         for room in rooms:
             room.allocate(devices, milli, request)
