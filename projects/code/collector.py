@@ -13,7 +13,7 @@ from projects.models.workloads import LIVE_PHASES
 
 UNUSED = timedelta(days=1)  # maximum time between an upload and the submission that uses it
 BATCH = 1000
-# The condition on `tree.chunks` uses the index on that column.
+# The condition on `tree.chunks` can use the index on that column.
 UNUSED_CHUNKS = """
     SELECT chunk.id FROM projects_codechunk chunk
     WHERE chunk.used_at < %s AND NOT EXISTS (

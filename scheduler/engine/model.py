@@ -112,7 +112,7 @@ class Toleration:
     key: str = ""  # if empty with operator Exists, every taint is tolerated
     operator: str = "Equal"  # "Equal" or "Exists"
     value: str = ""
-    effect: str = ""  # empty matches any effect
+    effect: str = ""  # an empty string matches any effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ class Role:
     request: Request
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
-    gpu_models: tuple[str, ...] = ()  # empty allows any model
+    gpu_models: tuple[str, ...] = ()  # an empty tuple allows any model
     spread_per_node: int | None = None  # maximum number of the role's replicas per node
     topology: TopologyConstraint | None = None
     scale_with: ScaleWith | None = None

@@ -22,7 +22,7 @@ class RegistryFault(StrEnum):
 
     UNAUTHORIZED = "ImageUnauthorized"
     NOT_FOUND = "ImageNotFound"
-    FORBIDDEN = "RegistryForbidden"  # Berth must not call the address
+    FORBIDDEN = "RegistryForbidden"  # Berth must not call the registry's address
     UNREACHABLE = "RegistryUnreachable"
     TIMEOUT = "RegistryTimeout"
     FAILED = "RegistryFailed"  # the response was unexpected

@@ -21,11 +21,11 @@ class Severity(StrEnum):
 class RemedyForm(StrEnum):
     """Form or page where an admin can apply the remedy."""
 
-    RETRY = "retry"  # retry provisioning
-    RESUME = "resume"  # resume the paused pool
+    RETRY = "retry"
+    RESUME = "resume"
     MAXIMUM = "maximum"  # the maximum number of nodes, in the settings
     SETTINGS = "settings"
-    UNCORDON = "uncordon"  # uncordon the nodes
+    UNCORDON = "uncordon"
     NODES = "nodes"  # the node's page, or the list of the pool's affected nodes
     MACHINES = "machines"
     HOSTS = "hosts"

@@ -60,7 +60,7 @@ class Download(Transfer):
             os.setgroups([])
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
-            die_with_parent()  # required again, because changing the user resets the signal
+            die_with_parent()  # call this again, because changing the user resets the parent-death signal
         body = _Body(response, output)
         try:
             _unpack(body)

@@ -40,11 +40,11 @@ class ArrayProgress:
     counts: TaskCounts
     bar: Bar
     outcome: str  # state of the array
-    # First start of a task if any is running, else the last change of a task that has run, or the submission.
+    # Depending on the state, the time of the submission, the first task start or the latest task change.
     since: datetime
     unschedulable: int = 0  # number of queued tasks that can never start
-    gpu_milli_now: int = 0  # GPUs allocated to the tasks
-    gpu_milli_requested: int = 0  # GPUs requested by live tasks that do not wait for earlier ones
+    gpu_milli_now: int = 0  # milli-GPU allocated to the tasks
+    gpu_milli_requested: int = 0  # milli-GPU requested by live tasks that do not wait for earlier tasks
 
     @property
     def state(self) -> str:

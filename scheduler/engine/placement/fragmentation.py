@@ -38,7 +38,7 @@ class RequestMixRows:
     size: Ints  # index of each kind in `sizes`
     matches: NDArray[np.bool_]  # whether each kind of request matches each node
     weights: Ints
-    gpus: int  # sum of the GPUs of all kinds
+    gpus: int  # weighted sum over all kinds, in milli-GPU
     cpus: int
     memories: int
 

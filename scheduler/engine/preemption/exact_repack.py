@@ -26,7 +26,7 @@ MAX_DEVICE_CHOICES = 16  # per node
 class _Item(NamedTuple):
     gang: Gang
     part: BoardRole
-    pod: Pod | None  # None for replicas of the preemptor
+    pod: Pod | None  # the pod to place, or None for a replica of the preemptor
     is_fixed: bool  # whether the pod must stay on its node
 
 

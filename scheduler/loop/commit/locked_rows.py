@@ -316,6 +316,6 @@ def _changed_queues(view: ClusterView) -> frozenset[str]:
     owners = {
         row.pk: row.project_id for row in Quota.objects.filter(pk__in=edited) if row.project_id is not None
     }
-    if edited - owners.keys():  # any queue may depend on a department's quota, or on a deleted quota
+    if edited - owners.keys():  # every queue may depend on a department's quota or on a deleted quota
         return frozenset(view.queues.owners)
     return frozenset(view.queues.projects[pk] for pk in owners.values() if pk in view.queues.projects)

@@ -6,7 +6,7 @@ from pools.image_support import image_rejection
 from pools.models import NodePool
 from pools.runtimes.capabilities import runtime_capabilities
 
-Rejections = Mapping[str, str]  # reasons for rejections by pool
+Rejections = Mapping[str, str]  # reasons for rejections, by pool
 NONE: Rejections = {}
 
 

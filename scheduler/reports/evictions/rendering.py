@@ -45,7 +45,7 @@ class EvictionParty:
     id: UUID | None
     queues: list[dict[str, Any]]  # stored numbers of the queues that the user may see
     is_visible: bool
-    exists: bool  # True if the workload still exists
+    exists: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def _summarize(row: Eviction, victim: EvictionParty, preemptor: EvictionParty | 
     amount = format_gpus(row.gpu_milli) + ("" if row.kind == "consolidate" else part)
     freed = f" ({amount})" if row.gpu_milli else ""
     outcome = OUTCOMES.get(row.kind, "was evicted")
-    if row.pk is None:  # row of a predicted eviction
+    if row.pk is None:  # the row is a predicted eviction
         outcome = outcome.replace("was", "would be", 1)
     return f"{victim.display_name} {outcome}{preemptor_suffix}{freed}"
 

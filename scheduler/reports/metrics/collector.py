@@ -65,7 +65,7 @@ class MetricsCollector(LeasedThread):
         self._schedules: dict[uuid.UUID, ReadSchedule] = {}
         self._unread: dict[uuid.UUID, LoggedPod] = {}  # ended pods whose logs have not been read to the end
         self._ended_since: datetime | None = None
-        self._reported: set[uuid.UUID] | None = None  # tasks with new reports; None for all
+        self._reported: set[uuid.UUID] | None = None  # tasks with new reports, or None for all tasks
         self._rules_at: datetime | None = None
         self._next_index: dict[uuid.UUID, int] = {}  # index of the next task to compare in each array
         self._epoch: int | None = None

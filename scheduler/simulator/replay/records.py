@@ -24,7 +24,7 @@ class Job:
     gpus: float
     submitted: int
     first_start: int | None = None
-    since: int | None = None  # start of the current run
+    since: int | None = None  # start time of the current run
     pending_since: int | None = None
     ended: int | None = None
     pending_seconds: int = 0  # total pending time, including the time after evictions

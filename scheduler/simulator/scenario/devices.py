@@ -65,7 +65,7 @@ class DeviceAllocator:
 
     def __init__(self, nodes: tuple[Node, ...], strategies: dict[str, Strategy]) -> None:
         self.nodes = {node.name: node for node in nodes}
-        self.strategies = strategies  # device placement strategy, by pool
+        self.strategies = strategies  # device placement strategy of each pool
         self._current = {node.name: _empty_room(node) for node in nodes}
         self._after_stopping = {node.name: _empty_room(node) for node in nodes}
 

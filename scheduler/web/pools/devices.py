@@ -40,7 +40,7 @@ class DeviceMap:
     reserved_for: str = ""  # handle of the workload that the device is reserved for
     is_booting: bool = False  # True if the node is not ready yet
     bound_at: datetime | None = None  # time at which the latest holder was bound
-    measured: Device | None = None  # latest measurements of the device
+    measured: Device | None = None  # latest measurements of the device, if any
     idle_below: int = 0  # an allocated device below this utilization (in thousandths) is idle
 
     @property

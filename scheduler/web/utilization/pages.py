@@ -28,7 +28,7 @@ from scheduler.reports.utilization import summary
 from scheduler.reports.utilization.over_time import Point
 from scheduler.web.utilization.charts import DEFAULT_SPAN, LAST_RUN, SPANS, Chart, utilization_over_time
 
-LAST_KNOWN = timedelta(days=1)  # older measurements are not shown
+LAST_KNOWN = timedelta(days=1)  # pages do not show older measurements
 # Column and smallest scale of each chart, as in `charts.LEAST`.
 # A chart whose peak is below FLAT_PART of its scale looks empty.
 LEAST_SCALES: Mapping[str, tuple[str, int]] = {"cpu": ("cpu_milli", 100), "memory": ("memory_mib", 100)}

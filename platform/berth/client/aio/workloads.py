@@ -268,7 +268,7 @@ class AsyncWorkloads(AsyncResource):
 
         The entire output is held in memory.
         """
-        from berth.client.aio.channels import run_command  # slow to import, and rarely needed
+        from berth.client.aio.channels import run_command  # slow import that is rarely needed
 
         return await run_command(self._transport.settings, workload_id, command, pod, data)
 
@@ -277,7 +277,7 @@ class AsyncWorkloads(AsyncResource):
         terminal: Terminal | None = None,
     ) -> "AsyncChannel":  # fmt: skip
         """Return a connection to a command in a pod, for interactive input and output."""
-        from berth.client.aio.channels import AsyncChannel  # slow to import, and rarely needed
+        from berth.client.aio.channels import AsyncChannel  # slow import that is rarely needed
 
         request = command_request(command, terminal)
         return AsyncChannel(self._transport.settings, workload_id, request, pod=pod)
@@ -291,7 +291,7 @@ class AsyncWorkloads(AsyncResource):
         The target is relative to the pod's working directory. If it is a directory, the source is copied into
         it. `progress` is called with the bytes that have been copied and their total. Raises CopyFailed.
         """
-        from berth.client.aio.copies import copy_to  # slow to import, and rarely needed
+        from berth.client.aio.copies import copy_to  # slow import that is rarely needed
 
         return await copy_to(self._transport.settings, workload_id, str(source), target, pod, progress)
 
@@ -305,7 +305,7 @@ class AsyncWorkloads(AsyncResource):
         copied into it. `progress` is called with the bytes that have been copied and, for a file, their
         total. Raises CopyFailed.
         """
-        from berth.client.aio.copies import copy_from  # slow to import, and rarely needed
+        from berth.client.aio.copies import copy_from  # slow import that is rarely needed
 
         return await copy_from(self._transport.settings, workload_id, source, str(target), pod, progress)
 

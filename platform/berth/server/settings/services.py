@@ -82,7 +82,8 @@ BERTH_OIDC_USERNAME = env.str("BERTH_OIDC_USERNAME", default="preferred_username
 BERTH_OIDC_CREATE = env.bool("BERTH_OIDC_CREATE", default=True)
 
 # Utilization of allocated GPUs
-BERTH_MEASURE_SECONDS = env.int("BERTH_MEASURE_SECONDS", default=15)  # 0 disables sampling
+# Seconds between two measurements; 0 disables sampling.
+BERTH_MEASURE_SECONDS = env.int("BERTH_MEASURE_SECONDS", default=15)
 BERTH_IDLE_GPU_PERCENT = env.int("BERTH_IDLE_GPU_PERCENT", default=5)  # utilization below which a GPU is idle
 # Minimum idle time before a GPU is reported as idle.
 BERTH_IDLE_GPU_MINUTES = env.int("BERTH_IDLE_GPU_MINUTES", default=60)

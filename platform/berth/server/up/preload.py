@@ -139,7 +139,7 @@ def _programs(sockets: Sequence[socket.socket]) -> dict[str, Program]:
 def _set_title(title: str) -> None:
     """Show the title in process lists, instead of the preloaded process's command line."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    start, end = int(fields[45]), int(fields[46])  # memory range of the command line
+    start, end = int(fields[45]), int(fields[46])  # memory range that contains the command line
     text = title.encode()[: end - start - 1]
     ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
     ctypes.CDLL(None).prctl(PR_SET_NAME, text, 0, 0, 0)  # the kernel truncates the name

@@ -20,7 +20,7 @@ from projects.web.workloads.request_words import load_request_words
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 QUEUE_POSITION = Cast(KT("explanation__queue_position"), IntegerField())
-NO_POSITION = 2**31  # sorts after all positions
+NO_POSITION = 2**31  # a number that sorts after all queue positions
 DAY = timedelta(days=1)
 OWN_MAX = 8
 NO_FORECAST = (None, None, "")

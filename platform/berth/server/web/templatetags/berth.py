@@ -122,7 +122,7 @@ def local_times(text: str) -> SafeString:
 def _local_time_element(text: str) -> SafeString:
     try:
         moment = datetime.fromisoformat(text).replace(tzinfo=UTC)
-    except ValueError:  # not a valid date, such as 2026-02-31
+    except ValueError:  # the date is not valid, for example 2026-02-31
         return format_html("{} UTC", text)
     return format_html('<time datetime="{}" data-style="moment">{} UTC</time>', moment.isoformat(), text)
 
