@@ -29,7 +29,7 @@ _CANDIDATE = re.compile(  # cheap test of raw bytes, which may contain control s
 )
 _LINE_MAX = 64 * 1024  # maximum bytes of a line that are searched
 _TRACEBACK = "Traceback (most recent"
-_TRACEBACK_LINES, _TRACEBACK_SIZE = 200, 64 * 1024  # lines and bytes in which a traceback ends
+_TRACEBACK_LINES, _TRACEBACK_SIZE = 200, 64 * 1024  # maximum lines and bytes of a traceback
 
 
 def search_errors(

@@ -29,7 +29,7 @@ def list_differences(
         (key, "" if is_creation else _format_value(before, key), _format_value(after, key))
         for key in dict.fromkeys([*after, *before])
     ]
-    if is_creation:  # a new quota has no other bounds than those that were set
+    if is_creation:  # a new quota has only the bounds that were set
         values = [value for value in values if value[2] != UNLIMITED]
     return [(field_label(key), old, new) for key, old, new in values if old != new]
 

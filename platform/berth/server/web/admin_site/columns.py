@@ -16,7 +16,7 @@ from berth.server.web.numbers import NO_VALUE
 
 Format = Callable[[Any], object]
 EVENT_TIMES = ("at", "triggered_at")  # times of events, which administrators compare with logs
-DISTANT = timedelta(days=7)  # as in the application
+DISTANT = timedelta(days=7)  # dates that are further away are shown in full, as in the application
 UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
@@ -65,7 +65,7 @@ def _format_column(model: type[Model], name: str) -> Any:
         return name
     title = str(field.verbose_name) if hasattr(field, "verbose_name") else name
     if isinstance(field, DateTimeField) and name in EVENT_TIMES:
-        # Rows that are only appended have this order too, and only their IDs have an index.
+        # Append-only rows are in the same order by ID, and only the ID has an index.
         is_appended = list(model._meta.ordering or ())[:1] == ["-id"]
         return _column(name, title, format_time, order_field="id" if is_appended else name)
     if isinstance(field, DateTimeField):
