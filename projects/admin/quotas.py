@@ -146,7 +146,7 @@ class QuotaAdmin(PlatformModelAdmin):
         quotas.remove_quota(actor=actor(request), quota=obj)
 
     def row_class(self, row: Quota) -> str:
-        """Distinguish departments from their projects, as on the application's page."""
+        """Return the CSS class that indents projects below their departments, as on the quota page."""
         return "group" if row.project is None else "child"
 
     @display(description="Owner")
@@ -167,5 +167,5 @@ class QuotaAdmin(PlatformModelAdmin):
 
     @display(description="Rank", ordering="rank")
     def rank_number(self, row: Quota) -> str:
-        """Return the rank in this pool, which is the owner's if the quota has none."""
+        """Return the quota's rank, or the owner's rank if the quota has none."""
         return str(row.owner.rank if row.rank is None else row.rank)

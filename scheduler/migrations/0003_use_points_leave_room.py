@@ -1,4 +1,4 @@
-"""Leave free space in pages of rows that change every few seconds, so that updates stay on their page."""
+"""Leave free space in the pages of tables that change every few seconds, so that updated rows stay there."""
 
 from django.db import migrations
 

@@ -41,8 +41,9 @@ def search_errors(
     seconds: float = TIME_LIMIT,
     clock: Callable[[], float] = time.monotonic,
 ) -> LogMatches:
-    """Return the lines of a log that name an error, in the same way that `search_log` returns lines with a
-    text. A traceback and the error at its end count as one error, at the line of the latter.
+    """Search a log for lines that name an error, and return them as `search_log` does.
+
+    A traceback counts as one error, at the line that names the error after the traceback.
     """
     until, size = clock() + seconds, read(start.offset, 0).size
     line, offset, places, matches = start, start.offset, list[LinePosition](), 0

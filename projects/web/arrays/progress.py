@@ -18,9 +18,9 @@ from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 
 @dataclass(frozen=True, slots=True)
 class CurrentTasks:
-    """Tasks of an active array that do not wait for earlier ones.
+    """Tasks of an active array that do not wait for earlier tasks.
 
-    `last_change` is the last change of a task that has run, and the GPUs are in thousandths.
+    `last_change` is the time of the last change to a task that has run. GPU amounts are in thousandths.
     """
 
     first_start: datetime | None = None

@@ -93,7 +93,7 @@ class PoolRow:
 
     @property
     def cost_per_hour(self) -> Decimal | None:
-        """Cost of the ready and booting GPUs per hour."""
+        """Hourly cost of the GPUs on ready and booting nodes."""
         return None if self.price is None else self.price * self.capacity.existing / MILLI
 
     @property

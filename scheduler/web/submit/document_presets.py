@@ -167,7 +167,7 @@ def template_text(text: str) -> str:
 
 
 def text_from_workload(actor: Actor, like: str) -> tuple[str, str]:
-    """Return the document of a workload or array as template text, and its name."""
+    """Return a workload's or array's document as template text, and the name of the workload or array."""
     workload = _workload_or_array(actor, like)
     return (
         (template_text(document_text(workload)), workload.name)

@@ -37,14 +37,14 @@ def format_time(at: datetime) -> SafeString:
 
 
 def format_age(at: datetime) -> SafeString:
-    """Format the distance of a time from now, such as "16 min ago". The exact time appears on hover."""
+    """Format a time relative to now, such as "16 min ago". The exact time appears on hover."""
     local = timezone.localtime(at)
     text = local.strftime("%-d %b %Y") if abs(timezone.now() - at) > DISTANT else format_distance(at)
     return _time_element(at, text, f"{local:%-d %b %Y, %H:%M:%S}, {local.tzinfo}")
 
 
 def format_distance(at: datetime) -> str:
-    """Return the distance of a time from now in its largest unit, such as "16 min ago" or "in 2 h"."""
+    """Return the distance of a time from now in the largest unit, such as "16 min ago" or "in 2 h"."""
     seconds = round((at - timezone.now()).total_seconds())
     if not seconds:
         return "just now"
