@@ -158,7 +158,9 @@ class KubernetesProvider:
 
 
 def _is_own(pod: Mapping[str, Any], mirror: Mirror, pool: str, instances: Collection[str]) -> bool:
-    """Return whether the pod belongs to one of the pool's current instances, not to an earlier one."""
+    """Return whether the pod belongs to one of the pool's current instances, and not to an earlier
+    instance.
+    """
     metadata = pod["metadata"]
     return (
         mirror.is_own(pod)

@@ -229,7 +229,7 @@ class TokenDetail(ApiView):
 
     @operation("Revoke a token", status=204)
     def delete(self, request: Request, token_id: int) -> Response:
-        """Revoke one of your tokens. Platform admins can revoke the tokens of all users."""
+        """Revoke one of your tokens. Platform admins can revoke any user's token."""
         tokens.revoke(actor=self.actor, token=self._find_token(token_id))
         return no_content()
 

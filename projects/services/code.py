@@ -209,7 +209,7 @@ def _chunk_keys(tree: CodeTree, files: Iterable[Mapping[str, Any]]) -> dict[str,
 
 
 def describe_code(workload: Workload) -> WorkloadCode | None:
-    """Return the code that was submitted with the workload, or None."""
+    """Return the code that was submitted with the workload, or None if it has no code."""
     section = workload.spec.get("code") if isinstance(workload.spec, dict) else None
     if section is None:
         return None
@@ -247,7 +247,10 @@ def chunk_key(chunk: CodeChunk) -> str:
 
 
 def touch_tree(project: Project, digest: str, at: datetime) -> CodeTree | None:
-    """Extend the retention of a stored tree by a day. Return the tree without its files, or None."""
+    """Extend the retention of a stored tree by a day.
+
+    Return the tree without its files, or None if it is not stored.
+    """
     rows = CodeTree.objects.filter(project=project, digest=digest, used_at__lt=at - TOUCH_AFTER)
     rows.update(used_at=at)
     return find_tree(project, digest)

@@ -109,7 +109,7 @@ class World:
         self._mark_stale()
 
     def next_change(self) -> int | None:
-        """Return the time of the next change, or None.
+        """Return the time of the next change, or None if no change is coming.
 
         If a run was stopped, the time may be too early.
         """

@@ -36,7 +36,8 @@ def find_code(view: SubmissionView, spec: WorkloadSpec, project: Project, at: da
 def request_code(
     view: SubmissionView, spec: WorkloadSpec, project: Project, at: datetime
 ) -> CodeFetch | None:
-    """Return the request to fetch the document's code from a Git server, or None.
+    """Return the request to fetch the document's code from a Git server, or None if the code does not come
+    from Git.
 
     Raises Invalid for a forbidden address or a missing secret, or if this installation does not fetch code.
     """

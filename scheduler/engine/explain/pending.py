@@ -64,7 +64,7 @@ class PendingReasons:
         return result or dict(recorded)
 
     def _capacity_obstacle(self, group: PendingGroup, gang: Gang) -> Obstacle | None:
-        """Return the obstacle that keeps the gang from fitting into free capacity, or None."""
+        """Return the obstacle that keeps the gang from fitting into free capacity, or None if it fits."""
         behind = group.reasons.get(Reason.BEHIND_RESERVATION)
         if behind is not None:
             return Reason.BEHIND_RESERVATION, behind

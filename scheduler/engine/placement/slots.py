@@ -25,7 +25,7 @@ class Horizon(IntEnum):
 def pick_slot(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None = None
 ) -> Slot | None:
-    """Return the best slot for one replica, or None. Ties are resolved by node name."""
+    """Return the best slot for one replica, or None if no slot fits. Ties are resolved by node name."""
     if part.avoid_mask is not None:
         kind = bytes(not avoid_mask for avoid_mask in part.avoid_mask)
         preferred = _pick(board, part, horizon, within, kind)

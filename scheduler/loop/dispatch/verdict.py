@@ -100,7 +100,10 @@ class Verdict:
 
 
 def verdict(gang: GangFacts) -> Verdict | None:
-    """Return the gang's next transition, or None. Must be called again after each transition."""
+    """Return the gang's next transition, or None if its state does not change.
+
+    Must be called again after each transition.
+    """
     states = [pod.state for pod in gang.pods]
     live = any(state in LIVE_STATES for state in states)
     if gang.phase == "stopping":

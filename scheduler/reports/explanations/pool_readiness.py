@@ -60,7 +60,9 @@ def with_pool_readiness(
 
 
 def _with_readiness(blockers: Sequence[Blocker], pool: PoolReadiness) -> tuple[Blocker, ...]:
-    """Return the blockers, with all capacity blockers replaced by one about the pool's ready nodes."""
+    """Return the blockers, with all capacity blockers replaced by a single blocker about the pool's ready
+    nodes.
+    """
     replaced = [blocker for blocker in blockers if blocker.reason in ABOUT_CAPACITY]
     if not replaced:
         return tuple(blockers)

@@ -150,7 +150,7 @@ def with_share_explanations(actor: Actor, workload: Workload, queues: Mapping[st
 def _queue_documents(workload: Workload) -> dict[str, Any]:
     """Return the quotas and statuses of the workload's project and department.
 
-    The pool is the workload's own or, before placement, the first one that it allows.
+    The pool is the workload's own or, before placement, the first pool that the workload allows.
     """
     project = workload.project
     pool = workload.pool or NodePool.objects.filter(name=workload.pools[0]).first()

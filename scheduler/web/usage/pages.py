@@ -206,7 +206,10 @@ def _sort_table_rows(lines: list[UsageTableRow], sort: str) -> list[UsageTableRo
 def _chart(
     rows: Sequence[UsageRow], lines: Sequence[UsageTableRow], question: UsageQuery
 ) -> UsageChart | None:
-    """Return a chart with one layer for each of the largest consumers and one for all others, or None."""
+    """Return a chart with one layer for each of the largest consumers and one layer for all others.
+
+    Return None if the period is empty.
+    """
     starts = _step_starts(question)
     if not starts:
         return None

@@ -57,7 +57,7 @@ def array_hits(matching: Sequence[WorkloadArray]) -> Iterator[Hit]:
 
 
 def task_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
-    """Yield the array tasks whose name is one of the words, or whose ID starts with one.
+    """Yield the array tasks whose name is one of the words, or whose ID starts with one of the words.
 
     Beside a name, the other words must occur in the project's name.
     """

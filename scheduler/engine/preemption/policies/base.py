@@ -213,7 +213,9 @@ class PreemptionPolicy:
         return self.diverging_queues(account)
 
     def diverging_queues(self, account: QueueAccount) -> tuple[QueueAccount, QueueAccount] | None:
-        """Return (preemptor's queue, victim queue) at the level where their paths diverge, or None."""
+        """Return (preemptor's queue, victim queue) at the level where their paths diverge, or None if the
+        paths are equal.
+        """
         if account not in self._diverging:
             levels = zip(reversed(self.gang.account.path), reversed(account.path), strict=False)
             self._diverging[account] = next((sides for sides in levels if sides[0] is not sides[1]), None)
