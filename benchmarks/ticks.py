@@ -21,7 +21,7 @@ LIVE, PROJECTS, DEPARTMENTS, GPUS, TICKS = 5_000, 30, 5, 8, 7
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 STEPS = {  # functions called by scheduler/loop/tick.py, with their labels
     "record_reports": "pod reports", "observe": "observe", "decide_pools": "decide", "commit": "commit",
-    "record_cycle": "records", "start_pods": "start",
+    "record_earlier_cycles": "records", "record_newest_cycle": "records", "start_pods": "start",
     "stop_pods": "stop", "end_overdue": "limits", "record_checkpoints": "checkpoints",
     "compose_reasons": "reasons", "write_more_reasons": "reasons", "prepare_snapshot": "snapshots",
     "store_snapshot": "snapshots", "report_demand": "demand", "drop_stale_reservations": "reservations",

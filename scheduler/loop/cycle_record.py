@@ -1,5 +1,6 @@
 """Record each cycle: its timing, input, result and reasons."""
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import Any
 from berth.db.bulk_rows import insert_rows, update_rows
 from berth.db.crash_points import crash_point
 from berth.db.lease import HeldLease, fenced_transaction
+from berth.db.set_writes import write_in_halves
 from berth.server.tracing.spans import span
 from scheduler.engine.explain.rejections import Rejections
 from scheduler.engine.forecast import forecasts
@@ -28,6 +30,8 @@ from scheduler.reports.explanations.scale_up import with_scale_up_first, with_un
 from scheduler.reports.explanations.writer import ExplanationWriter
 from scheduler.reports.queues.queue_statuses import settle_usage, store_queue_statuses
 from scheduler.reports.queues.queue_totals import totals_by_queue
+
+log = logging.getLogger(__name__)
 
 RECORD_EVERY = timedelta(seconds=60)  # interval at which cycles without changes are recorded
 PART_SIZE = 2000  # number of workloads processed per step
@@ -127,17 +131,14 @@ class CycleRun:
         }
 
 
-def record_cycle(
-    run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes: list[str], *, newest: bool
+def record_newest_cycle(
+    run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes: list[str]
 ) -> bool:
-    """Record a cycle. For the newest cycle, also record pending reasons, shares and usage.
-
-    Return whether rows changed.
-    """
+    """Record a cycle, and its pending reasons, shares and usage. Return whether rows changed."""
     with span("record cycle") as traced:
         key = run.record.pk
         try:
-            changed = _record(run, context, memory, notes, newest=newest)
+            changed = _record(run, context, memory, notes)
         except Exception:
             run.record.pk = key  # if this transaction inserted the row, the next attempt inserts it again
             raise
@@ -146,16 +147,49 @@ def record_cycle(
         return changed
 
 
-def _record(
-    run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes: list[str], *, newest: bool
+def record_earlier_cycles(
+    runs: Sequence[CycleRun], context: SchedulerContext, memory: CycleMemory, notes: list[str]
 ) -> bool:
+    """Record the cycles before the newest one in one transaction. Return whether rows changed.
+
+    A cycle that the database rejects is logged and skipped.
+    """
+    changed: list[tuple[CycleRun, Sequence[str]]] = []
+    for run in runs:
+        all_notes = (*run.plan.notes, *notes)
+        if run.plan.bundles or all_notes != memory.notes or _is_record_due(run, memory):
+            _note_record(run, memory, all_notes)
+            changed.append((run, all_notes))
+    memory.idle_state = None
+    if changed:
+        with span("record cycles"), fenced_transaction(context.held_lease, waits_for_disk=False):
+            rejected = write_in_halves(changed, _save_outcomes)
+        for (run, _), reason in rejected:
+            log.error("the cycle at %s could not be recorded: %s", run.view.at, reason)
+    for run in runs:
+        run.written = True
+    return bool(changed)
+
+
+def _is_record_due(run: CycleRun, memory: CycleMemory) -> bool:
+    """Return whether the cycle is recorded even if nothing has changed."""
+    return memory.recorded_at is None or run.view.at - memory.recorded_at >= RECORD_EVERY
+
+
+def _note_record(run: CycleRun, memory: CycleMemory, notes: tuple[str, ...]) -> None:
+    """Update the memory for a cycle that is being recorded."""
+    run.is_snapshot_due = memory.snapshots.is_due(len(run.view.snapshot.workloads), run.view.at)
+    memory.recorded_at, memory.notes = run.view.at, notes
+
+
+def _record(run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes: list[str]) -> bool:
     view, plan, record = run.view, run.plan, run.record
     all_notes = (*plan.notes, *notes)
-    due = memory.recorded_at is None or view.at - memory.recorded_at >= RECORD_EVERY
+    due = _is_record_due(run, memory)
     idle_state = _idle_state(run)
     if not due and idle_state is not None and idle_state == memory.idle_state and all_notes == memory.notes:
         return False
-    explains = newest and memory.explained.is_due(record.pending, view.at)
+    explains = memory.explained.is_due(record.pending, view.at)
     predicted = forecasts(view.snapshot, plan) if explains else {}
     with fenced_transaction(context.held_lease, waits_for_disk=False):
         explained_count = 0
@@ -165,17 +199,15 @@ def _record(
                 rejections = with_scale_up_first(rejections)
                 predicted = with_unknown_boots(predicted, rejections)
             explained_count = memory.explanations.write(view, rejections, record.pk, predicted)
-        if newest:
-            totals = totals_by_queue()
-            store_queue_statuses(view, plan.queues, totals)
-            settle_usage(view.at, totals)
+        totals = totals_by_queue()
+        store_queue_statuses(view, plan.queues, totals)
+        settle_usage(view.at, totals)
         changed = bool(plan.bundles or explained_count or all_notes != memory.notes)
         if changed or due:
             save_outcome(run, all_notes)
-            run.is_snapshot_due = memory.snapshots.is_due(len(view.snapshot.workloads), view.at)
-            memory.recorded_at, memory.notes = view.at, all_notes
+            _note_record(run, memory, all_notes)
         crash_point("cycle.before_end")
-    memory.idle_state = idle_state if newest else None
+    memory.idle_state = idle_state
     crash_point("cycle.done")
     return changed
 
@@ -210,6 +242,18 @@ def record_failure(
 
 def save_outcome(run: CycleRun, notes: Sequence[str]) -> None:
     """Save the cycle's row and outcome in the caller's transaction."""
+    _save_outcomes([(run, notes)])
+    log_context.bind_cycle(run.record.pk)
+
+
+def _save_outcomes(runs: Sequence[tuple[CycleRun, Sequence[str]]]) -> None:
+    records = [_fill_record(run, notes) for run, notes in runs]
+    update_rows([record for record in records if record.pk is not None], OUTCOME)
+    insert_rows([record for record in records if record.pk is None])
+
+
+def _fill_record(run: CycleRun, notes: Sequence[str]) -> Cycle:
+    """Set the columns for the cycle's outcome. Return the row."""
     record, outcome = run.record, run.outcome
     record.applied, record.stale = len(outcome.applied), len(outcome.stale)
     record.evictions = outcome.evictions
@@ -218,15 +262,14 @@ def save_outcome(run: CycleRun, notes: Sequence[str]) -> None:
         "stale": [{**_bundle_document(bundle), "why": why} for bundle, why in outcome.stale[:500]],
     }
     record.notes = list(notes[:100])
-    if record.pk is None:
-        insert_rows([record])
-    else:
-        update_rows([record], OUTCOME)
-    log_context.bind_cycle(record.pk)
+    return record
 
 
 def write_more_reasons(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> bool:
-    """Write a batch of the pending reasons that `record_cycle` did not write. Return whether rows changed."""
+    """Write a batch of the pending reasons that `record_newest_cycle` did not write.
+
+    Return whether rows changed.
+    """
     with fenced_transaction(context.held_lease, waits_for_disk=False):
         return bool(memory.explanations.write_batch(run.view.at, run.record.pk))
 
@@ -238,7 +281,7 @@ def prepare_snapshot(run: CycleRun, memory: CycleMemory) -> bool:
 
 
 def compose_reasons(run: CycleRun, memory: CycleMemory) -> bool:
-    """Compose the next batch of pending reasons for `record_cycle`. Return whether more may remain."""
+    """Compose the next batch of pending reasons for `record_newest_cycle`. Return whether more may remain."""
     rejections = run.plan.rejections
     is_due = memory.explained.is_due_at(run.record.pending, run.view.at)
     return is_due and isinstance(rejections, Rejections) and rejections.expand(PART_SIZE)

@@ -38,8 +38,9 @@ from scheduler.loop.cycle_record import (
     CycleTimer,
     compose_reasons,
     prepare_snapshot,
-    record_cycle,
+    record_earlier_cycles,
     record_failure,
+    record_newest_cycle,
     store_snapshot,
     write_more_reasons,
 )
@@ -292,12 +293,23 @@ class Loop:
     def _record_cycles(self) -> Iterator[bool]:
         """Record the cycles that ran before this step, and keep only the newest one in memory."""
         runs, (notes, self._notes) = [*self._runs], (self._notes, [])
+        newest = runs[-1] if runs and not runs[-1].written else None
+        earlier = [run for run in runs[:-1] if not run.written]
+        if earlier:
+            yield bool(
+                self._run_safely(
+                    "records", lambda: record_earlier_cycles(earlier, self.context, self.memory, notes)
+                )
+            )
+        if newest is not None:
+            while self._run_safely("records", self._bind_step(compose_reasons, newest)):
+                yield False
+            yield bool(
+                self._run_safely(
+                    "records", lambda: record_newest_cycle(newest, self.context, self.memory, notes)
+                )
+            )
         for run in runs:
-            if not run.written:
-                newest = run is runs[-1]
-                while newest and self._run_safely("records", self._bind_step(compose_reasons, run)):
-                    yield False
-                yield bool(self._run_safely("records", self._record_step(run, notes, newest=newest)))
             if run.is_snapshot_due:
                 while self._run_safely("snapshots", self._bind_step(prepare_snapshot, run)):
                     yield False
@@ -311,9 +323,6 @@ class Loop:
 
     def _bind_step(self, step: Callable[[CycleRun, CycleMemory], bool], run: CycleRun) -> Callable[[], bool]:
         return lambda: step(run, self.memory)
-
-    def _record_step(self, run: CycleRun, notes: list[str], *, newest: bool) -> Callable[[], bool]:
-        return lambda: record_cycle(run, self.context, self.memory, notes, newest=newest)
 
     def _snapshot_step(self, run: CycleRun) -> Callable[[], None]:
         return lambda: store_snapshot(run, self.context, self.memory)

@@ -1,5 +1,7 @@
 """Tests that a broken row, machine or cycle does not affect the rest."""
 
+from dataclasses import replace
+
 import pytest
 
 from projects.models import Phase, Workload
@@ -10,6 +12,7 @@ from scheduler.loop.dispatch import gangs
 from scheduler.loop.dispatch.verdict import GangFacts
 from scheduler.models import Cycle
 from tests.scheduler.stage import NOON, Stage, decide_by
+from tests.scheduler.statements import ONE_CPU
 
 
 def test_invalid_stored_document_is_reported_without_changing_its_workload(stage: Stage) -> None:
@@ -88,3 +91,18 @@ def test_cycle_that_could_not_be_recorded_is_recorded_by_the_next_attempt(
     assert "the row was rejected" in " ".join(note for row in Cycle.objects.all() for note in row.notes)
     first = Cycle.objects.order_by("at", "id")[0]
     assert first.at == NOON
+
+
+def test_cycle_rejected_by_the_database_does_not_block_the_record_of_earlier_cycles(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(3):
+        stage.submit(f"train-{number}", roles=ONE_CPU)
+        stage.loop.tick(reconcile=False)
+    first, second, _ = stage.loop._runs
+    second.outcome.applied[0] = replace(second.outcome.applied[0], message="NUL \0 is not text")
+    assert [*stage.loop.reconcile_steps()]
+    assert f"the cycle at {second.view.at} could not be recorded" in caplog.text
+    plans = dict(Cycle.objects.values_list("pk", "plan"))
+    assert plans[first.record.pk]
+    assert not plans[second.record.pk]

@@ -54,6 +54,25 @@ def test_recent_garbage_is_collected_on_request() -> None:
     subprocess.run([sys.executable, "-c", RECENT], check=True)
 
 
+REPEATED = """
+import gc
+from berth.core.garbage import collect_deferred_garbage, collect_recent_garbage, defer_full_collections
+
+defer_full_collections()
+before, live = [entry["collections"] for entry in gc.get_stats()], []
+for _ in range(10):
+    live += [[] for _ in range(60_000)]
+    assert collect_recent_garbage()
+after = [entry["collections"] for entry in gc.get_stats()]
+assert [a - b for a, b in zip(after, before)] == [10, 0, 0], "objects were visited more than once"
+assert collect_deferred_garbage(), "objects of earlier collections are visited by a full collection"
+"""
+
+
+def test_recent_collections_visit_each_object_once() -> None:
+    subprocess.run([sys.executable, "-c", REPEATED], check=True)
+
+
 def test_processes_without_deferred_collections_do_not_collect_on_request() -> None:
     script = "from berth.core.garbage import collect_deferred_garbage as run; assert not run()"
     subprocess.run([sys.executable, "-c", script], check=True)

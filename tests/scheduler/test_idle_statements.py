@@ -1,14 +1,17 @@
 """Tests that idle ticks and starts run few statements, and that idle cycles are not recorded again."""
 
 import pytest
+from django.db import connection
 
 from berth.db.leader import TIMEOUT
 from projects.models import Phase, Project, Workload
-from scheduler.loop.cycle_record import RECORD_EVERY
+from scheduler.loop import cycle_record
+from scheduler.loop.cycle_record import RECORD_EVERY, Pace
 from scheduler.loop.dispatch import record_reports
+from scheduler.loop.dispatch.limits import DUE_LIMITS
 from scheduler.models import Cycle, QueueStatus
-from tests.scheduler.stage import Stage
-from tests.scheduler.statements import Counts, counted
+from tests.scheduler.stage import NOON, Stage
+from tests.scheduler.statements import ONE_CPU, Counts, counted, large_node, submit_copies
 
 TICK_MAX, RECONCILE_MAX = 14, 8  # maximum number of statements; the pool's listing of nodes is not due
 START_MAX, REPORT_MAX = 31, 12
@@ -62,3 +65,32 @@ def test_new_project_is_recorded_in_the_next_idle_cycle(stage: Stage) -> None:
     project = Project.objects.create(department=stage.cast.vision.department, name="robotics")
     stage.tick()
     assert QueueStatus.objects.filter(project=project, pool=stage.cast.pool).exists()
+
+
+def test_deadline_check_does_not_read_all_workloads(stage: Stage) -> None:
+    submit_copies(stage, 200)
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN {DUE_LIMITS}", [NOON] * 4)
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert "using workload_deadline on projects_workload" in plan
+
+
+def test_statement_count_for_earlier_cycles_does_not_grow_with_their_number(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(name: str, cycles: int) -> int:
+        for number in range(cycles):
+            stage.submit(f"{name}-{number}", roles=ONE_CPU)
+            stage.loop.tick(reconcile=False)
+        recorded, counts = Cycle.objects.filter(applied=1).count(), Counts()
+        with counted(counts, "record"):
+            assert any([*stage.loop._record_cycles()])
+        assert Cycle.objects.filter(applied=1).count() == recorded + cycles
+        return counts["record"]
+
+    large_node(stage)
+    stage.tick()
+    monkeypatch.setattr(cycle_record, "FREE_SIZE", 0)
+    stage.loop.memory.snapshots = Pace(per_second=1, last=stage.clock.now())  # no snapshot is due
+    run("first", 3)  # the first records compose some statements
+    assert run("few", 3) == run("many", 12)

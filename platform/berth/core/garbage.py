@@ -5,7 +5,7 @@ import gc
 NEW_OBJECTS, YOUNG, MIDDLE = 50_000, 10, 10
 # A scheduler tick allocates up to 100,000 objects, which reference counting frees.
 # With a lower threshold, Python would scan these objects in every tick.
-NEW_OBJECTS_IF_DEFERRED, YOUNG_IF_DEFERRED, MIDDLE_IF_DEFERRED = 250_000, 2, 10
+NEW_OBJECTS_IF_DEFERRED, YOUNG_IF_DEFERRED, MIDDLE_IF_DEFERRED = 250_000, 20, 1
 # With fewer new objects, `collect_recent_garbage` does nothing.
 RECENT_OBJECTS = 50_000
 _state = {"deferred": False}
@@ -35,21 +35,22 @@ def defer_full_collections() -> None:
 
 
 def collect_recent_garbage() -> bool:
-    """Collect recent objects if collections are deferred and many objects are new.
+    """Collect new objects if collections are deferred and there are many new objects.
 
-    Return whether garbage was collected. This function should be called between steps. Otherwise, Python
-    collects after five times as many new objects, in the middle of a step, for up to half a second.
+    Return whether a collection ran. This function should be called between steps. Otherwise, Python collects
+    after five times as many new objects, in the middle of a step. Each object is visited only once, because
+    further visits would take up to half a second and find almost no garbage.
     """
-    new_objects, young, _ = gc.get_count()
-    if not _state["deferred"] or new_objects < RECENT_OBJECTS:
+    if not _state["deferred"] or gc.get_count()[0] < RECENT_OBJECTS:
         return False
-    gc.collect(0 if young < YOUNG_IF_DEFERRED else 1)
+    gc.collect(0)
     return True
 
 
 def collect_deferred_garbage() -> bool:
     """Run a full collection if collections are deferred and garbage may exist. Return whether it ran."""
-    if not _state["deferred"] or not gc.get_count()[2]:
+    _, young, middle = gc.get_count()
+    if not _state["deferred"] or not (young or middle):
         return False
     gc.collect()
     return True

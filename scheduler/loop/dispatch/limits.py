@@ -31,6 +31,7 @@ from berth.db.set_writes import write_in_halves
 from pools.runtimes.base import RuntimeFailure
 from projects.engine.retries import Failure
 from projects.models import Phase, Pod, PodState, PortLink, RunImage, Session, Workload
+from projects.models.workloads import ENDED_PHASES
 from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.gangs import move_and_stop
@@ -45,11 +46,16 @@ NO_KNOWN_FAILURE = "; the node accepted the pods but has reported nothing since.
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED, Phase.SUSPENDED)
 LIVE_PHASES = (*PENDING_PHASES, Phase.STARTING, Phase.RUNNING)
 LIVE = ", ".join(f"'{phase}'" for phase in LIVE_PHASES)
+ENDED = ", ".join(f"'{phase}'" for phase in ENDED_PHASES)
+# The earliest deadline is the first entry of an index. Without statistics, the planner would read all
+# workloads to find one past its deadline.
 DUE_LIMITS = f"""
     SELECT EXISTS (SELECT FROM projects_workload WHERE phase = 'starting' AND since <= %s),
            EXISTS (SELECT FROM projects_workload
                     WHERE phase = 'running' AND started_at + max_runtime * interval '1 second' <= %s),
-           EXISTS (SELECT FROM projects_workload WHERE phase IN ({LIVE}) AND deadline <= %s),
+           coalesce((SELECT deadline FROM projects_workload
+                      WHERE phase NOT IN ({ENDED}) AND deadline IS NOT NULL
+                      ORDER BY deadline LIMIT 1) <= %s, false),
            EXISTS (SELECT FROM projects_session AS session
                      JOIN projects_workload AS workload ON workload.id = session.workload_id
                     WHERE workload.phase IN ({LIVE})
