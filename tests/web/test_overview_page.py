@@ -98,7 +98,7 @@ def test_project_bars_use_at_most_four_colours_and_marks(
     make.workload(cast.vision, "huge", replicas=100, pools=[cast.pool.name])
     page = sign_in("dave").get("/").content.decode()
     card = page.partition('id="queues-title"')[2].partition("</section>")[0]
-    encodings = {"used": "within quota", "over": "over quota", "quota": "quota"}
+    encodings = {"used": "within quota", "over": "over quota", "quota": "quota", "share": "fair share"}
     assert dict(re.findall(r'<i class="([\w-]+)"></i>([\w ]+)', card)) == encodings
     bar = card.partition(">vision</a>")[2].partition("</svg>")[0]
     assert set(re.findall(r'<(?:rect|line) class="([\w-]+)"', bar)) == {"track", "used", "over", "quota"}

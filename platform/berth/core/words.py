@@ -48,7 +48,8 @@ def format_gpu_time(gpu_seconds: float | None) -> str:
     if gpu_seconds < 0.05 * MINUTE:
         return "< 0.1 GPU-min"
     if gpu_seconds < HOUR:
-        return f"{gpu_seconds / MINUTE:.1f} GPU-min"
+        minutes = gpu_seconds / MINUTE
+        return f"{minutes:.0f} GPU-min" if minutes >= 10 else f"{minutes:.1f} GPU-min"
     return f"{gpu_seconds / HOUR:,.1f} GPU-h"
 
 

@@ -35,6 +35,7 @@ from projects.web.workloads.columns import (
 from projects.web.workloads.engine_rows import count_folded_engines, with_open_engines, without_engines
 from projects.web.workloads.failed_pods import load_log_addresses
 from projects.web.workloads.filters import (
+    PARTS,
     SORTS,
     STARTED,
     count_by_state,
@@ -180,6 +181,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "slice": row_slice,
         "sort": row_slice.sort,
         "states": states,
+        "parts": [part for parts in PARTS.values() for part in parts],
         "folded_engines": count_folded_engines(listed),
         "projects": projects(request.actor),
         "pools": visible_pools(request.actor).order_by("name"),

@@ -55,16 +55,16 @@ class QuotaLine:
 
     @cached_property
     def held_bar(self) -> Bar:
-        """Bar of allocated and reserved GPUs, without pending GPUs or a mark at the fair share.
+        """Bar of allocated and reserved GPUs, without pending GPUs.
 
-        The mark is at the quota in all shown pools. GPUs over one pool's quota may be left of the mark if
-        other pools have unused quota.
+        The marks are at the quota and the fair share in all shown pools. GPUs over one pool's quota may be
+        left of the mark if other pools have unused quota.
         """
         return quota_bar(
             allocated=self.allocated,
             reserved=self.reserved,
             quota=self.gpus,
-            share=None,
+            share=self.share or None,
             requested=0,
             over=self.over_quota,
             scale=self.scale,

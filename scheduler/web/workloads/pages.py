@@ -228,7 +228,7 @@ def _overview(request: Request, workload: Workload) -> Context:
         "quota_warnings": current_quota_warnings(actor, workload) if workload.reason == UNSCHEDULABLE else (),
         "failure": describe_failure(workload, current),
         "failed_pod": failed_pod,
-        "pods": pod_table(current),
+        "pods": pod_table(current, failed_pod),
         "earlier": pod_table(earlier),
         "strip": utilization_strip(workload, now) if workload.phase in MEASURED_PHASES else (),
         "is_unmeasured": is_unmeasured(workload, now),

@@ -15,6 +15,7 @@ class PodGroup:
     """Pods of one run on one node with the same state, outcome and limits."""
 
     placements: Sequence[PodPlacement]
+    failed_first: bool = False  # whether this pod failed before the others
 
     @property
     def first(self) -> Pod:
@@ -75,12 +76,20 @@ class PodTable:
         return any(row.has_limits for row in self.rows)
 
 
-def pod_table(placements: Sequence[PodPlacement]) -> PodTable:
-    """Group similar pods, in the order of each group's first pod."""
+def pod_table(placements: Sequence[PodPlacement], first_failed: Pod | None = None) -> PodTable:
+    """Group similar pods, in the order of each group's first pod.
+
+    The pod that failed first has the first row, because its failure often causes the others.
+    """
     groups: dict[Hashable, list[PodPlacement]] = {}
     for each in placements:
         pod = each.pod
         outcome = (pod.state, pod.exit_code, pod.signal, pod.message, pod.stop_reason)
         limits = tuple(sorted(limit_values(pod.limits).items()))
-        groups.setdefault((pod.run, pod.node_id, outcome, limits), []).append(each)
-    return PodTable([PodGroup(group) for group in groups.values()])
+        key = (pod.run, pod.node_id, outcome, limits, pod == first_failed)
+        groups.setdefault(key, []).append(each)
+    has_others = len(placements) > 1
+    rows = [
+        PodGroup(group, failed_first=has_others and group[0].pod == first_failed) for group in groups.values()
+    ]
+    return PodTable(sorted(rows, key=lambda row: not row.failed_first))

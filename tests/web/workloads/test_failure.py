@@ -1,5 +1,6 @@
 """Tests for the card at the top of a failed workload's page."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -49,6 +50,22 @@ def test_page_shows_the_workload_message_if_no_pod_failed(cast: Cast, sign_in: S
     assert "The repository cannot be fetched: not found</h2>" in page
     Workload.objects.filter(pk=workload.pk).update(phase="completed")
     assert CARD not in sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+
+
+def test_pod_that_failed_first_has_its_own_row_above_the_others(cast: Cast, sign_in: SignIn) -> None:
+    workload = failed(cast, "Pod worker-1 ended with exit code 1.")
+    node = make.node(cast.pool, gpus=3)
+    pods = [
+        make.place(workload, node, [device], state="failed", exit_code=1, ended_at=make.ago())
+        for device in range(3)
+    ]
+    for pod, seconds in zip(pods, (40, 30, 35), strict=True):
+        end(pod, seconds)
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    table = page.partition('<caption class="visually-hidden">Pods</caption>')[2].partition("</table>")[0]
+    words = " ".join(re.sub(r"<[^>]+>", " ", table.partition("<tbody>")[2]).split())
+    assert words.startswith("worker-1 rank 1 Failed failed first, exit code 1"), words
+    assert "worker-0, worker-2 2 pods, ranks 0, 2 Failed exit code 1" in words
 
 
 def test_page_states_the_cause_of_a_failure_by_signal_or_before_the_start(

@@ -214,9 +214,9 @@ def test_added_engines_are_folded_under_their_service(cast: Cast, sign_in: SignI
     assert _listed(client, "?sort=name") == ["chat", "train"]
     assert "Show 2 added engines" in client.get("/workloads").content.decode()
     assert _listed(client, f"?sort=name&open={service.pk}") == ["chat", "chat-e2", "chat-e3", "train"]
-    assert "2 rows and 2 folded engines" in client.get("/workloads").content.decode()
+    assert "2 rows and 2 added engines" in client.get("/workloads").content.decode()
     opened = client.get(f"/workloads?open={service.pk}").content.decode()
-    assert "folded engine" not in opened
+    assert "rows and" not in opened
     assert "Hide added engines" in opened and opened.count('<tr class="nested">') == 2
 
 
