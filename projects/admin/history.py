@@ -50,11 +50,15 @@ class ObjectTypeFilter(DropdownFilter):
 
 @admin.register(Event)
 class EventAdmin(ReadOnlyModelAdmin):
-    list_display = ("at", "kind", "subject", "message", "actor")
+    list_display = ("at", "subject", "kind_title", "message", "actor")
     list_display_links = ("subject",)
     list_filter = (("kind", FieldTextFilter), ("at", TimeRangeFilter), ("actor", FieldTextFilter))
     search_fields = ("subject", "message", "actor")
     search_help_text = "Object, message or user"
+
+    @display(description="Kind", ordering="kind")
+    def kind_title(self, row: Event) -> str:
+        return to_words(row.kind)
 
 
 @admin.register(Audit)

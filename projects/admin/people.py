@@ -5,6 +5,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.contrib.admin import ModelAdmin as DjangoModelAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, User
 from django.db.models import QuerySet
@@ -156,6 +157,10 @@ class AuditedUserAdmin(DjangoUserAdmin, PlatformModelAdmin):  # type: ignore[mis
                 before={name: before.get(name) for name in audited_fields} if change else None,
                 after={name: form.cleaned_data.get(name) for name in audited_fields},
             )
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Return related objects too, because Django deletes users, not a service."""
+        return DjangoModelAdmin.get_deleted_objects(self, objs, request)
 
     def delete_model(self, request: HttpRequest, obj: User) -> None:
         accounts.check_removable(actor=actor(request), user=obj, action="delete")

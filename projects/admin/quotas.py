@@ -7,6 +7,7 @@ from django.contrib import admin
 from django.db.models import F
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
+from django.urls import reverse
 from unfold.contrib.filters.admin import RelatedDropdownFilter
 from unfold.decorators import display
 from unfold.widgets import UnfoldAdminDecimalFieldWidget
@@ -49,6 +50,7 @@ class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.instance.pk:
+            self.fields["rank"].widget.attrs["placeholder"] = str(self.instance.owner.rank)
             values = quotas.quota_values(self.instance)
             self.initial.update({key: values[key] for key in ("gpu", "cpu", "memory_mib")})
             self.initial.update({f"limit_{key}": amount for key, amount in values["limit"].items()})
@@ -144,6 +146,9 @@ class QuotaAdmin(PlatformModelAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Quota) -> None:
         quotas.remove_quota(actor=actor(request), quota=obj)
+
+    def view_on_site(self, row: Quota) -> str:
+        return reverse("quotas") if row.pool is None else f"{reverse('quotas')}?pool={row.pool.name}"
 
     def row_class(self, row: Quota) -> str:
         """Return the CSS class that indents projects below their departments, as on the quota page."""

@@ -58,7 +58,7 @@ class Audit(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"entry {self.pk}"
+        return f"Entry {self.pk}"
 
 
 class QuotaChange(models.Model):

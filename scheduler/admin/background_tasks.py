@@ -17,6 +17,8 @@ from berth.server.web.numbers import duration
 
 for model in (Failure, OrmQ, Schedule, Success):  # django_q registers these models for superusers only
     admin.site.unregister(model)
+    for name in ("verbose_name", "verbose_name_plural"):  # in the middle of sentences
+        setattr(model._meta, name, str(getattr(model._meta, name)).lower())
 
 
 class EndedTaskAdmin(ReadOnlyModelAdmin):
@@ -49,6 +51,7 @@ class SuccessAdmin(EndedTaskAdmin):
 
 @admin.register(Failure)
 class FailureAdmin(EndedTaskAdmin):
+    empty_hint = "A task that fails appears here with its error, and can be run again."
     actions = ("run_again", "download")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Failure]:
@@ -68,6 +71,7 @@ class ScheduleAdmin(ReadOnlyModelAdmin):
     """Read-only admin for periodic tasks, which Berth registers when the scheduler starts."""
 
     list_display = ("name", "func", "schedule_type", "next_run")
+    empty_hint = "The scheduler registers its periodic tasks when it starts."
     search_fields = ("name", "func")
     search_help_text = "Name or function"
     columns = ("name", "func", "schedule_type", "minutes", "next_run")
@@ -77,6 +81,7 @@ class ScheduleAdmin(ReadOnlyModelAdmin):
 @admin.register(OrmQ)
 class QueuedTaskAdmin(ReadOnlyModelAdmin):
     list_display = ("id", "name", "func", "lock")
+    empty_hint = "Notifications and other background work appear here until a worker runs them."
     fields = ("name", "func", "group", "lock")
     readonly_fields = ("name", "func", "group")
     columns = ("id", "key", "lock")

@@ -207,7 +207,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
 @admin.register(Cycle)
 class CycleAdmin(ReadOnlyModelAdmin):
     list_display = (
-        "id",
+        "cycle",
         "at",
         "trigger_title",
         "duration",
@@ -276,6 +276,10 @@ class CycleAdmin(ReadOnlyModelAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Cycle]:
         rows: QuerySet[Cycle] = super().get_queryset(request)
         return rows.defer("snapshot", "plan")
+
+    @display(description="Cycle", ordering="id")
+    def cycle(self, row: Cycle) -> str:
+        return str(row)
 
     @display(description="Duration", ordering="decide_ms")
     def duration(self, row: Cycle) -> str:

@@ -1,6 +1,8 @@
 """Admin pages for allocations, reservations, fair shares and usage."""
 
 from django.contrib import admin
+from django.db.models import F
+from django.db.models.functions import Coalesce
 from django.utils.safestring import SafeString
 from unfold.contrib.filters.admin import FieldTextFilter, RelatedDropdownFilter
 from unfold.decorators import display
@@ -36,14 +38,27 @@ class ReservationAdmin(ReadOnlyModelAdmin):
     list_select_related = ("workload", "node")
 
 
-@admin.register(QueueStatus)
-class QueueStatusAdmin(ReadOnlyModelAdmin):
-    list_display = ("owner", "pool", "gpu_share", "gpu_allocated", "gpu_reserved", "gpu_requested", "at")
+class QueueAdmin(ReadOnlyModelAdmin):
+    """Read-only admin for values of queues. Departments come before their projects, and look different."""
+
+    ordering = (
+        "pool__name",
+        Coalesce("department__name", "project__department__name"),
+        F("project__name").asc(nulls_first=True),
+    )
     list_filter = (("pool", RelatedDropdownFilter),)
+    list_select_related = ("pool", "project", "department")
+
+    def row_class(self, row: QueueStatus | Usage) -> str:
+        return "group" if row.project is None else "child"
+
+
+@admin.register(QueueStatus)
+class QueueStatusAdmin(QueueAdmin):
+    list_display = ("owner", "pool", "gpu_share", "gpu_allocated", "gpu_reserved", "gpu_requested", "at")
     search_fields = ("project__name", "department__name")
     search_help_text = "Department or project"
     page_in_berth = "fair-share"
-    list_select_related = ("pool", "project", "department")
     readonly_fields = (
         "owner",
         "gpu_share",
@@ -102,11 +117,9 @@ class QueueStatusAdmin(ReadOnlyModelAdmin):
 
 
 @admin.register(Usage)
-class UsageAdmin(ReadOnlyModelAdmin):
+class UsageAdmin(QueueAdmin):
     list_display = ("owner", "pool", "settled_at", "used", "rate")
     page_in_berth = "fair-share"
-    list_filter = (("pool", RelatedDropdownFilter),)
-    list_select_related = ("pool", "project", "department")
 
     @display(description="Queue")
     def owner(self, row: Usage) -> str:

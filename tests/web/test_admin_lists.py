@@ -97,7 +97,7 @@ def test_audit_entry_shows_multiline_values_as_lines(admin_client: Client, cast:
     page = admin_client.get(reverse("admin:projects_audit_change", args=[row.pk])).content.decode()
     assert '<td class="lines" data-label="After">kind: training\nroles: []</td>' in page
     assert f'<td class="whitespace-nowrap" data-label="Before">{NO_VALUE}</td>' in page
-    assert f"Audit chevron_right entry {row.pk}" in heading(page)
+    assert f"Audit chevron_right Entry {row.pk}" in heading(page)
 
 
 def test_users_list_shows_roles_and_marks_missing_permissions_with_dashes(

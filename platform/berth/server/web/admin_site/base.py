@@ -41,6 +41,7 @@ class PlatformModelAdmin(ModelAdmin):
     empty_value_display = NO_VALUE
     page_in_berth = ""  # URL name of the application's page for these objects
     columns: Sequence[str] = ()  # exported columns
+    empty_hint = ""  # what an empty list shows below its title
 
     def __init__(self, model: type[Any], admin_site: AdminSite) -> None:
         label_fields(model)
@@ -118,6 +119,12 @@ class PlatformModelAdmin(ModelAdmin):
         except BerthError as error:
             messages.error(request, error.detail)
             return redirect(request.get_full_path())
+
+    def get_deleted_objects(
+        self, objs: Any, request: HttpRequest
+    ) -> tuple[list[Any], dict[str, int], set[str], list[Any]]:
+        """Return the objects themselves. The service that deletes them decides about related objects."""
+        return [str(each) for each in objs], {}, set(), []
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         with transaction.atomic():

@@ -82,23 +82,27 @@ LABELS = {
 }
 NAME = "Lowercase letters, digits and hyphens. Documents and metrics refer to it, so it is fixed."
 TITLE = "Optional full name, shown with the name."
+RANK = "From -1000 to 1000. {} with a higher rank are served first."
+WEIGHT = "Proportion in which resources beyond the quotas are divided."
 HELP_TEXTS = {
     ("department", "name"): NAME,
-    ("department", "rank"): "From -1000 to 1000. Departments with a higher rank are served first.",
+    ("department", "rank"): RANK.format("Departments"),
     ("department", "title"): TITLE,
-    (
-        "project",
-        "department",
-    ): "A project cannot move to another department, because it shares the quota of its department.",
+    ("nodepool", "name"): NAME,
+    ("project", "department"): "A project cannot move to another department, because it shares its quota.",
     ("project", "name"): NAME,
-    (
-        "project",
-        "rank",
-    ): "From -1000 to 1000. Projects with a higher rank in their department are served first.",
+    ("project", "rank"): RANK.format("Projects in their department"),
     ("project", "title"): TITLE,
+    (
+        "quota",
+        "rank",
+    ): "Queues with a higher rank are served first in this pool. Leave empty to use the owner's.",
+    ("quota", "weight_cpu"): WEIGHT,
+    ("quota", "weight_gpu"): WEIGHT,
+    ("quota", "weight_memory"): WEIGHT,
     ("user", "is_active"): "Deactivated users cannot sign in. Deactivate users instead of deleting them.",
     ("user", "is_staff"): "May sign in to the admin site if the user is also a platform admin.",
-    ("user", "is_superuser"): "Has all permissions.",
+    ("user", "is_superuser"): "Has all permissions of a platform admin, without a role.",
 }
 LABELS_OF_MODEL = {
     ("nodepool", "autoscale_cooldown"): "scaling cooldown",
@@ -120,6 +124,8 @@ LABELS_OF_MODEL = {
     ("cycle", "epoch"): "leadership term",
     ("cycle", "engine"): "engine version",
     ("cycle", "trials"): "sets of evictions tried",
+    ("event", "message"): "message",
+    ("event", "subject"): "object",
     ("membership", "created_at"): "since",
     ("reservation", "since"): "reserved",
     ("scalingevent", "after"): "nodes after",

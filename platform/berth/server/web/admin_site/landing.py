@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 from django_q.models import Failure, OrmQ
 
 from berth.core.words import format_gpu_time
@@ -153,7 +154,7 @@ def _changes_table(actor: Actor) -> Card:
     changes = list(Audit.objects.order_by("-pk")[:MAX_ROWS])
     rows = [
         (
-            _link_to_row(entry.row, f"{entry.verb} {entry.name}{entry.tail}"),
+            _link_to_row(entry.row, capfirst(f"{entry.verb} {entry.name}{entry.tail}")),
             entry.row.actor,
             format_time(entry.row.at),
         )

@@ -3,13 +3,16 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from django import template
+from django.db.models import Model
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 
 from berth.server.settings.admin_site import SECTIONS
 from berth.server.web.numbers import NO_VALUE
+from projects.web.activity.entries import NOUNS
 
 register = template.Library()
 # The library renders cells as HTML. Cells of yes and no contain a mark, and are never empty.
@@ -49,6 +52,16 @@ def mark_if_empty(cell: SafeString) -> SafeString:
     if not EMPTY_CELL.search(cell):
         return cell
     return mark_safe(cell.replace(' class="', ' class="empty ', 1))  # noqa: S308 - rendered by the library
+
+
+@register.filter
+def audit_entries(row: Model) -> str:
+    """Return the address of the audit entries about an object, or "" if its changes are not audited."""
+    kind = str(row._meta.model_name)
+    if kind not in NOUNS:
+        return ""
+    query = urlencode({"object_type": kind, "object_id": row.pk})
+    return f"{reverse('admin:projects_audit_changelist')}?{query}"
 
 
 @register.filter

@@ -1,0 +1,86 @@
+"""Tests for the pages of single objects on the admin site: deletion, audited changes and empty lists."""
+
+import re
+
+import pytest
+from django.contrib import admin
+from django.db.models import Model
+from django.test import Client
+from django.urls import reverse
+
+from projects.models import Audit, Project, Workload
+from projects.services import tenants
+from scheduler.models import Cycle, Eviction, QueueStatus
+from tests import factories as make
+from tests.cast import Cast
+from tests.present import present
+from tests.web.test_admin_lists import rows, text_of
+
+admin.autodiscover()
+
+
+def test_project_with_a_fair_share_is_deleted_after_a_confirmation(admin_client: Client, cast: Cast) -> None:
+    make.queue_status(cast.vision, cast.pool, share=4, allocated=2, requested=6)
+    address = reverse("admin:projects_project_delete", args=[cast.vision.pk])
+    page = text_of(admin_client.get(address).content.decode())
+    assert "Delete project vision? This cannot be undone." in page
+    assert "permission" not in page
+    assert admin_client.post(address, {"post": "yes"}).status_code == 302
+    assert not Project.objects.filter(name="vision").exists()
+    assert Audit.objects.filter(object_type="project", action="delete", actor="alice").exists()
+
+
+def test_project_with_workloads_is_not_deleted_and_says_why(
+    admin_client: Client, running_workload: Workload
+) -> None:
+    project = running_workload.project
+    address = reverse("admin:projects_project_delete", args=[project.pk])
+    page = admin_client.post(address, {"post": "yes"}, follow=True).content.decode()
+    assert "This project still has workloads. Delete them first." in page
+    assert Project.objects.filter(pk=project.pk).exists()
+
+
+def test_changes_of_an_object_are_its_audit_entries(admin_client: Client, cast: Cast) -> None:
+    for project, title in ((cast.vision, "Vision"), (cast.speech, "Speech")):
+        tenants.edit_project(actor=cast.alice, project=project, changes={"title": title})
+    page = admin_client.get(reverse("admin:projects_project_change", args=[cast.vision.pk])).content.decode()
+    (address,) = re.findall(r'href="([^"]*projects/audit/\?[^"]*)"', page)
+    (entry,) = rows(admin_client.get(address.replace("&amp;", "&")).content.decode())
+    assert "Edited project vision" in entry and "Vision" in entry
+
+
+@pytest.mark.parametrize("model", [Cycle, Eviction])
+def test_records_that_berth_writes_have_no_changes(
+    model: type[Model], admin_client: Client, running_workload: Workload
+) -> None:
+    make.cycle()
+    row = present(model._default_manager.first())
+    name = f"scheduler_{model._meta.model_name}"
+    page = admin_client.get(reverse(f"admin:{name}_change", args=[row.pk])).content.decode()
+    assert "projects/audit/?" not in page
+
+
+def test_fair_shares_list_departments_before_their_projects(admin_client: Client, cast: Cast) -> None:
+    for owner in (cast.vision, cast.research):
+        make.queue_status(owner, cast.pool, share=4, allocated=2, requested=6)
+    assert QueueStatus.objects.count() == 2
+    page = admin_client.get(reverse("admin:scheduler_queuestatus_changelist")).content.decode()
+    assert [row.split()[0] for row in rows(page)] == ["research", "vision"]
+    assert re.findall(r'<tr class="data-row[^"]*?(group|child)">', page) == ["group", "child"]
+
+
+def test_empty_list_of_background_tasks_explains_what_appears_there(admin_client: Client) -> None:
+    page = text_of(admin_client.get(reverse("admin:django_q_failure_changelist")).content.decode())
+    assert "No failed tasks yet A task that fails appears here with its error" in page
+
+
+def test_quota_form_shows_the_owners_rank_and_leads_to_the_quotas_of_the_pool(
+    admin_client: Client, cast: Cast
+) -> None:
+    cast.vision.rank = 7
+    cast.vision.save()
+    quota = make.quota(cast.vision, cast.pool, 4)
+    page = admin_client.get(reverse("admin:projects_quota_change", args=[quota.pk])).content.decode()
+    (field,) = re.findall(r'<input[^>]*name="rank"[^>]*>', page)
+    assert 'placeholder="7"' in field
+    assert f'href="{reverse("quotas")}?pool=local"' in page
