@@ -156,7 +156,7 @@ def _window_problems(path: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(f"{path}.zone", "requires schedule", format_value(zone))
     elif zone is not None and _parse_zone(zone) is None:
         yield Problem(
-            f"{path}.zone", "is not a time zone", format_value(zone), "such as UTC or Europe/Berlin"
+            f"{path}.zone", "is not a valid time zone", format_value(zone), "such as UTC or Europe/Berlin"
         )
     if schedule is not None:
         try:

@@ -82,7 +82,9 @@ def _problems(value: object) -> Iterator[Problem]:
             yield Problem(f"image_policy.{key}", "unknown key", format_value(key), suggest(str(key), KEYS))
     mode, patterns = value.get("mode", ALLOW), value.get("patterns")
     if not isinstance(mode, str) or mode not in MODES:
-        yield Problem("image_policy.mode", "is not a mode", format_value(mode), suggest(str(mode), MODES))
+        yield Problem(
+            "image_policy.mode", "is not a valid mode", format_value(mode), suggest(str(mode), MODES)
+        )
     if patterns is None:
         return
     if not isinstance(patterns, list | tuple):
@@ -98,7 +100,7 @@ def _problems(value: object) -> Iterator[Problem]:
     for index, pattern in enumerate(patterns):
         if not _is_pattern(pattern):
             path = f"image_policy.patterns[{index}]"
-            yield Problem(path, "is not a pattern for images", format_value(pattern), PATTERN_ALLOWED)
+            yield Problem(path, "is not a valid image pattern", format_value(pattern), PATTERN_ALLOWED)
 
 
 def _is_pattern(pattern: object) -> bool:

@@ -31,8 +31,8 @@ def s3_problems(path: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
         return
     checks = {
         "endpoint": (endpoint_problem, "a URL without a path, such as https://s3.example.org:9000"),
-        "region": (_region_problem, "the name of a region, such as eu-central-1"),
-        "secret": (_secret_problem, "the name of one of the pool's secrets of the kind s3_key"),
+        "region": (_region_problem, "a region name, such as eu-central-1"),
+        "secret": (_secret_problem, "one of the pool's s3_key secrets"),
         "max_gib": (_max_gib_problem, f"a whole number of GiB from 1 to {MAX_GIB_MAX:,}"),
     }
     for key in used:
@@ -44,9 +44,9 @@ def s3_problems(path: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
 def s3_source_problem(source: str, *, is_kubernetes: bool) -> str:
     bucket, _, prefix = source.removeprefix(S3).partition("/")
     if is_kubernetes:
-        return "is not supported on Kubernetes, whose nodes do not run a Berth agent that could fetch it"
+        return "is not supported on Kubernetes, whose nodes do not run the Berth agent that fetches it"
     if not BUCKET.fullmatch(bucket):
-        return "names no bucket"
+        return "does not name a valid bucket"
     names = prefix.removesuffix("/").split("/") if prefix else []
     if {"", ".", ".."} & set(names):
         return "has a prefix with an empty part, . or .."
@@ -57,7 +57,7 @@ def s3_source_problem(source: str, *, is_kubernetes: bool) -> str:
 
 def _region_problem(value: object) -> str:
     is_region = isinstance(value, str) and REGION.fullmatch(value)
-    return "" if is_region else "is not a region"
+    return "" if is_region else "is not a valid region"
 
 
 def _secret_problem(value: object) -> str:
@@ -67,4 +67,4 @@ def _secret_problem(value: object) -> str:
 
 def _max_gib_problem(value: object) -> str:
     is_number = isinstance(value, int) and not isinstance(value, bool)
-    return "" if is_number and 1 <= value <= MAX_GIB_MAX else "is not a size"  # type: ignore[operator]
+    return "" if is_number and 1 <= value <= MAX_GIB_MAX else "is not a valid size"  # type: ignore[operator]

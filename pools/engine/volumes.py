@@ -169,7 +169,7 @@ def _problems(path: str, entry: object, *, is_kubernetes: bool) -> Iterator[Prob
 
 def _source_problem(source: object, *, is_kubernetes: bool) -> str:
     if not isinstance(source, str):
-        return "is missing" if source is None else "is not a path"
+        return "is missing" if source is None else "is not a valid path"
     path = source
     if source.startswith(S3):
         return s3_source_problem(source, is_kubernetes=is_kubernetes)

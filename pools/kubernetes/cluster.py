@@ -125,8 +125,8 @@ def ensure_namespace(cluster: Cluster, name: str, project: str) -> None:
     metadata = namespace["metadata"]
     if (metadata.get("labels") or {}).get(INSTALLATION_LABEL) != cluster.installation:
         raise ForeignNamespace(
-            f"the namespace {name} exists and does not belong to this installation. Delete the namespace, or "
-            f"label it {INSTALLATION_LABEL}={cluster.installation}"
+            f"namespace {name} already exists, but does not belong to this installation. "
+            f"Delete the namespace, or label it {INSTALLATION_LABEL}={cluster.installation}"
         )
 
 

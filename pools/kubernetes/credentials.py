@@ -51,7 +51,7 @@ def in_cluster(environ: Mapping[str, str] = os.environ, root: Path = SERVICE_ACC
     """Return the connection that Berth's own pod uses. Raises LookupError outside a cluster."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host or not (root / "token").exists():
-        raise LookupError("Berth does not run in a Kubernetes pod with a service account")
+        raise LookupError("Berth is not running in a Kubernetes pod with a service account")
     host = f"[{host}]" if ":" in host else host
     return Connection(f"https://{host}:{port}", (root / "ca.crt").read_text(), token_file=root / "token")
 
@@ -91,7 +91,7 @@ def _load(text: str) -> dict[str, Any]:
         document = None
     if not isinstance(document, dict) or not isinstance(document.get("clusters"), list):
         allowed = "the output of `kubectl config view --flatten --minify`"
-        raise Invalid([Problem(PATH, "is not a kubeconfig", "", allowed)])
+        raise Invalid([Problem(PATH, "is not a valid kubeconfig", "", allowed)])
     return document
 
 
@@ -114,7 +114,9 @@ def _find_entry(
 def _cluster_problems(cluster: Mapping[str, Any]) -> Iterable[Problem]:
     server = cluster.get("server")
     if not isinstance(server, str) or not _is_url(server):
-        yield Problem(f"{PATH}.clusters.server", "is not a URL", format_value(server), "https://HOST:PORT")
+        yield Problem(
+            f"{PATH}.clusters.server", "is not a valid URL", format_value(server), "https://HOST:PORT"
+        )
     if "certificate-authority" in cluster:
         path = f"{PATH}.clusters.certificate-authority"
         yield Problem(path, "refers to a file", "", "certificate-authority-data")
@@ -149,7 +151,7 @@ def _base64_problems(values: Mapping[str, Any], path: str, keys: Iterable[str]) 
             _decode(values, key)
         except (binascii.Error, UnicodeDecodeError, ValueError, TypeError):
             yield Problem(
-                f"{path}.{key}", "is not a PEM file in base64", "", "the output of `base64 -w0 FILE`"
+                f"{path}.{key}", "is not a base64-encoded PEM file", "", "the output of `base64 -w0 FILE`"
             )
 
 

@@ -14,7 +14,7 @@ MIB = 1024 * 1024
 
 
 def parse_quantity(text: object) -> Decimal:
-    """Return the quantity in base units. Raises ValueError if the text is not a quantity."""
+    """Return the quantity in base units. Raises ValueError if the text is not a valid quantity."""
     match = _QUANTITY.fullmatch(str(text))
     if match is None:
         raise ValueError(f"{text!r} is not a valid Kubernetes quantity")

@@ -25,7 +25,7 @@ def image_problems(image: Image) -> Iterator[Problem]:
     """Yield an image's problems, with paths relative to the image."""
     if image.python and not PYTHON.fullmatch(image.python):
         allowed = "3.10 or later, such as 3.12, or empty for the machine's default"
-        yield Problem("python", "is not a Python version", format_value(image.python), allowed)
+        yield Problem("python", "is not a valid Python version", format_value(image.python), allowed)
     yield from _requirement_problems(image.pip)
     for index, package_index in enumerate(image.indexes):
         yield from _pattern_problem(

@@ -23,7 +23,7 @@ from pools.services.failed_boots import record_failed_boot
 from pools.services.nodes import interrupt_node
 
 Inventory = Mapping[str, Any]
-JOIN_REJECTED = "This is not a join token of this pool. Issue a new token."
+JOIN_REJECTED = "This is not a join token for this pool. Issue a new token."
 UNKNOWN_MACHINE = "This machine secret is unknown or revoked. Join the machine again."
 
 

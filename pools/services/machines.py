@@ -117,11 +117,11 @@ def remove_machine(*, actor: Any, machine: Machine, at: datetime, reason: str = 
 def _check_token_values(lifetime: timedelta, machines: int, comment: str) -> None:
     problems = []
     if not 1 <= machines <= MAX_MACHINES:
-        problems.append(Problem("max_machines", "is not allowed", f"{machines}", f"1 to {MAX_MACHINES}"))
+        problems.append(Problem("max_machines", "is out of range", f"{machines}", f"1 to {MAX_MACHINES}"))
     if not timedelta(0) < lifetime <= MAX_LIFETIME:
         allowed = f"1 to {MAX_LIFETIME.total_seconds():.0f} s"
         problems.append(
-            Problem("lifetime_seconds", "is not allowed", f"{lifetime.total_seconds():.0f}", allowed)
+            Problem("lifetime_seconds", "is out of range", f"{lifetime.total_seconds():.0f}", allowed)
         )
     if len(comment) > 100 or not comment.isprintable():
         problems.append(

@@ -147,7 +147,7 @@ def _name_problems(pool: NodePool) -> Iterator[Problem]:
             "name", "is not a valid name", format_value(pool.name), NAME_ALLOWED.replace("63", str(NAME_MAX))
         )
     elif pool._state.adding and QuotaGroup.objects.filter(name=pool.name).exists():
-        yield Problem("name", "is the name of a quota group", format_value(pool.name), "another name")
+        yield Problem("name", "is already used by a quota group", format_value(pool.name), "another name")
 
 
 def pool_node_spec(pool: NodePool) -> NodeSpec:
@@ -185,7 +185,12 @@ def _taint_problems(taints: object) -> list[Problem]:
     if not isinstance(taints, list):
         return [Problem("taints", "is not a list", format_value(taints))]
     return [
-        Problem(f"taints[{index}]", "is not a taint", format_value(taint), "key, value and effect as strings")
+        Problem(
+            f"taints[{index}]",
+            "is not a valid taint",
+            format_value(taint),
+            "key, value and effect as strings",
+        )
         for index, taint in enumerate(taints)
         if not _is_taint(taint)
     ]

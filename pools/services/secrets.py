@@ -183,21 +183,25 @@ def _check_secret(name: str, content: SecretContent) -> None:
         path = "password"
         if not REGISTRY.fullmatch(content.registry):
             allowed = "a host with an optional port and path, such as registry.example.org:5000"
-            problems.append(Problem("registry", "is not a registry", format_value(content.registry), allowed))
+            problems.append(
+                Problem("registry", "is not a valid registry", format_value(content.registry), allowed)
+            )
         if not _is_username(content.username):
             allowed = f"1 to {USERNAME_MAX} printable characters without a colon"
-            problems.append(Problem("username", "is not a username", format_value(content.username), allowed))
+            problems.append(
+                Problem("username", "is not a valid username", format_value(content.username), allowed)
+            )
     if content.kind == SecretKind.S3_KEY:
         path = "secret_access_key"
         if not ACCESS_KEY_ID.fullmatch(content.username):
             allowed = "1 to 128 letters, digits and . _ -"
             received = format_value(content.username)
-            problems.append(Problem("access_key_id", "is not the ID of an access key", received, allowed))
+            problems.append(Problem("access_key_id", "is not a valid access key ID", received, allowed))
     if reason := _value_problem(content.value):
-        allowed = f"1 to {VALUE_BYTES_MAX:,} bytes of text in UTF-8 without NUL"
+        allowed = f"1 to {VALUE_BYTES_MAX:,} bytes of UTF-8 text without NUL"
         problems.append(Problem(path, reason, "", allowed))
     elif content.is_ssh_key and (reason := private_key_problem(content.value)):
-        problems.append(Problem("ssh_key", reason, "", "a private key in the format of OpenSSH"))
+        problems.append(Problem("ssh_key", reason, "", "a private key in OpenSSH format"))
     if problems:
         raise Invalid(problems)
 
@@ -212,7 +216,7 @@ def private_key_problem(text: str) -> str:
     except TypeError:
         return "is protected by a passphrase. Remove the passphrase with `ssh-keygen -p`, or use another key"
     except (ValueError, UnsupportedAlgorithm):
-        return "is not a private key"
+        return "is not a valid private key"
     return ""
 
 

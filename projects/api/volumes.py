@@ -98,7 +98,7 @@ class PodVolumeUrls(TokenlessView):
         for number, each in enumerate(body.objects):
             if {"", ".", ".."} & set(each.path.split("/")):  # some object stores resolve such paths
                 field = f"objects[{number}].path"
-                raise Invalid([Problem(field, "is not the path of an object", format_value(each.path))])
+                raise Invalid([Problem(field, "is not a valid object path", format_value(each.path))])
         with _limit_store_calls(volume):
             urls = bucket.sign([(each.path, each.etag) for each in body.objects])
         return Response(UrlsResponse(urls=urls))

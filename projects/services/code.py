@@ -310,7 +310,7 @@ def _check_files(files: Sequence[CodeFile]) -> None:
         largest = sorted(files, key=lambda file: file.size, reverse=True)[:LARGEST_SHOWN]
         names = ", ".join(f"{file.path} ({_in_mib(file.size)})" for file in largest)
         allowed = f"at most {_in_mib(limits.size)}. Largest files: {names}. To leave files out, {IGNORE_HINT}"
-        raise Invalid([Problem("files", "are too large together", _in_mib(size), allowed)])
+        raise Invalid([Problem("files", "are too large in total", _in_mib(size), allowed)])
 
 
 def _file_problem(index: int, file: CodeFile) -> Problem | None:

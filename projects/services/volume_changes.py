@@ -111,7 +111,7 @@ class Transfer:
             if len((self._volume.prefix + file.path).encode()) > KEY_BYTES_MAX:
                 reason = f"its key is longer than {KEY_BYTES_MAX:,} bytes"
             if file.path in folders or remaining.intersection(_parent_folders(file.path)):
-                reason = "an object of the volume is also a folder of it"
+                reason = "the volume has both an object and a folder with this name"
             if reason:
                 self.skipped[file.path] = f"cannot be an object: {reason}"
             else:

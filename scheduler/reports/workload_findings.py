@@ -80,7 +80,7 @@ def check_pending(facts: PoolFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.NOTE,
             "maximum size",
-            f"The pool has its maximum of {format_count(pool.nodes_max, 'node')}{_booting_clause(facts)}.",
+            f"The pool is at its maximum of {format_count(pool.nodes_max, 'node')}{_booting_clause(facts)}.",
             f"Raise it with `berth pool edit {pool} --nodes {pool.nodes_min}:...` if quotas need more.",
             RemedyForm.MAXIMUM,
         )

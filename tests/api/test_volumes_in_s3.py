@@ -140,22 +140,22 @@ def test_access_key_of_a_project_secret_is_rejected(cast: Cast, alice: Caller) -
 @pytest.mark.parametrize(
     ("changes", "path", "message"),
     [
-        ({"source": "s3://"}, "source", "names no bucket"),
-        ({"source": "s3:///set"}, "source", "names no bucket"),
-        ({"source": "s3://Bad_Bucket/set"}, "source", "names no bucket"),
+        ({"source": "s3://"}, "source", "does not name a valid bucket"),
+        ({"source": "s3:///set"}, "source", "does not name a valid bucket"),
+        ({"source": "s3://Bad_Bucket/set"}, "source", "does not name a valid bucket"),
         ({"source": "s3://datasets/a/../b"}, "source", "has a prefix with an empty part, . or .."),
         ({"source": "s3://datasets//a"}, "source", "has a prefix with an empty part, . or .."),
         ({"source": f"s3://datasets/{'a' * 600}"}, "source", "has a prefix of more than 512 bytes"),
         ({"source": "s3://datasets/a\nb"}, "source", "has a prefix with a control character"),
         ({"access": "write"}, "access", "is unknown"),
-        ({"endpoint": "s3.example.org"}, "endpoint", "is not the URL of an object store"),
-        ({"endpoint": "https://s3.example.org/path"}, "endpoint", "is not the URL of an object store"),
+        ({"endpoint": "s3.example.org"}, "endpoint", "is not a valid object store URL"),
+        ({"endpoint": "https://s3.example.org/path"}, "endpoint", "is not a valid object store URL"),
         ({"endpoint": "https://id:key@s3.example.org"}, "endpoint", "contains credentials"),
-        ({"endpoint": "file:///etc/passwd"}, "endpoint", "is not the URL of an object store"),
-        ({"region": "Europe"}, "region", "is not a region"),
-        ({"max_gib": 0}, "max_gib", "is not a size"),
-        ({"max_gib": True}, "max_gib", "is not a size"),
-        ({"max_gib": "many"}, "max_gib", "is not a size"),
+        ({"endpoint": "file:///etc/passwd"}, "endpoint", "is not a valid object store URL"),
+        ({"region": "Europe"}, "region", "is not a valid region"),
+        ({"max_gib": 0}, "max_gib", "is not a valid size"),
+        ({"max_gib": True}, "max_gib", "is not a valid size"),
+        ({"max_gib": "many"}, "max_gib", "is not a valid size"),
         ({"secret": "No Secret"}, "secret", "is not a valid name"),
         ({"secret": "missing"}, "secret", "is not a secret of this pool with an S3 access key"),
         ({"source": "/mnt/data"}, "endpoint", "is not supported for this source"),
@@ -188,7 +188,7 @@ def test_kubernetes_pools_reject_s3_volumes(store: ObjectStore) -> None:
     with pytest.raises(Invalid) as rejected:
         normalize_volumes([volume(store)], is_kubernetes=True)
     assert str(rejected.value.problems[0]).startswith(
-        "volumes[0].source: is not supported on Kubernetes, whose nodes do not run a Berth agent"
+        "volumes[0].source: is not supported on Kubernetes, whose nodes do not run the Berth agent"
     )
 
 
@@ -236,9 +236,7 @@ def test_node_lists_and_downloads_only_objects_in_volumes_of_its_live_pods(
     assert agent.get(f"pods/{pod.pk}/volumes/other/objects").status_code == 401
     assert agent.post(f"{place}/urls", {"objects": objects * 300}).status_code == 422
     outside = {"objects": [{"path": "../other/d", "etag": '"1"'}]}
-    assert problems(agent.post(f"{place}/urls", outside)) == {
-        "objects[0].path": "is not the path of an object"
-    }
+    assert problems(agent.post(f"{place}/urls", outside)) == {"objects[0].path": "is not a valid object path"}
     Pod.objects.filter(pk=pod.pk).update(state="succeeded", ended_at=timezone.now())
     assert agent.get(f"{place}/objects").status_code == 401
 

@@ -240,7 +240,7 @@ async def test_missing_shell_in_the_image_is_named_as_the_reason(pod: Pod) -> No
     guard = await pod.has("guard")
     guard.messages.put_nowait(None)
     [(_, status)] = await pod.frames()
-    assert json.loads(status)["error"].startswith("Commands cannot be run in this pod: its image has no `sh`")
+    assert json.loads(status)["error"].startswith("Commands cannot be run in this pod: its image lacks `sh`")
     assert json.loads(status)["status"] == 409
     assert pod.is_released
 

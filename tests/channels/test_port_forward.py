@@ -110,13 +110,13 @@ def test_errors_explain_a_silent_port_an_invalid_port_and_a_missing_role(site: S
         client.recv(1)
     assert running.stderr.readline().decode() == f"{message}\n"
     for arguments, code, expected in (
-        (("0",), 2, "is not a port"),
-        (("70000",), 2, "is not a port"),
-        (("x:1",), 2, "is not a port"),
+        (("0",), 2, "is not a valid port"),
+        (("70000",), 2, "is not a valid port"),
+        (("x:1",), 2, "is not a valid port"),
         (("jupyter",), 2, "the pod has no port named 'jupyter'; its named ports: none"),
         ((f"{unused}:1",), 2, "is not available: Address already in use"),
         (("1", "--address", "0.0.0.0"), 2, "Add --expose"),
-        (("1", "--address", "localhost"), 2, "is not an IP address"),
+        (("1", "--address", "localhost"), 2, "is not a valid IP address"),
         (("1", "--pod", "worker-7"), 4, "There is no pod"),
     ):
         rejected = site.run("port-forward", "train", *arguments)

@@ -144,7 +144,7 @@ def reject(user: SshUser, host: str) -> str:
 def test_host_name_can_identify_a_workload_or_a_pod(user: SshUser) -> None:
     assert "Workload vision/other does not exist" in reject(user, "other.vision.berth")
     assert "There is no pod worker-7" in reject(user, f"worker-7.{HOST}")
-    assert "is not the host name of a pod" in reject(user, "a.b.c.d.berth")
+    assert "is not a valid pod host name" in reject(user, "a.b.c.d.berth")
     assert user.run(f"worker-0.{HOST}", "echo fine").stdout == b"fine\n"
     assert user.run(f"{user.site.workload_id}.berth", "echo fine").stdout == b"fine\n"
 

@@ -185,7 +185,7 @@ def test_quota_change_is_previewed_applied_listed_and_reverted(
         ),
         (
             ["--set", "research/vision:local.gpu=many"],
-            "changes[0].set.gpu: is not an amount; received 'many'",
+            "changes[0].set.gpu: is not a valid amount; received 'many'",
         ),
         (["--set", "research/visoin:local.gpu=1"], "Did you mean `vision`?"),
         (

@@ -317,7 +317,7 @@ def test_wrong_and_unusable_keys_are_rejected(
     for key, message in (
         (wrong, "denied access. Check that the secret deploy-key is valid"),
         (protected, "The secret deploy-key is protected by a passphrase"),
-        ("not a key", "The secret deploy-key is not a private key"),
+        ("not a key", "The secret deploy-key is not a valid private key"),
     ):
         with pytest.raises(GitRejection, match=message) as rejected:
             over_ssh(url, key, host_key=ssh.host_key)

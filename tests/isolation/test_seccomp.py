@@ -150,4 +150,4 @@ def test_missing_kernel_support_for_filters_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seccomp, "INSTALLED_ACTIONS", tmp_path / "none")
-    assert find_program({}) == (b"", "The kernel has no seccomp filters.")
+    assert find_program({}) == (b"", "The kernel does not support seccomp filters.")

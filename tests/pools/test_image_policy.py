@@ -84,8 +84,9 @@ def test_policy_is_stored_in_normalized_form(value: object, stored: dict[str, An
     ("value", "problem"),
     [
         (["forbid"], "image_policy: is not a mapping; received ['forbid']; allowed: mode, patterns"),
-        ({"mode": 3}, "image_policy.mode: is not a mode; received 3; allowed: allow, require, forbid"),
-        ({"mode": "forbit"}, "image_policy.mode: is not a mode; received 'forbit'. Did you mean `forbid`?"),
+        ({"mode": 3}, "image_policy.mode: is not a valid mode; received 3; allowed: allow, require, forbid"),
+        ({"mode": "forbit"},
+         "image_policy.mode: is not a valid mode; received 'forbit'. Did you mean `forbid`?"),
         ({"pattern": []}, "image_policy.pattern: unknown key; received 'pattern'. Did you mean `patterns`?"),
         ({"patterns": "a/*"},
          "image_policy.patterns: is not a list; received 'a/*'; allowed: [] for all images, or patterns"),
@@ -108,4 +109,4 @@ def test_pattern_requires_a_registry_and_a_name(pattern: object) -> None:
     with pytest.raises(Invalid) as rejected:
         normalize_policy({"patterns": ["ghcr.io/*", pattern]})
     (problem,) = rejected.value.problems
-    assert (problem.path, problem.message) == ("image_policy.patterns[1]", "is not a pattern for images")
+    assert (problem.path, problem.message) == ("image_policy.patterns[1]", "is not a valid image pattern")

@@ -60,10 +60,10 @@ def test_limit_derived_from_a_tiny_request_is_sufficient_to_start_a_program() ->
         ({"memory_mib": 15}, "default_limits.memory_mib: is less than a shell or Python needs to start"),
         ({"memory_mib": -1}, "default_limits.memory_mib: is not a valid amount of memory"),
         ({"memory_mib": 2**31}, "default_limits.memory_mib: is not a valid amount of memory"),
-        ({"memory_mib": "many"}, "default_limits.memory_mib: is not a quantity"),
+        ({"memory_mib": "many"}, "default_limits.memory_mib: is not a valid quantity"),
         ({"cpu": 0.001}, "default_limits.cpu: is less than the kernel can allot"),
         ({"cpu": float("nan")}, "default_limits.cpu: is not a finite number"),
-        ({"cpu": 10**9}, "default_limits.cpu: is not a number of CPU cores"),
+        ({"cpu": 10**9}, "default_limits.cpu: is not a valid number of CPU cores"),
         ({"memory_from_request": 1}, "default_limits.memory_from_request: is not true or false"),
     ],
 )

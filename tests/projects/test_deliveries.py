@@ -263,7 +263,7 @@ def test_delivery_that_crashes_its_task_is_marked_failed(cast: Cast, monkeypatch
     assert not deliveries.deliver(row.pk, now)
     row.refresh_from_db()
     assert (row.state, row.attempts) == ("failed", deliveries.MAX_ATTEMPTS)
-    assert row.last_error == "the delivery task died"
+    assert row.last_error == "the delivery task ended unexpectedly"
 
 
 def test_only_subscribed_events_are_delivered(cast: Cast) -> None:

@@ -136,13 +136,16 @@ def test_idle_rule_text_parses_to_the_same_rule() -> None:
     ("rule", "problem"),
     [
         ({"belwo": 5}, "idle_rule.belwo: unknown key; received 'belwo'. Did you mean `below`?"),
-        ({"below": "0%"}, "idle_rule.below: is not a percentage; received '0%'; allowed: 1 to 100 percent"),
-        ({"below": True}, "idle_rule.below: is not a percentage"),
+        (
+            {"below": "0%"},
+            "idle_rule.below: is not a valid percentage; received '0%'; allowed: 1 to 100 percent",
+        ),
+        ({"below": True}, "idle_rule.below: is not a valid percentage"),
         ({"after": "soon"}, "idle_rule.after: is not a valid duration; received 'soon'; allowed: 1m to 168h"),
         ({"grace": 0}, "idle_rule.grace: is not a valid duration; received 0"),
         (
             {"action": "suspnd"},
-            "idle_rule.action: is not an action; received 'suspnd'. Did you mean `suspend`?",
+            "idle_rule.action: is not a valid action; received 'suspnd'. Did you mean `suspend`?",
         ),
         ("always", "idle_rule: is not a mapping; received 'always'"),
     ],

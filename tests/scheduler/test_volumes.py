@@ -133,12 +133,12 @@ def test_users_see_only_volumes_that_their_projects_may_use(volumes: Stage) -> N
 @pytest.mark.parametrize(
     ("mount", "problem"),
     [
-        ({"path": "data"}, "volumes[0].path: is not an absolute path in normal form; received 'data'"),
+        ({"path": "data"}, "volumes[0].path: is not a normalized absolute path; received 'data'"),
         ({"path": "/data/../etc"}, "volumes[0].path: leaves its directory"),
-        ({"path": "/data/"}, "volumes[0].path: is not an absolute path in normal form"),
+        ({"path": "/data/"}, "volumes[0].path: is not a normalized absolute path"),
         ({"path": "/etc/ssl"}, "volumes[0].path: is used by the pod's own files"),
         ({"path": "/tmp"}, "volumes[0].path: is used by the pod's own files"),
-        ({"path": "/"}, "volumes[0].path: is not an absolute path"),
+        ({"path": "/"}, "volumes[0].path: is not a normalized absolute path"),
         ({"path": "/data", "readonly": True}, "volumes[0].readonly: unknown key"),
     ],
 )
@@ -155,7 +155,7 @@ def test_overlapping_mounts_are_rejected(volumes: Stage) -> None:
 @pytest.mark.parametrize(
     ("volume", "problem"),
     [
-        ({"source": "mnt"}, "volumes[0].source: is not an absolute path in normal form; received 'mnt'"),
+        ({"source": "mnt"}, "volumes[0].source: is not a normalized absolute path; received 'mnt'"),
         ({"source": "/mnt/../etc"}, "volumes[0].source: leaves its directory"),
         ({"source": "/etc"}, "volumes[0].source: is a system directory"),
         ({"source": "nfs://server/data"}, "volumes[0].source: is supported only on Kubernetes"),

@@ -29,7 +29,7 @@ def test_startup_fails_if_a_forked_call_is_killed() -> None:
 
 
 def test_unexpected_error_of_a_forked_call_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(StartupError, match="Resolve any error above"):
+    with pytest.raises(StartupError, match="Fix any error above"):
         call_in_fork(lambda: 1 / 0)
     assert "ZeroDivisionError" in capfd.readouterr().err
 

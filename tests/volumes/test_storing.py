@@ -186,8 +186,8 @@ def test_file_that_cannot_be_an_object_is_omitted_with_a_reason(pod: Pod) -> Non
     transfer = pod.transfer()
     assert transfer.run(never)
     assert {path: reason.partition(": ")[2] for path, reason in transfer.skipped.items()} == {
-        "old/below": "an object of the volume is also a folder of it",
-        "folder": "an object of the volume is also a folder of it",
+        "old/below": "the volume has both an object and a folder with this name",
+        "folder": "the volume has both an object and a folder with this name",
         "line\nbreak": "its name contains a control character",
         "/".join(["d" * 200] * 6): "its key is longer than 1,024 bytes",
     }

@@ -313,7 +313,7 @@ def test_invalid_quota_shows_an_error_and_is_not_stored(
         "weight_memory": "1",
     }  # fmt: skip
     answer = admin_client.post(reverse("admin:projects_quota_change", args=[quota.pk]), values, follow=True)
-    assert "exceeds its own limit" in answer.content.decode()
+    assert "exceeds its limit" in answer.content.decode()
     quota.refresh_from_db()
     assert quota.gpu_milli == 2000
 

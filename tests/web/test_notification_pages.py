@@ -41,7 +41,7 @@ def test_subscription_form_offers_only_scopes_that_the_user_administers(sign_in:
 
 def test_invalid_address_is_rejected_with_an_error(sign_in: SignIn) -> None:
     answer = sign_in("dave").post("/notifications/new", SUBSCRIPTION_FORM | {"to": "nowhere"}, headers=HTMX)
-    assert (answer.status_code, "Is not an address" in answer.content.decode()) == (422, True)
+    assert (answer.status_code, "Is not a valid address" in answer.content.decode()) == (422, True)
 
 
 def test_webhook_url_is_shown_without_its_secret(cast: Cast, sign_in: SignIn) -> None:

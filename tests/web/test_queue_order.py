@@ -49,7 +49,7 @@ SHARE = "within its fair share", "over its fair share"
         ((QUOTA[1], 0, SHARE[1], 1.1), (QUOTA[1], 0, SHARE[1], 1.2),
          "uses less of its fair share than vision"),
         ((QUOTA[1], 0, SHARE[1], 1.3), (QUOTA[1], 0, SHARE[1], 1.2),
-         "before vision in the order of fair shares"),
+         "before vision in fair-share order"),
     ],
 )  # fmt: skip
 def test_order_of_two_queues_is_explained_by_the_first_difference(

@@ -62,7 +62,7 @@ def test_schedule_form_shows_the_next_runs_while_the_user_types(sign_in: SignIn)
     assert runs.startswith("Mondays at 03:00 Europe/Berlin Mon ")
     assert runs.count("03:00") == 6
     assert shown("0 25 * * *") == "Has an invalid hour; allowed: 0 to 23."
-    assert shown("0 3 * * 1", "Europe/Berlni").startswith("Time zone: is not a time zone")
+    assert shown("0 3 * * 1", "Europe/Berlni").startswith("Time zone: is not a valid time zone")
     assert shown("") == "Minute, hour, day of month, month and day of week, for example 0 3 * * 1-5."
 
 

@@ -154,7 +154,7 @@ def test_platform_admin_sets_and_replaces_a_pools_s3_key(cast: Cast, sign_in: Si
     replacement = text(alice.get(f"{address}?owner=pool/local&name=s3-reader", headers=HTMX))
     assert 'value="AKIAEXAMPLE"' in replacement
     wrong = text(alice.post(address, form | {"username": "a b"}, headers=HTMX))
-    assert "not the ID of an access key" in wrong
+    assert "not a valid access key ID" in wrong
     assert "project/vision" not in wrong
     assert "Add S3 key" not in text(sign_in("carol").get("/secrets"))
     assert sign_in("carol").get(address).status_code == 403
@@ -186,8 +186,8 @@ def test_members_see_secret_names_and_cannot_change_secrets(cast: Cast, sign_in:
     [
         ("value", {"name": "HF"}, "Is not a valid name"),
         ("value", {"value": f"{TOKEN}{'x' * 70_000}"}, "Is too long"),
-        ("registry", {"registry": "https://docker.io"}, "Is not a registry"),
-        ("registry", {"username": "a:b"}, "Is not a username"),
+        ("registry", {"registry": "https://docker.io"}, "Is not a valid registry"),
+        ("registry", {"username": "a:b"}, "Is not a valid username"),
     ],
 )
 def test_invalid_form_does_not_contain_the_secret_value(

@@ -80,7 +80,9 @@ def parse_array_option(text: str | None) -> dict[str, Any] | None:
     try:
         return array_document(text)
     except ValueError as error:
-        raise invalid_value("--array", "is not an index, range or limit", str(error), ARRAY_FORM) from None
+        raise invalid_value(
+            "--array", "is not a valid index, range or limit", str(error), ARRAY_FORM
+        ) from None
 
 
 def with_array(document: dict[str, Any], section: dict[str, Any] | None) -> dict[str, Any]:

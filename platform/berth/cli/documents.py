@@ -135,7 +135,7 @@ def _parse_quota_key(
     pool, _, key = rest.partition(".") if keyed else (rest, "", "")
     if not (owner and colon and pool):
         option, form = ("--set", SET_FORM) if keyed else ("--remove", REMOVE_FORM)
-        raise invalid_value(option, "does not name a quota", text, form)
+        raise invalid_value(option, "is not a valid quota", text, form)
     department, slash, project = owner.partition("/")
     if not slash:
         return ("department", department, pool), key

@@ -38,7 +38,10 @@ def parse_notice(text: Text) -> dict[str, Any] | None:
     signal, sign, lead = text.partition("@")
     if not sign or not signal:
         raise invalid_value(
-            "--preemption-signal", "is not SIGNAL@TIME", text, "SIGNAL@TIME, for example USR1@5m"
+            "--preemption-signal",
+            "is not a valid preemption signal",
+            text,
+            "SIGNAL@TIME, for example USR1@5m",
         )
     return {"signal": signal, "lead": parse_duration("--preemption-signal", lead)}
 

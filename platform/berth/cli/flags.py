@@ -200,7 +200,7 @@ class SubmitFlags:
     ] = None
     keep_failed_pod: Annotated[
         Text,
-        _option("Time for which the files of a failed pod are kept, for example 30m.", metavar="TIME"),
+        _option("How long the files of a failed pod are kept, for example 30m.", metavar="TIME"),
     ] = None
     workdir: Annotated[Text, _option("Working directory.", "--workdir", "-w", metavar="DIR")] = None
     max_runtime: Annotated[

@@ -329,7 +329,7 @@ def _parse_settings(entries: Iterable[str], option: str = "--set") -> dict[str, 
         try:
             settings[key] = yaml.safe_load(text)
         except yaml.YAMLError:
-            raise invalid_value(f"{option} {key}", "is not YAML", text, "a YAML value") from None
+            raise invalid_value(f"{option} {key}", "is not valid YAML", text, "a YAML value") from None
     return settings
 
 

@@ -38,7 +38,7 @@ def _parse_moment(option: str, text: str, shift: Callable[[timedelta], datetime]
         parsed = parse_iso_time(text)
     except ValueError:
         allowed = f"a timestamp such as 2026-01-31T09:00, or {form}"
-        raise invalid_value(option, "is not a time", text, allowed) from None
+        raise invalid_value(option, "is not a valid time", text, allowed) from None
     return (parsed if parsed.tzinfo else parsed.astimezone()).astimezone(timezone.utc).isoformat()
 
 
@@ -70,7 +70,7 @@ def parse_key_values(option: str, entries: Iterable[str]) -> dict[str, str]:
     for entry in entries:
         key, sign, value = entry.partition("=")
         if not sign or not key:
-            raise invalid_value(option, "is not KEY=VALUE", entry, "KEY=VALUE")
+            raise invalid_value(option, "is not a KEY=VALUE pair", entry, "KEY=VALUE")
         if key in values:
             raise InvalidInput(f"{option}: {key} is set twice. Remove one of the values.")
         values[key] = value
@@ -102,7 +102,7 @@ def parse_secret(option: str, key: str, entry: str) -> dict[str, str | bool]:
     name, _, target = entry.partition("=")
     if not name.removeprefix(PERSONAL) or not target:
         form = "NAME=VARIABLE" if key == "env" else "NAME=FILE"
-        raise invalid_value(option, f"is not {form}", entry, form)
+        raise invalid_value(option, "is not a valid secret", entry, form)
     return {**parse_secret_name(option, "name", name), key: target}
 
 
@@ -113,7 +113,7 @@ def parse_secret_name(option: str, key: str, text: str) -> dict[str, str | bool]
     """
     name = text.removeprefix(PERSONAL)
     if not name:
-        raise invalid_value(option, "does not name a secret", text, "NAME, or personal/NAME")
+        raise invalid_value(option, "is not a valid secret name", text, "NAME, or personal/NAME")
     return {key: name, **({"personal": True} if name != text else {})}
 
 

@@ -55,7 +55,7 @@ def read_hosts(file: str) -> dict[str, Any]:
     if isinstance(content, list | dict):
         return {"hosts": content}
     allowed = "a list of hosts, hosts by name, or settings with `hosts`"
-    raise invalid_value("--hosts", "does not contain hosts", file, allowed)
+    raise invalid_value("--hosts", "contains no hosts", file, allowed)
 
 
 def _read_text(option: str, file: str) -> str:

@@ -150,5 +150,7 @@ def validate_address(address: str) -> str:
         raise InvalidSettings(str(Problem("address", str(error), format_value(address)))) from None
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or parts.username:
         allowed = "http://HOST[:PORT] or https://HOST[:PORT]"
-        raise InvalidSettings(str(Problem("address", "is not an address", format_value(address), allowed)))
+        raise InvalidSettings(
+            str(Problem("address", "is not a valid address", format_value(address), allowed))
+        )
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"

@@ -68,7 +68,7 @@ def read_text(file: str) -> str:
             [Problem(file, "cannot be opened", error.strerror or "", "a readable file")]
         ) from None
     except UnicodeDecodeError:
-        raise SpecError([Problem(file, "is not text", "", "UTF-8")]) from None
+        raise SpecError([Problem(file, "is not UTF-8 text", "", "text encoded as UTF-8")]) from None
     if len(data) > SIZE_MAX:
         raise SpecError([Problem(file, "is too large", "", f"at most {SIZE_MAX >> 20} MiB")])
     return text

@@ -16,7 +16,7 @@ _LABELS = {
     "bound": "limit",
     "held": "held",
     "quota": "quota",
-    "group_quota": "quota of the group",
+    "group_quota": "group quota",
     "group_allocated": "allocated in the group",
     "share": "fair share",
     "free": "free",

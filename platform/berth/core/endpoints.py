@@ -6,8 +6,8 @@ from berth.core.spec.texts import find_control_character
 
 
 def endpoint_problem(value: object) -> str:
-    """Return why a value is not the URL of an object store, or an empty string if it is."""
-    message = "is not the URL of an object store"
+    """Return why a value is not a valid object store URL, or an empty string if it is."""
+    message = "is not a valid object store URL"
     if not isinstance(value, str) or find_control_character(value) or " " in value:
         return message
     try:

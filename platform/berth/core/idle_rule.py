@@ -102,9 +102,11 @@ def _problems(value: object) -> Iterator[Problem]:
     action = value.get("action", "warn")
     if action not in ACTIONS:
         allowed = suggest(str(action), ACTIONS)
-        yield Problem("idle_rule.action", "is not an action", format_value(action), allowed)
+        yield Problem("idle_rule.action", "is not a valid action", format_value(action), allowed)
     if "below" in value and _parse_percent(value["below"]) is None:
-        yield Problem("idle_rule.below", "is not a percentage", format_value(value["below"]), BELOW_ALLOWED)
+        yield Problem(
+            "idle_rule.below", "is not a valid percentage", format_value(value["below"]), BELOW_ALLOWED
+        )
     for key, (low, high) in BOUNDS.items():
         seconds = parse_duration(value[key]) if key in value else low
         if seconds is None or not low <= seconds <= high:

@@ -47,7 +47,7 @@ def read_yaml(body: bytes) -> Any:
         KeyError,
         TypeError,
     ) as error:  # raised for an invalid !!timestamp or !!bool
-        raise InvalidYaml(f"The body is not YAML: {_describe(error)}.", _line(error)) from None
+        raise InvalidYaml(f"The body is not valid YAML: {_describe(error)}.", _line(error)) from None
 
 
 def read_text(text: str) -> Any:

@@ -72,14 +72,14 @@ def parse_setting(text: str) -> tuple[Location, object]:
     where, sign, value = text.partition("=")
     at = parse_location(where.strip())
     if not sign or not at or isinstance(at[0], int):
-        raise Invalid([Problem("set", "is not a setting", format_value(text), SETTING_FORM)])
+        raise Invalid([Problem("set", "is not a valid setting", format_value(text), SETTING_FORM)])
     if len(at) > 1 and at[-2] in TEXT_FIELDS:
         return at, value
     try:
         return at, yaml.safe_load(value)
     except (yaml.YAMLError, ValueError) as error:
         cause = str(error).splitlines()[0]
-        message = f"has a value that is not YAML: {cause}"
+        message = f"has a value that is not valid YAML: {cause}"
         raise Invalid([Problem("set", message, format_value(text), SETTING_FORM)]) from None
 
 

@@ -125,7 +125,7 @@ def _failure_message(phases: str, code: int, names: str) -> str:
     reason = lines[-1] if lines else f"the script ended with exit code {code}"
     pool = os.environ.get("BERTH_POOL", "")
     return (
-        f"the requirements of the session's plugins could not be installed ({names}): "
+        f"the session's plugin requirements could not be installed ({names}): "
         f"{failed.get('phase', 'script')}: {reason}. "
         f"Correct the plugin, or declare the plugin in pool {pool} to install it when nodes boot."
     )

@@ -18,9 +18,7 @@ log = logging.getLogger(__name__)
 
 GUARD_SECONDS = 15.0  # time for the guard to start, or to kill the channel's processes
 END_OF_INPUT = b"\x04"  # byte that a terminal sends at the end of the input
-NO_SHELL = (
-    "its image has no `sh` or no `mkfifo`, which Berth needs to stop commands when their connection closes"
-)
+NO_SHELL = "its image lacks `sh` or `mkfifo`, which Berth needs to stop commands when their connection closes"
 
 
 class Command:

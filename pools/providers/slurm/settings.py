@@ -223,10 +223,10 @@ def access_problems(settings: SlurmSettings) -> Iterator[Problem]:
         return
     needed = "required with rest_url"
     if settings.rest_user is None:
-        yield Problem(f"{_PATH}.rest_user", f"is {needed}", "", "the user of the token, such as berth")
+        yield Problem(f"{_PATH}.rest_user", f"is {needed}", "", "the token's user, such as berth")
     if settings.partition is None:
         # Newer versions of slurmrestd do not say which partition is the default.
-        yield Problem(f"{_PATH}.partition", f"is {needed}", "", "the name of a partition")
+        yield Problem(f"{_PATH}.partition", f"is {needed}", "", "a partition name")
     for name in ("login", "bin"):
         if getattr(settings, name) is not None:
             yield Problem(f"{_PATH}.{name}", "conflicts with rest_url", "", "either this setting or rest_url")

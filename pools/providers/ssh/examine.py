@@ -123,7 +123,7 @@ def _findings(
         if result.facts is not None and not result.facts.has_systemd
     ]
     if plain:
-        message = f"{_join_names(plain)} {'runs' if len(plain) == 1 else 'run'} no systemd."
+        message = f"{_join_names(plain)} {'does' if len(plain) == 1 else 'do'} not run systemd."
         findings.append(warning(message, "After a reboot, Berth starts the agent there again over SSH."))
     return findings
 

@@ -57,8 +57,8 @@ def _check_host_key(text: str) -> str:
 
 def _check_key(text: str) -> str:
     if not (text.startswith("secret:") and NAME.fullmatch(text.removeprefix("secret:"))):
-        allowed = "secret:NAME with the name of an SSH key among the pool's secrets"
-        raise PydanticCustomError("key", "is not a reference to a secret", {"allowed": allowed})
+        allowed = "secret:NAME, where NAME is one of the pool's SSH key secrets"
+        raise PydanticCustomError("key", "is not a valid secret reference", {"allowed": allowed})
     return text
 
 
@@ -75,7 +75,7 @@ def _check_home(text: str) -> str:
 def _check_env(env: dict[str, str]) -> dict[str, str]:
     for name, value in env.items():
         if name in ENV_RESERVED or not (name.startswith("BERTH_") or name in ENV_ALLOWED):
-            allowed = "settings of the agent (BERTH_...) that Berth does not set itself, and " + ", ".join(
+            allowed = "agent settings (BERTH_...) that Berth does not set itself, and " + ", ".join(
                 ENV_ALLOWED
             )
             raise PydanticCustomError("env", "must not contain {name}", {"name": name, "allowed": allowed})

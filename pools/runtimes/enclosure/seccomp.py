@@ -105,7 +105,9 @@ def find_program(environ: Mapping[str, str] = os.environ) -> tuple[bytes, str]:
         has_errors = "errno" in INSTALLED_ACTIONS.read_text().split()
     except OSError:
         has_errors = False
-    return (build_program(machine), "") if has_errors else (b"", "The kernel has no seccomp filters.")
+    return (
+        (build_program(machine), "") if has_errors else (b"", "The kernel does not support seccomp filters.")
+    )
 
 
 def build_program(machine: str) -> bytes:

@@ -19,7 +19,7 @@ def set_slurm_token(pool: NodePool, text: str | None) -> None:
     """Set the pool's token without saving the pool. Raises Invalid if the token cannot be used."""
     token = parse_token(text) if text else ""
     if token is None:
-        raise Invalid([Problem(PATH, "is not a Slurm token", "", ALLOWED)])
+        raise Invalid([Problem(PATH, "is not a valid Slurm token", "", ALLOWED)])
     if token and pool.provider != SLURM:
         raise Invalid(
             [Problem(PATH, f"is not used by the provider {pool.provider}", "", "the provider slurm")]
@@ -47,7 +47,7 @@ def check_slurm_token(pool: NodePool) -> None:
         return
     uses_rest = slurm_settings(pool.provider_settings).rest_url is not None
     if uses_rest and not pool.slurm_token_sealed:
-        message = "is required with provider_settings.rest_url, and again after a change of address or user"
+        message = "is required with provider_settings.rest_url, and again when the address or user changes"
         raise Invalid([Problem(PATH, message, "", ALLOWED)])
     if pool.slurm_token_sealed and not uses_rest:
         message = "has no effect without provider_settings.rest_url"

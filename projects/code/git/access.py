@@ -39,7 +39,7 @@ def build_environment(
     """Return the environment variables for git.
 
     `address` is the validated IP address, and `keys` is a private directory for key files. Raises
-    GitRejection if the secret is not a private key.
+    GitRejection if the secret is not a valid private key.
     """
     target = spec.address
     if target.transport is Transport.SSH:

@@ -183,7 +183,7 @@ def _lock_unchanged(array: WorkloadArray, decision: Decision) -> dict[int, Workl
 
 
 def _stop_move(task: Workload, stop: TaskStop) -> Move:
-    message = f"Stopped by the rule of the array: {stop.sentence}."
+    message = f"Stopped by the array's stop rule: {stop.sentence}."
     columns = {"next_phase": Phase.CANCELLED}
     return Move(
         task,
@@ -207,7 +207,7 @@ def _summarize_stops(stopped: Sequence[tuple[Workload, TaskStop]]) -> str:
     """Return a summary of the stopped tasks for the audit entry and the notification."""
     shown = "; ".join(f"{task.name}: {stop.sentence}" for task, stop in stopped[:TASKS_SHOWN])
     more = f"; and {len(stopped) - TASKS_SHOWN} more" if len(stopped) > TASKS_SHOWN else ""
-    return f"{format_count(len(stopped), 'task')} stopped by the rule of the array. {shown}{more}."
+    return f"{format_count(len(stopped), 'task')} stopped by the array's stop rule. {shown}{more}."
 
 
 def _event_numbers(stop: TaskStop) -> dict[str, object]:

@@ -169,7 +169,7 @@ def _insert_array(array: WorkloadArray) -> None:
 
 
 def _name_taken_error(array: WorkloadArray, owner: str) -> Conflict:
-    allowed = "a name that no live workload and no active array of the project has"
+    allowed = "a name that no live workload or active array of the project has"
     problem = Problem("name", f"is already in use by {owner}", format_value(array.name), allowed)
     return Conflict(
         f"The name {array.name} is in use by {owner} of {array.project.name}. "

@@ -115,9 +115,7 @@ def _check_tasks(path: str, spec: WorkloadSpec, each: ResolvedDependency) -> Ite
     if each.newest is None or spec.array is None:
         return
     if not each.newest.is_array:
-        yield Problem(
-            f"{path}.tasks", "needs an array", format_value(str(each.awaited)), "the name of an array"
-        )
+        yield Problem(f"{path}.tasks", "needs an array", format_value(str(each.awaited)), "an array name")
         return
     missing = set(spec.array.indexes) - _task_indexes(each.newest.pk)
     if missing:

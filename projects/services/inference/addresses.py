@@ -47,7 +47,9 @@ def addresses(urls: Sequence[str]) -> tuple[str, ...]:
             normalized_urls.append(normalize(url))
         except InvalidAddress as error:
             problems.append(
-                Problem(f"engine_urls[{number}]", "is not an engine address", format_value(url), str(error))
+                Problem(
+                    f"engine_urls[{number}]", "is not a valid engine address", format_value(url), str(error)
+                )
             )
     if problems:
         raise InvalidScaleRequest(problems)

@@ -58,7 +58,7 @@ def check_parameters(service: Service, parameters: ScaleParameters) -> None:
         problems.append(
             Problem(
                 "model_name",
-                "is not the model of this service",
+                "is not this service's model",
                 format_value(parameters.model_name),
                 service.model_name,
             )

@@ -60,7 +60,9 @@ def check_service(spec: WorkloadSpec) -> None:
             normalize(spec.service.router.url)
         except InvalidAddress as error:
             address = format_value(spec.service.router.url)
-            raise Invalid([Problem("service.router.url", "is not an address", address, str(error))]) from None
+            raise Invalid(
+                [Problem("service.router.url", "is not a valid address", address, str(error))]
+            ) from None
 
 
 def require_no_live_engines(workload: Workload) -> None:

@@ -25,7 +25,7 @@ MAX_ATTEMPTS = 8
 FIRST_DELAY, MAX_DELAY = timedelta(seconds=30), timedelta(hours=2)
 ATTEMPT_TIMEOUT = timedelta(minutes=5)  # another task may retry the delivery after this time
 MAX_BATCH = 200
-WORKER_DIED = "the delivery task died"
+WORKER_DIED = "the delivery task ended unexpectedly"
 KIND_BY_PHASE = {
     Phase.RUNNING: "started",
     Phase.COMPLETED: "completed",

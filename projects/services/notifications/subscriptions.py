@@ -220,7 +220,7 @@ def _validate_subscription(
     problems: list[Problem] = []
     channel = detect_channel(to) if len(to) <= 2000 else None
     if channel is None:
-        problems.append(Problem("to", "is not an address", format_value(to), ALLOWED))
+        problems.append(Problem("to", "is not a valid address", format_value(to), ALLOWED))
     elif channel != Channel.MAIL and (
         reason := find_rejection_without_lookup(webhook_url(to), settings.BERTH_NOTIFY_NETWORKS)
     ):
@@ -229,7 +229,7 @@ def _validate_subscription(
     for event in events:
         if event not in allowed:
             problems.append(
-                Problem("events", "is not an event of this scope", format_value(event), ", ".join(allowed))
+                Problem("events", "is not available for this scope", format_value(event), ", ".join(allowed))
             )
     if not events:
         problems.append(Problem("events", "is empty", "", ", ".join(allowed)))

@@ -118,7 +118,9 @@ def _check_role(role: str, scope: Tenant | None) -> None:
         allowed = DEPARTMENT_ROLES if isinstance(scope, Department) else PROJECT_ROLES
     if role not in allowed:
         where = "the platform" if scope is None else f"a {scope._meta.verbose_name}"
-        raise Invalid([Problem("role", f"is not a role of {where}", format_value(role), ", ".join(allowed))])
+        raise Invalid(
+            [Problem("role", f"is not a valid role in {where}", format_value(role), ", ".join(allowed))]
+        )
 
 
 def _scope_ids(membership: Membership) -> dict[str, int | None]:

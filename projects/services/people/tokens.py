@@ -201,7 +201,7 @@ def _check_token(name: str, scopes: Collection[str], expires_at: datetime | None
         problems.append(
             Problem(
                 "expires_at",
-                "is not within a year from now",
+                "is not a future time within 366 days",
                 format_value(str(expires_at)),
                 "now to 366 days from now",
             )

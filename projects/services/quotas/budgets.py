@@ -94,7 +94,7 @@ def _parse_hours(value: Any, problems: list[Problem]) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_HOURS:
         return value
     is_number = isinstance(value, int) and not isinstance(value, bool)
-    message = "is out of range" if is_number else "is not a number of GPU-hours"
+    message = "is out of range" if is_number else "is not a valid number of GPU-hours"
     problems.append(Problem("gpu_hours", message, format_value(value), f"1 to {MAX_HOURS}"))
     return 0
 
@@ -105,7 +105,9 @@ def _parse_warnings(value: Any, problems: list[Problem]) -> list[int]:
     allowed = f"at most {MAX_WARNINGS} whole percentages, 1 to {MAX_PERCENT}"
     is_list = isinstance(value, list | tuple) and all(type(percent) is int for percent in value)
     if not is_list or len(value) > MAX_WARNINGS:
-        problems.append(Problem("warn_at", "is not a list of percentages", format_value(value), allowed))
+        problems.append(
+            Problem("warn_at", "is not a valid list of percentages", format_value(value), allowed)
+        )
         return []
     problems += [
         Problem("warn_at", "is out of range", f"{percent}%", allowed)

@@ -53,7 +53,7 @@ def _parse_expiry(value: Any, problems: list[Problem]) -> datetime | None:
     try:
         at = parse_time(value)
     except ValueError:
-        problems.append(Problem("expires_at", "is not a time", format_value(value), MOMENT_ALLOWED))
+        problems.append(Problem("expires_at", "is not a valid time", format_value(value), MOMENT_ALLOWED))
         return None
     problems.extend(expiry_problems(at, timezone.now()))
     return at
@@ -64,7 +64,9 @@ def _parse_comment(value: Any, problems: list[Problem]) -> str:
         return ""
     if not isinstance(value, str) or len(value) > MAX_COMMENT or "\x00" in value:
         problems.append(
-            Problem("comment", "is not a comment", format_value(value), f"at most {MAX_COMMENT} characters")
+            Problem(
+                "comment", "is not a valid comment", format_value(value), f"at most {MAX_COMMENT} characters"
+            )
         )
         return ""
     return value.strip()

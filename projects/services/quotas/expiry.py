@@ -24,7 +24,9 @@ def expiry_problems(at: datetime, now: datetime) -> list[Problem]:
     if now < at <= now + MAX_LIFETIME:
         return []
     allowed = f"later than {now:%Y-%m-%dT%H:%M:%SZ}, within {MAX_LIFETIME.days} days"
-    return [Problem("expires_at", "is not a future time", format_value(at.isoformat()), allowed)]
+    return [
+        Problem("expires_at", "is not a future time within 366 days", format_value(at.isoformat()), allowed)
+    ]
 
 
 def revert_expired(now: datetime) -> int:

@@ -94,8 +94,8 @@ def _name_problem(name: str) -> Problem | None:
         )
     for what, model in (("pool", NodePool), ("quota group", QuotaGroup)):
         if model._default_manager.filter(name=name).exists():
-            allowed = "a name that no pool and no quota group has"
-            return Problem("name", f"is the name of a {what}", format_value(name), allowed)
+            allowed = "a name that no pool or quota group has"
+            return Problem("name", f"is already used by a {what}", format_value(name), allowed)
     return None
 
 
@@ -137,9 +137,9 @@ def _overlap_problem(group: QuotaGroup, pools: Collection[int]) -> Problem | Non
     more = f" and {len(both) - MAX_NAMED} more" if len(both) > MAX_NAMED else ""
     return Problem(
         "pools",
-        f"have quotas of owners that also have a quota in {group.name}",
+        f"have quotas for owners that also have a quota in {group.name}",
         f"{', '.join(both[:MAX_NAMED])}{more}",
-        "one quota of an owner for each pool. Remove these first",
+        "at most one quota per owner and pool. Remove these first",
     )
 
 
@@ -171,5 +171,5 @@ def _model_problems(pools: Sequence[NodePool]) -> list[Problem]:
     """Return a problem if the pools have different GPU models. Pools without GPUs are ignored."""
     if models := differing_models(pools):
         received = describe_models(models)
-        return [Problem("pools", "have different GPU models", received, "pools of one GPU model")]
+        return [Problem("pools", "have different GPU models", received, "pools with the same GPU model")]
     return []

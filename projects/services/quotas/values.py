@@ -88,7 +88,7 @@ def _parse_weight(key: str, value: Any, columns: Columns, problems: list[Problem
             problems.append(Problem(path, "unknown key", format_value(amount_value), ", ".join(RESOURCES)))
         elif not _is_number(amount_value) or not 0 <= amount_value <= MAX_WEIGHT:
             problems.append(
-                Problem(path, "is not a weight", format_value(amount_value), f"0 to {MAX_WEIGHT:.0f}")
+                Problem(path, "is not a valid weight", format_value(amount_value), f"0 to {MAX_WEIGHT:.0f}")
             )
             if not isinstance(value, Mapping):
                 return
@@ -109,7 +109,7 @@ def _parse_rank(key: str, value: Any, columns: Columns, problems: list[Problem])
         columns[key] = value
     else:
         problems.append(
-            Problem(key, "is not a rank", format_value(value), f"-{MAX_RANK} to {MAX_RANK}, or null")
+            Problem(key, "is not a valid rank", format_value(value), f"-{MAX_RANK} to {MAX_RANK}, or null")
         )
 
 
@@ -134,7 +134,7 @@ def _to_units(path: str, resource: str, value: Any, problems: list[Problem]) -> 
         f"0 to {MAX_AMOUNT // scale} in steps of {'0.001' if scale == MILLI else '1'}, or null for unlimited"
     )
     if not _is_number(value) or not 0 <= value * scale <= MAX_AMOUNT:
-        problems.append(Problem(path, "is not an amount", format_value(value), allowed))
+        problems.append(Problem(path, "is not a valid amount", format_value(value), allowed))
         return None
     units = round(value * scale)
     if abs(units - value * scale) > 1e-6:
@@ -153,7 +153,7 @@ def value_problems(quota: Quota) -> list[Problem]:
         amount, limit = getattr(quota, column), getattr(quota, f"limit_{column}")
         if amount is not None and limit is not None and amount > limit:
             value, maximum = format_value(_to_document(name, amount)), f"at most {_to_document(name, limit)}"
-            problems.append(Problem(name, "exceeds its own limit", value, maximum))
+            problems.append(Problem(name, "exceeds its limit", value, maximum))
     return problems
 
 

@@ -89,7 +89,7 @@ def submit_document(schedule: Schedule, run: ScheduleRun, actor: Actor, now: dat
     document = schedule_document(schedule)
     spec = check_schedulable(document)
     if schedule.template and spec.uses_personal_secrets:
-        allowed = "secrets of the project or the pool; others can change the template"
+        allowed = "a project or pool secret, because others can change the template"
         raise Invalid([Problem("secrets", "cannot be personal in a template", "", allowed)])
     if document.get("array") is not None:
         run.array = arrays.submit(actor=actor, document=document, now=now).array

@@ -103,7 +103,9 @@ def _first_due_time(values: ScheduleValues, now: datetime) -> tuple[datetime | N
     else:
         match = _closest_zone(values.time_zone)
         allowed = f"{SUGGESTION}`{match}`?" if match else ZONE_EXAMPLE
-        problems.append(Problem("time_zone", "is not a time zone", format_value(values.time_zone), allowed))
+        problems.append(
+            Problem("time_zone", "is not a valid time zone", format_value(values.time_zone), allowed)
+        )
     received = format_value(values.cron)
     if len(values.cron) > CRON_MAX:
         problems.append(Problem("cron", "is too long", received, f"at most {CRON_MAX} characters"))
@@ -137,7 +139,7 @@ def _is_impossible_day(cron: str) -> bool:
 
 
 def _never_due_problem(received: str) -> Problem:
-    return Problem("cron", "never fires", received, "a day of the month that one of its months has")
+    return Problem("cron", "never fires", received, "a day that exists in one of the months")
 
 
 def _closest_zone(name: str) -> str:
@@ -185,7 +187,7 @@ def check_schedulable(document: dict[str, Any]) -> WorkloadSpec:
     """Return the parsed document. Raises Invalid if it is invalid or cannot be run repeatedly."""
     spec = parse_workload(document)
     problems = [
-        Problem(key, "cannot be scheduled", "", "no key that names a moment")
+        Problem(key, "cannot be scheduled", "", "a document without this key")
         for key in UNSCHEDULED_KEYS
         if key in document
     ]

@@ -25,7 +25,7 @@ def resolve_project(view: SubmissionView, spec: WorkloadSpec, project: Project |
         return view.refresh_project(_only_project(view, where))
     project = view.visible_project(spec.project)
     if project is None:
-        allowed = "the name of a project in which you may submit"
+        allowed = "the name of a project that you may submit to"
         raise Invalid([Problem(where, "does not exist", format_value(spec.project), allowed)])
     return project
 
@@ -84,7 +84,7 @@ def check_deadline(spec: WorkloadSpec, at: datetime) -> None:
 def check_array_use(spec: WorkloadSpec, *, is_array: bool) -> None:
     """Raise Invalid for an array where a single workload is expected, or vice versa."""
     if spec.array is not None and not is_array:
-        allowed = "a document of one workload; submit an array with POST /api/v1/arrays or `berth submit`"
+        allowed = "a document for one workload; submit an array with POST /api/v1/arrays or `berth submit`"
         raise Invalid([Problem("array", "creates several workloads", "", allowed)])
     if spec.array is None and is_array:
         raise Invalid([Problem("array", "is missing", "", "tasks, values or matrix")])

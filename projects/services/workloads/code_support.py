@@ -69,7 +69,9 @@ def _secret_problem(view: SubmissionView, git: GitSpec, secret: str, project: Pr
     message = "is not one of your personal secrets" if git.personal else f"is not a secret of {project.name}"
     option = "--personal" if git.personal else f"--project {project.name}"
     if not git.personal and secret in view.personal_secret_names:
-        allowed = "`personal: true`, or --git-secret personal/NAME, for your personal secret of this name"
+        allowed = (
+            "`personal: true`, or --git-secret personal/NAME, to use your personal secret with this name"
+        )
     else:
         allowed = suggest(secret, sorted(names)) or f"a secret; `berth secret set NAME {option}` sets one"
     return Problem("code.git.secret", message, format_value(secret), allowed)

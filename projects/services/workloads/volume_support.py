@@ -11,7 +11,7 @@ from projects.models import Project
 from projects.services.workloads.submission_view import SubmissionView
 from projects.volumes import count_nodes, node_labels
 
-NONE_YET = "nothing, because no pool has volumes for this project; platform admins define volumes of pools"
+NONE_YET = "nothing, because no pool has volumes for this project; platform admins can add volumes to pools"
 POOLS_SHOWN = 5
 
 
@@ -72,7 +72,7 @@ def _missing_volume_problems(
 ) -> Iterator[Problem]:
     """Yield a problem for each volume that no existing or new node of any pool has."""
     labels = node_labels(pool.pk for pool in pools)
-    allowed = "a volume that nodes have; platform admins label nodes and edit volumes"
+    allowed = "a volume on at least one node; platform admins can label nodes and edit volumes"
     counts = [f"0 of {len(labels[pool.pk])} nodes of pool {pool.name} have it" for pool in pools]
     for number, mount in enumerate(spec.volumes):
         on_nodes = any(count_nodes(usable[pool.name][mount.name], labels[pool.pk]) for pool in pools)

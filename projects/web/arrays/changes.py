@@ -68,12 +68,12 @@ class TasksForm(Form):
         if choice == USUAL or not (text or choice):
             return None
         if not text:
-            raise forms.ValidationError("Enter the indexes of the tasks.")
+            raise forms.ValidationError("Enter the task indexes.")
         try:
             parts = parse_indexes(text)
         except ValueError as error:
             raise forms.ValidationError(
-                f'The part "{error}" is not an index or a range. Enter {RANGES_ALLOWED}.'
+                f'The part "{error}" is not a valid index or range. Enter {RANGES_ALLOWED}.'
             ) from None
         if sum(map(len, to_ranges(parts))) > TASKS_MAX:
             raise forms.ValidationError(f"The indexes select too many tasks. Select at most {TASKS_MAX}.")

@@ -70,12 +70,12 @@ def _describe_first_difference(key: Sequence[str], other_key: Sequence[str], oth
     if _number_after(key, RANK_START) > _number_after(other_key, RANK_START):
         return f"higher rank than {other}"
     if _number_after(key, USAGE_START) < _number_after(other_key, USAGE_START):
-        return f"less recent usage than {other}"
+        return f"lower recent usage than {other}"
     if OVER_SHARE in other_key and OVER_SHARE not in key:
         return f"within fair share, unlike {other}"
     if _share_with_workload(key) < _share_with_workload(other_key):
         return f"uses less of its fair share than {other}"
-    return f"before {other} in the order of fair shares"
+    return f"before {other} in fair-share order"
 
 
 def _number_after(key: Sequence[str], start: str) -> float:

@@ -57,4 +57,6 @@ def parse_time_zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         allowed = "a time zone such as Europe/Berlin"
-        raise Invalid([Problem("time_zone", "is not a time zone", format_value(name), allowed)]) from None
+        raise Invalid(
+            [Problem("time_zone", "is not a valid time zone", format_value(name), allowed)]
+        ) from None

@@ -75,7 +75,7 @@ def _parse_workload(line: int, row: Row) -> Workload:
 def _parse_role(line: int, row: Row) -> Role:
     count, milli = parse_integer(line, row, "num_gpu"), parse_integer(line, row, "gpu_milli", default=0)
     if milli > MILLI or (count and not milli):
-        raise trace_error(line, "gpu_milli", "is not a fraction of a GPU", str(milli), f"1 to {MILLI}")
+        raise trace_error(line, "gpu_milli", "is not a valid GPU fraction", str(milli), f"1 to {MILLI}")
     cpu, memory = parse_integer(line, row, "cpu_milli"), parse_integer(line, row, "memory_mib")
     models = tuple(filter(None, (row.get("gpu_spec") or "").strip().split("|")))
     request = Request(milli if count else 0, count, 0, cpu, memory, cpu, memory)

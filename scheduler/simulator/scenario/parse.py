@@ -51,7 +51,7 @@ def _parse_yaml(text: str) -> object:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark is not None else ""
-        raise _parse_error(f"is not YAML{where}") from None
+        raise _parse_error(f"is not valid YAML{where}") from None
     except (RecursionError, ValueError):
         raise _parse_error("is not valid YAML") from None
     finally:
@@ -72,8 +72,10 @@ class _DocumentCheck:
             raise _parse_error("too deep")
         self._repeated += id(node) in self._seen
         if self._repeated > REPEATED_MAX:
-            allowed = f"{REPEATED_MAX} values by alias"
-            raise ScenarioError([Problem(join_path(path), "repeats too many values by alias", "", allowed)])
+            allowed = f"{REPEATED_MAX} values through aliases"
+            raise ScenarioError(
+                [Problem(join_path(path), "repeats too many values through aliases", "", allowed)]
+            )
         self._seen.add(id(node))
         for name, value in _children(node, path):
             self.check(value, (*path, name), (*ancestors, id(node)))

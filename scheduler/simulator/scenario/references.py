@@ -72,7 +72,7 @@ def _check_queue(
         yield from _check_exists(f"{path}.quotas.{name}", "pool", name, [*pools, *groups])
         for pool in groups.get(name, ()):
             if pool in queue.quotas:
-                message = f"is set although the quota of group {name} counts in pool {pool}"
+                message = f"conflicts with the quota of group {name}, which includes pool {pool}"
                 yield Problem(f"{path}.quotas.{pool}", message, "", f"either {pool} or {name}")
     for pool in queue.usage:
         yield from _check_exists(f"{path}.usage.{pool}", "pool", pool, pools)
@@ -89,7 +89,7 @@ def _check_workloads(document: ScenarioDocument, pools: Collection[str]) -> Iter
             path = f"{at}.{problem.path}" if problem.path else at
             yield Problem(path, problem.message, problem.received, problem.allowed)
         if workload.array is not None:
-            yield Problem(f"{at}.array", "is not part of a scenario", "", "one workload for each task")
+            yield Problem(f"{at}.array", "is not supported in scenarios", "", "one workload for each task")
         yield from _check_exists(f"{at}.project", "project", workload.project, projects)
         if workload.burst_after is not None:
             yield Problem(f"{at}.burst_after", "is not simulated", f"{workload.burst_after}", "pools alone")

@@ -19,9 +19,9 @@ AMOUNT_ALLOWED = "0 or more, in steps of 0.001"
 def validate_amount(value: object) -> int | float:
     """Validate that a resource amount is a multiple of 0.001."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_NUMBER:
-        raise_error("amount", "is not an amount", AMOUNT_ALLOWED)
+        raise_error("amount", "is not a valid amount", AMOUNT_ALLOWED)
     if abs(value * 1000 - round(value * 1000)) > 1e-6:
-        raise_error("amount", "is finer than a thousandth", AMOUNT_ALLOWED)
+        raise_error("amount", "has more than three decimals", AMOUNT_ALLOWED)
     return value
 
 

@@ -95,7 +95,7 @@ def _place_pod(at: str, spec: PodDocument, workload: Workload, allocator: Device
     if state is PodState.COMPLETED:
         return Pod(role.name, index, spec.node or "", spec.devices or (), 0, state, started)
     if spec.node is None:
-        raise _scenario_error(f"{at}.node", "missing", "", "the node of the pod")
+        raise _scenario_error(f"{at}.node", "missing", "", "the pod's node")
     node = _look_up(f"{at}.node", "node", spec.node, allocator.nodes)
     if node.pool not in workload.pools:
         allowed = f"a node of {', '.join(workload.pools)}"

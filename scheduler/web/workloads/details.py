@@ -34,7 +34,7 @@ DECIDING_COLUMNS: Mapping[str, tuple[str, str]] = {
     Reason.DEPARTMENT_OVERSOLD: ("quota", "department"),
 }
 NOTHING_TO_RECLAIM = str(Reason.NO_RECLAIMABLE_RESOURCES)
-LIMIT_SOURCES = {"document": "as declared", "request": "as requested", "pool": "default of the pool"}
+LIMIT_SOURCES = {"document": "as declared", "request": "as requested", "pool": "pool default"}
 
 
 @dataclass(frozen=True, slots=True)

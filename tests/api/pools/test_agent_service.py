@@ -255,7 +255,7 @@ def test_nothing_is_installed_if_the_join_token_is_rejected(host: Host) -> None:
     rejected = host.install()
     assert (rejected.returncode, rejected.stderr) == (
         REJECTED,
-        "rejected: This is not a join token of this pool. Issue a new token.\n",
+        "rejected: This is not a join token for this pool. Issue a new token.\n",
     )
     assert not host.unit.exists()
     assert not (host.place / "systemctl.log").exists()

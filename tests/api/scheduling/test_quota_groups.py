@@ -97,7 +97,7 @@ def test_pool_cannot_belong_to_two_groups(h100: dict[str, Any], alice: Caller) -
 @pytest.mark.parametrize(
     ("name", "pools", "expected"),
     [
-        ("metal", ["cloud"], ("name", "is the name of a pool")),
+        ("metal", ["cloud"], ("name", "is already used by a pool")),
         ("H100", ["cloud"], ("name", "is not a valid name")),
         ("h100", ["clowd"], ("pools[0]", "does not exist")),
         ("h100", ["cloud", "cloud"], ("pools[1]", "is listed twice")),
@@ -113,7 +113,7 @@ def test_invalid_group_is_rejected(
 @pytest.mark.heavy
 def test_pool_cannot_have_the_name_of_a_group(h100: dict[str, Any], alice: Caller) -> None:
     answer = alice.post("node-pools", {"name": "h100", "nodes_max": 1})
-    assert problems(answer) == [("name", "is the name of a quota group")]
+    assert problems(answer) == [("name", "is already used by a quota group")]
 
 
 def test_group_quota_is_set_read_listed_and_deleted(h100: dict[str, Any], cast: Cast, bob: Caller) -> None:
@@ -202,7 +202,7 @@ def test_pool_with_quotas_joins_a_group_unless_an_owner_has_quotas_in_both(
     put(alice, "quota-groups/h100", {"pools": ["metal", "cloud"]}, {"If-Match": "*"})
     put(alice, "quotas/projects/vision/hosts", {"gpu": 8}, NEW)
     answer = put(alice, "quota-groups/h100", wider, {"If-Match": "*"})
-    assert problems(answer) == [("pools", "have quotas of owners that also have a quota in h100")]
+    assert problems(answer) == [("pools", "have quotas for owners that also have a quota in h100")]
     assert "vision in pool hosts" in str(answer.json())
 
 

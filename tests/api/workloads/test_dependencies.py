@@ -53,8 +53,8 @@ def test_error_for_the_removed_depends_on_key_names_its_replacement(dave: Caller
 @pytest.mark.parametrize(
     ("section", "path", "message"),
     [
-        ([{"workload": "a b"}], "after[0].workload", "is not the name of a workload"),
-        ([{"workload": "a/b/c"}], "after[0].workload", "is not the name of a workload"),
+        ([{"workload": "a b"}], "after[0].workload", "is not a valid workload name"),
+        ([{"workload": "a/b/c"}], "after[0].workload", "is not a valid workload name"),
         ([{"workload": "a", "state": "done"}], "after[0].state", "is not an allowed value"),
         ([{"workload": "a", "tasks": "same"}], "after[0].tasks", "needs an array"),
         ([{"workload": "second"}], "after[0].workload", "refers to the workload itself"),

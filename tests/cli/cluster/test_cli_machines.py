@@ -92,7 +92,7 @@ def test_token_is_revoked_by_id_or_prefix(terminal: Terminal) -> None:
         assert server.calls[-1] == f"DELETE {PATH}/join-tokens/7"
     unknown = terminal.run("machine", "token", "revoke", "metal", "9", server=StubServer(page([token()])))
     assert (unknown.exit_code, unknown.stderr.splitlines()) == (
-        2, ["berth: there is no open join token with the ID or prefix '9'. Use one of: 7."],
+        2, ["berth: no open join token has the ID or prefix '9'. Use one of: 7."],
     )  # fmt: skip
 
 

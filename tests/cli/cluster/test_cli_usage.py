@@ -65,7 +65,7 @@ def test_unknown_dimension_is_rejected_before_sending_a_request(monkeypatch: pyt
     result = Terminal(monkeypatch).run("usage", "report", "--by", "node")
     assert result.exit_code == 2
     assert (
-        "--by: is not a list of dimensions; received 'node';"
+        "--by: is not a valid list of dimensions; received 'node';"
         " allowed: a comma-separated list of department, project, user, pool" in result.output
     )
 

@@ -54,7 +54,7 @@ def test_array_option_accepts_slurm_notation(
 def test_invalid_array_option_is_rejected(terminal: Terminal, option: str, part: str) -> None:
     result = terminal.run("submit", "--array", option, "-f", "-", input=SWEEP)
     assert result.exit_code == 2
-    assert f"--array: is not an index, range or limit; received {part}" in result.stderr
+    assert f"--array: is not a valid index, range or limit; received {part}" in result.stderr
 
 
 def test_array_option_preserves_other_document_values(terminal: Terminal) -> None:

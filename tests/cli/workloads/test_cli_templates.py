@@ -104,7 +104,7 @@ def test_set_option_changes_values_of_a_file(terminal: Terminal, tmp_path: Path)
     [
         (
             ("--template", "vision/nightly", "--set", "gpu"),
-            "--set: is not a setting; received 'gpu'; allowed:",
+            "--set: is not a valid setting; received 'gpu'; allowed:",
         ),
         (
             ("--template", "vision/nightly", "--set", "roles[7].gpu=1"),

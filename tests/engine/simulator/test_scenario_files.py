@@ -119,7 +119,7 @@ def test_circular_dependencies_are_rejected() -> None:
     ("text", "words"),
     [
         ("a: &x [1, *x]\n", "a[1]: contains itself"),
-        (BOMB, "repeats too many values by alias"),
+        (BOMB, "repeats too many values through aliases"),
         ("a: 1\na: 2\n", "twice"),
         ('{"a": 1, "a": 2}', "twice"),
         ('{"format": "berth.scenario/1", "cycle_seconds": NaN}', "cycle_seconds: "),

@@ -110,7 +110,7 @@ def test_edit_preserves_omitted_parts_of_an_environment(cast: Cast) -> None:
         ({"environment": {"pip": ["a\nb"]}}, "environment.pip[0]: is not allowed"),
         ({"environment": {"pip": "numpy"}}, "environment.pip: is not a list; received 'numpy'"),
         ({"environment": {"pips": []}}, "environment.pips: unknown key; allowed: python, pip"),
-        ({"environment": {"python": "3.9"}}, "environment.python: is not a Python version; received"),
+        ({"environment": {"python": "3.9"}}, "environment.python: is not a valid Python version; received"),
         ({"environment": {"python": 3.12}}, "environment.python: is not text; received 3.12"),
         ({"environment": {"apt": ["git; reboot"]}}, "environment.apt[0]: is not allowed"),
         ({"environment": {"env": {"PATH": "/"}}}, "environment.env.PATH: is set by Berth"),

@@ -74,7 +74,7 @@ def test_error_names_the_invalid_part_of_the_kubeconfig(text: str, context: str,
 
 def test_service_account_is_used_inside_a_cluster(tmp_path: Path) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-    with pytest.raises(LookupError, match="does not run in a Kubernetes pod"):
+    with pytest.raises(LookupError, match="is not running in a Kubernetes pod"):
         in_cluster(environ, tmp_path)
     (tmp_path / "token").write_text("t")
     (tmp_path / "ca.crt").write_text("ca")

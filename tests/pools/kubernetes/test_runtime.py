@@ -137,7 +137,7 @@ def test_temporarily_rejected_pod_starts_later(stage: FakeKubernetesStage, rejec
 
 def test_foreign_namespaces_and_pods_are_never_changed(stage: FakeKubernetesStage) -> None:
     stage.cluster.store.put("namespaces", {"metadata": {"name": stage.namespace}})
-    with pytest.raises(RuntimeFailure, match="exists and does not belong to this installation"):
+    with pytest.raises(RuntimeFailure, match="already exists, but does not belong to this installation"):
         stage.runtime.start(stage.long("p-1"))
     labels = {"berth.dev/installation": stage.installation}
     stage.cluster.store.put("namespaces", {"metadata": {"name": stage.namespace, "labels": labels}})

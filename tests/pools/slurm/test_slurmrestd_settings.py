@@ -15,13 +15,13 @@ from tests.pools.slurm.test_slurmrestd import now, token_expiring_at
     ("url", "message"),
     [
         ("http://slurm.example.org:6820", "would send the token over an unencrypted connection"),
-        ("https://berth:secret@slurm.example.org", "is not a URL of slurmrestd"),
-        ("https://slurm.example.org/?token=x", "is not a URL of slurmrestd"),
-        ("ftp://slurm.example.org", "is not a URL of slurmrestd"),
-        ("https://[::1", "is not a URL of slurmrestd"),
-        ("https://999.1.1.1", "is not a URL of slurmrestd"),
-        ("https://xn--a.org", "is not a URL of slurmrestd"),
-        ("slurm.example.org:6820", "is not a URL of slurmrestd"),
+        ("https://berth:secret@slurm.example.org", "is not a valid slurmrestd URL"),
+        ("https://slurm.example.org/?token=x", "is not a valid slurmrestd URL"),
+        ("ftp://slurm.example.org", "is not a valid slurmrestd URL"),
+        ("https://[::1", "is not a valid slurmrestd URL"),
+        ("https://999.1.1.1", "is not a valid slurmrestd URL"),
+        ("https://xn--a.org", "is not a valid slurmrestd URL"),
+        ("slurm.example.org:6820", "is not a valid slurmrestd URL"),
         ("unix:socket", "has no absolute path"),
     ],
 )
@@ -45,7 +45,7 @@ def test_settings_that_slurmrestd_does_not_support_are_rejected() -> None:
     }  # fmt: skip
     assert problems(rest_url=None) == {"rest_user": "has no effect without rest_url"}
     for ca in ("certificate", "é", " "):
-        assert problems(rest_ca=ca) == {"rest_ca": "is not a certificate in PEM format"}
+        assert problems(rest_ca=ca) == {"rest_ca": "is not a valid PEM certificate"}
 
 
 def problems(**settings: Any) -> dict[str, str]:

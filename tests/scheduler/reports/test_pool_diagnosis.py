@@ -178,7 +178,7 @@ def test_pending_workloads_are_counted_by_reason(cast: Cast) -> None:
 
 
 def test_pods_that_the_cluster_rejects_are_named_with_the_reason(stage: Stage) -> None:
-    reason = "the namespace berth-1-vision exists and does not belong to this installation"
+    reason = "namespace berth-1-vision already exists, but does not belong to this installation"
     stage.runtime.next("start", *[RuntimeFailure(reason)] * 8)
     roles = [{"name": "worker", "replicas": 4, "gpu": 1}]
     stage.submit(roles=roles)

@@ -16,7 +16,7 @@ from tests.crashes import killed_at
 from tests.scheduler.stage import Stage
 
 RULE = {"metric": "loss", "after_steps": 10, "min_tasks": 3}
-SENTENCE = "Stopped by the rule of the array: loss 4 at step 10, median 1.5 of 4 other tasks."
+SENTENCE = "Stopped by the array's stop rule: loss 4 at step 10, median 1.5 of 4 other tasks."
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def test_worst_tasks_are_cancelled_once_and_their_numbers_are_recorded(sweep: Sw
     assert Audit.objects.filter(action="stop_by_rule").count() == 2
     (delivery,) = Delivery.objects.all()
     assert delivery.content["message"].startswith(
-        "2 tasks stopped by the rule of the array. sweep-3: loss 3 at"
+        "2 tasks stopped by the array's stop rule. sweep-3: loss 3 at"
     )
 
 

@@ -82,7 +82,7 @@ def test_pool_form_stores_plugins_and_environment(cast: Cast, alice: Client) -> 
         ({"indexes": "ftp://x"}, "indexes", "[0].url: is not allowed"),
         ({"env": "A"}, "env", "A has no equals sign"),
         ({"env": "PATH=x"}, "env", "PATH: is set by Berth"),
-        ({"python": "2.7"}, "python", "Is not a Python version"),
+        ({"python": "2.7"}, "python", "Is not a valid Python version"),
     ],
 )
 def test_invalid_environment_shows_an_error_on_its_field(

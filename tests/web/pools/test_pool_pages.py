@@ -64,7 +64,7 @@ def test_pool_and_node_pages_warn_if_pods_are_not_isolated(cast: Cast, alice: Cl
         "limits_obstacle": "no control groups.",
         "images_obstacle": "podman is not installed.",
         "seccomp": False,
-        "seccomp_obstacle": "The kernel has no seccomp filters.",
+        "seccomp_obstacle": "The kernel does not support seccomp filters.",
     }
     node.save()
     page = alice.get(f"/nodes/{node.name}").content.decode()
@@ -73,7 +73,7 @@ def test_pool_and_node_pages_warn_if_pods_are_not_isolated(cast: Cast, alice: Cl
     assert "no control groups." in page
     assert "podman is not installed." in page
     assert "not filtered" in page
-    assert "The kernel has no seccomp filters." in page
+    assert "The kernel does not support seccomp filters." in page
     assert "Pods are not isolated" in alice.get(f"/node-pools/{node.pool.name}").content.decode()
     node.isolation["level"] = "users"
     node.save()
@@ -181,7 +181,7 @@ def test_image_policy_and_idle_rule_are_validated_stored_and_shown(cast: Cast, a
     values |= {"version": "1"}
     wrong = alice.post("/node-pools/local/settings", {**values, "patterns": "ghcr.io/*\ntrain"}, headers=HTMX)
     (fault,) = wrong.context["form"].errors["patterns"]
-    assert fault.startswith("[1]: is not a pattern for images; allowed: REGISTRY/NAME")
+    assert fault.startswith("[1]: is not a valid image pattern; allowed: REGISTRY/NAME")
     changes = {"image_mode": "require", "patterns": "ghcr.io/*", "idle_rule": "below=7%"}
     changes["volumes"] = '[{"name": "data", "source": "/mnt/data", "projects": ["vision"]}]'
     right = alice.post("/node-pools/local/settings", {**values, **changes}, headers=HTMX)

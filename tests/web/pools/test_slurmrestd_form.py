@@ -64,7 +64,7 @@ def test_token_is_not_sent_to_another_address_or_as_another_user(
     assert alice.post("/node-pools/new", filled, headers=HTMX).status_code == 204
     edited = {**filled, "slurm_token": "", "version": "1", **change}
     response = alice.post("/node-pools/hpc/settings", edited, headers=HTMX)
-    assert "again after a change of address or user" in " ".join(errors(response)["slurm_token"])
+    assert "again when the address or user changes" in " ".join(errors(response)["slurm_token"])
     assert (
         alice.post("/node-pools/hpc/settings", edited | {"slurm_token": TOKEN}, headers=HTMX).status_code
         == 204
@@ -82,10 +82,10 @@ def test_pool_that_stops_using_slurmrestd_loses_its_token(alice: Client, filled:
     ("changes", "field", "message"),
     [
         ({"slurm_token": ""}, "slurm_token", "is required with provider_settings.rest_url"),
-        ({"slurm_token": "secret"}, "slurm_token", "is not a slurm token"),
+        ({"slurm_token": "secret"}, "slurm_token", "is not a valid slurm token"),
         ({"slurm_rest_url": "http://slurm.example.org"}, "slurm_rest_url", "unencrypted connection"),
         ({"slurm_rest_user": ""}, "slurm_rest_user", "is required with rest_url"),
-        ({"slurm_rest_ca": "my CA"}, "slurm_rest_ca", "is not a certificate in pem format"),
+        ({"slurm_rest_ca": "my CA"}, "slurm_rest_ca", "is not a valid pem certificate"),
         ({"slurm_partition": ""}, "slurm_partition", "is required with rest_url"),
         ({"slurm_rest_url": "", "slurm_rest_user": ""}, "slurm_token", "has no effect without"),
     ],

@@ -218,7 +218,7 @@ def test_draft_expiry_is_interpreted_in_the_users_time_zone(
     bob.cookies["berth_zone"] = "Asia/Tokyo"
     past = bob.post(GRID_URL, {**draft_form(cells), "do": "apply", "until": "2020-01-01T09:00"})
     assert past.status_code == 422
-    assert "is not a future time" in past.json()["faults"][0]["until"]
+    assert "is not a future time within 366 days" in past.json()["faults"][0]["until"]
     tomorrow = (timezone.now() + timedelta(days=1)).replace(second=0, microsecond=0)
     typed = tomorrow.astimezone(ZoneInfo("Asia/Tokyo")).strftime("%Y-%m-%dT%H:%M")
     assert "applied" in bob.post(GRID_URL, {**draft_form(cells), "do": "apply", "until": typed}).json()
@@ -238,7 +238,7 @@ def test_draft_expiry_is_interpreted_in_the_users_time_zone(
         ("limit_gpu", "1", "at most 1"),
         ("weight", "", "0 to 1000000"),
         ("rank", "5000", "-1000 to 1000"),
-        ("rank", "1.5", "Is not a rank"),
+        ("rank", "1.5", "Is not a valid rank"),
         ("over_quota", "maybe", "true, false"),
         ("memory_mib", "1.5", "Has too many decimals"),
     ],

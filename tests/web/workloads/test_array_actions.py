@@ -78,7 +78,7 @@ def test_retry_form_offers_the_failed_tasks_or_a_choice_of_tasks(
     assert "><span>Retry 2 failed tasks</span></a>" in page
     assert "Retry" not in text(sign_in("erin"), f"/arrays/{sweep.pk}")
     answer = dave.post(url, {"choice": "other", "indexes": " "}, headers=HTMX)
-    assert answer.status_code == 422 and "Enter the indexes of the tasks." in answer.content.decode()
+    assert answer.status_code == 422 and "Enter the task indexes." in answer.content.decode()
     answer = dave.post(url, {"choice": "other", "indexes": "0"}, headers=HTMX)
     assert "1 task of sweep queued again." in answer.headers["HX-Trigger"]
     assert [*Workload.objects.filter(attempt=2).values_list("array_index", flat=True)] == [0]

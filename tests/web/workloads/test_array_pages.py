@@ -230,7 +230,7 @@ def test_selected_array_tasks_can_be_cancelled_and_retried(sweep: WorkloadArray,
 @pytest.mark.parametrize(
     ("indexes", "message"),
     [
-        ("1,x", "&quot;x&quot; is not an index or a range. Enter an index such as 7"),
+        ("1,x", "&quot;x&quot; is not a valid index or range. Enter an index such as 7"),
         ("500", "500"),
         ("9-5", "9-5"),
     ],

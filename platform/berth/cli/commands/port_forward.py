@@ -67,7 +67,9 @@ def _parse_mapping(value: str) -> Mapping:
     number = int(remote) if remote.isascii() and remote.isdecimal() else None
     is_valid = not colon or (local.isascii() and local.isdecimal() and int(local) <= PORT_MAX)
     if not is_valid or not remote or (number is not None and not 0 < number <= PORT_MAX):
-        raise invalid_value("ports", "is not a port", value, f"[LOCAL:]REMOTE with numbers up to {PORT_MAX}")
+        raise invalid_value(
+            "ports", "is not a valid port", value, f"[LOCAL:]REMOTE with numbers up to {PORT_MAX}"
+        )
     return Mapping(int(local) if colon else number or 0, remote if number is None else number)
 
 
@@ -76,7 +78,7 @@ def _check_address(address: str, expose: bool) -> None:
         is_loopback = ipaddress.ip_address(address).is_loopback
     except ValueError:
         raise invalid_value(
-            "--address", "is not an IP address", address, "an address such as 127.0.0.1"
+            "--address", "is not a valid IP address", address, "an address such as 127.0.0.1"
         ) from None
     if not is_loopback and not expose:
         raise invalid_value(

@@ -38,7 +38,7 @@ def queue(
             names = [node_pool.name for node_pool in client.node_pools.list()]
             if not names:
                 raise InvalidInput(
-                    "queue: you cannot see any node pool. Ask an admin for a role in a project."
+                    "queue: you cannot see any node pools. Ask an admin for a role in a project."
                 )
             if len(names) > 1:
                 raise InvalidInput(f"queue: there are several pools. Specify one of: {', '.join(names)}")

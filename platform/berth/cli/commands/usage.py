@@ -84,7 +84,7 @@ def _dimensions(text: str) -> list[str]:
     dimensions = [dimension.strip() for dimension in text.split(",") if dimension.strip()]
     if not dimensions or any(dimension not in DIMENSIONS for dimension in dimensions):
         allowed = f"a comma-separated list of {', '.join(DIMENSIONS)}"
-        raise invalid_value("--by", "is not a list of dimensions", text, allowed)
+        raise invalid_value("--by", "is not a valid list of dimensions", text, allowed)
     return dimensions
 
 
@@ -194,7 +194,7 @@ def _parse_percentages(text: str) -> list[int]:
         return [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         allowed = "whole percentages, for example 50,80,100"
-        raise invalid_value("--warn-at", "is not a list of percentages", text, allowed) from None
+        raise invalid_value("--warn-at", "is not a valid list of percentages", text, allowed) from None
 
 
 def _budget_columns() -> list[Column]:

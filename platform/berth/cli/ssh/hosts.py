@@ -23,7 +23,9 @@ def format_host(target: Target) -> str:
     labels = [*([target.pod] if target.pod else []), *reversed(target.workload.split("/"))]
     host = ".".join(labels) + SUFFIX
     if parse_host(host) != target:
-        raise invalid_value("WORKLOAD", "is not valid", target.workload, "NAME, PROJECT/NAME or ID")
+        raise invalid_value(
+            "WORKLOAD", "is not a valid workload name", target.workload, "NAME, PROJECT/NAME or ID"
+        )
     return host
 
 
@@ -31,7 +33,7 @@ def parse_host(host: str) -> Target:
     """Parse a host name into its workload and pod. Raises InvalidInput."""
     labels = host.removesuffix(SUFFIX).split(".")
     if not host.endswith(SUFFIX) or len(labels) > 3 or not all(map(_LABEL.fullmatch, labels)):
-        raise invalid_value("WORKLOAD", "is not the host name of a pod", host, _ALLOWED)
+        raise invalid_value("WORKLOAD", "is not a valid pod host name", host, _ALLOWED)
     if len(labels) == 1:
         return Target(labels[0], None)
     if _is_id(labels[-1]):

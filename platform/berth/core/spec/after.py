@@ -30,8 +30,8 @@ def _validate_reference(text: str, info: ValidationInfo) -> str:
         return validate_name(text, info)
     parts = text.split("/")
     if len(parts) > 2 or not all(NAME.fullmatch(part) for part in parts):
-        allowed = "the name of a workload or array, or PROJECT/NAME"
-        raise PydanticCustomError("reference", "is not the name of a workload", {"allowed": allowed})
+        allowed = "a workload or array name, or PROJECT/NAME"
+        raise PydanticCustomError("reference", "is not a valid workload name", {"allowed": allowed})
     return text
 
 
@@ -76,7 +76,7 @@ def check_after(
             yield Problem(f"{path}.workload", "is listed twice", format_value(reference), allowed)
         if dependency.tasks is not None and not is_array:
             yield Problem(
-                f"{path}.tasks", "needs an array", format_value(dependency.tasks), "a document with array"
+                f"{path}.tasks", "needs an array", format_value(dependency.tasks), "a document with `array`"
             )
 
 

@@ -35,7 +35,7 @@ def check_array(spec: WorkloadSpec) -> Iterator[Problem]:
     if len(longest := task_name(spec.name, array.index_max)) > NAME_MAX:
         characters = NAME_MAX - len(longest) + len(spec.name)
         allowed = f"at most {characters} characters, so that {longest} is a valid name"
-        yield Problem("name", "is too long for the tasks of the array", format_value(spec.name), allowed)
+        yield Problem("name", "is too long for the array's tasks", format_value(spec.name), allowed)
     if spec.kind not in KINDS:
         yield Problem("array", f"cannot be combined with kind {spec.kind}", "", f"kind {' or '.join(KINDS)}")
     for number, notification in enumerate(spec.notifications):

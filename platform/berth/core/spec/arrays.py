@@ -37,7 +37,7 @@ def _format_range(value: object) -> object:
     """Convert an index or range to text. Raises an error for any other value."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(text, str) or index_range(text) is None:
-        raise PydanticCustomError("index", "is not an index or a range", {"allowed": RANGES_ALLOWED})
+        raise PydanticCustomError("index", "is not a valid index or range", {"allowed": RANGES_ALLOWED})
     return text
 
 

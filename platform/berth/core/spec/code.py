@@ -15,7 +15,7 @@ from berth.core.spec.texts import Text
 CHUNK_BYTES = 4 * 2**20  # files are stored in chunks of this size
 PATH_MAX, NAME_MAX = 1024, 255  # in bytes
 
-SOURCES = "`tree` with the ID of stored files, or `git` with the address of a repository"
+SOURCES = "`tree` with the ID of stored files, or `git` with a repository address"
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)]
 
 

@@ -26,7 +26,7 @@ SHORT = re.compile(rf"(?:(?P<user>{USER})@)?(?P<host>{HOST}):(?P<path>{PATH})", 
 URL_ALLOWED = "https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH"
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(://|::)")
 COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-REF_ALLOWED = "the name of a branch or tag, or the 40 or 64 digits of a commit"
+REF_ALLOWED = "a branch or tag name, or the 40 or 64 digits of a commit hash"
 HOST_KEY = re.compile(
     r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) [A-Za-z0-9+/]{40,}={0,2}", re.ASCII
 )
@@ -84,7 +84,7 @@ def parse_git_url(text: str) -> GitAddress:
         return _parse_short(text)
     match = WITH_SCHEME.fullmatch(text)
     if match is None:
-        raise InvalidUrl("is not the address of a Git repository")
+        raise InvalidUrl("is not a valid Git repository address")
     transport, user = Transport(match["scheme"]), match["user"] or ""
     if ":" in user:
         raise InvalidUrl("contains a password. Store it as a secret, and set `secret` to the secret's name")
@@ -111,7 +111,7 @@ def _is_ipv6(text: str) -> bool:
 def _parse_short(text: str) -> GitAddress:
     match = SHORT.fullmatch(text)
     if match is None or match["path"].startswith("-") or "@" in match["path"]:
-        raise InvalidUrl("is not the address of a Git repository")
+        raise InvalidUrl("is not a valid Git repository address")
     return GitAddress(
         Transport.SSH, match["user"] or "git", match["host"].lower(), None, match["path"], is_short=True
     )
@@ -129,7 +129,7 @@ def ref_problem(ref: str) -> str:
         and not ref.endswith(".")
         and all(part and not part.startswith(".") and not part.endswith(".lock") for part in parts)
     )
-    return "" if is_valid else "is not the name of a branch, a tag or a commit"
+    return "" if is_valid else "is not a valid branch, tag or commit"
 
 
 def directory_problem(path: str) -> str:
@@ -139,7 +139,7 @@ def directory_problem(path: str) -> str:
         or posixpath.normpath(path) != path
         or path.split("/", maxsplit=1)[0] in ("..", ".")
     ):
-        return "is not a relative path in normal form"
+        return "is not a normalized relative path"
     return ""
 
 

@@ -174,7 +174,7 @@ def _read_count(problems: list[Problem], location: Location, value: object) -> i
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     problems.append(
-        Problem(join_path(location), "is not a number of instances", format_value(value), "0 or more")
+        Problem(join_path(location), "is not a valid number of instances", format_value(value), "0 or more")
     )
     return 0
 

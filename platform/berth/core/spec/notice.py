@@ -10,16 +10,16 @@ from berth.core.signals import SIGNALS, full_name
 
 UNSUITABLE = {
     "SIGKILL": "cannot be handled by a program",
-    "SIGTERM": "is always sent after the lead",
+    "SIGTERM": "is always sent after the lead time",
     "SIGPIPE": "is sent by the kernel if a pipe breaks",
 }
-ALLOWED = "the name of a signal that a program can handle, such as USR1"
+ALLOWED = "a signal that a program can handle, such as USR1"
 
 
 def parse_notice_signal(value: object) -> str:
     """Parse a signal that pods receive before SIGTERM. Return its full name, such as SIGUSR1."""
     name = full_name(value) if isinstance(value, str) else ""
-    message, allowed = "is not a signal", ALLOWED
+    message, allowed = "is not a valid signal", ALLOWED
     if name in UNSUITABLE:
         message = UNSUITABLE[name]
     elif name in SIGNALS:

@@ -45,7 +45,7 @@ def parse_gpus(value: object) -> int | float:
     if number > 1:
         raise_error("gpu", "a fraction of a device must be below 1", GPU_ALLOWED)
     if not 0 < number < 1 or not _is_in_thousandths(number):
-        raise_error("gpu", "is not a number of GPUs", GPU_ALLOWED)
+        raise_error("gpu", "is not a valid number of GPUs", GPU_ALLOWED)
     return number
 
 
@@ -54,12 +54,12 @@ def parse_cores(value: object) -> int | float:
     if isinstance(value, str):
         digits, suffix = _parse_quantity(value, "cpu", CORES_ALLOWED)
         if suffix not in ("", "m"):
-            raise_error("cpu", "is not a number of CPU cores", CORES_ALLOWED)
+            raise_error("cpu", "is not a valid number of CPU cores", CORES_ALLOWED)
         number = float(digits / MILLI if suffix else digits)
     else:
         number = _parse_number(value, "cpu", CORES_ALLOWED)
     if not 0 <= number <= CORES_MAX or not _is_in_thousandths(number):
-        raise_error("cpu", "is not a number of CPU cores", CORES_ALLOWED)
+        raise_error("cpu", "is not a valid number of CPU cores", CORES_ALLOWED)
     return int(number) if number.is_integer() else number
 
 
@@ -100,7 +100,7 @@ def parse_priority(value: object) -> int:
         return PRIORITIES[value]
     if isinstance(value, int) and not isinstance(value, bool) and LOWEST <= value <= HIGHEST:
         return value
-    raise_error("priority", "is not a priority", PRIORITY_ALLOWED)
+    raise_error("priority", "is not a valid priority", PRIORITY_ALLOWED)
 
 
 def parse_time(value: object) -> datetime:
@@ -111,15 +111,15 @@ def parse_time(value: object) -> datetime:
         try:
             value = parse_iso_time(value)
         except ValueError:
-            raise_error("time", "is not a time", MOMENT_ALLOWED)
+            raise_error("time", "is not a valid time", MOMENT_ALLOWED)
     if not isinstance(value, datetime):
-        raise_error("time", "is not a time", MOMENT_ALLOWED)
+        raise_error("time", "is not a valid time", MOMENT_ALLOWED)
     if value.tzinfo is None:
         raise_error("time", "has no time zone", MOMENT_ALLOWED)
     try:
         when = value.astimezone(timezone.utc)
     except OverflowError:
-        raise_error("time", "is not a time", MOMENT_ALLOWED)
+        raise_error("time", "is not a valid time", MOMENT_ALLOWED)
     if when.timestamp() < 0:
         raise_error("time", "is before 1970", MOMENT_ALLOWED)
     return when.replace(microsecond=0)
@@ -153,7 +153,7 @@ def _is_in_thousandths(number: float) -> bool:
 def _parse_quantity(text: str, what: str, allowed: str) -> tuple[Decimal, str]:
     match = QUANTITY.fullmatch(text)
     if match is None:
-        raise_error(what, "is not a quantity", allowed)
+        raise_error(what, "is not a valid quantity", allowed)
     return Decimal(match[1]), match[2]
 
 

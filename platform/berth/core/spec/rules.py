@@ -43,7 +43,7 @@ def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
     for number, notification in enumerate(spec.notifications):
         if detect_channel(notification.to) is None:
             path = f"notifications[{number}].to"
-            yield Problem(path, "is not an address", format_value(notification.to), ALLOWED)
+            yield Problem(path, "is not a valid address", format_value(notification.to), ALLOWED)
     yield from check_service(spec)
     yield from check_ports(spec.ports, spec.kind)
     yield from check_array(spec)
@@ -56,7 +56,7 @@ def check_rules(spec: WorkloadSpec) -> Iterator[Problem]:
         )  # fmt: skip
     if spec.preemption is not None and spec.stop_seconds > GRACE_MAX:
         received = f"{spec.preemption.lead} s with grace_period_seconds {spec.grace_period_seconds}"
-        yield Problem("preemption.lead", "is too long", received, f"{GRACE_MAX} s together")
+        yield Problem("preemption.lead", "is too long", received, f"{GRACE_MAX} s in total")
     yield from check_pull_policy(spec.image, spec.image_pull_policy)
     if spec.burst_after is not None and len(spec.pools) < 2:
         yield Problem(

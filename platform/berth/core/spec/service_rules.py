@@ -28,7 +28,7 @@ def check_service(spec: WorkloadSpec) -> Iterator[Problem]:
     if role is None:
         message = "missing" if service.role is None else "no such role"
         received = "" if service.role is None else format_value(service.role)
-        yield Problem("service.role", message, received, names or "a role of the document")
+        yield Problem("service.role", message, received, names or "a role in the document")
     elif role.minimum != role.maximum:
         received = f"{role.minimum} to {role.maximum}"
         yield Problem("service.role", "names an elastic role", received,
@@ -38,7 +38,7 @@ def check_service(spec: WorkloadSpec) -> Iterator[Problem]:
             "service.role", "names a role with scale_with", role.scale_with.role, "a role without scale_with"
         )
     if service.router is not None and service.router.kind == "sglang" and service.router.url is None:
-        yield Problem("service.router.url", "missing", "", "the address of the router")
+        yield Problem("service.router.url", "missing", "", "the router's address")
     if service.weight_sync and service.engine != "sglang":
         yield Problem(
             "service.weight_sync", "not supported by this kind of engine", service.engine, "engine: sglang"

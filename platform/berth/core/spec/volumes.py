@@ -24,7 +24,7 @@ PARENTS_ONLY = ("/home", "/root", "/tmp", "/var", "/var/tmp")  # noqa: S108 - pa
 def path_problem(path: str) -> str:
     """Return why a path is not absolute and normalized, or an empty string if it is."""
     if not PATH.fullmatch(path):
-        return "is not an absolute path in normal form"
+        return "is not a normalized absolute path"
     return "leaves its directory" if {"..", "."} & set(path.split("/")) else ""
 
 

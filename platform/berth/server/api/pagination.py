@@ -96,7 +96,7 @@ def _parse_cursor(cursor: str, order: Order, model: type[Model]) -> list[Any]:
         ]
     except (ValueError, TypeError, binascii.Error, ValidationError, RecursionError, FieldError):
         allowed = "the `next` value of a page with the same sort order and filters"
-        raise Invalid([Problem("cursor", "is not a cursor for this list", "", allowed)]) from None
+        raise Invalid([Problem("cursor", "is not a valid cursor for this list", "", allowed)]) from None
 
 
 def _model_field(model: type[Model], column: str) -> Any:

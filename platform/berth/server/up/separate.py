@@ -35,7 +35,7 @@ def call_in_fork(function: Callable[[], Any]) -> Any:
     os.waitpid(pid, 0)
     if not text:
         raise StartupError(
-            "A process that prepares the start ended early. Resolve any error above, then start Berth again."
+            "A process needed for startup ended early. Fix any error above, then start Berth again."
         )
     answer = json.loads(text)
     if "error" in answer:

@@ -24,7 +24,7 @@ def reader_zone(request: HttpRequest) -> ZoneInfo:
 
 
 def parse_time(text: str, zone: ZoneInfo, *, end: bool = False) -> datetime | None:
-    """Parse a time from a URL. Return None if the text is not a time.
+    """Parse a time from a URL. Return None if the text is not a valid time.
 
     A time without an offset is in `zone`. A date means the start of the day, or its end if `end` is set.
     """

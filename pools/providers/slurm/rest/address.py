@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import httpx
 from pydantic_core import PydanticCustomError
 
-URL_ALLOWED = "https://HOST[:PORT], http://127.0.0.1:PORT on Berth's machine, or unix:/PATH of a socket"
+URL_ALLOWED = "https://HOST[:PORT], http://127.0.0.1:PORT on Berth's machine, or unix:/PATH for a socket"
 
 
 def check_url(url: str) -> str:
@@ -23,7 +23,7 @@ def check_url(url: str) -> str:
         host = None
     is_plain = host and not parts.username and not parts.password and not parts.query and not parts.fragment
     if not is_plain or parts.scheme not in ("http", "https") or not url.isascii() or not url.isprintable():
-        raise PydanticCustomError("rest_url", "is not a URL of slurmrestd", {"allowed": URL_ALLOWED})
+        raise PydanticCustomError("rest_url", "is not a valid slurmrestd URL", {"allowed": URL_ALLOWED})
     if parts.scheme == "http" and not _is_loopback(str(host)):
         message = "would send the token over an unencrypted connection"
         raise PydanticCustomError("rest_url", message, {"allowed": URL_ALLOWED})
@@ -36,9 +36,7 @@ def check_certificate(text: str) -> str:
         ssl.create_default_context(cadata=text.strip() or "empty")
     except (ssl.SSLError, ValueError, TypeError):
         allowed = "-----BEGIN CERTIFICATE----- and so on"
-        raise PydanticCustomError(
-            "rest_ca", "is not a certificate in PEM format", {"allowed": allowed}
-        ) from None
+        raise PydanticCustomError("rest_ca", "is not a valid PEM certificate", {"allowed": allowed}) from None
     return text
 
 

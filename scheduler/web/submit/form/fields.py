@@ -41,7 +41,7 @@ SECRETS_HINT = (
 )
 NOTICE_HINT = "Sent before SIGTERM on evictions and suspensions, for example USR1"
 OUTPUTS_HINT = "Files and directories to store after each pod has ended, one path per line: results"
-KEEP_HINT = "Time for which the files of a failed pod are kept, for example 30m"
+KEEP_HINT = "How long the files of a failed pod are kept, for example 30m"
 RETRY_HINT = (
     "Instead of a restart policy, one rule per line: 75,SIGKILL max=5 backoff=30s other_node. "
     "The first rule that lists a failure applies"

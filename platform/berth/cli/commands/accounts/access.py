@@ -134,7 +134,7 @@ def create_user(
         bool,
         typer.Option(
             "--password-stdin",
-            help="Read a password from stdin. Without a password, the user can only use single sign-on.",
+            help="Read a password from stdin. Without one, the user can sign in only with single sign-on.",
         ),
     ] = False,
     output: OutputOption = Output.TABLE,
@@ -324,6 +324,6 @@ def revoke(
         if len(matching) != 1:
             names = ", ".join(token.name for token in live)
             advice = f"Use one of: {names}" if names else "You have no active tokens."
-            raise InvalidInput(f"there is no active token with the name or ID {name!r}. {advice}")
+            raise InvalidInput(f"no active token has the name or ID {name!r}. {advice}")
         client.tokens.revoke(matching[0].id)
     print(f"{matching[0].name} revoked")

@@ -185,7 +185,7 @@ def revoke(
         if len(matching) != 1:
             ids = ", ".join(str(join_token.id) for join_token in live)
             advice = f"Use one of: {ids}" if ids else f"Pool {pool} has no open join tokens."
-            raise InvalidInput(f"there is no open join token with the ID or prefix {token!r}. {advice}")
+            raise InvalidInput(f"no open join token has the ID or prefix {token!r}. {advice}")
         client.node_pools.revoke_join_token(pool, matching[0].id)
     print(f"{matching[0].prefix}... revoked")
 

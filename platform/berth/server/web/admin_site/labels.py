@@ -89,7 +89,7 @@ HELP_TEXTS = {
     ("department", "rank"): RANK.format("Departments"),
     ("department", "title"): TITLE,
     ("nodepool", "name"): NAME,
-    ("project", "department"): "A project cannot move to another department, because it shares its quota.",
+    ("project", "department"): "A project cannot be moved, because it shares the quota of its department.",
     ("project", "name"): NAME,
     ("project", "rank"): RANK.format("Projects in their department"),
     ("project", "title"): TITLE,
