@@ -293,33 +293,27 @@ class Loop:
     def _record_cycles(self) -> Iterator[bool]:
         """Record the cycles that ran before this step, and keep only the newest one in memory."""
         runs, (notes, self._notes) = [*self._runs], (self._notes, [])
+        context, memory = self.context, self.memory
         newest = runs[-1] if runs and not runs[-1].written else None
         earlier = [run for run in runs[:-1] if not run.written]
         if earlier:
-            yield bool(
-                self._run_safely(
-                    "records", lambda: record_earlier_cycles(earlier, self.context, self.memory, notes)
-                )
-            )
+            yield self._record(lambda: record_earlier_cycles(earlier, context, memory, notes))
         if newest is not None:
             while self._run_safely("records", self._bind_step(compose_reasons, newest)):
                 yield False
-            yield bool(
-                self._run_safely(
-                    "records", lambda: record_newest_cycle(newest, self.context, self.memory, notes)
-                )
-            )
+            yield self._record(lambda: record_newest_cycle(newest, context, memory, notes))
         for run in runs:
             if run.is_snapshot_due:
                 while self._run_safely("snapshots", self._bind_step(prepare_snapshot, run)):
                     yield False
                 self._run_safely("snapshots", self._snapshot_step(run))
                 yield False
-        while runs and self.memory.explanations.has_more:
-            yield bool(
-                self._run_safely("records", lambda: write_more_reasons(runs[-1], self.context, self.memory))
-            )
+        while runs and memory.explanations.has_more:
+            yield self._record(lambda: write_more_reasons(runs[-1], context, memory))
         self._runs = self._runs[len(runs) :] or self._runs[-1:]
+
+    def _record(self, step: Callable[[], bool]) -> bool:
+        return bool(self._run_safely("records", step))
 
     def _bind_step(self, step: Callable[[CycleRun, CycleMemory], bool], run: CycleRun) -> Callable[[], bool]:
         return lambda: step(run, self.memory)

@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 
 from berth.db.embedded import DatabaseSetupError, programs_directory
+from berth.db.server_version import REMEDY, version_problem
 from berth.home import home
 from berth.server.doctor.check import Check, Status, split_remedy
 from berth.server.up.address import FIRST_PORT, bind_socket
@@ -85,6 +86,8 @@ def _external_database(url: str) -> Check:
     except psycopg.Error as error:
         reason = (str(error).strip().splitlines() or ["no reason given"])[0]
         return Check("Database", Status.MISSING, f"DATABASE_URL: {reason}.", "Correct DATABASE_URL.")
+    if problem := version_problem(version):
+        return Check("Database", Status.MISSING, problem, REMEDY)
     finding = f"PostgreSQL {version}, at DATABASE_URL."
     if row is not None and row[0]:
         remedy = "ALTER ROLE ... NOSUPERUSER; the role only needs to own its database."

@@ -1,6 +1,6 @@
 """Error that prevents Berth from starting."""
 
-FOREIGN_DATABASE = 3  # exit code of the preparation step if another version created the database
+UNUSABLE_DATABASE = 3  # exit code of the preparation step if Berth cannot use the database
 
 
 class StartupError(Exception):

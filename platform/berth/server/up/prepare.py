@@ -10,7 +10,7 @@ from pathlib import Path
 
 import django
 
-from berth.server.up.errors import FOREIGN_DATABASE
+from berth.server.up.errors import UNUSABLE_DATABASE
 
 ADMIN = "admin"
 
@@ -24,13 +24,13 @@ def main() -> None:
     from django.conf import settings
     from django.core.management import call_command
 
-    from berth.db.management.commands.migrate import ForeignDatabaseError
+    from berth.db.management.commands.migrate import UnusableDatabaseError
 
     try:
         call_command("migrate", verbosity=0, interactive=False)
-    except ForeignDatabaseError as error:
+    except UnusableDatabaseError as error:
         print(error, file=sys.stderr)
-        sys.exit(FOREIGN_DATABASE)
+        sys.exit(UNUSABLE_DATABASE)
     ensure_admin(password_file(settings.BERTH_HOME))
     if options.demo:
         call_command("demo", verbosity=0)

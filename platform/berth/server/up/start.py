@@ -16,7 +16,7 @@ from berth.home import home
 from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 from berth.server.up.child import Child
 from berth.server.up.claim import lock_home_directory, write_status
-from berth.server.up.errors import FOREIGN_DATABASE, StartupError
+from berth.server.up.errors import UNUSABLE_DATABASE, StartupError
 from berth.server.up.forks import Forks
 from berth.server.up.orphans import adopt_orphans
 from berth.server.up.processes import (
@@ -130,7 +130,7 @@ class Startup:
             text=True,
             check=False,
         )
-        if completed.returncode == FOREIGN_DATABASE:
+        if completed.returncode == UNUSABLE_DATABASE:
             raise StartupError(completed.stderr.strip())
         if completed.returncode != 0:
             raise StartupError(f"The database could not be prepared.\n{completed.stderr.strip()[-2000:]}")

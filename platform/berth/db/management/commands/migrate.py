@@ -1,7 +1,7 @@
-"""Django's `migrate` command, with two differences.
+"""Django's `migrate` command, with three differences.
 
-The command ignores changes that do not affect the database, and rejects a database that another development
-version created, even if all migrations are recorded as applied.
+The command ignores changes that do not affect the database. It rejects a server that is too old, and a
+database that another development version created, even if all migrations are recorded as applied.
 """
 
 from typing import Any
@@ -9,24 +9,37 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 from django.core.management.commands import migrate
+from django.db import NotSupportedError, connection
 
 from berth.db.expected_schema import foreign_database_message, schema_differences
 from berth.db.schema_changes import SchemaChangeDetector
+from berth.db.server_version import REMEDY, version_problem
 
 # Options that keep the command from migrating the whole database to the latest version.
 PARTIAL = ("app_label", "plan", "check_unapplied", "prune")
 
 
-class ForeignDatabaseError(CommandError):
-    """Raised if the tables differ from the models although all migrations are applied."""
+class UnusableDatabaseError(CommandError):
+    """Raised if the server is too old, or if the tables differ from the models after all migrations."""
 
 
 class Command(migrate.Command):
     autodetector = SchemaChangeDetector
 
     def handle(self, *args: Any, **options: Any) -> None:
+        _require_supported_server()
         super().handle(*args, **options)
         if any(options.get(name) for name in PARTIAL):
             return
         if differences := schema_differences():
-            raise ForeignDatabaseError(foreign_database_message(differences, settings.BERTH_HOME))
+            raise UnusableDatabaseError(foreign_database_message(differences, settings.BERTH_HOME))
+
+
+def _require_supported_server() -> None:
+    try:
+        connection.ensure_connection()
+        version = connection.connection.info.server_version // 10_000
+    except NotSupportedError as error:  # raised by Django for versions that it does not support
+        raise UnusableDatabaseError(f"{error}. {REMEDY}") from error
+    if problem := version_problem(version):
+        raise UnusableDatabaseError(f"{problem} {REMEDY}")
