@@ -74,7 +74,7 @@ def test_grid_shows_departments_and_projects_in_all_pools(
     text = page.content.decode()
     assert 'role="grid"' in text and 'aria-rowcount="8"' in text
     assert "<span data-shown>6</span> of 6 rows" in text
-    assert "Rank" in text and "Hidden columns with only default values: Weight" in text, (
+    assert "Rank" in text and "Columns hidden because they have only default values: Weight" in text, (
         "only spot has a rank"
     )
     every = sign_in("alice").get("/quotas?values=gpu&values=weight").content.decode()
