@@ -63,7 +63,7 @@ def test_search_results_include_pages_objects_and_projects(cast: Cast, rack7: No
     assert "/fair-share" in links(alice, "fair")
     assert "/workloads?project=vision" in links(alice, "vision")
     assert f"/node-pools/{cast.pool.name}" in links(alice, cast.pool.name)
-    assert "/" in links(alice, "") and "rack7-train" not in titles(alice, "")
+    assert "/" not in links(alice, "") and "rack7-train" in titles(alice, "")
 
 
 def test_search_offers_to_submit_and_to_switch_the_theme(cast: Cast, sign_in: SignIn) -> None:
@@ -172,7 +172,7 @@ def test_page_and_action_keywords_can_be_combined_with_names(cast: Cast, sign_in
     assert links(alice, "queue nowhere") == []
 
 
-def test_empty_search_lists_recent_pages_then_three_actions_and_all_pages(
+def test_empty_search_lists_recent_pages_then_own_workloads_and_three_actions(
     cast: Cast, sign_in: SignIn
 ) -> None:
     train = make.workload(cast.vision, "train", phase="failed")
@@ -183,13 +183,50 @@ def test_empty_search_lists_recent_pages_then_three_actions_and_all_pages(
         f"/workloads/{hidden.pk}", f"/arrays/{sweep.pk}", f"/workloads/{train.pk}", f"/nodes/{node.name}",
         f"/node-pools/{cast.pool.name}", "/nowhere", "/evictions/1", "/services/nonsense",
     ]  # fmt: skip
+    own = make.workload(cast.vision, "own", by=cast.dave.user)
     text = sign_in("dave").get("/search", {"q": "", "recent": paths}, headers=HTMX).content.decode()
-    assert re.findall(r'<section aria-label="([^"]+)"', text) == ["Recently visited", "Actions", "Pages"]
+    sections = re.findall(r'<section aria-label="([^"]+)"', text)
+    assert sections == ["Recently visited", "My workloads", "Actions"]
     recent = text.partition("</section>")[0]
     assert re.findall(r'<a [^>]*?href="([^"]+)"', recent) == paths[1:5]
     assert re.findall(r'class="chip[^>]*>([^<]+)<', recent) == ["Running", "Failed", "Ready"]
+    assert text.count(f"/arrays/{sweep.pk}") == 1 and f"/workloads/{own.pk}" in text
     admin = titles(sign_in("alice"), "")
-    assert admin[:3] == ["Submit workload", "Create schedule", "Create node pool"]
+    assert admin[-3:] == ["Submit workload", "Create schedule", "Create node pool"]
+
+
+def test_empty_search_lists_the_pages_if_there_are_no_workloads(cast: Cast, sign_in: SignIn) -> None:
+    assert {"/", "/fair-share"} <= set(links(sign_in("alice"), ""))
+
+
+def test_empty_search_lists_the_workloads_that_need_attention_first(cast: Cast, sign_in: SignIn) -> None:
+    for name, phase, hours in (
+        ("running", "running", None),
+        ("pending", "pending", None),
+        ("failed", "failed", 2),
+        ("failed-before", "failed", 30),
+        ("impossible", "pending", None),
+        ("completed", "completed", 1),
+    ):
+        ended = make.ago(hours=hours) if hours else None
+        make.workload(cast.vision, name, by=cast.carol.user, phase=phase, ended_at=ended)
+    Workload.objects.filter(name="impossible").update(reason="Unschedulable")
+    array(cast, "sweep", "pending")
+    expected = ["impossible", "failed", "pending", "running", "sweep"]
+    assert titles(sign_in("erin"), "")[:5] == expected, "a user without workloads sees those of the project"
+    assert titles(sign_in("carol"), "")[:4] == expected[:4]
+    assert not set(expected) & set(titles(sign_in("grace"), ""))
+
+
+def test_matches_in_project_names_are_marked_and_running_workloads_come_first(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    make.workload(cast.vision, "ended", phase="completed", ended_at=make.ago(hours=1))
+    make.workload(cast.vision, "running", phase="running", run=1, submitted_at=make.ago(hours=5))
+    make.workload(cast.vision, "vis-train", phase="failed", ended_at=make.ago(hours=1))
+    assert titles(sign_in("dave"), "vis")[:3] == ["vis-train", "running", "ended"]
+    text = sign_in("dave").get("/search", {"q": "vis"}, headers=HTMX).content.decode()
+    assert '<span class="hint"><mark>vis</mark>ion</span>' in text
 
 
 def test_recent_pages_require_a_query_for_each_kind(
@@ -197,7 +234,7 @@ def test_recent_pages_require_a_query_for_each_kind(
 ) -> None:
     alice = sign_in("alice")
     rows = [make.workload(cast.vision, f"w{number}") for number in range(6)]
-    with django_assert_max_num_queries(5):
+    with django_assert_max_num_queries(10):
         listed = titles(alice, "", recent=[f"/workloads/{row.pk}" for row in rows])
     assert listed[:6] == [row.name for row in rows]
 

@@ -11,6 +11,7 @@ from django.db.models import Case, Q, QuerySet, When
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET
 
@@ -33,16 +34,18 @@ from berth.server.web.search_pages import page_hits, pool_page_hits
 from berth.server.web.search_rank import rank
 from berth.server.web.search_workloads import (
     array_hits,
+    current_hits,
     state_list_hits,
-    state_of,
     task_hits,
     user_list_hits,
+    workload_hit,
     workload_list_url,
 )
 from pools.models.node import NodeState
 from projects.access import visible_nodes, visible_pools, with_roles
 from projects.actor import Actor
-from projects.models import Workload
+from projects.models import Phase
+from projects.models.workloads import LIVE_PHASES
 from projects.selectors import (
     arrays,
     id_condition,
@@ -58,6 +61,7 @@ MAX_WORDS, MAX_LENGTH = 5, 100
 MAX_OF_A_KIND = 6
 MAX_FORMS = 3  # maximum number of forms that an empty search lists
 MAX_CANDIDATES = 20  # maximum number of workloads whose actions are searched
+LIVE_FIRST = Case(When(phase=Phase.RUNNING, then=0), When(phase__in=LIVE_PHASES, then=1), default=2)
 # Words for kinds of objects, which users may type beside an object's name.
 WORKLOAD, ARRAY, SERVICE = ("workload", "workloads"), ("array", "arrays"), ("service", "services")
 SCHEDULE, PROJECT = ("schedule", "schedules"), ("project", "projects", "department", "departments")
@@ -81,8 +85,8 @@ def search(request: Request) -> HttpResponse:
     words = request.GET.get("q", "").replace("\0", "")[:MAX_LENGTH].split()[:MAX_WORDS]
     actor, url = with_roles(request.actor), request.htmx.current_url
     if not words:
-        groups = [HitGroup("Recently visited", recent_hits(actor, request.GET.getlist("recent")))]
-        groups += start_groups(actor, url)
+        recent = recent_hits(actor, request.GET.getlist("recent"))
+        groups = [HitGroup("Recently visited", recent), *start_groups(actor, url, recent)]
         return render(
             request, "web/search.html", {"groups": [group for group in groups if group.hits], "marked": ()}
         )
@@ -103,12 +107,21 @@ def search(request: Request) -> HttpResponse:
     return render(request, "web/search.html", context)
 
 
-def start_groups(actor: Actor, url: str | None) -> Iterator[HitGroup]:
-    """Yield the groups for an empty search: actions on the page at `url`, a few forms, and the pages."""
+def start_groups(actor: Actor, url: str | None, recent: Sequence[Hit]) -> Iterator[HitGroup]:
+    """Yield the groups for an empty search: actions on the page at `url`, current workloads, and a few forms.
+
+    The workloads are the user's own or, without any, those that the user may see. Those among the `recent`
+    pages are not repeated. If there are no workloads, the pages are listed instead.
+    """
     yield HitGroup("Actions on this page", page_actions(actor, url))
+    now = timezone.now()
+    own = current_hits(actor, now, mine=True) if actor.user is not None else []
+    current = own or current_hits(actor, now, mine=False)
+    yield HitGroup("My workloads" if own else "Current workloads", _without_duplicates(recent, current))
     forms = list(islice(form_actions(actor, ()), MAX_FORMS))
     yield HitGroup("Actions", forms)
-    yield HitGroup("Pages", _without_duplicates(forms, page_hits(actor, ())))
+    if not current:
+        yield HitGroup("Pages", _without_duplicates(forms, page_hits(actor, ())))
 
 
 def _find_nonempty(actor: Actor, words: list[str], url: str | None) -> list[HitGroup]:
@@ -146,15 +159,13 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     matching = _matches(
         workloads(actor).filter(array=None), words, "name", "project__name", kind=WORKLOAD, with_ids=True
     )
-    matching_workloads = list(matching.order_by("match", "-submitted_at")[:MAX_OF_A_KIND])
-    yield HitGroup("Workloads", [_workload_hit(row) for row in matching_workloads], kind=WORKLOAD)
+    matching_workloads = list(matching.order_by("match", LIVE_FIRST, "-submitted_at")[:MAX_OF_A_KIND])
+    yield HitGroup("Workloads", [workload_hit(row) for row in matching_workloads], kind=WORKLOAD)
     found_arrays = _matches(arrays(actor), words, "name", "project__name", kind=ARRAY, with_ids=True)
     matching_arrays = list(found_arrays[:MAX_OF_A_KIND])
     yield HitGroup("Arrays", list(array_hits(matching_arrays)), kind=ARRAY)
     if not verb and matching_workloads:
-        best = min(
-            matching_workloads, key=lambda row: rank(_workload_hit(row), without_kind(words, WORKLOAD))
-        )
+        best = min(matching_workloads, key=lambda row: rank(workload_hit(row), without_kind(words, WORKLOAD)))
         yield HitGroup(
             f"Actions on {best.name}", _with_danger_last(row_actions(actor, [best], ())), "Workloads"
         )
@@ -246,11 +257,6 @@ def _without_duplicates(others: Iterable[Hit], hits: Iterable[Hit]) -> list[Hit]
     """Return the hits whose paths do not occur in `others`."""
     paths = {each.path for each in others}
     return [hit for hit in hits if hit.path not in paths]
-
-
-def _workload_hit(row: Workload) -> Hit:
-    path = reverse("workload", args=[row.pk])
-    return Hit(row.name, path, "workloads", row.project.name, state=state_of(row))
 
 
 def _services(actor: Actor, words: list[str]) -> Iterator[Hit]:

@@ -2,24 +2,29 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from functools import reduce
 from operator import or_
 
 from django.contrib.auth.models import User
-from django.db.models import Exists, OuterRef
+from django.db.models import Case, Exists, OuterRef, Q, When
 from django.http import QueryDict
 from django.urls import reverse
 from django.utils.http import urlencode
 
 from berth.server.web.palette import Hit
 from projects.actor import Actor
-from projects.models import Phase, Workload, WorkloadArray
+from projects.models import ArrayState, Phase, Workload, WorkloadArray
+from projects.models.workloads import LIVE_PHASES
 from projects.selectors import arrays, id_condition, workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.arrays.progress import load_progress
+from projects.web.workloads.engine_rows import without_engines
 from projects.web.workloads.filters import filter_workloads, parse_filters
 
 MAX_TASKS, MAX_USERS = 6, 4
+MAX_CURRENT, MAX_CURRENT_ARRAYS = 6, 2  # workloads and arrays that an empty search lists
+RECENTLY = timedelta(days=1)
 MIN_STATE_LETTERS = 4  # minimum number of letters that match the beginning of a state's name
 STATE_SYNONYMS = {
     "live": ("active",),
@@ -47,6 +52,33 @@ def state_of(workload: Workload) -> str:
     """Return the state that results show: the phase, or "unschedulable"."""
     can_start = workload.phase != Phase.PENDING or workload.reason != UNSCHEDULABLE
     return workload.phase if can_start else "unschedulable"
+
+
+def workload_hit(row: Workload) -> Hit:
+    path = reverse("workload", args=[row.pk])
+    return Hit(row.name, path, "workloads", row.project.name, state=state_of(row))
+
+
+def current_hits(actor: Actor, now: datetime, *, mine: bool) -> list[Hit]:
+    """Return live workloads and those that have failed in the last day, the ones that need attention first.
+
+    With `mine`, only the user's own are returned. Engines of services are left out.
+    """
+    is_unschedulable = Q(phase=Phase.PENDING, reason=UNSCHEDULABLE)
+    has_failed = Q(phase=Phase.FAILED, ended_at__gte=now - RECENTLY)
+    rows = workloads(actor).filter(Q(phase__in=LIVE_PHASES) | has_failed, array=None)
+    active = arrays(actor).filter(state=ArrayState.ACTIVE)
+    if mine:
+        rows, active = rows.filter(submitted_by=actor.user), active.filter(submitted_by=actor.user)
+    urgency = Case(
+        When(is_unschedulable, then=0),
+        When(has_failed, then=1),
+        When(phase__in=(Phase.PENDING, Phase.RESERVED), then=2),
+        default=3,
+    )
+    listed = without_engines(rows).order_by(urgency, "-submitted_at")[:MAX_CURRENT]
+    latest = active.order_by("-submitted_at")[:MAX_CURRENT_ARRAYS]
+    return [*map(workload_hit, listed), *array_hits(list(latest))]
 
 
 def array_hits(matching: Sequence[WorkloadArray]) -> Iterator[Hit]:
