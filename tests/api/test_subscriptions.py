@@ -118,7 +118,7 @@ def test_edit_changes_only_the_given_values_and_is_audited(cast: Cast, carol: Ca
     assert (answer.json()["channel"], answer.json()["to"]) == ("chat", "https://hooks.slack.com/…cret")
 
 
-def test_edit_with_invalid_values_or_a_used_address_is_rejected(cast: Cast, carol: Caller) -> None:
+def test_edit_with_invalid_values_or_an_address_in_use_is_rejected(cast: Cast, carol: Caller) -> None:
     subscribe(actor=cast.carol, scope=cast.vision, to="used@example.org", events=["failed"])
     row = subscribe(actor=cast.carol, scope=cast.vision, to="team@example.org", events=["failed"])
     path = f"subscriptions/{row.pk}"

@@ -31,7 +31,7 @@ from tests.channels.conftest import Site
 from tests.contracts.pods import poll_until
 
 
-def test_command_has_the_user_variables_and_directory_of_its_pod(site: Site) -> None:
+def test_command_has_the_user_the_variables_and_the_directory_of_its_pod(site: Site) -> None:
     script = 'id -u; pwd; echo "$RANK $TOKEN"; cat; echo problem >&2; exit 3'
     with site.client(site.cast.dave) as client:
         result = client.workloads.exec(site.workload_id, ["sh", "-c", script], data=b"typed\n" * 100_000)

@@ -322,7 +322,7 @@ def test_cli_startup_loads_no_heavy_libraries() -> None:
     assert not packages_loaded_by("import berth.cli.main") & heavy
 
 
-def test_cli_does_not_load_the_http_librarys_own_cli() -> None:
+def test_cli_does_not_load_the_cli_of_the_http_library() -> None:
     loaded = packages_loaded_by("import berth.cli.main, berth.cli.commands.workloads, httpx")
     assert "httpx" in loaded
     assert not loaded & {"rich", "click", "pygments"}

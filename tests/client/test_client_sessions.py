@@ -66,7 +66,7 @@ def test_pickling_error_names_the_argument_and_its_type() -> None:
         pickle_call(print, (), {"end": threading.Lock()}, SIZE_LIMIT)
 
 
-def test_unpicklable_remote_error_keeps_type_and_traceback() -> None:
+def test_unpicklable_remote_error_keeps_its_type_and_traceback() -> None:
     words = {"outcome": "error", "error": {"type": "Odd", "message": "no", "traceback": "line 1"}}
     _, error = decode_outcome(words, b"")
     assert isinstance(error, RemoteError)

@@ -47,7 +47,7 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
-def test_tracked_and_untracked_but_not_ignored_files_are_sent(checkout: Path) -> None:
+def test_tracked_files_and_untracked_files_that_are_not_ignored_are_sent(checkout: Path) -> None:
     (checkout / "new.py").touch()
     (checkout / "a.log").touch()
     (checkout / "sub" / "cache").mkdir()
@@ -60,7 +60,7 @@ def test_berthignore_also_excludes_tracked_files(checkout: Path) -> None:
     assert paths(checkout) == [".berthignore", ".gitignore"]
 
 
-def test_deleted_tracked_file_is_not_sent(checkout: Path) -> None:
+def test_tracked_file_that_was_deleted_is_not_sent(checkout: Path) -> None:
     (checkout / "train.py").unlink()
     assert paths(checkout) == [".gitignore", "sub/.gitignore"]
 

@@ -39,20 +39,20 @@ def test_task_worse_than_the_median_is_stopped_and_the_compared_values_are_recor
     assert stop.sentence == "loss 2.31 at step 10, median 1.8 of 3 other tasks"
 
 
-def test_task_is_judged_by_its_best_value_up_to_its_step() -> None:
+def test_task_is_judged_by_its_best_value_so_far() -> None:
     assert stops_of(rule(), [task(0, [1.5, 9]), *OTHERS]) == []
     later = [task(each.index, [3, 2.0, 0.1], is_running=False) for each in OTHERS]
     assert stops_of(rule(), [task(0, [3, 1.9]), *later]) == [], "later values of others do not count"
 
 
 @pytest.mark.parametrize("changes", [{"after_steps": 11}, {"min_tasks": 4}, {"goal": "max"}])
-def test_task_is_not_stopped_in_its_first_steps_with_few_other_tasks_or_by_the_opposite_goal(
+def test_task_is_not_stopped_in_its_first_steps_or_with_few_other_tasks_or_by_the_opposite_goal(
     changes: dict[str, object],
 ) -> None:
     assert 0 not in [stop.index for stop in stops_of(rule(**changes), [task(0, [3, 2.31]), *OTHERS])]
 
 
-def test_goal_max_treats_the_highest_values_as_the_best() -> None:
+def test_max_goal_treats_the_highest_values_as_the_best() -> None:
     tasks = [task(0, [0, 0.1]), task(1, [0, 0.4]), task(2, [0, 0.5]), task(3, [0, 0.9])]
     (stop,) = (each for each in stops_of(rule(goal="max"), tasks) if each.index == 0)
     assert (stop.value, stop.median) == (0.1, 0.5)

@@ -265,7 +265,9 @@ def test_pod_sees_only_its_own_volumes_and_writes_only_to_writable_volumes(
     assert not (data / "made").exists()
 
 
-def test_missing_linked_or_internal_volume_directory_is_rejected(tmp_path: Path, stage: LocalStage) -> None:
+def test_volume_directory_that_is_missing_linked_or_internal_is_rejected(
+    tmp_path: Path, stage: LocalStage
+) -> None:
     (tmp_path / "link").symlink_to("/etc")
     state = stage.root.parent
     rejected = {

@@ -38,7 +38,7 @@ def send(page: Page, name: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_contain_text(name)
 
 
-def test_eviction_after_quota_change_is_explained_and_audited(
+def test_eviction_after_a_quota_change_is_explained_and_audited(
     berth: Installation, browser: Browser, tmp_path: Path
 ) -> None:
     with signed_in(browser, berth, "dave") as dave, signed_in(browser, berth, "grace") as grace:

@@ -40,7 +40,7 @@ def deliveries() -> list[tuple[str, str]]:
     return list(Delivery.objects.order_by("to", "pk").values_list("to", "kind"))
 
 
-def test_workload_event_notifies_user_project_department_and_platform_subscriptions(cast: Cast) -> None:
+def test_workload_event_notifies_subscriptions_in_every_scope(cast: Cast) -> None:
     places = {"dave": cast.dave.user, "vision": cast.vision, "research": cast.research, "all": None}
     subscribers = {"dave": cast.dave, "vision": cast.carol, "research": cast.bob, "all": cast.alice}
     for name, place in places.items():

@@ -105,7 +105,7 @@ def test_second_transition_from_the_same_phase_has_no_effect(cast: Cast) -> None
 
 
 @pytest.mark.shows("RAI-14")
-def test_submission_above_quota_or_limit_returns_a_warning(cast: Cast) -> None:
+def test_submission_over_quota_or_limit_returns_a_warning(cast: Cast) -> None:
     for owner, gpus in ((cast.research, 4), (cast.vision, 3), (cast.speech, 3)):
         values = {"gpu": gpus, "limit": {"gpu": 6}}
         quotas.set_quota(actor=cast.alice, owner=owner, pool=cast.pool, values=values)

@@ -137,7 +137,7 @@ def test_lowered_max_running_applies_once_enough_tasks_have_ended(stage: Stage) 
 
 
 @pytest.mark.heavy
-def test_plan_from_before_max_running_was_lowered_starts_no_held_task(stage: Stage) -> None:
+def test_plan_made_before_max_running_was_lowered_starts_no_held_task(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 5, "max_running": 4})
     view = stage.loop.observe(stage.clock.now())
@@ -197,7 +197,7 @@ def test_unschedulable_array_is_reported_once(stage: Stage) -> None:
 
 
 @pytest.mark.heavy
-def test_explanation_of_a_held_task_states_running_and_maximum_tasks(stage: Stage) -> None:
+def test_explanation_of_a_held_task_states_how_many_tasks_run_and_may_run(stage: Stage) -> None:
     large_node(stage)
     array = submit_array(stage, array={"tasks": 10, "max_running": 2})
     stage.tick(2)

@@ -87,7 +87,7 @@ def test_idle_workload_is_warned_then_suspended_once_despite_restarts(
     assert list(reasons) == ["IdleWarning", "IdleWarning", "IdleGpus"]
 
 
-def test_unmeasured_busy_warming_up_and_exempt_workloads_are_not_idle(
+def test_workloads_that_are_unmeasured_busy_warming_up_or_exempt_are_not_idle(
     stage: Stage, measured: MeasuredWorkload
 ) -> None:
     workload, vision = measured.workload, stage.cast.vision

@@ -106,7 +106,7 @@ def test_ended_pod_that_still_has_a_process_is_stopped_and_keeps_its_files(stage
 
 
 @pytest.mark.parametrize("point", ["reports.written", "reports.before_end", "reports.done"])
-def test_crash_while_the_failure_is_recorded_keeps_the_files_once(stage: Stage, point: str) -> None:
+def test_files_are_kept_once_despite_a_crash_while_the_failure_is_recorded(stage: Stage, point: str) -> None:
     workload = stage.submit(roles=ONE, keep_failed_pod="30m")
     stage.tick(2)
     (pod,) = stage.pods(workload, "running")
@@ -149,7 +149,7 @@ def test_files_of_a_deleted_workload_are_deleted(stage: Stage) -> None:
     assert str(pod.pk) not in sweep(stage, 120)
 
 
-def test_retention_time_above_the_limit_is_rejected(stage: Stage, settings: Any) -> None:
+def test_retention_time_over_the_limit_is_rejected(stage: Stage, settings: Any) -> None:
     settings.BERTH_KEEP_FAILED_POD_SECONDS = 3600
     with pytest.raises(Invalid, match=r"keep_failed_pod: is more than this installation allows.*at most 1h"):
         stage.submit(roles=ONE, keep_failed_pod="61m")

@@ -160,7 +160,7 @@ def test_outputs_that_are_too_large_are_rejected_with_their_size(producer: Produ
 
 
 @pytest.mark.heavy
-def test_outputs_above_the_projects_storage_limit_are_rejected(producer: Producer, settings: Any) -> None:
+def test_outputs_over_the_projects_storage_limit_are_rejected(producer: Producer, settings: Any) -> None:
     settings.BERTH_CODE_PROJECT_MIB = 1
     producer.end()
     outputs = producer.collect()

@@ -83,7 +83,7 @@ def wait_for_more_ends(ended: int, count: int) -> int:
 
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("count", [10, pytest.param(10_000, marks=pytest.mark.heavy)])
-def test_submissions_start_without_waiting_for_a_timed_tick(
+def test_submitted_workloads_start_without_waiting_for_a_timed_tick(
     cast: Cast, scheduler: subprocess.Popen[bytes], count: int
 ) -> None:
     until(is_ready)

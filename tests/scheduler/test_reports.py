@@ -28,7 +28,7 @@ def pressure(stage: Stage) -> tuple[int, int, int, int]:
 
 
 @shows("SKY-24")
-def test_demand_is_reported_after_each_workload_and_node_change(stage: Stage) -> None:
+def test_demand_is_reported_after_each_change_to_a_workload_or_node(stage: Stage) -> None:
     stage.tick()
     assert pressure(stage) == (0, 0, 4, 2)
     first = stage.submit("first", roles=workers(3))

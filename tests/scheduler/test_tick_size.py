@@ -7,7 +7,7 @@ from tests.scheduler.stage import Stage
 from tests.scheduler.statements import submit_copies
 
 
-def test_size_grows_while_short_ticks_leave_work() -> None:
+def test_tick_size_grows_while_short_ticks_leave_work() -> None:
     size = TickSize()
     sizes = []
     for _ in range(5):
@@ -16,14 +16,14 @@ def test_size_grows_while_short_ticks_leave_work() -> None:
     assert sizes == [300, LARGEST, LARGEST, LARGEST, LARGEST]
 
 
-def test_size_stays_if_no_work_is_left() -> None:
+def test_tick_size_stays_the_same_if_no_work_is_left() -> None:
     size = TickSize(300)
     size.adapt(0.01, has_more=False)
     assert size.starts == 300
 
 
 @pytest.mark.parametrize(("seconds", "starts"), [(0.25, 400), (0.4, 300), (0.5, 240), (30.0, SMALLEST)])
-def test_size_shrinks_in_proportion_to_a_long_tick(seconds: float, starts: int) -> None:
+def test_tick_size_shrinks_in_proportion_to_a_long_tick(seconds: float, starts: int) -> None:
     size = TickSize(LARGEST)
     size.adapt(seconds, has_more=True)
     assert size.starts == starts

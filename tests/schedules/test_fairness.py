@@ -21,7 +21,7 @@ def two_per_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("projects.services.schedules.runs.SCHEDULES_PER_PASS", 2)
 
 
-def test_overlap_policy_replace_waits_for_a_run_that_is_stopping(cast: Cast) -> None:
+def test_replace_policy_waits_for_a_run_that_is_stopping(cast: Cast) -> None:
     schedule = make_schedule(cast, overlap="replace")
     submit_due_runs(NOON + HOUR)
     Workload.objects.update(phase=Phase.STOPPING, next_phase=Phase.FAILED)

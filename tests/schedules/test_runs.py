@@ -111,7 +111,7 @@ def test_only_the_latest_missed_run_is_submitted(cast: Cast) -> None:
     assert schedule.next_at == NOON + 31 * HOUR
 
 
-def test_overlap_policy_skip_omits_the_run_while_the_previous_run_is_live(cast: Cast) -> None:
+def test_skip_policy_omits_the_run_while_the_previous_run_is_live(cast: Cast) -> None:
     schedule = make_schedule(cast)
     for hours in (1, 2):
         submit_due_runs(NOON + hours * HOUR)
@@ -122,7 +122,7 @@ def test_overlap_policy_skip_omits_the_run_while_the_previous_run_is_live(cast: 
     assert outcomes(schedule) == ["submitted", "skipped", "submitted"]
 
 
-def test_overlap_policy_queue_submits_one_run_after_the_previous_run(cast: Cast) -> None:
+def test_queue_policy_submits_one_run_after_the_previous_run(cast: Cast) -> None:
     schedule = make_schedule(cast, overlap="queue")
     for hours in (1, 2, 3):
         submit_due_runs(NOON + hours * HOUR)
@@ -133,7 +133,7 @@ def test_overlap_policy_queue_submits_one_run_after_the_previous_run(cast: Cast)
     assert Workload.objects.exclude(phase=Phase.CANCELLED).count() == 1
 
 
-def test_overlap_policy_replace_cancels_the_previous_run(cast: Cast) -> None:
+def test_replace_policy_cancels_the_previous_run(cast: Cast) -> None:
     schedule = make_schedule(cast, overlap="replace")
     submit_due_runs(NOON + HOUR)
     first = Workload.objects.get()
@@ -145,7 +145,7 @@ def test_overlap_policy_replace_cancels_the_previous_run(cast: Cast) -> None:
     assert Workload.objects.filter(phase=Phase.PENDING).count() == 1
 
 
-def test_schedule_is_paused_and_its_owner_notified_after_the_owner_lost_the_role(
+def test_schedule_is_paused_and_its_owner_is_notified_after_losing_the_role(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "BERTH_SENDS_MAIL", True)

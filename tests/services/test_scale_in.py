@@ -37,7 +37,7 @@ def test_scale_in_removes_newest_engines_and_their_workloads(stage: ServiceStage
 
 
 @pytest.mark.shows("RLX-09", "RLX-45", "RLX-50", "RLX-54")
-def test_engine_drains_before_its_removal_unless_it_is_forced_or_times_out(stage: ServiceStage) -> None:
+def test_engine_drains_before_removal_unless_the_removal_is_forced_or_times_out(stage: ServiceStage) -> None:
     service = scaled_out_service(stage, 5, scale_in_drain_timeout=20)
     drained, slow, forced = (InferenceEngine.objects.get(service=service, number=n).url for n in (4, 3, 2))
 

@@ -22,7 +22,7 @@ def test_scale_out_passes_through_every_status_until_its_engines_serve(stage: Se
 
 
 @pytest.mark.shows("RLX-12", "RLX-18", "RLX-38", "RLX-40")
-def test_scale_out_is_rolled_back_if_its_engines_stay_pending_until_its_timeout(stage: ServiceStage) -> None:
+def test_scale_out_is_rolled_back_if_its_engines_stay_pending_until_the_timeout(stage: ServiceStage) -> None:
     service = stage.serve(engines=7, scale_out_timeout=60)
     request = stage.scale_out(service, num_replicas=9)
     stage.tick(5)

@@ -43,7 +43,7 @@ def test_engine_under_load_reports_all_metrics_that_the_autoscaler_uses(start: S
 
 
 @pytest.mark.shows("RLX-64")
-def test_gauges_are_summed_and_ratios_averaged_across_ranks() -> None:
+def test_gauges_are_summed_and_ratios_are_averaged_across_ranks() -> None:
     seen = parse(
         'sglang:num_queue_reqs{tp_rank="0"} 3', 'sglang:num_queue_reqs{tp_rank="1"} 4',
         'sglang:gen_throughput{tp_rank="0"} 100', 'sglang:gen_throughput{tp_rank="1"} 50.5',
@@ -97,7 +97,7 @@ def test_usage_above_capacity_is_treated_as_unknown() -> None:
     assert (seen.token_usage, seen.used_tokens, seen.max_tokens) == (None, None, None)
 
 
-def test_sum_with_an_invalid_value_of_one_rank_is_unknown() -> None:
+def test_sum_is_unknown_if_one_rank_reports_an_invalid_value() -> None:
     seen = parse('sglang:num_queue_reqs{tp_rank="0"} 3', 'sglang:num_queue_reqs{tp_rank="1"} NaN')
     assert seen.queued is None
 

@@ -49,7 +49,7 @@ def test_incomplete_response_raises_an_error(start: Starts, wire: Wire, fault: F
     assert catch_error(wire, server.address, "/server_info").kind is ErrorKind.UNREADABLE
 
 
-def test_response_above_the_size_limit_is_rejected(start: Starts) -> None:
+def test_response_over_the_size_limit_is_rejected(start: Starts) -> None:
     server = start()
     server.engine.faults["/metrics"] = Fault(body="x" * 100_000)
     error = catch_error(Wire(HERE, max_bytes=50_000), server.address, "/metrics")

@@ -76,7 +76,7 @@ def test_doctor_suggests_a_remedy_for_each_limitation() -> None:
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_missing_required_isolation_sets_a_nonzero_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exit_code_is_nonzero_if_required_isolation_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_ISOLATION", "require")
     code, checks = run_doctor()
     assert (code, checks["Isolation"]["status"]) == (1, "missing")

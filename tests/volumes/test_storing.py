@@ -203,7 +203,7 @@ def test_file_can_replace_a_folder_that_the_pod_has_deleted(pod: Pod) -> None:
     assert "set/folder/file" not in pod.objects()
 
 
-def test_changes_beyond_the_volumes_limit_are_rejected_entirely(
+def test_changes_that_exceed_the_volumes_limit_are_rejected_entirely(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(volume_changes, "GIB", 2)  # the default max_gib of 100 now means 200 bytes

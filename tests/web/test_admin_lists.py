@@ -100,7 +100,7 @@ def test_audit_entry_shows_multiline_values_as_lines(admin_client: Client, cast:
     assert f"Audit chevron_right Entry {row.pk}" in heading(page)
 
 
-def test_users_list_shows_roles_and_marks_missing_permissions_with_dashes(
+def test_user_list_shows_roles_and_marks_missing_permissions_with_dashes(
     admin_client: Client, cast: Cast
 ) -> None:
     page = admin_client.get(reverse("admin:auth_user_changelist")).content.decode()

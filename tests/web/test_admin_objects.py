@@ -30,7 +30,7 @@ def test_project_with_a_fair_share_is_deleted_after_a_confirmation(admin_client:
     assert Audit.objects.filter(object_type="project", action="delete", actor="alice").exists()
 
 
-def test_project_with_workloads_is_not_deleted_and_says_why(
+def test_project_with_workloads_is_not_deleted_and_the_page_states_why(
     admin_client: Client, running_workload: Workload
 ) -> None:
     project = running_workload.project

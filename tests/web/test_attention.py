@@ -153,7 +153,7 @@ def test_attention_item_links_to_the_unschedulable_workloads_of_the_selected_poo
         assert [row.name for row in client.get(address).context["slice"].rows] == ["too-large"]
 
 
-def test_own_workloads_in_other_pools_do_not_hide_unschedulable_workloads(
+def test_workloads_of_the_user_in_other_pools_do_not_hide_unschedulable_workloads(
     cast: Cast, sign_in: SignIn
 ) -> None:
     spare = make.pool("spare")
@@ -164,7 +164,7 @@ def test_own_workloads_in_other_pools_do_not_hide_unschedulable_workloads(
     assert lines == [("Unschedulable", "too-large"), ("Unschedulable", "1 pending workload")]
 
 
-def test_own_idle_gpus_need_attention(
+def test_idle_gpus_of_the_user_need_attention(
     cast: Cast, sign_in: SignIn, running: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Workload.objects.filter(pk=running.pk).update(submitted_by=cast.dave.user)

@@ -196,7 +196,7 @@ def test_only_users_who_may_submit_see_the_submit_page_in_the_menu(sign_in: Sign
 
 
 @pytest.mark.heavy
-def test_cloned_document_has_a_new_name(cast: Cast, sign_in: SignIn) -> None:
+def test_copied_document_has_a_new_name(cast: Cast, sign_in: SignIn) -> None:
     like = make.workload(cast.vision, "train")
     text = sign_in("dave").get(f"/submit?like={like.pk}").context["text"]
     assert read(text)["name"] == "train-2"

@@ -80,7 +80,7 @@ def test_hidden_workload_with_the_same_position_has_a_placeholder(cast: Cast, si
     assert rows(sign_in("dave")) == ["2 own", f"2 {ONE}"]
 
 
-def test_hidden_workloads_between_folded_tasks_have_a_placeholder(cast: Cast, sign_in: SignIn) -> None:
+def test_hidden_workloads_between_grouped_tasks_have_a_placeholder(cast: Cast, sign_in: SignIn) -> None:
     array = submit_array(cast, "sweep", 2)
     for position, task in zip((1, 3), Workload.objects.filter(array=array).order_by("pk"), strict=True):
         explanation = {"pool": "local", "queue_position": position, "ordering": ["vision: within its quota"]}

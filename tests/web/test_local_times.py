@@ -24,7 +24,7 @@ def test_text_without_a_utc_time_is_unchanged(text: str) -> None:
     assert local_times(text) == text
 
 
-def test_since_is_followed_by_a_date_rather_than_an_age() -> None:
+def test_word_since_is_followed_by_a_date_rather_than_an_age() -> None:
     texts = {path: path.read_text() for path in TEMPLATES.rglob("*.html")}
     assert RELATIVE_TIME.search("Idle since: {% when idle %}"), "scripts would show: since 3 h ago"
     assert [path for path, text in texts.items() if RELATIVE_TIME.search(text)] == []

@@ -212,7 +212,7 @@ def test_list_sorted_by_pending_time_is_paginated(cast: Cast, sign_in: SignIn) -
     assert len(statements) <= 20
 
 
-def test_own_workloads_show_each_array_as_one_row(cast: Cast, sign_in: SignIn) -> None:
+def test_users_own_workloads_show_each_array_as_one_row(cast: Cast, sign_in: SignIn) -> None:
     queued, running, ended = (submit_array(cast, name, 4) for name in ("queued", "running", "ended"))
     for position, task in enumerate(Workload.objects.filter(array=queued).order_by("-array_index")):
         explanation = {
@@ -235,7 +235,7 @@ def test_own_workloads_show_each_array_as_one_row(cast: Cast, sign_in: SignIn) -
     assert sign_in("carol").get("/").context["mine"] == []
 
 
-def test_own_workloads_without_a_known_start_show_the_same_text_as_the_queue(
+def test_users_workloads_without_a_known_start_show_the_same_text_as_the_queue(
     cast: Cast, sign_in: SignIn
 ) -> None:
     because = "workloads without a maximum runtime have to end first"

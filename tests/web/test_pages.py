@@ -366,7 +366,7 @@ def test_large_fair_share_page_expands_one_department_at_a_time(
 
 
 @pytest.mark.heavy
-def test_overview_charts_the_busiest_projects(
+def test_overview_shows_charts_of_the_busiest_projects(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("berth.server.web.overview.PROJECTS_MAX", 1)

@@ -221,7 +221,7 @@ def submit_array(cast: Cast, name: str, tasks: int) -> WorkloadArray:
     return arrays.submit(actor=cast.dave, document=document).array
 
 
-def test_own_workloads_have_a_tab(cast: Cast, sign_in: SignIn) -> None:
+def test_users_own_workloads_have_a_tab(cast: Cast, sign_in: SignIn) -> None:
     queue(cast.vision, "theirs", "ProjectLimit")
     explanation = {"pool": "local", "queue_position": 2}
     make.workload(cast.vision, "own", by=cast.dave.user, reason="Backoff", explanation=explanation)

@@ -13,7 +13,7 @@ from tests.web.conftest import SignIn
 from tests.web.test_search import HTMX, array, links, titles
 
 
-def test_misspelt_words_find_the_nearest_pages_actions_and_objects(
+def test_misspelled_words_find_the_nearest_pages_actions_and_objects(
     cast: Cast, rack7: None, sign_in: SignIn
 ) -> None:
     alice = sign_in("alice")
@@ -27,7 +27,7 @@ def test_misspelt_words_find_the_nearest_pages_actions_and_objects(
     assert "rack7-ranker" not in titles(sign_in("dave"), "rakc7-ranker"), "hidden names are not suggested"
 
 
-def test_misspelt_words_find_the_latest_of_many_workloads(
+def test_misspelled_words_find_the_latest_of_many_workloads(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nearest_words, "NAMES_COMPARED", 1)
@@ -44,7 +44,7 @@ def test_name_matches_come_before_hidden_keywords(cast: Cast, sign_in: SignIn) -
     assert links(alice, "dash")[0] == "/"
 
 
-def test_workload_whose_name_begins_with_the_text_comes_before_newer_workloads_that_contain_it(
+def test_name_that_begins_with_the_text_comes_before_newer_names_that_contain_it(
     cast: Cast, sign_in: SignIn
 ) -> None:
     first = make.workload(cast.vision, "grid-search", submitted_at=make.ago(hours=9))
@@ -69,7 +69,7 @@ def test_workloads_and_arrays_are_found_by_the_start_of_their_id(cast: Cast, sig
     assert links(sign_in("grace"), str(workload.pk)) == []
 
 
-def test_words_within_a_name_are_not_abbreviated_verbs(cast: Cast, sign_in: SignIn) -> None:
+def test_words_within_a_name_are_not_treated_as_abbreviated_verbs(cast: Cast, sign_in: SignIn) -> None:
     for name in ("train-e-7", "my-run-3"):
         make.workload(cast.vision, name, phase="running", run=1, by=cast.dave.user)
     dave = sign_in("dave")

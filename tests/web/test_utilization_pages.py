@@ -162,7 +162,9 @@ def test_idle_gpus_are_highlighted_on_page_and_list(cast: Cast, sign_in: SignIn,
     }
 
 
-def test_node_marks_allocated_gpus_below_the_idle_threshold(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
+def test_node_page_marks_allocated_gpus_below_the_idle_threshold(
+    cast: Cast, sign_in: SignIn, pod: Pod
+) -> None:
     devices = [[10, 2048] if index in pod.allocation.devices else [0, 4] for index in range(2)]
     Allocation.objects.filter(pod=pod).update(bound_at=timezone.now() - timedelta(minutes=3))
     measured = NodeUtilization.objects.create(node=pod.node, at=timezone.now(), devices=devices)
@@ -177,7 +179,7 @@ def test_node_marks_allocated_gpus_below_the_idle_threshold(cast: Cast, sign_in:
 
 
 @pytest.mark.parametrize(("measured_ago", "bound_ago"), [(1, 1), (60, 120)])
-def test_gpus_are_not_idle_before_their_use_is_known(
+def test_gpus_are_not_idle_before_their_utilization_is_known(
     cast: Cast, sign_in: SignIn, pod: Pod, measured_ago: int, bound_ago: int
 ) -> None:
     now = timezone.now()
@@ -379,7 +381,7 @@ def test_node_chart_weights_allocations_by_time_and_shows_the_capacity(
     assert answer["over_time"][0]["allocated"]["gpu"] == 1.5
 
 
-def test_chart_of_a_workload_shows_its_whole_allocation_in_its_first_minute(
+def test_chart_shows_the_whole_allocation_in_the_first_minute_of_a_workload(
     cast: Cast, sign_in: SignIn, pod: Pod
 ) -> None:
     at = make.ago(minutes=5).replace(second=0, microsecond=0)

@@ -34,7 +34,7 @@ def counts(array: dict[str, Any]) -> dict[str, int]:
     return {name: value for name, value in array["counts"].items() if value}
 
 
-def test_submission_stores_a_workload_with_roles_and_an_event_per_task(dave: Caller) -> None:
+def test_submission_stores_a_workload_its_roles_and_an_event_for_each_task(dave: Caller) -> None:
     array = submit(dave, array={"tasks": 150, "max_running": 50})
     assert (array["state"], array["tasks"], array["max_running"]) == ("active", 150, 50)
     assert counts(array) == {"held": 100, "pending": 50}

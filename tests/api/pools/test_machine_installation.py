@@ -52,7 +52,7 @@ def report(secret: str, digest: str, *phases: dict[str, Any], **more: Any) -> An
 
 
 @pytest.mark.shows("PLG-08", "PLG-41")
-def test_machine_installs_its_environment_before_its_node_starts(
+def test_machine_installs_its_environment_before_the_node_starts(
     secret: str, metal_pool: NodePool, alice: Caller, bob: Caller
 ) -> None:
     instructions = report_in(secret).json()

@@ -34,7 +34,7 @@ def bad_and_good(cast: Cast) -> list[Any]:
     return [*documents("ab"), invalid, training("d", project="ads"), "text", *documents("a")]
 
 
-def test_batch_stores_workloads_with_roles_events_and_audit_entries(dave: Caller) -> None:
+def test_batch_stores_workloads_with_their_roles_events_and_audit_entries(dave: Caller) -> None:
     answer = dave.post(PATH, {"items": documents(numbered(3))})
     assert answer.status_code == 200, answer.json()
     result = answer.json()

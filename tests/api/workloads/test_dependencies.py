@@ -40,7 +40,7 @@ def problem(answer: Any) -> dict[str, str]:
 
 
 @pytest.mark.heavy
-def test_error_for_the_removed_depends_on_key_names_its_replacement(dave: Caller) -> None:
+def test_error_for_depends_on_names_the_key_that_replaced_it(dave: Caller) -> None:
     body = training("second", project="vision", depends_on=["first", "other"])
     assert problem(dave.post("workloads", body)) == {
         "path": "depends_on",
@@ -104,9 +104,7 @@ def test_array_cannot_wait_for_its_own_task(dave: Caller) -> None:
 
 
 @pytest.mark.heavy
-def test_edit_that_closes_a_cycle_is_rejected_and_replaced_dependencies_are_ignored(
-    cast: Cast, dave: Caller
-) -> None:
+def test_edit_is_rejected_only_while_it_would_close_a_dependency_cycle(cast: Cast, dave: Caller) -> None:
     first = dave.post("workloads", document("a", "b")).json()
     second = dave.post("workloads", training("b", project="vision")).json()
     patch = {"after": wait_for("a")}

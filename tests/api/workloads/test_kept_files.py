@@ -92,7 +92,9 @@ def test_download_is_aborted_if_its_file_is_truncated(dave: Caller, pod: Pod, ru
 
 
 @pytest.mark.heavy
-def test_error_names_the_missing_file_pod_or_node(dave: Caller, pod: Pod, runtime: FakeRuntime) -> None:
+def test_error_states_whether_the_file_the_pod_or_the_node_is_missing(
+    dave: Caller, pod: Pod, runtime: FakeRuntime
+) -> None:
     assert "no readable file 'none'" in files(dave, pod, "/download", path="none").json()["detail"]
     assert files(dave, pod, path="none").status_code == 404
     answer = files(dave, pod, pod="worker-7", run=2)
@@ -113,7 +115,7 @@ def test_error_names_the_missing_file_pod_or_node(dave: Caller, pod: Pod, runtim
     assert "no longer exist" in files(dave, pod).json()["detail"]
 
 
-def test_only_users_who_may_operate_the_workload_read_and_delete_the_files(
+def test_only_users_who_may_operate_the_workload_may_read_and_delete_the_files(
     dave: Caller, erin: Caller, pod: Pod
 ) -> None:
     for call in (files(erin, pod), files(erin, pod, "/download")):

@@ -63,7 +63,7 @@ def test_repeated_request_with_the_same_key_submits_once(cast: Cast, dave: Calle
     assert Workload.objects.filter(name__startswith="train-").count() == 1
 
 
-def test_live_workloads_array_tasks_and_sessions_are_not_resubmitted(cast: Cast, dave: Caller) -> None:
+def test_live_workloads_tasks_of_arrays_and_sessions_are_not_resubmitted(cast: Cast, dave: Caller) -> None:
     live = make.workload(cast.vision, "live", by=cast.dave.user, phase="running")
     answer = resubmit(dave, live)
     assert (answer.status_code, answer.json()["detail"]) == (

@@ -41,7 +41,7 @@ def search_results(*lines: tuple[int, str], before: Any = (), after: Any = (), *
     return httpx.Response(200, json={**fields, "items": items, **more})
 
 
-def test_colours_are_printed_and_other_control_sequences_removed() -> None:
+def test_colours_are_printed_and_other_control_sequences_are_removed() -> None:
     assert strip_control_sequences(UNSAFE_TEXT) == (SAFE_TEXT, b"")
 
 
@@ -138,7 +138,7 @@ def test_followed_timestamps_continue_after_a_lost_connection(
 
 
 @pytest.mark.parametrize("size", [1, 5, 21, 22, 100])
-def test_timestamps_split_across_chunks_do_not_count(size: int) -> None:
+def test_bytes_of_timestamps_split_across_chunks_are_not_counted(size: int) -> None:
     text = TIME + b"one\n" + TIME + b"\n" + TIME + b"two"
     stamped = TimestampedText()
     read = [stamped.read(text[place : place + size]) for place in range(0, len(text), size)]

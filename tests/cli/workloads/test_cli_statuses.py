@@ -45,7 +45,9 @@ class MemberView:
 
 
 @pytest.mark.shows("RAI-19")
-def test_status_shows_the_current_phase_of_workload_roles_and_pods(live_server: Any, tmp_path: Path) -> None:
+def test_status_shows_the_current_phase_of_the_workload_its_roles_and_its_pods(
+    live_server: Any, tmp_path: Path
+) -> None:
     stage = Stage(make_cast())
     stage.quota(stage.cast.research, 4)
     stage.quota(stage.cast.vision, 4)

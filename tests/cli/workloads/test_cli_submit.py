@@ -56,7 +56,7 @@ def test_documents_from_several_files_are_submitted_in_one_request(
     assert result.stdout == "vision/a submitted\nvision/b submitted\nvision/c submitted\n"
 
 
-def test_batch_error_names_the_rejected_document_and_exits_with_code_2(terminal: Terminal) -> None:
+def test_rejected_batch_names_the_document_and_exits_with_code_2(terminal: Terminal) -> None:
     typed = "name: a\nroles: [{gpu: 1}]\n---\nname: b\nroles: [{gpu: 1}]\n"
     result = terminal.run("submit", "-f", "-", server=StubServer(batch("a", "b", rejected="b")), input=typed)
     assert (result.exit_code, result.stdout) == (2, "vision/a submitted\n")

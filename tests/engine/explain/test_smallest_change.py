@@ -346,7 +346,7 @@ def test_smaller_gang_is_suggested_before_more_nodes_than_the_pools_maximum() ->
     )
 
 
-def test_smaller_gang_is_suggested_if_the_request_alone_exceeds_the_limit_that_others_use() -> None:
+def test_smaller_gang_is_suggested_if_the_request_alone_exceeds_a_partly_used_limit() -> None:
     world = World(n=8, pool=cpu_pool()).department("d", 8).project("p", "d", 4, limit=4)
     world.running("one", "p", "n", 3, preemptible=False)
     gang = role("worker", 6, ask=request(1))

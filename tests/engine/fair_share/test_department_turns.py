@@ -66,7 +66,7 @@ def test_division_of_capacity_among_departments_does_not_depend_on_the_plan(docu
     assert divided_departments(world.snapshot()) == before
 
 
-def test_department_turn_is_split_only_if_demand_exceeds_its_share_and_a_workload_fits() -> None:
+def test_department_is_divided_only_if_one_workload_exceeds_its_share_and_another_fits() -> None:
     def divided(one: tuple[int, ...], other: tuple[int, ...], **mode: Any) -> set[str]:
         sizes = {"a": one, "b": other, "c": (1,) * GPUS}
         document: Document = {

@@ -190,7 +190,7 @@ def test_departments_and_their_projects_take_turns(weights: dict[str, float]) ->
     ],
     ids=str,
 )
-def test_queue_of_a_workload_larger_than_the_department_share_gets_its_share_of_gpu_time(
+def test_queue_with_a_workload_larger_than_the_department_share_gets_its_share_of_gpu_time(
     sizes: tuple[Sizes, ...], departments: str
 ) -> None:
     # Its project, its siblings and the other departments get their shares. Turns last for a while.
@@ -253,7 +253,7 @@ def test_queues_with_uneven_workload_sizes_get_equal_shares_over_time(sizes: tup
 
 
 @pytest.mark.heavy
-def test_rounded_up_unit_does_not_move_to_another_queue_in_every_cycle() -> None:
+def test_rounded_up_unit_does_not_move_between_queues_from_cycle_to_cycle() -> None:
     # Seventeen queues take turns on sixteen GPUs. Each turn must last a while, not just a second.
     held, evicted = allocation_by_cycle({f"q{number:02}": (1,) for number in range(17)}, half_lives=4)
     assert evicted <= 4 * 6

@@ -157,7 +157,7 @@ def test_changed_items_are_detected_at_every_position(
     }
 
 
-def test_long_runs_of_removed_items_are_detected() -> None:
+def test_long_sequences_of_removed_items_are_detected() -> None:
     many = tuple(replace(NEW_WORKLOAD, name=f"w{number:05}") for number in range(MAX_LOOKAHEAD + 700))
     removed, added = find_differences(many, (many[0], *many[MAX_LOOKAHEAD + 600 :]))
     assert len(removed) == MAX_LOOKAHEAD + 599

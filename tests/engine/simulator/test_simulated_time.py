@@ -88,7 +88,7 @@ def test_simulation_until_stable_ends_when_no_event_is_pending() -> None:
 
 
 @pytest.mark.shows("RAI-80")
-def test_short_burst_does_not_evict_a_steady_user() -> None:
+def test_short_burst_does_not_evict_the_workloads_of_a_steady_user() -> None:
     # Queue `steady` has long used two of four GPUs. A burst gets at most half; `steady` keeps its share.
     document = cluster(
         *(job(f"s{n}", "steady", 1, runtime_seconds=600) for n in range(6)),

@@ -112,7 +112,7 @@ def story(installing: InstallContext, tmp_path: Path) -> Iterator[Story]:
         yield Story(running, admin, dave, agent, token)
 
 
-def test_pods_on_other_machines_survive_loss_of_the_ray_head_machine(story: Story) -> None:
+def test_pods_on_other_machines_survive_the_loss_of_the_ray_head(story: Story) -> None:
     head, large, spare = story.running.hosts
     for host in (head, large, spare):
         story.join(host)

@@ -143,7 +143,7 @@ def create_pools(story: Story) -> None:
         admin.berth("quota", "set", *owner, "--pool", "l4", "--gpu", "4")
 
 
-def test_workloads_use_owned_capacity_and_spill_over_to_the_cloud_after_a_while(story: Story) -> None:
+def test_workloads_use_owned_capacity_and_burst_to_the_cloud_after_the_burst_delay(story: Story) -> None:
     create_pools(story)
     burst = ("--burst-after", "1d")
     until(lambda: [node.state for node in story.admin.client().nodes.list(pool="metal")] == ["ready"], LONG,

@@ -122,7 +122,7 @@ def test_gang_leaves_a_node_that_is_drained_in_kubernetes(users: Users, prod: Pr
     assert reasons == {"the pod was deleted in Kubernetes, for example by `kubectl drain`."}
 
 
-def test_gang_whose_peer_fails_while_its_pod_is_evicted_is_requeued(
+def test_gang_is_requeued_if_a_pod_fails_while_another_is_being_evicted(
     users: Users, prod: Prod, client: Client
 ) -> None:
     command = ["sh", "-c", PEERS]

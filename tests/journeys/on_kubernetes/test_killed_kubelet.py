@@ -16,7 +16,7 @@ LOST_SECONDS = 600.0  # Kubernetes reports the node after 40 s, and Berth gives 
 BEAT = 'while :; do hostname >> "beats-$RANK"; sleep 0.5; done'
 
 
-def test_gang_moves_to_another_node_after_its_kubelet_is_killed_and_never_runs_twice(
+def test_gang_moves_to_another_node_after_the_kubelet_is_killed_and_never_runs_twice(
     berth: Installation, prod: Prod, registry: Registry, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     users = sign_in_users(berth, registry, tmp_path_factory.mktemp("users"))

@@ -103,7 +103,7 @@ def test_gang_is_requeued_if_a_peer_fails_during_the_grace_period_of_an_evicted_
     assert gang.restarts == 0
 
 
-def test_pod_that_exceeds_its_memory_limit_fails_its_gang_even_if_a_peer_is_being_evicted(
+def test_pod_that_exceeds_its_memory_limit_fails_the_gang_even_if_a_peer_is_being_evicted(
     stage: Stage, k8s: FakeKubernetesStage
 ) -> None:
     gang, evicted, peer = running_gang(stage)

@@ -25,7 +25,7 @@ class Time:
         return Pace(per_second=10, burst=3, clock=lambda: self.now, sleep=self.sleep)
 
 
-def test_requests_beyond_the_burst_limit_are_spread_over_time() -> None:
+def test_requests_over_the_burst_limit_are_spread_over_time() -> None:
     time = Time()
     pace = time.pace()
     time.now += 60  # an idle time permits no more than the burst

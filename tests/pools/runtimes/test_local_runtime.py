@@ -286,7 +286,7 @@ def test_shim_start_failure_is_reported(stage: LocalStage, monkeypatch: pytest.M
 # --- logs
 
 
-def test_log_above_its_size_limit_keeps_its_beginning_and_end(stage: LocalStage) -> None:
+def test_log_over_its_size_limit_keeps_its_beginning_and_end(stage: LocalStage) -> None:
     stage.runtime = LocalRuntime(stage.root, anchor="", log_limit=1 << 20)
     count = 400_000
     shell(stage, f"seq {count}")

@@ -48,7 +48,7 @@ def test_modification_time_set_by_a_pod_is_limited_to_the_last_check(writer: Wri
     assert read_times(writer.path, 0, 8) == [(4, 1000000), (8, 1004000)]
 
 
-def test_output_since_the_last_check_has_the_time_of_a_growing_log(writer: Writer) -> None:
+def test_output_since_the_last_check_has_the_modification_time_of_a_growing_log(writer: Writer) -> None:
     writer.write(b"one\n", at=1001, checked_at=1002)
     with writer.path.open("ab") as file:
         file.write(b"two\n")

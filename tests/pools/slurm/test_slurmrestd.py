@@ -66,7 +66,7 @@ def test_error_for_a_rejected_token_names_the_user_and_the_remedy(rest: FakeSlur
     assert "rejects the token of user berth. Create another with `scontrol token" in error.message
 
 
-def test_message_for_an_unspecified_error_names_the_token_and_the_controller_as_possible_causes(
+def test_unspecified_error_names_the_token_and_the_controller_as_possible_causes(
     rest: FakeSlurmRest,
 ) -> None:
     error = {"description": "Failed while looking for jobs", "error_number": -1, "error": "Unspecified error"}

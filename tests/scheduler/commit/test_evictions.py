@@ -35,7 +35,7 @@ def test_borrowed_gpus_are_reclaimed_for_a_project_within_quota(stage: Stage) ->
     assert present(borrowed.backoff_until) > stage.clock.now()
 
 
-def test_eviction_record_includes_victim_preemptor_rule_and_numbers(stage: Stage) -> None:
+def test_eviction_record_includes_the_victim_the_preemptor_the_rule_and_numbers(stage: Stage) -> None:
     low = stage.submit("low", roles=WHOLE, priority=10)
     stage.tick(2)
     stage.clock.advance(100)
@@ -92,7 +92,7 @@ def test_reservation_is_dropped_on_cancellation_or_expiry(stage: Stage) -> None:
     ("run_seconds", "backoffs"),
     [(60, [5, 10, 20]), pytest.param(1, [5, 10, 10], marks=pytest.mark.heavy)],
 )
-def test_backoff_doubles_up_to_ten_times_the_evicted_run(
+def test_backoff_doubles_up_to_ten_times_the_length_of_the_evicted_run(
     stage: Stage, run_seconds: int, backoffs: list[int]
 ) -> None:
     low = stage.submit("low", roles=WHOLE, priority=10)

@@ -77,7 +77,7 @@ def fail(stage: Stage, workload: Workload, index: int) -> None:
 
 
 @pytest.mark.heavy
-def test_second_eviction_record_counts_pods_that_fail_after_their_peers_eviction(stage: Stage) -> None:
+def test_second_eviction_record_counts_pods_that_fail_after_the_eviction_of_a_peer(stage: Stage) -> None:
     workload = running_gang(stage)
     node = stage.pods(workload)[0].node.name
     stage.clock.advance(60)

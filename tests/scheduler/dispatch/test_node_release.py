@@ -131,7 +131,7 @@ def test_nodes_are_released_one_at_a_time(stage: PoolStage) -> None:
 
 
 @pytest.mark.heavy
-def test_policy_when_empty_releases_nodes_without_moving_workloads(stage: PoolStage) -> None:
+def test_when_empty_policy_releases_nodes_without_moving_workloads(stage: PoolStage) -> None:
     _, b, _ = submit_one_per_node(stage)
     stage.pool(node_consolidation="when_empty")
     stage.pass_time(400)
@@ -146,7 +146,7 @@ def test_policy_when_empty_releases_nodes_without_moving_workloads(stage: PoolSt
 
 
 @pytest.mark.heavy
-def test_budget_minimum_runtime_or_minimum_nodes_prevents_a_release(stage: PoolStage) -> None:
+def test_release_is_prevented_by_a_budget_a_minimum_runtime_or_the_minimum_nodes(stage: PoolStage) -> None:
     submit_one_per_node(stage)
     window = {"nodes": 0, "schedule": "0 12 * * *", "duration": "2h", "zone": "UTC"}
     for changes in (

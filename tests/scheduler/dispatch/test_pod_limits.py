@@ -37,7 +37,7 @@ def test_workload_with_a_full_workspace_fails_with_the_reason(stage: Stage) -> N
     assert stage.pods(workload)[0].stop_reason == "WorkspaceFull"
 
 
-def test_pod_records_the_default_limits_of_its_pool_when_placed(stage: Stage) -> None:
+def test_default_limits_of_the_pool_are_stored_with_a_placed_pod(stage: Stage) -> None:
     defaults = {"memory_mib": 4096, "cpu": 2}
     NodePool.objects.update(default_limits=defaults)
     role = [{"name": "worker", "replicas": 1, "gpu": 1, "memory_mib": 512}]

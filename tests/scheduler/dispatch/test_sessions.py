@@ -236,7 +236,7 @@ def test_open_calls_of_an_ended_session_fail_with_the_reason(play: SessionPlay) 
         play.add(b"d")
 
 
-def test_ended_session_completes_and_its_calls_are_deleted_with_its_workload(play: SessionPlay) -> None:
+def test_ended_session_completes_and_its_calls_are_deleted_with_the_workload(play: SessionPlay) -> None:
     play.add(b"a")
     sessions.end_session(actor=play.stage.cast.dave, session=play.session)
     play.stage.tick(2)

@@ -84,7 +84,7 @@ def test_restart_policy_determines_the_outcome_of_a_failure(
     assert (step.retry is not None) is (leads_to == "pending")
 
 
-def test_restart_policy_always_restarts_a_succeeded_gang() -> None:
+def test_gang_that_succeeded_is_restarted_by_the_restart_policy_always() -> None:
     step = verdict(gang("succeeded", "succeeded", retries=restart_policy("always")))
     assert step is not None
     assert step.next_phase == "pending"

@@ -86,7 +86,7 @@ def test_error_after_a_gap_has_its_number_in_the_stored_log() -> None:
     assert (match.text, match.at.line) == (b"ERROR", 4)
 
 
-def test_search_stops_when_its_time_is_over_and_can_be_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_stops_at_its_time_limit_and_can_be_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_errors, "CHUNK_SIZE", 10)
     data = b"ERROR one\n" * 3
     ticks = iter([0.0, 9.0])

@@ -137,7 +137,7 @@ def test_owner_without_subscriptions_is_notified_by_email(
 
 
 @pytest.mark.heavy
-def test_one_users_ten_thousand_replicas_do_not_delay_a_cycle(stage: Stage) -> None:
+def test_ten_thousand_replicas_of_one_user_do_not_delay_a_cycle(stage: Stage) -> None:
     many = stage.submit("many", roles=MANY)
     small = stage.submit("small", project=stage.cast.ads)
     assert count_calls(stage.tick) < MAX_CALLS

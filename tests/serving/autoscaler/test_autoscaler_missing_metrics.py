@@ -66,7 +66,7 @@ def test_stale_sample_triggers_no_action() -> None:
     assert watch.decide().held is HoldReason.BLIND
 
 
-def test_clock_set_back_restarts_condition_durations_and_ends_the_cooldown() -> None:
+def test_setting_the_clock_back_restarts_condition_durations_and_ends_the_cooldown() -> None:
     watch = Watch().take_sample(usage=0.95, times=4)
     scaled_at = watch.now
     watch.take_sample(usage=0.95, every=-3600.0)
@@ -83,7 +83,7 @@ def test_clock_jump_does_not_lengthen_a_condition_duration() -> None:
 
 
 @pytest.mark.shows("RLX-86", "RLX-64")
-def test_service_above_its_maximum_is_not_reduced_without_readings() -> None:
+def test_service_over_its_maximum_is_not_scaled_in_without_readings() -> None:
     watch = Watch(config=AutoscalerConfig(max_engines=2)).take_sample(silent=1)
     assert (watch.decide().action, watch.decide().held) == (Action.NONE, HoldReason.BLIND)
 

@@ -133,7 +133,7 @@ def test_quota_page_and_pending_workload_link_to_the_explanation(
 
 
 @pytest.mark.heavy
-def test_explain_api_and_admin_site_show_the_same_sentences(contended_pool: Cast) -> None:
+def test_explain_endpoint_and_admin_site_show_the_same_sentences(contended_pool: Cast) -> None:
     row = QueueStatus.objects.create(
         pool=contended_pool.pool, project=contended_pool.vision, share=[0] * 3, allocated=[0] * 3,
         requested=[2000, 0, 0], usage=[0.0] * 3, at=timezone.now(),
@@ -153,7 +153,7 @@ def test_explain_api_and_admin_site_show_the_same_sentences(contended_pool: Cast
         assert escape(line) in page
 
 
-def test_explain_api_hides_partly_visible_departments(contended_pool: Cast) -> None:
+def test_explain_endpoint_hides_partly_visible_departments(contended_pool: Cast) -> None:
     waits = Workload.objects.get(name="waits")
     why = get(contended_pool, "dave", f"workloads/{waits.pk}/explain").json()["queue"]
     assert (why["department"]["how"], why["project"]["how"]["gpu"][-1]) == ({}, "Fair share: 1 GPU.")

@@ -183,7 +183,7 @@ def test_markup_in_names_is_escaped(cast: Cast, dave: Client) -> None:
 
 
 @pytest.mark.heavy
-def test_clone_link_of_the_workload_page_opens_a_form_with_a_new_name(cast: Cast, dave: Client) -> None:
+def test_edit_a_copy_link_opens_a_form_with_a_new_name(cast: Cast, dave: Client) -> None:
     like = make.workload(cast.vision, "train")
     answer = dave.get(f"/submit?like={like.pk}")
     assert 'value="train-2"' in answer.content.decode()

@@ -136,7 +136,7 @@ def test_form_fields_reflect_the_document() -> None:
     [("up:pools[2]", "[a, c, b]"), ("down:pools[0]", "[b, a, c]"), ("up:pools[0]", "[a, b, c]"),
      ("down:pools[2]", "[a, b, c]"), ("up:pools", "[a, b, c]"), ("up:name[1]", "[a, b, c]")],
 )  # fmt: skip
-def test_pools_are_moved_in_their_order(step: str, order: str) -> None:
+def test_pools_can_be_reordered(step: str, order: str) -> None:
     draft = open_draft(TEXT + "pools: [a, b, c]\n")
     apply_step(draft, step)
     assert (draft.data or {})["pools"] == order.strip("[]").split(", ")

@@ -31,7 +31,7 @@ def text(client: Client, path: str, **query: str) -> str:
     return answer.content.decode()
 
 
-def test_clone_of_an_array_opens_the_form_with_its_document(
+def test_copy_of_an_array_opens_the_form_with_its_document(
     sweep: WorkloadArray, cast: Cast, sign_in: SignIn
 ) -> None:
     assert f'href="/submit?like={sweep.pk}"' in text(sign_in("dave"), f"/arrays/{sweep.pk}")
@@ -362,7 +362,7 @@ def test_array_page_explains_why_no_task_runs(sweep: WorkloadArray, sign_in: Sig
     assert f'href="/workloads/{tasks.get(array_index=4).pk}"' in notice
 
 
-def test_array_that_waits_between_tasks_is_pending_since_the_last_task(
+def test_array_that_waits_between_tasks_is_pending_since_its_last_task_ended(
     sweep: WorkloadArray, sign_in: SignIn
 ) -> None:
     client, tasks, ended = sign_in("dave"), Workload.objects.filter(array=sweep), make.ago(minutes=4)

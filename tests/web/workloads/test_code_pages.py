@@ -61,7 +61,7 @@ def test_workload_page_states_that_the_files_have_expired(workload: Workload, si
 
 
 @pytest.mark.heavy
-def test_cloned_workload_is_submitted_with_the_same_code(workload: Workload, sign_in: SignIn) -> None:
+def test_copied_workload_is_submitted_with_the_same_code(workload: Workload, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     text = dave.get(f"/submit?like={workload.pk}").context["text"]
     assert workload.spec["code"]["tree"] in text

@@ -68,7 +68,7 @@ def test_pod_that_failed_first_has_its_own_row_above_the_others(cast: Cast, sign
     assert "worker-0, worker-2 2 pods, ranks 0, 2 Failed exit code 1" in words
 
 
-def test_page_states_the_cause_of_a_failure_by_signal_or_before_the_start(
+def test_page_states_the_cause_of_a_failure_by_a_signal_or_before_the_start(
     cast: Cast, sign_in: SignIn
 ) -> None:
     workload = failed(cast, "Pod worker-0 could not be started: the image was not found.")

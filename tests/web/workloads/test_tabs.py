@@ -62,7 +62,9 @@ def test_tabs_of_an_invisible_workload_return_404(cast: Cast, sign_in: SignIn, e
         assert sign_in("grace").get(f"/workloads/{elastic.pk}{tab}").status_code == 404
 
 
-def test_clone_is_offered_to_users_who_may_submit(cast: Cast, sign_in: SignIn, elastic: Workload) -> None:
+def test_editing_a_copy_is_offered_to_users_who_may_submit(
+    cast: Cast, sign_in: SignIn, elastic: Workload
+) -> None:
     path, link = f"/workloads/{elastic.pk}", f"/submit?like={elastic.pk}"
     assert link in sign_in("dave").get(path).content.decode()
     assert link not in sign_in("erin").get(path).content.decode()

@@ -207,7 +207,7 @@ def _listed(client: Any, query: str) -> list[str]:
     return re.findall(r'<a class="plain-link" id="w-[^>]+>([^<]+)</a>', text)
 
 
-def test_added_engines_are_folded_under_their_service(cast: Cast, sign_in: SignIn) -> None:
+def test_added_engines_are_collapsed_below_their_service(cast: Cast, sign_in: SignIn) -> None:
     service, _ = _added_engines(cast, 2, "running", "pending")
     make.workload(cast.vision, "train", phase="running")
     client = sign_in("dave")

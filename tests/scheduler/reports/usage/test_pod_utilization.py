@@ -68,7 +68,7 @@ def test_pod_with_a_device_fraction_reports_the_devices_utilization(stage: Stage
     assert [(device.shared, device.busy_milli) for device in pod.devices] == [(True, 800)]
 
 
-def test_sample_is_added_to_its_minute_and_its_hour(measured_workload: MeasuredWorkload) -> None:
+def test_sample_is_added_to_its_minute_and_hour(measured_workload: MeasuredWorkload) -> None:
     (first, _), clock = measured_workload.pods, measured_workload.stage.clock
     assert isinstance(clock, FixedClock)
     measured_workload.gpus(100, 0)

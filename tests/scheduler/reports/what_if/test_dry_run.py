@@ -165,7 +165,7 @@ def test_edit_page_names_the_workloads_that_would_be_evicted(stage: Stage) -> No
     assert re.search(r'<th scope="row" class="wrap">(vision/)?low<', page)
 
 
-def test_prediction_states_when_a_backoff_that_may_change_it_ends(stage: Stage) -> None:
+def test_prediction_states_when_the_end_of_a_backoff_may_change_it(stage: Stage) -> None:
     stage.submit("held", roles=FOUR)
     stage.tick()
     retried = stage.submit("retried", roles=FOUR)
