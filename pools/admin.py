@@ -214,6 +214,45 @@ class NodeAdmin(ReadOnlyModelAdmin):
     page_in_berth = "node-pools"
     list_select_related = ("pool",)
     actions = ("cordon", "uncordon", "drain", "download")
+    fieldsets = (
+        (
+            "Node",
+            {"fields": ("name", "pool", "state", "since", "not_ready_reason", "instance_id", "address")},
+        ),
+        (
+            "Resources",
+            {
+                "fields": (
+                    "gpus", "gpu_model", "gpu_memory_mib", "cpu_milli", "memory_mib", "max_pods", "labels",
+                    "taints", "devices",
+                )
+            },
+        ),
+        (
+            "Times",
+            {"fields": ("created_at", "joined_at", "prepared_at", "ready_at", "emptied_at", "ended_at")},
+        ),
+        (
+            "Drain and interruption",
+            {
+                "fields": (
+                    "drain_started_at", "drain_reason", "drained_by_scaling", "interruption_at",
+                    "eviction_reason",
+                ),
+                "classes": ("collapse",),
+            },
+        ),
+        (
+            "Technical details",
+            {
+                "fields": (
+                    "ordinal", "client_token", "queued", "obstacle", "foreign", "foreign_devices",
+                    "environment", "phases", "isolation", "inventory", "upgrade_to",
+                ),
+                "classes": ("collapse",),
+            },
+        ),
+    )  # fmt: skip
 
     def view_on_site(self, node: Node) -> str:
         return reverse("node", args=[node.name])
@@ -253,7 +292,10 @@ class ScalingEventAdmin(ReadOnlyModelAdmin):
     list_select_related = ("pool", "node")
     readonly_fields = ("formatted_data",)
     fieldsets = (
-        (None, {"fields": ("at", "pool", "kind", "node", "before", "after", "reason", "formatted_data")}),
+        (
+            "Scaling",
+            {"fields": ("at", "pool", "kind", "node", "before", "after", "reason", "formatted_data")},
+        ),
     )
 
     @display(description="Data")

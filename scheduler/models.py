@@ -71,6 +71,9 @@ class Allocation(FastRows):
             ),
         ]
 
+    def __str__(self) -> str:
+        return f"{self.pod} on {self.node}"
+
     @property
     def gpu_milli_total(self) -> int:
         return self.gpu_milli * len(self.devices)
@@ -121,6 +124,9 @@ class Reservation(FastRows):
                 name="reservation_once_per_replica", fields=["workload", "role", "index"]
             ),
         ]
+
+    def __str__(self) -> str:
+        return f"{self.workload}-{self.role}-{self.index} on {self.node}"
 
 
 class Eviction(models.Model):
@@ -201,6 +207,9 @@ class Usage(FastRows):
             ),
         ]
 
+    def __str__(self) -> str:
+        return f"{self.project or self.department} in pool {self.pool}"
+
 
 class UsagePoint(models.Model):
     """State of a usage ledger at an earlier time, from which sliding windows compute expired usage."""
@@ -244,6 +253,9 @@ class UsageHour(models.Model):
         ]
         indexes = [models.Index(fields=["project_id", "hour"], name="usage_hour_of_project")]
 
+    def __str__(self) -> str:
+        return f"{self.project_name} in pool {self.pool_name}, {self.hour:%Y-%m-%d %H:%M}"
+
 
 def zero_amounts() -> list[int]:
     """Default for three resource amounts: zero GPUs, CPU and memory."""
@@ -280,6 +292,9 @@ class QueueStatus(FastRows):
                 name="queue_status_once_per_project_and_pool", fields=["project", "pool"]
             ),
         ]
+
+    def __str__(self) -> str:
+        return f"{self.project or self.department} in pool {self.pool}"
 
 
 class PodUtilization(models.Model):

@@ -71,7 +71,10 @@ class ApiTokenAdmin(ReadOnlyModelAdmin):
     search_fields = ("user__username", "name", "prefix")
     search_help_text = "User, name or prefix"
     page_in_berth = "access"
-    exclude = ("digest",)
+    fields = (
+        "user", "name", "prefix", "granted_scopes", "created_at", "expires_at", "last_used_at", "revoked_at",
+    )  # fmt: skip
+    readonly_fields = ("granted_scopes",)
     actions = ("revoke", "download")
     columns = ("id", "name", "prefix", "created_at", "expires_at", "last_used_at", "revoked_at")
 

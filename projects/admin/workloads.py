@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin import AdminSite
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
@@ -18,6 +19,7 @@ from berth.server.web.admin_site.base import (
     render_json,
     render_table,
 )
+from berth.server.web.admin_site.labels import label_fields
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import thousandths
 from projects.models import (
@@ -46,6 +48,10 @@ class RoleInline(TabularInline):
         "memory_mib",
     )
     extra, can_delete, max_num = 0, False, 0
+
+    def __init__(self, parent_model: type[Any], admin_site: AdminSite) -> None:
+        label_fields(WorkloadRole)
+        super().__init__(parent_model, admin_site)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return True  # roles are part of the workload, which the user may already see
@@ -100,7 +106,7 @@ class WorkloadAdmin(ReadOnlyModelAdmin):
     readonly_fields = ("pending_reason", "smallest_change", "document")
     fieldsets = (
         (
-            None,
+            "Workload",
             {
                 "fields": (
                     "name",

@@ -29,6 +29,9 @@ class Event(models.Model):
             BrinIndex(fields=["at"], name="event_time"),
         ]
 
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.kind.replace('_', ' ')}"
+
 
 class Audit(models.Model):
     """Audit entry for a change by a user, with the values before and after."""
@@ -77,6 +80,9 @@ class QuotaChange(models.Model):
         indexes = [
             models.Index(fields=["reverts"], name="change_reverted_by", condition=Q(reverts__isnull=False)),
         ]
+
+    def __str__(self) -> str:
+        return f"Change {self.pk}"
 
 
 class QuotaExpiry(models.Model):

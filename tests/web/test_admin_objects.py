@@ -14,7 +14,7 @@ from scheduler.models import Cycle, Eviction, QueueStatus
 from tests import factories as make
 from tests.cast import Cast
 from tests.present import present
-from tests.web.test_admin_lists import rows, text_of
+from tests.web.test_admin_lists import heading, rows, text_of
 
 admin.autodiscover()
 
@@ -84,3 +84,30 @@ def test_quota_form_shows_the_owners_rank_and_leads_to_the_quotas_of_the_pool(
     (field,) = re.findall(r'<input[^>]*name="rank"[^>]*>', page)
     assert 'placeholder="7"' in field
     assert f'href="{reverse("quotas")}?pool=local"' in page
+
+
+def test_pages_of_records_have_titles_and_all_times(admin_client: Client, cast: Cast) -> None:
+    work = make.workload(cast.vision, "train")
+    event = make.event(work, "submitted", "Submitted by dave.", at=make.ago(minutes=5))
+    status = make.queue_status(cast.vision, cast.pool, share=4, allocated=2, requested=6)
+    for model, row, title in (
+        ("projects_event", event, "train: submitted"),
+        ("scheduler_queuestatus", status, "vision in pool local"),
+    ):
+        page = admin_client.get(reverse(f"admin:{model}_change", args=[row.pk])).content.decode()
+        assert title in heading(page), model
+        assert re.search(r"<label[^>]*>Time</label>", page), model
+
+
+def test_choices_are_in_sentence_case(admin_client: Client, cast: Cast) -> None:
+    page = text_of(admin_client.get(reverse("admin:projects_membership_changelist")).content.decode())
+    assert "Platform admin" in page and "Platform Admin" not in page
+    page = admin_client.get(reverse("admin:pools_nodepool_change", args=[cast.pool.pk])).content.decode()
+    assert ">Point in time</option>" in page
+
+
+def test_lists_count_rows_of_models_without_a_plural(admin_client: Client, cast: Cast) -> None:
+    for minutes in (1, 2):
+        make.scaling(cast.pool, "ready", "ready after 20 s", at=make.ago(minutes=minutes))
+    page = text_of(admin_client.get(reverse("admin:pools_scalingevent_changelist")).content.decode())
+    assert " 2 rows " in page

@@ -143,6 +143,14 @@ class ReadOnlyModelAdmin(PlatformModelAdmin):
         if not self.columns:
             self.columns = [field.attname for field in model._meta.concrete_fields]
 
+    def get_fields(self, request: HttpRequest, obj: Model | None = None) -> Sequence[Any]:
+        """Return all fields, including those that forms leave out because they cannot be edited."""
+        if self.fields:
+            return self.fields
+        hidden = (*(self.exclude or ()), self.opts.pk.name)
+        names = [field.name for field in self.opts.fields if field.name not in hidden]
+        return [*names, *(name for name in self.readonly_fields if name not in names)]
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 

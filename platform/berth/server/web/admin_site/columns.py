@@ -15,7 +15,7 @@ from django.utils.text import capfirst
 from berth.server.web.numbers import NO_VALUE
 
 Format = Callable[[Any], object]
-EVENT_TIMES = ("at", "triggered_at")  # times of events, which administrators compare with logs
+EVENT_TIMES = ("at", "hour", "triggered_at")  # times of events, which admins compare with logs
 DISTANT = timedelta(days=7)  # dates that are further away are shown in full, as in the application
 UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 

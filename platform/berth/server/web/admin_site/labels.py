@@ -82,16 +82,16 @@ LABELS = {
 }
 NAME = "Lowercase letters, digits and hyphens. Documents and metrics refer to it, so it is fixed."
 TITLE = "Optional full name, shown with the name."
-RANK = "From -1000 to 1000. {} with a higher rank are served first."
+RANK = "From -1000 to 1000. {} are served first."
 WEIGHT = "Proportion in which resources beyond the quotas are divided."
 HELP_TEXTS = {
     ("department", "name"): NAME,
-    ("department", "rank"): RANK.format("Departments"),
+    ("department", "rank"): RANK.format("Departments with a higher rank"),
     ("department", "title"): TITLE,
     ("nodepool", "name"): NAME,
     ("project", "department"): "A project cannot be moved, because it shares the quota of its department.",
     ("project", "name"): NAME,
-    ("project", "rank"): RANK.format("Projects in their department"),
+    ("project", "rank"): RANK.format("Projects with a higher rank in their department"),
     ("project", "title"): TITLE,
     (
         "quota",
@@ -153,3 +153,10 @@ def label_fields(model: type[Model]) -> None:
         elif field.verbose_name == field.name.replace("_", " "):
             words = field.name.removesuffix("_at").split("_")
             field.verbose_name = " ".join(ACRONYMS.get(word, word) for word in words)
+        if field.choices:
+            field.choices = [(value, _sentence_case(value, str(title))) for value, title in field.flatchoices]
+
+
+def _sentence_case(value: object, title: str) -> str:
+    """Return Django's automatic title of a choice in sentence case: "Point in time" for "Point In Time"."""
+    return title.capitalize() if title == str(value).replace("_", " ").title() else title
