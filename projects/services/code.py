@@ -333,7 +333,9 @@ def _check_chunk_sizes(files: Sequence[CodeFile], sizes: dict[str, int]) -> None
     """Raise Invalid if the chunks of a file do not have the declared size."""
     for index, file in enumerate(files):
         if sum(sizes[digest] for digest in file.chunks) != file.size:
-            problem = Problem(f"files[{index}].size", "is wrong", f"{file.size}", "the size of its chunks")
+            problem = Problem(
+                f"files[{index}].size", "is wrong", f"{file.size}", "the total size of its chunks"
+            )
             raise Invalid([problem])
 
 
@@ -344,7 +346,7 @@ def _check_contents(chunks: Sequence[tuple[str, bytes]]) -> None:
             raise Invalid([Problem(f"chunks[{index}]", "has the wrong size", received, allowed)])
         if hashlib.sha256(content).hexdigest() != digest:
             message = "does not have this SHA-256 digest; the file may have changed while it was being sent"
-            raise Invalid([Problem(f"chunks[{index}]", message, digest, "the digest of the content")])
+            raise Invalid([Problem(f"chunks[{index}]", message, digest, "the digest of its content")])
 
 
 def _check_space(project: Project, added: int) -> None:

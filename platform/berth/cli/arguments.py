@@ -91,9 +91,7 @@ WorkloadArgument = Annotated[
         metavar="WORKLOAD", help="Name, PROJECT/NAME or ID of the workload.", autocompletion=workload_names
     ),
 ]
-PoolArgument = Annotated[
-    str, typer.Argument(metavar="POOL", help="Name of the pool.", autocompletion=pool_names)
-]
+PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="Pool name.", autocompletion=pool_names)]
 OptionalPoolArgument = Annotated[
     str | None, typer.Argument(metavar="[POOL]", help="Node pool.", autocompletion=pool_names)
 ]

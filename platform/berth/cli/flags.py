@@ -61,7 +61,7 @@ class SubmitFlags:
         Text, _option("Template to start from: NAME or PROJECT/NAME.", "--template", "-t", metavar="TEMPLATE")
     ] = None
     set: Annotated[Texts, _option("Value to set in the document; repeatable.", metavar="PART=VALUE")] = None
-    name: Annotated[Text, _option("Name of the workload.", "--name", "-n", metavar="NAME")] = None
+    name: Annotated[Text, _option("Workload name.", "--name", "-n", metavar="NAME")] = None
     project: Annotated[
         Text,
         _option(

@@ -30,7 +30,7 @@ Text = str | None
 class PoolValues:
     """Options for `berth pool create` and `berth pool edit`. The server validates their values."""
 
-    name: Annotated[Text, typer.Argument(metavar="[POOL]", help="Name of the pool.")] = None
+    name: Annotated[Text, typer.Argument(metavar="[POOL]", help="Pool name.")] = None
     file: Annotated[
         Text,
         typer.Option("--file", "-f", metavar="FILE", help="Pool document, YAML or JSON (`-` for stdin)."),

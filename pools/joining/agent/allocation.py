@@ -13,7 +13,7 @@ INSTANCE_ID = os.environ.get("BERTH_INSTANCE_ID", "")
 ANCHOR = os.environ.get("BERTH_ANCHOR", "")  # process that runs the job's script, as PID:START_TIME
 
 
-ENDS_NOW = "the cluster ends the allocation now"
+ENDS_NOW = "the cluster is ending the allocation"
 
 
 class JobEnding(Exception):

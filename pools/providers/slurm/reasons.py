@@ -27,8 +27,8 @@ WORDS = {
     "Priority": "jobs with a higher priority come first",
     "QOSNotAllowed": "the partition does not allow the QOS",
     "ReqNodeNotAvail": "machines that it needs are down, drained or reserved",
-    "Reservation": "it waits for its reservation",
-    "Resources": "it waits for resources to become free",
+    "Reservation": "it is waiting for its reservation",
+    "Resources": "it is waiting for resources to become free",
 }
 # Descriptions of groups of reasons by prefix. For example, QOS covers QOSMaxJobsPerUserLimit.
 PREFIXES = (

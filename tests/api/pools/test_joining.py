@@ -277,7 +277,7 @@ def test_boot_fails_if_the_slurm_allocation_ends_but_not_if_the_spot_machine_is_
     ordered_node: Node, provider: str, failures: int
 ) -> None:
     NodePool.objects.update(provider=provider)
-    reason = "the cluster ends the allocation now"
+    reason = "the cluster is ending the allocation"
     report_in(secrets.for_node(ordered_node.pk), {"interruption": {"reason": reason, "at": None}})
     ordered_node.refresh_from_db()
     assert ordered_node.state == "lost"

@@ -208,7 +208,7 @@ def test_job_cancelled_by_an_administrator_is_replaced(stage: RealPool, slurm: S
     slurm.run("scancel", former)
     stage.wait(lambda: stage.states() == ["ready", "ready"] and stage.find_job(1) != former)
     reasons = " ".join(ScalingEvent.objects.values_list("reason", flat=True))
-    ends = ("the cluster ends the allocation now", f"job {former} has ended", f"job {former} is ending")
+    ends = ("the cluster is ending the allocation", f"job {former} has ended", f"job {former} is ending")
     assert any(end in reasons for end in ends), reasons
 
 

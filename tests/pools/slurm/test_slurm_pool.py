@@ -72,7 +72,8 @@ def test_queued_slurm_job_is_shown_as_a_requested_node_with_slurms_reason(slurm:
     waiting = stage.node(1)
     assert (waiting.state, waiting.queued) == ("requested", True)
     assert (
-        waiting.not_ready_reason == "Slurm job 2 is queued: it waits for resources to become free (Resources)"
+        waiting.not_ready_reason
+        == "Slurm job 2 is queued: it is waiting for resources to become free (Resources)"
     )
     slurm.set(machines=["n0", "n1"])
     stage.pass_time(15)

@@ -16,7 +16,7 @@ app = typer.Typer(
     help="Manage quota groups: pools with the same GPU model that share quotas.",
 )
 GroupArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="Name of the quota group.", autocompletion=quota_group_names)
+    str, typer.Argument(metavar="NAME", help="Quota group name.", autocompletion=quota_group_names)
 ]
 PoolsArgument = Annotated[
     list[str],

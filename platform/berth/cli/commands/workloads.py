@@ -267,7 +267,7 @@ def _print_eviction(eviction: "Eviction") -> None:
 def open_port(
     workload: WorkloadArgument,
     port: Annotated[
-        str | None, typer.Option("--port", "-p", help="Name of the port. Defaults to the first port.")
+        str | None, typer.Option("--port", "-p", help="Port name. Defaults to the first port.")
     ] = None,
     just_print: Annotated[
         bool, typer.Option("--print", help="Print the link instead of opening a browser.")

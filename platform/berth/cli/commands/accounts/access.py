@@ -240,7 +240,7 @@ TokenUserOption = Annotated[
 
 @token_app.command("create")
 def create(
-    name: Annotated[str, typer.Argument(help="Name of the token.")],
+    name: Annotated[str, typer.Argument(help="Token name.")],
     scope: Annotated[
         list[str] | None,
         typer.Option(help="Scope: read, write or admin; repeatable. Defaults to read and write."),

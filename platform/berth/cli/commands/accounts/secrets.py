@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Manage project, pool and personal secrets.")
 USES_SHOWN = 20  # maximum number of uses shown after setting a secret
-SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the secret.")]
+SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="Secret name.")]
 SecretProjectOption = Annotated[
     str | None,
     typer.Option(
@@ -96,7 +96,7 @@ def set_secret(
         str | None,
         typer.Option(
             metavar="ID",
-            help="ID of the access key for a pool's S3 volumes. The value is the secret key.",
+            help="Access key ID for a pool's S3 volumes. The value is the secret key.",
         ),
     ] = None,
     output: OutputOption = Output.TABLE,

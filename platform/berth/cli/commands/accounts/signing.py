@@ -24,7 +24,7 @@ STDIN = "-"
 
 def login(
     address: Annotated[
-        str | None, typer.Argument(help="Address of the server. Defaults to the current server.")
+        str | None, typer.Argument(help="Server address. Defaults to the current server.")
     ] = None,
     username: Annotated[
         str | None,
@@ -252,7 +252,7 @@ class ContextRow:
 Name = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="Name of the context; see `berth context list`.", autocompletion=context_names
+        metavar="NAME", help="Context name; see `berth context list`.", autocompletion=context_names
     ),
 ]
 

@@ -39,7 +39,7 @@ PreemptAfter = Annotated[
 
 department_app = typer.Typer(no_args_is_help=True, help="Manage departments, which are groups of projects.")
 DepartmentArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="Name of the department.", autocompletion=department_names)
+    str, typer.Argument(metavar="NAME", help="Department name.", autocompletion=department_names)
 ]
 
 
@@ -134,7 +134,7 @@ def delete_department(name: DepartmentArgument) -> None:
 
 project_app = typer.Typer(no_args_is_help=True, help="Manage projects, which own workloads.")
 ProjectArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="Name of the project.", autocompletion=project_names)
+    str, typer.Argument(metavar="NAME", help="Project name.", autocompletion=project_names)
 ]
 
 

@@ -16,7 +16,7 @@ machine_app = typer.Typer(no_args_is_help=True, help="Manage machines that joine
 join_token_app = typer.Typer(no_args_is_help=True, help="Manage tokens that let machines join a pool.")
 machine_app.add_typer(join_token_app, name="token")
 Pool = PoolArgument
-MachineName = Annotated[str, typer.Argument(metavar="MACHINE", help="Name of the machine.")]
+MachineName = Annotated[str, typer.Argument(metavar="MACHINE", help="Machine name.")]
 
 
 @machine_app.command("list")
@@ -26,7 +26,7 @@ def list_machines(
         bool, typer.Option("--all", "-a", help="Include machines that have left the pool.")
     ] = False,
     token: Annotated[
-        int | None, typer.Option(help="ID of a join token. Lists only machines that joined with this token.")
+        int | None, typer.Option(help="Join token ID. Lists only machines that joined with this token.")
     ] = None,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,

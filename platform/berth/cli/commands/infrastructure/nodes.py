@@ -21,13 +21,11 @@ if TYPE_CHECKING:
 
 NODES_SHOWN = 10  # maximum number of names in the prompt of `berth node uncordon --pool`
 node_app = typer.Typer(no_args_is_help=True, help="Manage nodes.")
-Name = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=node_names)]
-Names = Annotated[
-    list[str], typer.Argument(metavar="NODE...", help="Names of the nodes.", autocompletion=node_names)
-]
+Name = Annotated[str, typer.Argument(metavar="NODE", help="Node name.", autocompletion=node_names)]
+Names = Annotated[list[str], typer.Argument(metavar="NODE...", help="Node names.", autocompletion=node_names)]
 OptionalNames = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NODE]...", help="Names of the nodes.", autocompletion=node_names),
+    typer.Argument(metavar="[NODE]...", help="Node names.", autocompletion=node_names),
 ]
 Reason = Annotated[str, typer.Option(help="Reason to record in the history.")]
 
@@ -160,7 +158,7 @@ def _confirm_uncordon(pool: str, nodes: Sequence[str]) -> None:
 @node_app.command("upgrade")
 def upgrade(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NODE]", help="Name of the node.", autocompletion=node_names)
+        str | None, typer.Argument(metavar="[NODE]", help="Node name.", autocompletion=node_names)
     ] = None,
     pool: PoolOption = None,
     output: OutputOption = Output.TABLE,

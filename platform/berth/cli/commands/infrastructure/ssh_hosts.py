@@ -70,9 +70,7 @@ def accept(
 
 
 @host_app.command("forget")
-def forget(
-    pool: Pool, host: Annotated[str, typer.Argument(metavar="HOST", help="Name of the host.")]
-) -> None:
+def forget(pool: Pool, host: Annotated[str, typer.Argument(metavar="HOST", help="Host name.")]) -> None:
     """Forget a removed host that can no longer be reached. The host's agent stays installed.
 
     \b
