@@ -1,4 +1,4 @@
-"""Django admin pages for node pools and nodes. Services make all changes."""
+"""Django admin pages for node pools, nodes, machines and secrets. Services make all changes."""
 
 from typing import Any
 
@@ -130,7 +130,7 @@ class NodePoolAdmin(PlatformModelAdmin):
     )  # fmt: skip
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Return a field with units for a duration."""
+        """Return the form field. Fields for durations accept units."""
         if db_field.name not in DURATIONS:
             return super().formfield_for_dbfield(db_field, request, **kwargs)
         return DurationField(

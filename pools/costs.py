@@ -128,7 +128,7 @@ def store_past_price(pool: NodePool, price: Decimal | None, *, until: datetime) 
 
 
 def price_periods(pool: NodePool, begin: datetime, end: datetime) -> Iterator[PricePeriod]:
-    """Yield the price periods in order, ending with the current price."""
+    """Yield the periods between `begin` and `end` with their prices, in order."""
     past = PoolPrice.objects.filter(pool=pool, until__gt=begin).order_by("until")
     for until, price in past.values_list("until", "price_per_gpu_hour"):
         if begin < min(until, end):

@@ -6,7 +6,9 @@ from pools.runtimes.capabilities import runtime_capabilities
 
 
 def image_rejection(pool: NodePool, image: str | None) -> str:
-    """Return why the pool rejects a workload with the image, as a clause, or an empty string."""
+    """Return why the pool rejects a workload with the image, as a clause, or an empty string if it does
+    not.
+    """
     capabilities = runtime_capabilities(pool.runtime)
     if image is None and capabilities.requires_images:
         return f"pool {pool.name} only runs workloads with a container image"

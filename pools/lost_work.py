@@ -86,7 +86,7 @@ class LazyLostWork(Mapping[int, Work]):
 
 
 def _seconds_at_risk(now: Value | Parameter) -> Expression:
-    """Return the whole seconds since the pod was bound or since its workload's last checkpoint."""
+    """Return an expression for the seconds since the last checkpoint or, if later, the pod's binding."""
     since = Greatest("allocations__bound_at", CHECKPOINT)  # `Greatest` ignores a null checkpoint
     elapsed = Func(now - since, template="floor(extract(epoch FROM %(expressions)s))")
     return Greatest(Cast(elapsed, BigIntegerField()), Value(0), output_field=BigIntegerField())

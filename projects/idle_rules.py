@@ -36,7 +36,10 @@ class IdleStatus:
 
 
 def idle_status(workload: Workload) -> IdleStatus:
-    """Return the idle rules of a live workload with GPUs. Inference services have none."""
+    """Return the idle rules of a workload, and the current warning.
+
+    Ended workloads, workloads without GPUs and inference services have no idle rules.
+    """
     if workload.phase in ENDED_PHASES or not _has_gpus(workload) or _serves_requests(workload):
         return IdleStatus((), None)
     pools = [workload.pool] if workload.pool else NodePool.objects.filter(name__in=workload.pools)

@@ -54,7 +54,7 @@ def unknown_user(actor: Actor, name: str | None, *history: Names, path: str = "u
 
 
 def unknown_id(path: str, noun: str, value: UUID | None, *rows: tuple[QuerySet[Any], str]) -> Problem | None:
-    """Return a problem if no row has the ID in the column."""
+    """Return a problem if the ID is in none of the `rows`, which are pairs of rows and a column name."""
     if value is None or any(each.filter(**{column: value}).exists() for each, column in rows):
         return None
     return Problem(path, "does not exist", format_value(str(value)), f"the ID of {noun} that you can see")

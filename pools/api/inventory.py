@@ -56,7 +56,7 @@ class InventoryResponse(ResponseModel):
 
 
 def inventory_response(stored: Mapping[str, Any]) -> InventoryResponse | None:
-    """Return the response for the inventory that an agent last reported, or None."""
+    """Return the response for the inventory that an agent last reported, or None if there is none."""
     if not stored:
         return None
     values = InventoryBody(**stored).model_dump(mode="json")

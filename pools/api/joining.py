@@ -54,7 +54,7 @@ Devices = Annotated[tuple[Device, ...], Field(max_length=1024, strict=False), Af
 
 
 class JoinBody(Body):
-    """Hardware as detected by the machine.
+    """Join request with the hardware that the machine detected.
 
     `instance_id` is set on a provider's instances. A machine that joins again with the same `machine_id`
     reuses its registration. Machines without an ID are identified by name.

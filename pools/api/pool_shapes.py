@@ -164,7 +164,7 @@ class TaintValues(Body):
 
 
 class PoolValues(Body):
-    """Settings of a pool. Times are in seconds, and `cpu` is in cores. Omitted fields are unchanged."""
+    """Settings of a pool. Durations are in seconds, and `cpu` is in cores. Omitted fields are unchanged."""
 
     provider: OfferedProvider = "local"
     runtime: OfferedRuntime = Field("local", description="Default: the runtime that fits the provider.")

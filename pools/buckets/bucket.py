@@ -51,7 +51,7 @@ class ListedObject:
 
 @dataclass(frozen=True, slots=True)
 class ObjectPage:
-    """Page of a listing. `next` is the start of the next page, or empty."""
+    """Page of a listing. `next` is the token of the next page, or empty on the last page."""
 
     objects: list[ListedObject]
     next: str

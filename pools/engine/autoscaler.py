@@ -28,7 +28,8 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class AutoscalerConfig:
-    """Autoscaler settings of a pool. `slots_per_node` is in thousandths, and durations are in seconds.
+    """Autoscaler settings of a pool. `slots_per_node` is in thousandths of a slot, and durations are in
+    seconds.
 
     `ready_threshold` is 0 once the pool is operational. A pool with a minimum of 0 ignores the threshold
     until there is work.
@@ -71,7 +72,7 @@ class ScaleDecision:
 def decide_node_count(
     pressure: Pressure, current_desired: int, config: AutoscalerConfig, clock: ScalingTimes
 ) -> ScaleDecision:
-    """Return the new desired node count, according to the first rule that applies.
+    """Return the decision about the desired node count, made by the first rule that applies.
 
     The cooldown delays scaling down but not scaling up.
     """

@@ -1,4 +1,4 @@
-"""Image policy of a pool, which decides which container images its workloads may or must use."""
+"""Image policies, which decide which container images the workloads of a pool may or must use."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,9 @@ class ImagePolicy:
         return self.mode != ALLOW or bool(self.patterns)
 
     def rejection_reason(self, pool: str, image: str | None) -> str:
-        """Return why the pool rejects a workload with the image, as a clause, or an empty string."""
+        """Return why the pool rejects a workload with the image, as a clause, or an empty string if it
+        does not.
+        """
         if image is None:
             return f"pool {pool} only runs workloads with a container image" if self.mode == REQUIRE else ""
         if self.mode == FORBID:

@@ -20,7 +20,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Nodes of a pool by state. The numbers are the nodes' ordinals.
+    """Nodes of a pool by state. The sets contain node ordinals.
 
     `queued` contains the pending nodes whose launch request waits in the provider's queue. `retiring` nodes
     are drained on request, regardless of the desired size. `in_flight` is the number of nodes in the current
@@ -156,7 +156,7 @@ def surplus_nodes(fleet: Fleet, work_to_lose: Mapping[int, Work]) -> tuple[int, 
 def _undo_drains(fleet: Fleet) -> tuple[Fleet, UndoDrain]:
     """Cancel drains until the fleet has its desired size.
 
-    The lowest ordinals come first, because they would have been drained last.
+    The drains of the lowest ordinals are cancelled first.
     """
     ordinals = tuple(sorted(fleet.draining))[: fleet.desired - len(fleet.current)]
     reverted_ordinals = frozenset(ordinals)

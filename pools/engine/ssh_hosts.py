@@ -32,7 +32,7 @@ class Host:
 
     `is_touched` means that an installation has begun, so the host may contain agent files. `is_current` means
     that the current settings are installed. `silent_for` is the time since the last report of the host's
-    machine, or None if there is none.
+    machine, or None if no machine has joined.
     """
 
     is_pinned: bool = True
@@ -50,7 +50,7 @@ class Host:
 
 
 def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> Task | None:
-    """Return the task that is due, or None.
+    """Return the task that is due, or None if no task is due.
 
     `watched_for` is how long this process has been receiving reports. Earlier silence does not count, because
     agents cannot report while Berth is stopped.

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class NodePhase(StrEnum):
-    """Phase of a node, used to count nodes. Lost and ended nodes have no phase."""
+    """Phase of a node, used to count nodes. Lost and ended nodes are `GONE` and are not counted."""
 
     PENDING = "pending"
     CURRENT = "current"
@@ -16,9 +16,9 @@ class NodePhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeHistory:
-    """Phases of one node over time. The node is pending from `began` on.
+    """Phases of one node over time. The node is pending from `began` until the first move.
 
-    `moves` lists (time, phase) pairs in the order they were recorded.
+    `moves` lists (time, phase) pairs in the order in which they were recorded.
     """
 
     began: float
@@ -63,7 +63,7 @@ def build_timeline(
 
 
 def downsample(points: Sequence[Point], points_max: int, end: float) -> tuple[Point, ...]:
-    """Thin out the timeline to at most `points_max` points.
+    """Return at most `points_max` points of a timeline.
 
     The timeline is split into that many equal periods, and only the last point of each period is kept.
     """

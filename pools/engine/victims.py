@@ -27,10 +27,10 @@ NO_WORK = Work()
 def choose_victims(
     current: Collection[int], count: int, work_to_lose: Mapping[int, Work], *, include_head: bool = False
 ) -> tuple[int, ...]:
-    """Return `count` nodes to drain, in order.
+    """Return at most `count` nodes to drain, in order.
 
-    Nodes with the least work come first, and the head node comes last. Ties are resolved by ordinal, highest
-    first.
+    Nodes with the least work come first. With `include_head`, the head node comes last. Ties are resolved by
+    ordinal, highest first.
     """
     candidates = set(current) - {HEAD}
     ordered = sorted(candidates, key=lambda ordinal: (work_to_lose.get(ordinal, NO_WORK), -ordinal))

@@ -47,8 +47,9 @@ class Volume:
     """Volume of a pool: the directory `source` on the nodes that have all `nodes` labels, or objects in S3.
 
     Without `projects`, all projects may use the volume. If the source is s3://BUCKET/PREFIX, nodes fetch the
-    objects from the store at `endpoint`, or from AWS if it is empty. Berth lists and signs with the pool's
-    `secret`, or with the server's own identity if it is empty. `max_gib` limits the size of all objects.
+    objects from the store at `endpoint`, or from AWS if it is empty. Berth lists the objects and signs their
+    URLs with the key in the pool's secret `secret`, or with the server's own identity if it is empty.
+    `max_gib` limits the size of all objects.
     """
 
     name: str
@@ -194,7 +195,7 @@ def _is_list_of_names(value: object) -> bool:
 def rejection_reason(
     stored: Iterable[Mapping[str, Any]], pool: str, project: str, names: Collection[str]
 ) -> str:
-    """Return why a project cannot use the volumes in the pool, as a clause, or an empty string."""
+    """Return why a project cannot use the volumes in the pool, as a clause, or an empty string if it can."""
     missing = sorted(set(names) - set(usable_volumes(stored, project)))
     if not missing:
         return ""

@@ -69,7 +69,7 @@ class LocalEnvironments:
         self._children: list[subprocess.Popen[bytes]] = []
 
     def begin(self, name: str, recipe: Recipe) -> None:
-        """Start a node's installation unless it is running or has ended. Restart it after a crash."""
+        """Start a node's installation unless it is running or has left an exit code."""
         home = self._boot_directory(name)
         if (home / "exit").exists() or self._is_running(home):
             return
@@ -91,7 +91,7 @@ class LocalEnvironments:
         """
         self._reap()
         home = self._boot_directory(name)
-        # Check this before reading the exit code, because the script may end between the two steps.
+        # Check whether the script is running before reading its exit code, because it may end in between.
         is_running = self._is_running(home)
         code = _read_text(home / "exit").strip()
         progress = parse_progress(_read_text(home / "phases").splitlines(), secrets.values())

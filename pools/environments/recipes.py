@@ -9,7 +9,7 @@ from pools.services.environments import environment_secrets
 
 
 def load_recipe(pool_name: str, digest: str) -> Recipe:
-    """Return the recipe for the environment of nodes that a pool requests."""
+    """Return the recipe for installing an environment on a pool's nodes."""
     return _recipe(NodePool.objects.get(name=pool_name), Environment.objects.get(digest=digest))
 
 

@@ -10,7 +10,7 @@ SALT = b"berth.pools.sealed"
 
 
 class UnsealError(Exception):
-    """Raised if a secret cannot be decrypted, because the installation no longer has its key."""
+    """Raised if a secret cannot be decrypted, for example because the installation no longer has its key."""
 
 
 def seal(secret: str) -> str:
@@ -27,7 +27,7 @@ def unseal(sealed: str) -> str:
 
 
 def _encryption_keys() -> MultiFernet:
-    """Return the current key and the former keys, which only decrypt secrets."""
+    """Return the current key, followed by the former keys, which are used only for decryption."""
     keys = [str(key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
     return MultiFernet([Fernet(_derive_key(key)) for key in keys])
 

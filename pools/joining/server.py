@@ -37,7 +37,7 @@ def reachable_server_for_pods(provider: str) -> ReachableServer:
     """Return the server's URL for downloading pods' code, depending on the provider.
 
     Nodes download the code themselves. On Kubernetes, the scheduler's machine downloads it. Raises
-    ProviderError if the server cannot be reached from there.
+    ProviderError if the settings do not allow the download.
     """
     if (provider not in REMOTE_PROVIDERS or provider == KUBERNETES) and settings.BERTH_LOCAL_URL:
         return ReachableServer(str(settings.BERTH_LOCAL_URL), "", plain_http=True)

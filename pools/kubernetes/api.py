@@ -58,7 +58,7 @@ class SocketTarget:
 
 
 class Api:
-    """API client of one cluster. Raises Invalid with the path of a kubeconfig part that cannot be used.
+    """API client of one cluster. Creating it raises Invalid if a part of the kubeconfig cannot be used.
 
     All calls share one rate limit, and pause when the server is overloaded (status 429). After `close`, new
     calls raise Unreachable. The connections are closed after the last running call.
@@ -121,7 +121,9 @@ class Api:
                 self._close_connections()
 
     def _token_header(self) -> dict[str, str]:
-        """Return the header with the token from a file that Kubernetes replaces from time to time."""
+        """Return the authorization header if the token is in a file, which Kubernetes replaces from time to
+        time.
+        """
         file = self._connection.token_file
         return {"Authorization": f"Bearer {file.read_text().strip()}"} if file else {}
 

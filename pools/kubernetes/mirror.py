@@ -36,7 +36,7 @@ class Mirror:
 
     `on_change` is called when a node, a quota or the report of one of this installation's pods changes, and
     `on_deleted` with the last state of each deleted pod. `nodes_changed_at` is when the mirror last noticed
-    that nodes were added or removed or accept different pods.
+    that nodes were added or removed, or that a node accepts different pods.
     """
 
     def __init__(

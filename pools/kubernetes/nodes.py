@@ -170,7 +170,7 @@ def total_usage(usages: Iterable[Usage]) -> Usage:
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """Parse a UTC timestamp from the API server."""
+    """Parse a UTC timestamp from the API server. Return None if it is missing."""
     return None if not text else datetime.fromisoformat(text)
 
 

@@ -12,7 +12,7 @@ _EXCEEDED_QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: (\S+), used: 
 
 
 def find_rejection(spec: PodSpec) -> str:
-    """Return why the pod can never start on Kubernetes, or an empty string."""
+    """Return why the pod can never start on Kubernetes, or an empty string if it may start."""
     if not spec.image:
         return "pods on Kubernetes need a container image. Set `image` in the workload"
     if spec.devices and spec.device_milli != WHOLE_DEVICE:
@@ -50,7 +50,7 @@ def temporary_rejection(error: ApiError, namespace: str) -> str:
 
 
 class ExceededQuota:
-    """API error for a pod that exceeds a ResourceQuota, with the requested, used and limit amounts."""
+    """API error for a pod that exceeds a ResourceQuota, with the requested, used and allowed amounts."""
 
     def __init__(self, name: str, requested: str, used: str, limited: str) -> None:
         self.name = name

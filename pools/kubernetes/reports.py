@@ -17,7 +17,7 @@ OUT_OF_MEMORY = "OOMKilled"
 # Reasons that Kubernetes reports for a container whose command could not be started.
 START_ERRORS = ("StartError", "ContainerCannotRun", "RunContainerError")
 MISSING_PROGRAM = re.compile(r'exec: "([^"]{1,200})": (?:executable file not found|stat .*: no such file)')
-# A container that is waiting for one of these reasons never starts.
+# Reasons that Kubernetes reports for a waiting container that can never start.
 HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
 # Reasons that Kubernetes reports for a container whose image has not been pulled yet.
 PULLING = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable")

@@ -211,7 +211,9 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return self._pods.end(pod_id, report) if report.state is PodState.EXITED else report
 
     def _copy_files(self, pod_id: str, pod: Mapping[str, Any]) -> PodReport | None:
-        """Copy the pod's files. Afterwards, end the pod if its container does not exit."""
+        """Copy the pod's files. If its container does not exit afterwards, end the pod and return a
+        report.
+        """
         access, path = self._access_and_path(pod_id)
         must_end = self._pods.files.advance(pod_id, read_source(access.cluster.api, path, pod))
         end = command_report(pod) if must_end else None

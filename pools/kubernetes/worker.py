@@ -49,7 +49,7 @@ class Worker:
         self._unfinished = 0
         self._threads = 0
         self._drop_at = 0.0  # time at which unread results will next be dropped
-        self._wait_from = 0.0  # callers do not wait before this time
+        self._wait_from = 0.0  # until this time, callers return at once, because the cluster is slow
         self._finished_at = 0.0  # time at which the last call finished
 
     def run(self, pod_id: str, action: str, call: Callable[[], T]) -> T:
@@ -75,7 +75,7 @@ class Worker:
     def begin(self, pod_id: str, action: str, call: Callable[[], object]) -> None:
         """Queue a call for a pod without waiting, unless the pod already has a call.
 
-        `run` returns the call's result.
+        A later `run` of the same action returns the call's result.
         """
         with self._lock, suppress(StillRunning):
             if pod_id not in self._calls:

@@ -11,7 +11,7 @@ from pools.engine.boots import should_stop_provisioning
 
 
 class NodePool(ChecksTogether, FastRows):
-    """Pool of nodes that have one shape and provider and are scaled together. Times are in seconds."""
+    """Pool of nodes that have one shape and provider and are scaled together. Durations are in seconds."""
 
     # Private SSH keys by secret name, for the preview of a pool that is not stored yet.
     unstored_ssh_keys: Mapping[str, str] | None = None

@@ -43,7 +43,7 @@ class PreparedNodes:
         )
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        """Return the instances. If an installation failed, report its instance as gone, with the reason."""
+        """Return the instances. If an installation failed, terminate its instance and report it as gone."""
         pending_recipes = self._recipes(pool)
         listed = tuple(
             self._with_progress(instance, pending_recipes[instance.instance_id])

@@ -22,7 +22,10 @@ class BackgroundReconciler:
         self._passes: dict[int, Future[bool]] = {}
 
     def reconcile(self, pool_id: int, run_pass: Callable[[], bool]) -> bool:
-        """Start a pass unless one is running. Return the result of the last pass, or raise its error."""
+        """Start a pass unless one is running. Return the previous pass's result, or raise its error.
+
+        The result is False while a pass is running or if there was none.
+        """
         running = self._passes.get(pool_id)
         if running is not None and not running.done():
             return False

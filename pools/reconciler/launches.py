@@ -63,7 +63,7 @@ def _is_still_needed(pool: NodePool) -> bool:
 
 
 def _discard_launch_request(pool_id: int, context: PassContext) -> bool:
-    """Discard the launch request. If it has created instances, they are terminated as orphans."""
+    """Discard the launch request. If it has created instances, they will be terminated as orphans."""
     with context.fence():
         pool = lock_pool(pool_id)
         if not pool.provisioning:
@@ -139,7 +139,10 @@ def _is_new_request(pool: NodePool, context: PassContext) -> bool:
 def _split_instances(
     order: LaunchRequest, instances: Iterable[Instance], used: set[int]
 ) -> tuple[list[Instance], list[Instance]]:
-    """Split the instances into those that can become nodes, sorted by ordinal, and all others."""
+    """Split the instances that have not ended into those that can become nodes and all others.
+
+    Both lists are sorted by ordinal.
+    """
     ordered = range(order.start_ordinal, order.start_ordinal + order.count)
     fitting: list[Instance] = []
     surplus: list[Instance] = []

@@ -67,7 +67,7 @@ def _record_tick(pool: NodePool, context: PassContext) -> None:
 
 
 def _clear_error_when_done(pool: NodePool, nodes: list[Node], context: PassContext) -> bool:
-    """Clear the pool's error if the provider responds and no launch or termination is outstanding."""
+    """Clear the pool's error unless a launch is in progress or due. Return whether there was an error."""
     living = sum(node.state in (*USABLE, *PENDING) for node in nodes)
     if pool.provisioning or (pool.nodes_desired > living and not launches_are_delayed(pool, context.now)):
         return False

@@ -31,8 +31,8 @@ def reconcile(
     """Run one reconciliation pass over a pool. Return whether anything changed.
 
     `work_to_lose` maps node IDs to the work that a drain would lose. Nodes with the least work are drained
-    first. `changed_at` is when the provider last noticed that instances changed; a listing is then due. A
-    pass without due changes only reads the pool and its nodes.
+    first. `changed_at` is when the provider last noticed that instances changed; they are listed again unless
+    they have been listed since. A pass without due changes only reads the pool and its nodes.
     """
     context = PassContext(provider, now, fence, uuid.uuid4().hex, changed_at)
     pool, nodes = load_pool(pool_id), load_active_nodes(pool_id)

@@ -41,8 +41,8 @@ class PassContext:
 def lock_pool(pool_id: int) -> NodePool:
     """Lock the pool's row for updates, and return it. New foreign keys to the row remain possible.
 
-    A transaction that locks a node and writes its history therefore does not wait for the pool, which
-    prevents deadlocks.
+    Otherwise, a transaction that locks a node and writes its history would wait for the pool, and a deadlock
+    could occur.
     """
     return NodePool.objects.select_for_update(no_key=True).get(pk=pool_id)
 
@@ -65,7 +65,7 @@ def load_active_nodes(pool_id: int) -> list[Node]:
 def load_pool_nodes(pool: NodePool) -> list[Node]:
     """Return the pool's nodes that have not ended.
 
-    `node.pool` is set to the given pool, which saves queries.
+    To save queries, `node.pool` is set to the given pool.
     """
     nodes = load_active_nodes(pool.pk)
     for node in nodes:

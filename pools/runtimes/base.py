@@ -304,7 +304,7 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def drop_log(self, pod_id: str) -> None:
-        """Delete a forgotten pod's log, which is the last of its data."""
+        """Delete the log of a forgotten pod. Its other data has already been deleted."""
         ...
 
     def drop_workspace(self, workspace: str) -> None:
@@ -338,7 +338,7 @@ class Runtime(PodFileReader, Protocol):
         ...
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
-        """Return the time when a pod last touched `.berth-checkpoint` in the workspace, or None."""
+        """Return when a pod last touched `.berth-checkpoint` in the workspace, or None if no pod has."""
         ...
 
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:

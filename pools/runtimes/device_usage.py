@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pools.runtimes.base import DeviceUsage
 from pools.runtimes.enclosure.devices import simulates_gpus
 
-# Environment variable with a command that replaces nvidia-smi and takes its arguments.
+# Environment variable that contains a command to run instead of nvidia-smi, with the same arguments.
 PROBE_VARIABLE = "BERTH_GPU_PROBE"
 QUERY = ("--query-gpu=index,uuid,utilization.gpu,memory.used", "--format=csv,noheader,nounits")
 PROBE_TIMEOUT_SECONDS = 5.0

@@ -136,7 +136,9 @@ class Ledger:
         (self._pods / validate_name(pod_id)).unlink(missing_ok=True)
 
     def log_path(self, pod_id: str) -> Path:
-        """Return the local path of a pod's log, which exists once the log has been fetched from the node."""
+        """Return the local path of a pod's log. The file exists once the log has been fetched from the
+        node.
+        """
         return self._logs / validate_name(pod_id)
 
     def save_log(

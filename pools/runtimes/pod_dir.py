@@ -200,7 +200,8 @@ class PodDir:
             self.write("exit", fields)
 
     def _kill_leftovers(self) -> None:
-        """Kill the processes whose environment contains the pod's variable.
+        """Kill the processes whose environment contains the pod's variable, and remove what the shim left
+        behind.
 
         The command itself died with the shim.
         """

@@ -13,7 +13,8 @@ from pools.runtimes.shim.processes import process_ids, stat_fields
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _MIB = 1024 * 1024
-# Field indexes in /proc/PID/stat after the first two: parent, own CPU time, and that of reaped children.
+# Indexes of fields in /proc/PID/stat, counted after the first two fields: the parent, the process's own CPU
+# time, and that of its reaped children.
 _PARENT, _OWN, _REAPED = 1, (11, 12), (13, 14)
 
 

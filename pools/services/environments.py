@@ -82,7 +82,7 @@ def environment_secrets(pool: NodePool, environment: Environment | None) -> dict
 
 
 def plugin_secrets(pool: NodePool, environment: Environment | None) -> list[PluginSecret]:
-    """Return the secrets that processes receive in the environment."""
+    """Return the pool's plugin secrets that processes of the environment receive."""
     names = environment.image["secrets"] if environment else ()
     return list(PluginSecret.objects.filter(pool=pool, variable__in=names)) if names else []
 
@@ -193,7 +193,7 @@ def _has_changed(row: PluginSecret, value: str) -> bool:
 def _replace_secrets_with_times(
     entry: Mapping[str, Any], set_times: Mapping[SecretKey, datetime]
 ) -> dict[str, Any]:
-    """Replace each secret in a plugin's entry with the time when it was set."""
+    """Return a plugin's entry, with the time at which each of its secrets was set."""
     times = {
         parameter: at.isoformat() for (plugin, parameter), at in set_times.items() if plugin == entry["name"]
     }

@@ -76,7 +76,7 @@ def delete_expired_tokens(*, before: datetime) -> int:
 
 
 def check_removable(machine: Machine) -> None:
-    """Raise Conflict if the machine is an SSH host, which only its pool's settings can remove."""
+    """Raise Conflict if the machine is an SSH host, because these are removed in their pool's settings."""
     pool = machine.pool
     if pool.provider == NodePool.Provider.SSH:
         detail = (
@@ -88,8 +88,8 @@ def check_removable(machine: Machine) -> None:
 def remove_machine(*, actor: Any, machine: Machine, at: datetime, reason: str = "") -> bool:
     """Remove a machine. Return False if its node must be drained before the machine leaves.
 
-    The provider reports the interruption again whenever it lists its machines, so the node cannot be
-    uncordoned by mistake. Raises Conflict if the machine has already left.
+    The removal interrupts the machine's node. The provider repeats the interruption whenever it lists its
+    machines, so the node cannot be uncordoned by mistake. Raises Conflict if the machine has already left.
     """
     with transaction.atomic():
         machine = Machine.objects.select_for_update(of=("self",)).select_related("pool").get(pk=machine.pk)

@@ -141,7 +141,7 @@ def check_pool(pool: NodePool) -> None:
 
 
 def _name_problems(pool: NodePool) -> Iterator[Problem]:
-    """Yield a problem if workload documents could not select a pool with the given name."""
+    """Yield a problem if the name of a new pool is invalid or is the name of a quota group."""
     if pool._state.adding and not (NAME.fullmatch(pool.name) and len(pool.name) <= NAME_MAX):
         yield Problem(
             "name", "is not a valid name", format_value(pool.name), NAME_ALLOWED.replace("63", str(NAME_MAX))

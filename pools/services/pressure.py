@@ -69,7 +69,7 @@ def report_pressure(
 ) -> bool:  # fmt: skip
     """Store the report and autoscale the pool. Return whether the desired node count changed.
 
-    `fence()` opens the transaction, which most reports do not need because they repeat the previous one.
+    `fence()` opens the transaction. Most reports repeat the previous one and need no transaction.
 
     `queued`, `running` and `capacity` are in thousandths of a slot. A node has one slot per GPU, or a single
     slot if it has no GPU. Pods that use half of a node's CPU, memory or pod limit fill half of its slots.

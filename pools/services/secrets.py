@@ -207,7 +207,7 @@ def _check_secret(name: str, content: SecretContent) -> None:
 
 
 def private_key_problem(text: str) -> str:
-    """Return why the text is not an SSH private key without a passphrase, or an empty string."""
+    """Return why the text is not an SSH private key without a passphrase, or "" if it is one."""
     content = text.strip().encode() + b"\n"
     is_openssh = b"OPENSSH PRIVATE KEY" in content
     load = serialization.load_ssh_private_key if is_openssh else serialization.load_pem_private_key

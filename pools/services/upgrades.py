@@ -50,7 +50,7 @@ def is_outdated(inventory: Mapping[str, Any]) -> bool:
 
 
 def offered_release(node: Node | None, installed: str) -> AgentRelease | None:
-    """Return the release that the reporting agent must install, or None.
+    """Return the release that the reporting agent must install, or None if it must keep its version.
 
     A machine without a node runs no pods, so its agent is always upgraded to the current version.
     """

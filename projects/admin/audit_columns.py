@@ -32,7 +32,7 @@ BEFORE_OBJECT = re.compile(r" (?:of|about)(?: the)?(?: node pool)?$")
 
 @dataclass(frozen=True, slots=True)
 class AuditColumns:
-    """Parts of an audit entry. `model` is the object's model if the object still exists, otherwise None."""
+    """Columns of an audit entry. `model` is the object's model if the object still exists, otherwise None."""
 
     entry: Entry
     action: str

@@ -23,7 +23,7 @@ from projects.web.activity.values import changes
 
 
 class ActionFilter(DropdownFilter):
-    """Filter with the actions that the audit log contains."""
+    """Filter whose choices are the actions in the audit log."""
 
     title, parameter_name = "action", "action"
 
@@ -36,7 +36,7 @@ class ActionFilter(DropdownFilter):
 
 
 class ObjectTypeFilter(DropdownFilter):
-    """Filter with the types of objects that the audit log contains."""
+    """Filter whose choices are the object types in the audit log."""
 
     title, parameter_name = "object type", "object_type"
 

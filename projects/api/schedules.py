@@ -43,9 +43,9 @@ OverlapName = Literal["skip", "queue", "replace"]
 
 
 class ScheduleBody(Body):
-    """Workload document and its due times.
+    """Settings of a schedule.
 
-    The document is given as `document`, as YAML in `text`, or as the name of a `template`.
+    The workload document is an object in `document`, YAML in `text`, or the template named by `template`.
     """
 
     cron: Annotated[Text, Field(description="Five cron fields, or a nickname such as @daily.")]

@@ -30,7 +30,7 @@ class Credential:
 
 
 def session_key(headers: Headers) -> str:
-    """Return the session key from a request's cookies, or an empty string."""
+    """Return the session key from a request's cookies, or an empty string if there is none."""
     return find_cookie(headers, settings.SESSION_COOKIE_NAME)
 
 

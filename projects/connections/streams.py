@@ -57,7 +57,7 @@ def credential_and_user(request: HttpRequest) -> tuple[Credential | None, Any]:
 async def watch_stream(
     parts: AsyncIterator[bytes], credential: Credential, user: int, roles: Roles
 ) -> AsyncIterator[bytes]:
-    """Yield the parts until the credential becomes invalid or the user loses one of the `roles`.
+    """Yield the response's `parts` until the credential becomes invalid or the user loses one of the `roles`.
 
     The stream is then cancelled, so that the client receives a broken connection instead of a complete
     response.

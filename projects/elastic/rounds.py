@@ -94,7 +94,7 @@ class ServiceLoop(LeaderLoop):
         return super(ServiceLoop, self).trigger(waiter, woken)
 
     def _discard_ended(self, live_ids: Collection[int]) -> None:
-        """Remove the due times of ended services that no pass reconciles.
+        """Remove the due times of ended services that no pass is reconciling.
 
         Otherwise, these services would remain due.
         """

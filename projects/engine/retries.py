@@ -94,7 +94,7 @@ def _apply_rule(facts: RetryState, failure: Failure, number: int) -> Retry | NoR
 
 
 def _rule_index(rules: Sequence[RetryRule], kind: str) -> int | None:
-    """Return the index of the rule that counts restarts after this kind of failure, or None.
+    """Return the index of the rule that counts restarts after this kind of failure, or None if no rule does.
 
     A `pod_failed` rule counts failed image pulls, unless an earlier rule lists `image_pull`.
     """

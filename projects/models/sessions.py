@@ -72,7 +72,7 @@ class SessionWorker(models.Model):
 
 
 class Call(models.Model):
-    """Function call that runs once, on `node` if set, otherwise on the next node in round-robin order.
+    """Function call that runs on a single node: `node` if set, otherwise the next one in round-robin order.
 
     A broadcast has one child call per worker and is never leased itself.
     """

@@ -52,7 +52,7 @@ class PodState(models.TextChoices):
 
 
 LIVE_POD_STATES = (PodState.STARTING, PodState.RUNNING, PodState.STOPPING)
-HAS_LABELS = ~Q(labels={})  # condition of the label index, which queries must repeat to use the index
+HAS_LABELS = ~Q(labels={})  # condition of the partial index on labels; queries must repeat it
 
 
 class Workload(FastRows):

@@ -78,7 +78,7 @@ class PortSessionCache:
 
 
 def hash_cookie(cookie: str) -> str:
-    """Return the digest that identifies the stored port session with the cookie."""
+    """Return the cookie's digest, under which its port session is stored."""
     return hashlib.sha256(cookie.encode("latin-1")).hexdigest()
 
 

@@ -1,1 +1,3 @@
-"""Audited write operations on tenants and workloads. All arguments, including `actor`, are keyword-only."""
+"""Audited write operations on tenants and workloads, and the checks and queries that they share. All
+arguments, including `actor`, are keyword-only.
+"""

@@ -54,12 +54,12 @@ def store_fetches(workloads: Collection[Workload]) -> None:
 
 
 def copy_code(new: Workload, stored: Workload) -> None:
-    """Copy the stored workload's code to its new version, so that the commit stays the same."""
+    """Copy the stored workload's code to `new`, so that both have the same commit."""
     new.code_id, new.code_fetch_id, new.code_wait = stored.code_id, stored.code_fetch_id, stored.code_wait
 
 
 def next_fetch(now: datetime, running: Collection[UUID], full: Collection[int]) -> CodeFetch | None:
-    """Return the due request with the fewest attempts, or None.
+    """Return the due request with the fewest attempts, or None if no request is due.
 
     Ties go to the oldest request. Requests in `running` and requests by projects in `full` are ignored.
     """

@@ -32,7 +32,7 @@ class Upload:
 
 @dataclass(slots=True)
 class Progress:
-    """State of a transfer: the last stored file in path order, the last deletion, and parts of a file.
+    """State of a transfer: the last stored file in path order, the last deletion, and an unfinished upload.
 
     `size` is the number of stored bytes, including the parts.
     """

@@ -60,7 +60,8 @@ def has_job_ended() -> bool:
 
 
 def allocated_gpus(gpus: list[dict[str, str]]) -> list[str]:
-    """Return the device IDs of the job's allocated GPUs, or of all GPUs outside a job.
+    """Return the device IDs of the GPUs that are allocated to the job. Outside a job, return those of all
+    GPUs.
 
     The cluster lists the devices by index or UUID. A job that is confined to its devices sees no others, and
     device indexes begin at 0.

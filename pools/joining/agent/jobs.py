@@ -13,7 +13,7 @@ from .state import STATE, last_output, read_file, write_private_file
 
 # The exit code is written to a file, because a restarted agent is not the script's parent process.
 WRAPPER = '/bin/sh "$0.sh"; echo $? > "$0.exit.new"; mv "$0.exit.new" "$0.exit"'
-JOB_VARIABLE = "BERTH_AGENT_JOB"  # environment variable with the path of the job that a process belongs to
+JOB_VARIABLE = "BERTH_AGENT_JOB"  # environment variable that contains the path of a process's job
 
 
 class Job:
@@ -55,7 +55,7 @@ class Job:
             time.sleep(0.01)
 
     def _session_pids(self) -> list[int]:
-        """Return the process IDs of the script's session, even if the script itself has ended.
+        """Return the IDs of the processes in the script's session, even if the script itself has ended.
 
         If a killed agent started a script without recording it, the script's session is included.
         """
@@ -123,9 +123,7 @@ def start_time(pid: int) -> str:
 
 
 def _job_variable(path: str) -> bytes:
-    """Return the environment variable that identifies a job's processes, because process IDs may be
-    reused.
-    """
+    """Return the environment entry that identifies a job's processes. Process IDs alone may be reused."""
     return os.fsencode("%s=%s" % (JOB_VARIABLE, path))
 
 

@@ -18,9 +18,10 @@ REPORT_INTERVAL_SECONDS = 5.0
 
 
 def run(server: Server, pool: str) -> None:
-    """Report until the server rejects this machine. Then stop the node and raise MachineRejected.
+    """Join the pool, and report until the server rejects this machine. Then stop the node and raise
+    MachineRejected.
 
-    Raises JobEnding if the agent's job is about to end, which also ends the node.
+    If the agent's job is about to end, stop the node and raise JobEnding.
     """
     ec2_instance_id = "" if INSTANCE_ID else get_metadata("instance-id")
     signals = TerminationSignals()
@@ -68,8 +69,8 @@ def run(server: Server, pool: str) -> None:
 
 
 def _raise_if_job_ended() -> None:
-    """Raise JobEnding if the job's script was killed. Delete the state directory first, as the script would
-    have.
+    """Raise JobEnding if the job's script was killed. Delete the state directory first, because the killed
+    script could not.
     """
     if has_job_ended():
         shutil.rmtree(STATE, ignore_errors=True)

@@ -62,8 +62,7 @@ class EnvironmentScript:
 class StartScript:
     """Script that starts a node on this machine. It may take minutes, so it runs in the background.
 
-    The instructions are stored, so that a restarted agent does not start its node again, which would stop the
-    pods.
+    The instructions are stored, because a restarted agent would stop the pods if it started its node again.
     """
 
     def __init__(self) -> None:
@@ -75,9 +74,9 @@ class StartScript:
         self.failed_checks = 0  # number of consecutive failed checks
 
     def _load(self) -> dict[str, object]:
-        """Return the stored instructions if their node is still running, or else an empty dictionary.
+        """Return the stored instructions if their node is starting or running, or else an empty dictionary.
 
-        If the start script failed or was killed, processes that it may have left behind are stopped.
+        Unless the machine has been rebooted since, the stop script of a failed node is run.
         """
         try:
             self.answer = dict(json.loads(read_file(NODE_FILE)))
@@ -93,7 +92,7 @@ class StartScript:
     def _fails_node_check(self, answer: dict[str, object]) -> bool:
         """Return whether the node's check script fails.
 
-        A running node restarts individual processes itself.
+        A check that takes too long does not count as failed.
         """
         if not answer.get("check"):
             return False

@@ -52,8 +52,8 @@ def install(
 def uninstall(server: Server, *, force: bool = False) -> str:
     """Stop the node, leave the pool, and delete the service and all of the agent's files.
 
-    Return a note about remaining steps, or an empty string. Raises CannotInstall if the machine is in use as
-    a node, or if another process keeps writing files.
+    Return a note about remaining steps, or an empty string if there are none. Raises CannotInstall if the
+    machine is in use as a node, or if another process keeps writing files.
     """
     manager = find_manager(detached=True)
     start = StartScript()
@@ -90,9 +90,9 @@ def load_environment_file() -> None:
 
 
 def _rejoin(server: Server, pool: str, manager: Systemd | Supervisor) -> None:
-    """Stop the installed agent before joining again.
+    """Stop the installed agent, and join again.
 
-    Otherwise, it would stop its pods when its secret is revoked.
+    If the agent kept running, it would stop its pods when its secret is revoked.
     """
     manager.stop()
     try:
@@ -146,7 +146,7 @@ def _leave(server: Server) -> str:
 
 
 def _delete_files() -> None:
-    """Delete the state directory. Retry, because ending processes may still write to it.
+    """Delete the state directory. Retry, because processes that are ending may still write to it.
 
     The agent and its settings are deleted last, so that an interrupted uninstallation can be repeated. Raises
     CannotInstall if the directory cannot be deleted.

@@ -27,7 +27,7 @@ sources = json.loads(zlib.decompress(package))
 
 
 class Finder:
-    """Import finder that loads Berth's modules from source code in memory."""
+    """Finder that imports Berth's modules from source code in memory."""
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
         if name not in sources:

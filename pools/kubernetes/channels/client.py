@@ -27,7 +27,7 @@ SIZE_MAX = 10_000  # maximum rows or columns of a terminal
 
 
 class ChannelClient:
-    """Client of one channel to `pod`. The flow control window limits its buffers."""
+    """Client of one channel to `pod`. The flow control window limits the size of the buffers."""
 
     def __init__(self, pod: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._pod, self._reader, self._writer = pod, reader, writer

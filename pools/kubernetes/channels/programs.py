@@ -161,7 +161,8 @@ class Program:
             self._sent = 0
 
     def _check_end(self, session: Session) -> None:
-        """Raise ChannelRejected if the program could not be started.
+        """Raise ChannelRejected if the program ended without a status, for example because it could not be
+        started.
 
         Do nothing if the connection was lost.
         """

@@ -179,7 +179,7 @@ class Unpacker:
 
 
 def _pax_path(content: bytes) -> bytes:
-    """Return the path in an extended header, or an empty value."""
+    """Return the path in an extended header, or an empty value if the header contains none."""
     path = b""
     while content:
         length, _, _ = content.partition(b" ")

@@ -37,7 +37,8 @@ others() {
 }
 own=$(cat /proc/self/cgroup)
 """
-# The cluster sends SIGTERM to both containers at once, and gives them the grace period and COPY_SECONDS.
+# The cluster sends SIGTERM to both containers at once, and kills them after the grace period plus
+# COPY_SECONDS.
 _KEEP = f"""
 {_OTHERS}
 grace=$1 stopping= idle=0
@@ -83,7 +84,7 @@ FINISH = ["sh", "-c", f": > {MARK}"]
 
 @dataclass(frozen=True, slots=True)
 class FilesToCopy:
-    """Files to copy from an ended pod: its outputs below `base` and, if it has failed, all its files."""
+    """Files to copy from an ended pod: its outputs below `base` and, with `keeps`, all files if it failed."""
 
     base: str
     outputs: tuple[str, ...]

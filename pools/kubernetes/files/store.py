@@ -147,6 +147,8 @@ class CopiedFilesMixin:
 
 
 def _mark_as_skipped(listing: PodFiles, left_out: Mapping[str, str]) -> PodFiles:
-    """Mark the files that were not copied as skipped, so that they do not count as missing."""
+    """Return the listing with `left_out` added to the skipped paths, so that these do not count as
+    missing.
+    """
     skipped = sorted({**listing.skipped, **left_out}.items())
     return PodFiles(listing.files, dict(skipped[: reading.SKIPPED_MAX]))

@@ -38,7 +38,7 @@ class Position:
 
 
 class LogCopies:
-    """Log copies in a directory. The middle of a copy that exceeds the size limit is dropped."""
+    """Copies of logs in a directory. The middle of a copy that exceeds the size limit is dropped."""
 
     def __init__(self, root: Path, limit: int = LOG_LIMIT) -> None:
         self._root, self._limit = root, limit
@@ -79,7 +79,7 @@ class LogCopies:
         return skipped
 
     def last_time(self, pod_id: str) -> str:
-        """Return the last copied line's time, or an empty string."""
+        """Return the last copied line's time in whole seconds, or an empty string if there is none."""
         return _whole_seconds(self._load(pod_id).since)
 
     def append(self, pod_id: str, data: bytes) -> int | None:
@@ -169,7 +169,7 @@ class LogCopies:
 def _new_lines(fetched: bytes, position: Position, *, is_cut: bool) -> tuple[bytes, Position, list[LogTime]]:
     """Return the lines after the position without timestamps, the new position, and the lines' times.
 
-    Skip a truncated line.
+    A truncated last line is skipped.
     """
     since, ties, seen = position.since, position.ties, 0
     new: list[bytes] = []

@@ -15,7 +15,7 @@ LOGIN = f"""python -c 'import os; from huggingface_hub import login; login(token
 def huggingface(
     *, token: Annotated[str, Secret(TOKEN, "Access token of huggingface.co, for private models")] = ""
 ) -> Plugin:
-    """transformers, datasets and tokenizers. A token sets HF_TOKEN in each process and logs in each node.
+    """transformers, datasets and tokenizers. With a token, HF_TOKEN is set and nodes are logged in.
 
     The token is a secret and never appears in a script, log or response.
     """

@@ -1,4 +1,4 @@
-"""Plugin for JAX, which installs the build for the pool's GPUs and starts jax.distributed on all workers."""
+"""JAX plugin, which installs JAX for the pool's GPUs and starts jax.distributed on all workers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Plugin for joblib, which runs `Parallel(n_jobs=-1)` on the session's workers or on its Ray cluster."""
+"""joblib plugin, which runs `Parallel(n_jobs=-1)` on the session's workers or on its Ray cluster."""
 
 import functools
 import importlib.util

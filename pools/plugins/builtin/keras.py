@@ -1,4 +1,4 @@
-"""Plugin for Keras, which selects the backend and spreads data over all devices."""
+"""Keras plugin, which selects the backend and spreads data over all devices."""
 
 import logging
 from collections.abc import Iterator

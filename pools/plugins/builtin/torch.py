@@ -1,4 +1,4 @@
-"""Plugin for PyTorch, which installs the build for the pool's GPUs and sets up a process group."""
+"""PyTorch plugin, which installs PyTorch for the pool's GPUs and sets up a process group."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -59,7 +59,7 @@ class Clients:
 
 @cache
 def service_models() -> Any:
-    """Return the SDK's model loader, which all clients share because reading EC2's model takes a second."""
+    """Return the SDK's model loader. All clients share it, because reading EC2's model takes a second."""
     from botocore.session import Session
 
     return Session().get_component("data_loader")

@@ -37,7 +37,7 @@ class FleetLaunch:
 def launch(clients: Clients, settings: AwsSettings, order: FleetLaunch, count: int) -> LaunchResult:
     """Launch on-demand or spot instances.
 
-    If the settings allow it, launch on-demand instances where spot capacity is missing.
+    If the settings allow it, on-demand instances replace spot instances that EC2 did not launch.
     """
     if settings.purchase == "on_demand":
         return _send_request(clients, settings, order, count, "on-demand")

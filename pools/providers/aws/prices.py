@@ -16,7 +16,7 @@ from pools.providers.aws.settings import AwsSettings
 def price_per_gpu_hour(settings: AwsSettings) -> Decimal | None:
     """Return the highest hourly price per GPU among the pool's instance types.
 
-    The result is None if the list lacks a type or the region.
+    The result is None if the pool may use spot instances, or if the list lacks a type or the region.
     """
     table = prices()
     if settings.region != table["region"] or settings.purchase != "on_demand":

@@ -6,7 +6,7 @@ from pools.providers.base import ProviderError, ProviderErrorKind
 from pools.providers.commands import CommandResult
 
 Kind = ProviderErrorKind
-# The error is the first entry with a phrase that occurs in the lower-case output.
+# The error's kind is that of the first entry with a phrase that occurs in the lowercased output.
 MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     (Kind.TIMEOUT, (
         "unable to contact slurm controller", "timed out", "zero bytes were transmitted",

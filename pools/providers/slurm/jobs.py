@@ -45,7 +45,7 @@ class PilotName:
 
 
 def safe_installation(name: str) -> str:
-    """Escape an installation's name for use in a job name, with letters, digits and dashes only.
+    """Escape an installation's name for use in a job name. Letters, digits and dashes are unchanged.
 
     Different names stay distinct.
     """
@@ -133,7 +133,7 @@ def parse_time(text: str) -> int | None:
 def to_instance(job: PilotJob, notice_lead: int, now: datetime) -> Instance:
     """Convert the job to an instance.
 
-    Its interruption is announced `notice_lead` seconds before the allocation ends.
+    The instance's interruption is announced `notice_lead` seconds before the allocation ends.
     """
     state, message = _state(job, notice_lead)
     interruption = None
@@ -200,7 +200,10 @@ def _parse_number(text: str) -> int:
 
 
 def trailing_number(text: str) -> int:
-    """Return the device count in a GRES request such as gres:gpu:a100:2. The default is one."""
+    """Return the device count in a GRES request such as gres:gpu:a100:2.
+
+    The result is 1 if the request has no count, or 0 if the text is not a GRES request.
+    """
     last = re.split(r"[:/=]", text)[-1]
     if last.isdecimal():
         return int(last)

@@ -86,7 +86,7 @@ def _node(
 
 
 def _too_small_reason(total: Shape, shape: Shape) -> str:
-    """Return why the host is too small for a pool node, or an empty string."""
+    """Return why the host is too small for a pool node, or an empty string if it is large enough."""
     short = [
         name
         for name, has, needs in (

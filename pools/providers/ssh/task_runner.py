@@ -37,7 +37,7 @@ class TaskRunner:
         self._slots: asyncio.Semaphore | None = None
 
     def start(self, host: int, task: Task, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """Start a task for a host, unless the outcome of an earlier task has not been collected."""
+        """Start a task for a host, unless the host has a task whose outcome has not been collected."""
         with self._lock:
             if host in self._tasks:
                 coroutine.close()

@@ -22,7 +22,7 @@ _END = ("--chdir", "/", "--", HOLDER)
 class Mount:
     """Bind mount of the machine's path `source` at `target` in a pod.
 
-    With `is_copied`, the pod gets a copy of the file instead, which is faster.
+    With `is_copied`, the pod gets a copy of the file instead, because copying is faster than mounting.
     """
 
     source: str
@@ -58,7 +58,7 @@ def enclosure_command(
 ) -> list[str]:
     """Return the bubblewrap command line that builds the enclosure and waits until its stdin is closed.
 
-    `blocks_nesting` forbids nested user namespaces, which requires bubblewrap 0.8.
+    `blocks_nesting` forbids nested user namespaces and requires bubblewrap 0.8.
     """
     argv = _base_options(view, level, program, blocks_nesting)
     directories: set[str] = set()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# Environment variable with the number of GPUs that local pools simulate.
+# Environment variable that contains the number of GPUs that local pools simulate.
 DECLARED_VARIABLE = "BERTH_DECLARED_GPUS"
 # A GPU pod needs every one of these devices that exists. InfiniBand connects GPUs of different nodes.
 _NVIDIA_CONTROL = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")

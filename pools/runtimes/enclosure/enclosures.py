@@ -25,7 +25,8 @@ from pools.runtimes.images.node import NodeImages
 from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
 from pools.runtimes.shim.records import Record
 
-# File with the name of the project that a machine without isolation serves. No workspace has this name.
+# File that contains the name of the project that a machine without isolation serves. No workspace has the
+# name of this file.
 _SERVED = ".project"
 
 
@@ -65,7 +66,10 @@ class Enclosures:
         return self._probe().isolation
 
     def rejection_reason(self, spec: PodSpec, workspaces: Path) -> str:
-        """Return why this machine must not run the pod, or an empty string."""
+        """Return why this machine must not run the pod, or an empty string if it may.
+
+        On a machine without isolation, record the pod's project if the machine serves none yet.
+        """
         isolation = self.isolation
         if isolation.encloses or spec.project == PROBE_PROJECT:
             return find_rejection(isolation, spec.project, spec.uid, ())

@@ -95,7 +95,7 @@ def pod_uid(project: int) -> int:
 
 
 def find_rejection(isolation: Isolation, project: str, uid: int, served: Collection[str]) -> str:
-    """Return why the node must not run a pod of the project, or an empty string.
+    """Return why the node must not run a pod of the project, or an empty string if it may.
 
     `served` lists the projects that have workspaces on the node.
     """

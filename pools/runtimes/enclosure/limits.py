@@ -23,7 +23,9 @@ class UnenforcedLimit(Exception):
 
 
 def with_limits(isolation: Isolation, environ: Mapping[str, str] = os.environ) -> Isolation:
-    """Add the resource limits that this machine can enforce, determined with an empty control group."""
+    """Add the resource limits that this machine can enforce, as tested with an empty control group for
+    each.
+    """
     if environ.get(LIMITS_VARIABLE) == "off":
         return replace(isolation, limits_obstacle=f"{LIMITS_VARIABLE} is off.", ignores_limits=True)
     enforced, obstacle = [], ""

@@ -157,7 +157,7 @@ class _Walk:
 
 @contextmanager
 def _open_directory(root: str, parts: Collection[str]) -> Iterator[int]:
-    """Open a directory below `root`, which pods cannot replace. Raises FilesNotFound."""
+    """Open a directory below `root`. Pods cannot replace `root` itself. Raises FilesNotFound."""
     try:
         base = os.open(root, _DIRECTORY)
     except OSError as error:

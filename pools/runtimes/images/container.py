@@ -204,5 +204,5 @@ class Container(Namespaces):
 
 
 def _environment_variables(record: Record, key: str) -> dict[str, str]:
-    """Return the environment variables in an image's record. Images may contain entries without a value."""
+    """Return the environment variables in the record's fields named `key`. Missing values become empty."""
     return {each.partition("=")[0]: each.partition("=")[2] for name, each in record if name == key}

@@ -61,7 +61,7 @@ class NodeImages:
         return replace(isolation, images=self.support.version, images_obstacle=self.support.obstacle)
 
     def rejection_reason(self, spec: PodSpec) -> str:
-        """Return why this node must not run the pod, or an empty string."""
+        """Return why this node must not run the pod, or an empty string if it may."""
         if not spec.image:
             return ""
         try:

@@ -58,7 +58,7 @@ class Podman:
         """Run a podman command to completion, with additional environment `variables`.
 
         `watch` receives the process ID twice a second. Raises PodmanTimeout after `seconds`. An interruptible
-        command also raises Interrupted.
+        command also raises Interrupted if the pod must stop.
         """
         if not os.path.isdir(self.temporary):
             os.mkdir(self.temporary, 0o700)

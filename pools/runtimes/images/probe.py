@@ -42,7 +42,7 @@ _UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")  # exists only with control
 class ImageSupport:
     """podman version if the machine supports images, or the `obstacle` that prevents it.
 
-    `init` is the program that waits in containers. `cache_bytes` is the size of the image storage.
+    `init` is the program that waits in containers. `cache_bytes` is the size limit of the image storage.
     """
 
     version: str = ""
@@ -120,7 +120,9 @@ def _find_runtime(environ: Mapping[str, str]) -> str:
 
 
 def _try_container(store: ImageStore, pods: Path, shim: Shim, init: str) -> str:
-    """Run a probe pod in a container. Return why it failed, or an empty string. Raises ProbeInterrupted."""
+    """Run a probe pod in a container. Return why it failed, or "" if it succeeded. Raises
+    ProbeInterrupted.
+    """
     with probe_directory(pods) as directory:
         root = directory / "root"
         files = PodFiles(directory, directory / "work", directory / "workspace")

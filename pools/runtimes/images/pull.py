@@ -60,7 +60,7 @@ class ImagePull:
             os.close(fd)
 
     def _find_pulled_config(self) -> Record | None:
-        """Return the image's configuration if a pod in the same project has pulled the image, else None."""
+        """Return the image's configuration, or None if the image must first be pulled for the project."""
         digest = self._reference.digest
         if self._policy == "always" or not self._store.has_access(self._project, digest):
             return None

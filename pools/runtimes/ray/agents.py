@@ -150,7 +150,7 @@ class NodeAgent:
         return self._request("volume_file", **place, offset=offset, limit=limit).content
 
     def checkpointed_at(self, workspace: str) -> datetime | None:
-        """Return the time of the workspace's last checkpoint by Berth's clock, or None."""
+        """Return the time of the workspace's last checkpoint by Berth's clock, or None if there is none."""
         response = self._request("checkpointed_at", workspace=workspace)
         saved = response.json()
         return None if saved is None else datetime.fromisoformat(saved) - _clock_skew(response)

@@ -27,7 +27,7 @@ if [ -n "$CUDA_VISIBLE_DEVICES" ] && command -v nvidia-smi > /dev/null; then nvi
 
 
 class ProbePods:
-    """Probe pods for nodes in all Ray pools. Thread-safe.
+    """Pods that probe the nodes of all Ray pools. Thread-safe.
 
     `stored()` returns the IDs of all pods in the runtime's records, so that a new process finds the probes of
     an earlier one. `existing()` returns the instances of all pools. `drop_workspace(instance_id, name)`
@@ -68,7 +68,7 @@ class ProbePods:
         return {instance: reason for instance, reason in zip(due, results, strict=True) if reason}
 
     def _probe(self, instance: str, devices: tuple[str, ...], pods: list[str]) -> str:
-        """Run the instance's probe. Return why the instance cannot run pods yet, or an empty string."""
+        """Run the instance's probe. Return why the instance cannot run pods yet, or "" if it can."""
         with self._lock:
             failed_at, failure = self._failures.get(instance, (0.0, ""))
         if not pods and failure and time.time() < failed_at + RETRY_SECONDS:

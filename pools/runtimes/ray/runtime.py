@@ -331,7 +331,7 @@ class RayRuntime(RayFiles, RayLogs):
         return {instance_id: reason for instance_id, reason in by_instance.items() if reason}
 
     def _obstacle(self, node: RayNode | None) -> str:
-        """Return why the node cannot run pods (no agent, or no live raylet), or an empty string."""
+        """Return why the node cannot run pods (no agent, or no live raylet), or "" if it can."""
         if node is None:
             return "the machine's address is not known yet"
         try:

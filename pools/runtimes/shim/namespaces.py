@@ -75,7 +75,7 @@ class Namespaces:
         return ""
 
     def complete(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-        """Return the pod's command and environment variables, with defaults from its image."""
+        """Return the command and environment variables unchanged, because the pod has no image."""
         return command, env
 
     def enter(self, libc: CDLL, init: int) -> None:

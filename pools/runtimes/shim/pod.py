@@ -297,7 +297,7 @@ class Pod:
 
     @property
     def next_step(self) -> float | None:
-        """Time of the next stop signal (SIGTERM or SIGKILL), or None."""
+        """Time of the next stop signal (SIGTERM or SIGKILL), or None if the pod is not being stopped."""
         return self.deadline if self.term_at is None else self.term_at
 
     def stop(self, cause: str, grace: float, number: int = 0, lead: float = 0.0) -> None:

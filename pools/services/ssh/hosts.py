@@ -116,7 +116,7 @@ def accept_host_keys(*, actor: Any, pool: NodePool, keys: Mapping[str, str]) -> 
 
 
 def host_view(row: SshHost, now: datetime, *, is_busy: bool = False, applied: str = "") -> Host:
-    """Return the host's state for the engine. `applied` is the digest of the current installation."""
+    """Return the host's state for the engine. `applied` is the digest of the current settings."""
     machine = row.machine
     present = machine is not None and machine.departed_at is None
     return Host(

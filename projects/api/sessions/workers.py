@@ -123,9 +123,9 @@ class SubmitResults(WorkerView):
         body_type=CONTENT_TYPE,
         media_type=CONTENT_TYPE,
     )
-    @idempotent  # type: ignore[arg-type]  # requests without a user store no idempotency key
+    @idempotent  # type: ignore[arg-type] # without a user, responses are not stored and may have any type
     def post(self, request: Request) -> HttpResponse:
-        """Accept results and return the next calls in the same response, which saves one request per call."""
+        """Accept results. To save one request per call, the response contains the next calls."""
         pod, query = self.pod(request), parse_query(request, UnfinishedCallsQuery)
         workers.accept_results(pod=pod, results=_parse_results(request.data))
         return HttpResponse(_encode_calls(pod, query.having), content_type=CONTENT_TYPE)

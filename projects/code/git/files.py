@@ -16,7 +16,7 @@ BATCH_BYTES = 16 * 2**20  # maximum size of contents that are stored together
 LINK, SUBMODULE, EXECUTABLE = "120000", "160000", "100755"
 READ_BYTES = 64 * 1024
 MIB = 2**20
-RECORD_MAX = PATH_MAX * 4 + 200  # maximum bytes of an entry with its path in UTF-8, mode, ID and size
+RECORD_MAX = PATH_MAX * 4 + 200  # maximum bytes per listed entry: mode, ID, size and UTF-8 path
 SHOWN = 200  # maximum length of a path in messages
 
 

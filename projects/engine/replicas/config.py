@@ -40,7 +40,7 @@ class ScaleOutPolicy:
 class ScaleInPolicy:
     """Scale-in policy. A scale-in requires all conditions.
 
-    Variance is relative to the squared mean.
+    The variance threshold is relative to the squared mean.
     """
 
     token_usage_threshold: float = 0.3

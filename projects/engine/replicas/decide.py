@@ -41,7 +41,9 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Unix times of recent scaling actions, and the last action, which determines the cooldown."""
+    """Current time and time of the last scaling action in Unix time, and the action, which sets the
+    cooldown.
+    """
 
     now: float
     last_scaled_at: float | None = None

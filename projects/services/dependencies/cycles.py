@@ -65,7 +65,9 @@ class DependencyGraph:
             self._arrays[AwaitedName(project, name)] = AwaitedName(project, array)
 
     def add(self, name: AwaitedName, spec: WorkloadSpec) -> list[AwaitedName]:
-        """Add a document unless it would close a cycle. Return the names in the cycle, or an empty list."""
+        """Add a document unless it would close a cycle. Return the names in the cycle, or [] if there is
+        none.
+        """
         if spec.array is not None:
             tasks = {AwaitedName(name.project, task_name(name.name, index)) for index in spec.array.indexes}
             self._arrays |= dict.fromkeys(tasks, name)
@@ -76,7 +78,7 @@ class DependencyGraph:
         return cycle
 
     def _path_to(self, target: AwaitedName, starts: Iterable[AwaitedName]) -> list[AwaitedName]:
-        """Return the shortest cycle from `target` through one of `starts`, or an empty list."""
+        """Return the shortest cycle from `target` through one of `starts`, or [] if there is none."""
         previous: dict[AwaitedName, AwaitedName] = {}
         level = self._new_steps(target, starts, previous)
         while level:

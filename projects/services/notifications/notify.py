@@ -61,7 +61,9 @@ class Subscriptions:
     visible: Mapping[int, Collection[int]]
 
     def recipients(self, workload: Workload | WorkloadArray, event: str) -> Iterable[Recipient]:
-        """Yield the addresses subscribed to `event` by the submitter, project, department or platform."""
+        """Yield the addresses subscribed to the event of the workload's submitter, project, department or
+        platform.
+        """
         for row in self.rows:
             if event in row.events and self._covers(row, workload):
                 yield row.to, Channel(row.channel), row

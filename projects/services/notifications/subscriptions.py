@@ -139,7 +139,7 @@ def resend(*, actor: Actor, subscription: Subscription, delivery: Delivery, now:
     """Queue a failed delivery again, with as many attempts as a new delivery. Return the delivery.
 
     The address receives the same content with the same delivery ID. Raises Conflict if the delivery has not
-    failed, and Forbidden if the subscriber can no longer see its project.
+    failed, and Forbidden if the subscriber can no longer see the delivery's project.
     """
     require_change_permission(actor, subscription)
     if subscription.user_id is not None and not _may_see_project(actor, delivery):

@@ -113,6 +113,6 @@ def _has_identity(user: User) -> bool:
 
 
 def _verified_email(claims: Mapping[str, Any]) -> str:
-    """Return the email address that the provider has verified, or an empty string."""
+    """Return the email address that the provider has verified, or an empty string if there is none."""
     mail = str(claims.get("email") or "")
     return mail if claims.get("email_verified") is True and len(mail) <= 254 and "@" in mail else ""

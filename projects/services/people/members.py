@@ -86,7 +86,7 @@ def check_not_last_admin(user: User) -> None:
 
 
 def create_user(*, actor: Actor, username: str, email: str = "", password: str | None = None) -> User:
-    """Create a user, who cannot sign in until a password is set.
+    """Create a user. Without `password`, the user cannot sign in until a password is set.
 
     Raises Invalid for invalid values, or Conflict if the name is in use.
     """

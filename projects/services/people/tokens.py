@@ -140,7 +140,7 @@ def authenticate(secret: str) -> ApiToken | None:
 
 
 def authenticate_with_roles(secret: str) -> tuple[ApiToken, tuple[GrantedRole, ...]] | None:
-    """Return the valid token with the given secret and all roles of its user, or None.
+    """Return the valid token with the given secret and all roles of its user, or None if there is none.
 
     Nothing is cached, so the revocation of a token or role takes effect with the next request.
     """

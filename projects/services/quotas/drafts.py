@@ -40,7 +40,7 @@ QuotaKey = tuple[int | None, int | None, int | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change to one quota in a pool or a quota group. `columns` is None if the quota is removed.
+    """Change of one quota in a pool or a quota group. `columns` is None if the quota is removed.
 
     `path` is the change's location in the document.
     """

@@ -123,7 +123,9 @@ def _process_schedule(pk: int, project: str, now: datetime) -> int:
 
 
 def _submit_queued(schedule: Schedule, now: datetime) -> ScheduleRun | None:
-    """Submit the queued run if the previous run has ended. Return the run, or None."""
+    """Submit the queued run if the previous run has ended. Return the run, or None if no run was
+    submitted.
+    """
     run = schedule.runs.filter(outcome=RunOutcome.QUEUED).first()
     if run is None or find_live_run(schedule) is not None:
         return None

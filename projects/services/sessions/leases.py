@@ -68,7 +68,9 @@ def lease_pending(session: Session) -> None:
 
 
 def requeue_calls_of_lost_workers(session: Session, now: datetime) -> bool:
-    """Requeue the calls of lost workers. Return whether any call was requeued."""
+    """Requeue the calls of lost workers, and fail calls that can no longer run. Return whether anything
+    changed.
+    """
     if session.workload.phase in ENDED_PHASES:
         return _fail_open_calls(session)
     is_live = Q(pod__state__in=LIVE_POD_STATES, seen_at__gte=now - WORKER_TIMEOUT)

@@ -70,7 +70,9 @@ def authenticate_pod(secret: str) -> Pod:
 
 
 def check_versions(*, pod: Pod, versions: WorkerVersions) -> str:
-    """Return the error message for a version mismatch, or an empty string. A mismatch fails the session."""
+    """Return the error message for a version mismatch, or "" if there is none. A mismatch fails the
+    session.
+    """
     error = _version_mismatch(pod.workload.session, versions, pod)
     if error:
         fail_session(pod.workload.session, error)

@@ -33,7 +33,7 @@ DOCUMENTS_MAX = 1000
 class BatchItem:
     """Outcome of one document: a submission or, if the document is rejected, an error.
 
-    In a dry run, an accepted document only has warnings.
+    In a dry run, an accepted document has only warnings.
     """
 
     submission: Submission | None = None

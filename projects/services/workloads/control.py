@@ -180,7 +180,7 @@ def lock_workload(workload: Workload) -> Workload:
 
 
 def reload_workload(workload: Workload) -> Workload:
-    """Return the row, loaded with the related rows that responses need."""
+    """Return the workload's current row, with the related rows that API responses need."""
     return Workload.objects.select_related("project__department", "submitted_by", "pool").get(pk=workload.pk)
 
 

@@ -15,7 +15,7 @@ from projects.services.workloads.submission import NameInUse, Submission, submit
 NAME_MAX = 63
 NUMBERED = re.compile(r"(?P<base>.+)-(?P<number>[1-9][0-9]{0,8})")
 NAMES_PER_QUERY = 100
-MAX_ATTEMPTS = 5  # maximum attempts, because a concurrent submission may take the free name
+MAX_ATTEMPTS = 5  # maximum attempts; one fails if a concurrent submission takes the name
 
 
 def resubmit(*, actor: Actor, workload: Workload) -> Submission:

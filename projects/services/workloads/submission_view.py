@@ -180,7 +180,7 @@ class SubmissionView:
         return project_allowance, department_allowance, is_oversold
 
     def code_tree(self, project: Project, digest: str, at: datetime) -> CodeTree | None:
-        """Return the project's code tree with the given digest, or None.
+        """Return the project's code tree with the given digest, or None if it is not stored.
 
         A view with locks extends the tree's retention by a day.
         """

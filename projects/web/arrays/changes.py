@@ -88,7 +88,7 @@ class CancelWorstForm(Form):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change to some or all tasks of an array, with the text of its form."""
+    """Action that changes some or all tasks of an array, with the text of its form."""
 
     verb: str
     text: str
@@ -183,7 +183,7 @@ def _default_tasks(array: WorkloadArray, step: str) -> tuple[str, int]:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def cancel_worst(request: Request, array_id: uuid.UUID) -> HttpResponse:
-    """Cancel the live tasks with the worst values of a metric."""
+    """Show the form (GET), or cancel the live tasks with the worst values of a metric (POST)."""
     array = find_array(request.actor, array_id)
     require(request.actor, Action.OPERATE, array)
     url = reverse("array", args=[array.pk])

@@ -156,7 +156,7 @@ def _header_context(request: Request, array: WorkloadArray) -> dict[str, Any]:
 
 
 def _table_context(request: Request, tasks: QuerySet[Workload], parameters: Parameters) -> dict[str, Any]:
-    """Return one page of the tasks, in the requested order."""
+    """Return the template context for one page of the tasks, in the requested order."""
     columns = parameter_columns(parameters)
     show_all, cursor = request.GET.get("rows") == "all", request.GET.get("cursor", "")
     sort, held = request.GET.get("sort", "index"), None

@@ -18,7 +18,7 @@ NAMES_MAX, VALUES_MAX = 4, 50  # maximum number of parameters that are filters, 
 
 @dataclass(frozen=True, slots=True)
 class ParameterFilter:
-    """Filter by one task parameter.
+    """Task filter for one parameter.
 
     `field` is the filter's query parameter. `chosen` is empty if any value matches.
     """

@@ -52,7 +52,7 @@ def _utilization_percent(row: Workload) -> float | None:
 
 
 def run_seconds(row: Workload) -> int | None:
-    """Return the duration of an ended workload's last run in seconds, or None."""
+    """Return the duration of an ended workload's last run in seconds, or None for other workloads."""
     if row.ended_at is None or row.started_at is None:
         return None
     return max(0, round((row.ended_at - row.started_at).total_seconds()))

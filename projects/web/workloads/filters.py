@@ -181,10 +181,10 @@ def count_by_state(actor: Actor, filters: Filters) -> list[tuple[str, str, int]]
 
 
 def state_condition(state: str) -> Q:
-    """Return a condition for workloads in a state, and for all tasks of arrays in this state.
+    """Return a condition for workloads in a state, and for all tasks of arrays in that state.
 
-    An active array is running if any task is running, otherwise pending if any task is pending. In a pending
-    array, only tasks that can never start are unschedulable, and only evicted tasks are evicted.
+    An active array is running if any task is running, otherwise pending if any task is pending. The states
+    `unschedulable` and `evicted` select individual tasks of a pending array, not all of its tasks.
     """
     if state == "all":
         return Q()

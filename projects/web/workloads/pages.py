@@ -198,7 +198,7 @@ def _has_request_words(row: Any) -> bool:
 
 
 def _set_bulk_actions(actor: Actor, row: Workload) -> None:
-    """Set the bulk actions that apply to the row, and whether a copy of the row can be edited."""
+    """Set the row's bulk actions, and whether the user may control the row and submit a copy of it."""
     target, counts = row.array or row, cast("Any", row).progress.counts if row.array else TaskCounts()
     target.project = row.project
     cast("Any", row).bulk_steps = " ".join(bulk_steps(actor, target, counts))

@@ -347,7 +347,7 @@ class PeriodCost(Model):
 
 
 class PoolCost(Model):
-    """Cost at the price that applied in each hour. None if no price is known."""
+    """Cost of a pool at the price that applied in each hour. Costs are None if no price is known."""
 
     price_per_gpu_hour: float | None = None
     per_hour: float | None = None

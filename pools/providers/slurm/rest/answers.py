@@ -64,7 +64,9 @@ def parse_partitions(partitions: Row, nodes: Row) -> Iterator[Partition]:
 
 
 def release(answer: Row) -> str:
-    """Return the version of Slurm that sent the response, or an empty string if there is none."""
+    """Return the version of Slurm that sent the response, or an empty string if the response does not state
+    it.
+    """
     meta = _object(answer.get("meta"))
     return str(_object(meta.get("Slurm") or meta.get("slurm")).get("release") or "")
 

@@ -134,8 +134,8 @@ class SlurmRest:
     ) -> Mapping[str, Any]:  # fmt: skip
         """Call slurmrestd and return the JSON object of its response.
 
-        Raises ProviderError unless the error's code is in `ignored`. If a path does not exist, the next call
-        negotiates the version again, because slurmrestd may have been upgraded.
+        Raises ProviderError for errors whose codes are not in `ignored`. If a path does not exist, the next
+        call negotiates the version again, because slurmrestd may have been upgraded.
         """
         server = connection.server
         full_path = f"/{api}/{self._negotiated_api(connection).version}{path}"

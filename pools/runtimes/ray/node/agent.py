@@ -35,7 +35,7 @@ class Agent(ThreadingHTTPServer):
     def __init__(
         self, address: tuple[str, int], pods: NodePods, secret: str, obstacle: Callable[[], str]
     ) -> None:
-        """Create the agent. `obstacle()` returns why Ray cannot run pods yet, or an empty string."""
+        """Create the agent. `obstacle()` returns why Ray cannot run pods yet, or "" if it can."""
         super().__init__(address, Handler)
         self.pods, self.serial_lock, self.obstacle = pods, threading.Lock(), obstacle
         self.closing = False

@@ -22,7 +22,7 @@ def main(path: str) -> int:
 
 
 def find_obstacle(node: NodeSettings) -> str:
-    """Return why the node cannot run pods yet, or an empty string."""
+    """Return why the node cannot run pods yet, or an empty string if it can."""
     request = urllib.request.Request(
         f"http://{node.address}:{node.agent_port}/obstacle", data=b"{}", method="POST",
         headers={"Authorization": f"Bearer {node.secret}"},

@@ -115,7 +115,7 @@ class RayProcess:
         return time.monotonic() > self._last_up + RESTART_SECONDS_MAX
 
     def obstacle(self) -> str:
-        """Return why Ray cannot run pods on this node yet, or an empty string.
+        """Return why Ray cannot run pods on this node yet, or an empty string if it can.
 
         `ray start` reports that the runtime has started once the raylet has registered with the head node.
         """

@@ -1,7 +1,7 @@
 """Serve one channel on stdin and stdout, in a container without a shim.
 
-The container's own Python runs this module. The process copies bytes between its files and a relay, which
-ends with the process.
+The container's own Python runs this module. The process copies bytes between its standard streams and a
+relay, which ends with the process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Container:
 
 
 class _NoCalls:
-    """Stub for the C library. Its calls would protect the shim, which this container does not have."""
+    """Stub for the C library, whose calls would protect the shim. This container has no shim."""
 
     def prctl(self, *arguments: object) -> int:
         return 0

@@ -76,7 +76,7 @@ class Unpacker:
             self._leave()
 
     def abort(self) -> None:
-        """Delete the incomplete file, if any."""
+        """Delete the incomplete file, if any, and close all directories."""
         if self._file is not None:
             self._file.abort()
             self._file = None
@@ -206,7 +206,7 @@ class Unpacker:
     def _leave(self) -> None:
         """Close the innermost directory. If it is new, set its mode and modification time now.
 
-        Writing files into it would have changed its time, and its mode might have forbidden them. Raises
+        If they were set earlier, writing files would change the time, and the mode could prevent it. Raises
         CopyError.
         """
         path = "/".join([self._target.rstrip("/"), *(level.name for level in self._levels[1:])])

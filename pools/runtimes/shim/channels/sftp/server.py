@@ -265,7 +265,7 @@ class SftpServer:
         self._send_names([(link, link, uint32(0))])
 
     def _make_link(self, packet: Reader) -> None:
-        """Create a symbolic link. Clients send the target first, as the OpenSSH client does."""
+        """Create a symbolic link. The target comes first, as in the requests of the OpenSSH client."""
         target, link = packet.path(), packet.path()
         os.symlink(target, link)
         self._send_status()
