@@ -105,7 +105,7 @@ def test_ambiguous_workload_name_is_rejected(berth: Berth, cast: Cast) -> None:
     assert Workload.objects.filter(phase="pending").count() == 2
 
 
-def test_code_without_a_project_is_rejected_in_one_line(berth: Berth, cast: Cast, tmp_path: Path) -> None:
+def test_code_without_a_project_prints_a_one_line_error(berth: Berth, cast: Cast, tmp_path: Path) -> None:
     bob = {"BERTH_TOKEN": token_of(cast.bob)}
     rejected = berth("submit", "--code", str(tmp_path), "-n", "x", "--", "true", **bob)
     assert rejected.returncode == 1

@@ -69,7 +69,7 @@ def test_pod_reads_its_secrets_from_a_variable_and_a_file(stage: LocalStage) -> 
     assert mode == f"400 {user}", "only the pod's user may read the file"
 
 
-def test_neither_the_records_nor_a_command_line_contain_a_secret(stage: LocalStage) -> None:
+def test_neither_the_records_nor_a_command_line_contains_a_secret(stage: LocalStage) -> None:
     stage.runtime.start(long_order(stage))
     running(stage.runtime, "p-1")
     assert not files_containing(stage.root, PASSWORD, "second = line")

@@ -109,7 +109,7 @@ def test_engine_that_is_loading_its_model_does_not_fail(stage: ServiceStage) -> 
     assert stage.reload(request).status == "HEALTH_CHECKING"
 
 
-def test_history_and_page_list_an_engine_that_crashes_without_a_restart_policy(
+def test_history_and_service_page_show_an_engine_that_crashes_without_a_restart_policy(
     stage: ServiceStage, dave: Caller, terminal: Terminal
 ) -> None:
     service = stage.serve()

@@ -80,7 +80,7 @@ def test_array_that_can_never_start_creates_only_one_attention_item(cast: Cast, 
     assert item.text == "can never start as specified. Each replica is too large."
 
 
-def test_platform_admins_see_pool_budget_and_delivery_errors(cast: Cast, sign_in: SignIn) -> None:
+def test_platform_admins_see_errors_of_pools_budgets_and_deliveries(cast: Cast, sign_in: SignIn) -> None:
     assert attention(sign_in("alice")) == []
     make.create_scheduler_lease()
     NodePool.objects.filter(pk=cast.pool.pk).update(last_error="no credentials", ticked_at=timezone.now())

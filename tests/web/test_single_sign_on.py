@@ -53,7 +53,7 @@ def test_first_sign_in_creates_a_user_without_a_role(provider: Provider) -> None
     }  # fmt: skip
 
 
-def test_sign_in_returns_to_the_requested_page_of_this_site_only(provider: Provider) -> None:
+def test_sign_in_returns_only_to_a_requested_page_of_this_site(provider: Provider) -> None:
     client = Client()
     assert client.get(callback_url(client, "/login/sso?next=/quotas")).headers["Location"] == "/quotas"
     evil = Client()

@@ -175,7 +175,7 @@ def test_invalid_budget_is_rejected_with_an_error(
     assert (answer.status_code, message in answer.content.decode()) == (422, True)
 
 
-def test_project_users_see_the_used_share_of_the_budget(cast: Cast, sign_in: SignIn) -> None:
+def test_project_members_see_how_much_of_the_budget_is_used(cast: Cast, sign_in: SignIn) -> None:
     budgets.set_budget(actor=cast.alice, owner=cast.vision, values={"gpu_hours": 10})
     UsageHour.objects.create(
         hour=datetime.now(UTC).replace(minute=0, second=0, microsecond=0), pool_id=cast.pool.pk,

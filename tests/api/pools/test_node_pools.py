@@ -288,7 +288,7 @@ def test_pool_is_drained_and_resumed(alice: Caller, node: Node) -> None:
     assert alice.post("node-pools/local/drain", {}).status_code == 409
 
 
-def test_capacity_cost_and_fragmentation_are_reported(alice: Caller, dave: Caller, node: Node) -> None:
+def test_cost_capacity_and_fragmentation_are_reported(alice: Caller, dave: Caller, node: Node) -> None:
     NodePool.objects.filter(name="local").update(price_per_gpu_hour="0.5")
     capacity = dave.get("node-pools/local/capacity", span=3600).json()
     assert [capacity["points"][-1][name] for name in ("current", "pending", "draining")] == [1, 0, 0]

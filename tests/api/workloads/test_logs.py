@@ -66,7 +66,7 @@ def test_log_is_read_by_offset_and_limit_or_tail(cast: Cast, dave: Caller, runti
     assert dave.get(path)["X-Complete"] == "true"
 
 
-def test_pod_is_selected_by_role_index_and_run(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
+def test_pod_is_selected_by_its_name_and_run(cast: Cast, dave: Caller, runtime: FakeRuntime) -> None:
     first = start_pod(cast, runtime)
     Pod.objects.update(state="stopped", ended_at=timezone.now())
     second = start_pod(cast, runtime, run=2, workload=first.workload)

@@ -40,7 +40,7 @@ def set_token(cast: Cast, value: str) -> ProjectSecret:
     return secret
 
 
-def test_secrets_are_masked_in_log_reads_tails_searches_and_downloads(
+def test_secrets_are_masked_in_logs_that_are_read_tailed_searched_or_downloaded(
     cast: Cast, dave: Caller, runtime: FakeRuntime, pod: Pod
 ) -> None:
     runtime.write(str(pod.pk), f"one\ntoken={TOKEN}\nthree\n".encode())

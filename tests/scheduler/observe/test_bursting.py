@@ -51,7 +51,7 @@ def test_workload_uses_only_its_other_pools_before_the_burst_delay_ends(
     assert {pod.node.pool.name for pod in stage.pods(workload)} == {"local"}
 
 
-def test_submission_prediction_and_explanation_include_burst_time_and_price(
+def test_submissions_predictions_and_explanations_state_the_burst_time_and_price(
     stage: Stage, cloud: NodePool
 ) -> None:
     sentence = (

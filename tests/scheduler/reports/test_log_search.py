@@ -32,7 +32,7 @@ def matching_lines(log: Log, text: str, **options: object) -> list[int]:
     return [line.at.line for line in search_log(log.read, text, **options).lines]  # type: ignore[arg-type]
 
 
-def test_log_match_has_line_number_offset_and_context() -> None:
+def test_log_match_has_a_line_number_an_offset_and_context() -> None:
     log = Log(b"one\ntwo error\nthree\nerror error\nfive")
     result = search_log(log.read, "error", context_lines=1)
     assert (result.matches, result.is_complete, result.resume_at) == (2, True, None)

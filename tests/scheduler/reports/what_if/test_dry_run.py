@@ -127,7 +127,7 @@ def test_limit_blocker_states_its_numbers(stage: Stage, gpus: int) -> None:
     assert prediction.expected_start_reason.startswith("the request alone exceeds the limit")
 
 
-def test_unchanged_start_estimate_records_no_cycle(stage: Stage) -> None:
+def test_no_cycle_is_recorded_while_nothing_changes(stage: Stage) -> None:
     # No cycle is recorded while nothing changes, even if running workloads are overdue.
     from scheduler.models import Cycle
 
