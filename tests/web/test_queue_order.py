@@ -110,5 +110,14 @@ def test_unknown_expected_start_is_explained(reason: str, words: str) -> None:
     assert short_start_reason(reason) == words
 
 
+def test_queue_says_that_other_workloads_have_no_maximum_runtime(cast: Cast, sign_in: SignIn) -> None:
+    because = "workloads without a maximum runtime have 2 GPUs allocated, and this workload needs 1 GPU"
+    explanation = {"pool": "local", "queue_position": 1, "expected_start_reason": because}
+    make.workload(cast.vision, "waits", pools=["local"], explanation=explanation)
+    page = sign_in("erin").get(ADDRESS).content.decode()
+    start = page.partition('data-label="Expected start"')[2].partition("</td>")[0]
+    assert "when others end</button>" in start and "they have no max runtime" in start
+
+
 def test_every_reason_for_an_unknown_expected_start_has_an_explanation() -> None:
     assert {short_start_reason(reason) for reason in UNKNOWN_START.values()}.isdisjoint({"unknown"})

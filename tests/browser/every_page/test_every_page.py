@@ -184,7 +184,10 @@ def test_navigation_menu_opens_on_a_phone(opened: Open) -> None:
     with opened("ada", viewport=NARROW, has_touch=True) as (page, faults):
         page.goto("/")
         assert not page.get_by_role("link", name="Quotas").is_visible()
-        page.get_by_role("button", name="Menu").click()
+        page.get_by_role("button", name="Menu", exact=True).click()
+        page.get_by_role("button", name="Close menu").click()
+        expect(page.get_by_role("link", name="Quotas")).to_be_hidden()
+        page.get_by_role("button", name="Menu", exact=True).click()
         page.get_by_role("navigation", name="Main").get_by_role("link", name="Quotas").click()
         page.wait_for_url("**/quotas")
         assert faults == []

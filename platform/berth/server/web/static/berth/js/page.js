@@ -146,7 +146,7 @@
       window.print();
     } else if (target.closest("[data-menu]")) {
       menu(!root.classList.contains("menu-open"));
-    } else if (target.closest(".scrim")) {
+    } else if (target.closest(".scrim, [data-menu-close]")) {
       menu(false);
     } else if (target.closest("[data-close]")) {
       const dialog = target.closest("dialog");
