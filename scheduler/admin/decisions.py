@@ -46,7 +46,7 @@ KINDS = {
     "cluster": "warning",
 }
 MAX_STEPS_SHOWN = 200
-SIDES = (("victim", "Evicted"), ("preemptor", "Preempted by"))
+SIDES = (("victim", "Evicted"), ("preemptor", "Evicted for"))
 QUEUE_NUMBERS = ("Quota", "Fair share", "Allocated before", "Allocated after", "Decayed usage")
 QUEUE_HEADERS = ("Role", "Queue", *QUEUE_NUMBERS)
 
@@ -131,7 +131,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
     def victim_workload(self, row: Eviction) -> str:
         return f"{row.project_name}/{row.workload_name}"
 
-    @display(description="Preempted by")
+    @display(description="Evicted for")
     def preemptor_workload(self, row: Eviction) -> str:
         return f"{row.preemptor_project_name}/{row.preemptor_name}" if row.preemptor_name else NO_VALUE
 
@@ -157,7 +157,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
             department = Department.objects.filter(projects=row.preemptor_project_id).first()
             rows.append(
                 (
-                    "Preempted by",
+                    "Evicted for",
                     link_to(Workload, row.preemptor_id, row.preemptor_name),
                     link_to(Project, row.preemptor_project_id, row.preemptor_project_name),
                     link_to(Department, department.pk, department.name) if department else NO_VALUE,

@@ -69,7 +69,7 @@ class QueueStatusAdmin(QueueAdmin):
     )
     fieldsets = (
         (
-            None,
+            "Queue",
             {
                 "fields": (
                     "owner",
@@ -82,7 +82,7 @@ class QueueStatusAdmin(QueueAdmin):
                 )
             },
         ),
-        ("Fair share", {"fields": ("share_explanation",)}),
+        ("Fair share", {"fields": ("share_explanation",), "classes": ("unlabelled",)}),
     )
 
     @display(description="Queue")
@@ -112,7 +112,8 @@ class QueueStatusAdmin(QueueAdmin):
         kind = "department" if row.project is None else "project"
         own = [trace for trace in full_share_traces(owner, row.pool) if trace.kind == kind]
         return render_table(
-            ("Resource", ""), [(UNITS[trace.resource], line) for trace in own for line in trace.explanation]
+            ("Resource", "Explanation"),
+            [(UNITS[trace.resource], line) for trace in own for line in trace.explanation],
         )
 
 
@@ -135,6 +136,7 @@ class UsageHourAdmin(ReadOnlyModelAdmin):
         ("project_name", FieldTextFilter),
         ("user_name", FieldTextFilter),
     )
+    ordering = ("-hour", "project_name", "user_name")
     search_fields = ("project_name", "user_name")
     search_help_text = "Project or user"
     page_in_berth = "usage"

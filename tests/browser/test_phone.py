@@ -135,7 +135,7 @@ def test_admin_site_shows_a_card_with_a_title_and_labels_for_each_row(opened: Op
         tops = {round(cell["y"]) for cell in (title.bounding_box(), box.bounding_box()) if cell}
         assert max(tops) - min(tops) < 8, "the checkbox stands beside the title"
         shown = cells.evaluate_all(CARD_TEXTS)
-        labels = ["Time", "Node pool", "GPUs", "Work lost", "Preempted by", "Rule"]
+        labels = ["Time", "Node pool", "GPUs", "Work lost", "Evicted for", "Rule"]
         assert sorted(text.split(":")[0] for text in shown if not text.startswith(":")) == sorted(labels)
         assert ":vision/detr-long" in shown and ":Reclaimed" in shown
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]

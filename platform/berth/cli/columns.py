@@ -89,7 +89,7 @@ def eviction_columns() -> list[Column]:
         Column("TIME", lambda e: format_time(e.at), brief=lambda e: format_short_time(e.at)),
         Column("KIND", lambda e: e.kind),
         Column("EVICTED", lambda e: e.victim),
-        Column("PREEMPTED BY", lambda e: e.preemptor or "-"),
+        Column("EVICTED FOR", lambda e: e.preemptor or "-"),
         Column("GPUS", lambda e: number(e.gpus), right=True),
         Column("POOL", lambda e: e.pool, wide=True),
         Column("GPU TIME LOST", lambda e: format_duration(e.lost_gpu_seconds), right=True, wide=True),
@@ -102,7 +102,7 @@ def eviction_columns() -> list[Column]:
 def project_pair_columns() -> list[Column]:
     return [
         Column("EVICTED PROJECT", lambda p: p.victim_project),
-        Column("PREEMPTED BY", lambda p: p.preemptor_project or "-"),
+        Column("EVICTED FOR", lambda p: p.preemptor_project or "-"),
         Column("EVICTIONS", lambda p: str(p.evictions), right=True),
         Column("GPUS", lambda p: number(p.gpus), right=True),
         Column("GPU-HOURS LOST", lambda p: f"{p.lost_gpu_seconds / 3600:.1f}", right=True),

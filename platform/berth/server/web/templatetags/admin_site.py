@@ -6,7 +6,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django import template
+from django.contrib import admin
 from django.db.models import Model
+from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 
@@ -20,18 +22,38 @@ EMPTY_CELL = re.compile(rf"^<t[dh][^>]*>\s*{NO_VALUE}?\s*</t[dh]>$")
 
 
 @register.filter
-def sidebar_path(parts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Replace the Django app and the model in a page's path with the sidebar's section and title."""
+def sidebar_path(parts: Sequence[Mapping[str, Any]], request: HttpRequest) -> list[Mapping[str, Any]]:
+    """Replace the Django app and the model in a page's path with the sidebar's section and title.
+
+    The path of a form that adds an object ends with the name of its button, such as "Add quota".
+    """
     lists = {
         reverse(f"admin:{model}_changelist"): (section, title)
         for section, items in SECTIONS.items()
         for title, _, model in items
     }
-    address = str(parts[1]["link"]) if len(parts) > 1 and "link" in parts[1] else ""
+    address = str(parts[1]["link"]) if len(parts) > 1 and "link" in parts[1] else _list_of_form(request)
     if address not in lists:
         return list(parts)
     section, title = lists[address]
-    return [{"title": section}, {"title": title, "link": address}, *parts[2:]]
+    path: list[Mapping[str, Any]] = [{"title": section}, {"title": title, "link": address}, *parts[2:]]
+    if not parts[2:] and (name := _added_object(request)):
+        path.append({"title": f"Add {name}"})
+    return path
+
+
+def _list_of_form(request: HttpRequest) -> str:
+    """Return the address of the list to which a form that adds an object belongs, or ""."""
+    return request.path.removesuffix("add/") if _added_object(request) else ""
+
+
+def _added_object(request: HttpRequest) -> str:
+    """Return the name of the kind of object that the page adds, or "" if it is another page."""
+    name = getattr(request.resolver_match, "url_name", None) or ""
+    models = {
+        f"{model._meta.app_label}_{model._meta.model_name}_add": model for model in admin.site._registry
+    }
+    return str(models[name]._meta.verbose_name) if name in models else ""
 
 
 @register.filter
