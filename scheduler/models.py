@@ -258,7 +258,7 @@ class UsageHour(models.Model):
 
 
 def zero_amounts() -> list[int]:
-    """Default for three resource amounts: zero GPUs, CPU and memory."""
+    """Return zero amounts of GPU, CPU and memory, as a field's default."""
     return [0, 0, 0]
 
 

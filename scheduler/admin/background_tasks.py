@@ -17,7 +17,8 @@ from berth.server.web.numbers import duration
 
 for model in (Failure, OrmQ, Schedule, Success):  # django_q registers these models for superusers only
     admin.site.unregister(model)
-    for name in ("verbose_name", "verbose_name_plural"):  # in the middle of sentences
+    # lower case, because the names are used within sentences
+    for name in ("verbose_name", "verbose_name_plural"):
         setattr(model._meta, name, str(getattr(model._meta, name)).lower())
 
 

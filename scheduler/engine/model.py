@@ -217,7 +217,9 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class TopologyConstraint:
-    """Topology label keys. All of the group's pods must run on nodes with the same value for `required`."""
+    """Topology label keys. All pods that the constraint applies to must run on nodes with the same value for
+    `required`, and if possible for `preferred`.
+    """
 
     required: str | None = None
     preferred: str | None = None
@@ -329,14 +331,14 @@ class Workload:
     submitted: int = 0
     max_runtime: int | None = None
     runtime_seconds: int | None = None  # runtime in simulations
-    started: int | None = None  # start time of the current run
+    started: int | None = None  # start time of the current run; None if the workload is not running
     last_checkpoint: int | None = None
     preemptions: int = 0
     restarts: int = 0  # number of restarts after failed runs
     backoff_until: int | None = None
     start_refusal: str = ""  # reason why the last start failed, as a clause
     preemption_delay: int | None = None  # None means the pool's default
-    # None means the pool's default. If the value is negative, stale gangs are never stopped.
+    # None means the pool's default. If the value is negative, the stale gang is never stopped.
     stale_gang_grace: int | None = None
     stale_since: int | None = None
     endless: bool = False  # whether the workload runs until it is stopped, like a service

@@ -69,7 +69,7 @@ def shortfall_sort_key(numbers: Numbers) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Step that starts a replica on a node, or reserves the node's capacity until it is free."""
+    """Step that starts a replica on a node, or reserves capacity that is not free yet."""
 
     workload: str
     role: str

@@ -151,7 +151,7 @@ class VolumesCollector(LeftoversCollector):
         progress = PodOutputs.objects.filter(pk=outputs.pk).values_list("progress", flat=True).first()
         if not progress or not progress["upload"]:
             return
-        # This includes volumes that have become read-only.
+        # `read_volumes` also returns volumes that have become read-only.
         volumes = read_volumes(outputs.pod.node.pool.volumes)
         volume = next((each for each in volumes if each.cache == outputs.source), None)
         try:

@@ -53,7 +53,9 @@ class Pace:
     last: datetime | None = None
 
     def is_due_at(self, size: int, now: datetime) -> bool:
-        """Return whether enough time has passed since the last run."""
+        """Return whether a run is due: always if `size` is small, else once the interval since the last run
+        has passed.
+        """
         interval = timedelta(seconds=size / self.per_second)
         return size <= FREE_SIZE or self.last is None or not self.last <= now < self.last + interval
 

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LayoutCache:
-    """Layout (the engine's boards) after the last decision, reused by the next.
+    """Layout (the engine's boards) of the last cycle, reused by the next cycle.
 
     The cache never affects a plan.
     """

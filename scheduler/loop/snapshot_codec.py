@@ -72,7 +72,9 @@ class SnapshotEncoder:
             yield cached[1]
 
     def _encode_workload(self, workload: Workload) -> str:
-        """Return the same document as `to_json`, with the tree as its last key."""
+        """Return the workload as JSON with the same values as from `to_json`, and with the tree as the last
+        key.
+        """
         document = _to_plain(workload)
         tree = document.pop("tree")
         return f'{to_json(document)[:-1]},"tree":{self._encode_tree(tree)}}}'

@@ -75,7 +75,7 @@ CLEAN_UP_SECONDS = 0.005  # maximum time for sweeping pods in one clean-up round
 
 @dataclass(slots=True)
 class Loop:
-    """Loop of the leading scheduler, whose caches never affect a decision."""
+    """Loop of the leading scheduler. Its caches never affect a decision."""
 
     context: SchedulerContext
     clock: Clock

@@ -90,7 +90,7 @@ class _Lookup:
         return registry in self.calls.access.insecure or is_loopback(urlsplit(f"//{registry}").hostname or "")
 
     async def _authorize(self, headers: Mapping[str, str]) -> str:
-        """Return the Authorization header in response to the registry's challenge."""
+        """Return the value of the Authorization header that answers the registry's challenge."""
         challenge = headers.get("www-authenticate", "")
         scheme = challenge.partition(" ")[0].lower()
         if scheme == "basic" and self.login:

@@ -207,7 +207,7 @@ def _project_pattern(projects: Iterable[str]) -> str:
 
 
 def _names_condition(test: str) -> str:
-    """Return a JSONPath condition that applies `test` to all workload names in a bundle."""
+    """Return a JSONPath condition that is true if `test` matches any workload of a bundle."""
     return f"(exists(@.workload ? ({test})) || exists(@.steps[*].workload ? ({test})))"
 
 

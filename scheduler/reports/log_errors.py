@@ -27,9 +27,10 @@ _CANDIDATE = re.compile(  # cheap test of raw bytes, which may contain control s
     rb"[Ee]rror|ERROR|Traceback|Exception|KeyboardInterrupt|[Ff]atal|FATAL|CRITICAL|PANIC|panic|ut of memory"
     rb"|NCCL|Killed|fault|dumped|not found|No such file|denied"
 )
-_LINE_MAX = 64 * 1024  # maximum bytes of a line that are searched
+_LINE_MAX = 64 * 1024  # maximum number of bytes searched per line
 _TRACEBACK = "Traceback (most recent"
-_TRACEBACK_LINES, _TRACEBACK_SIZE = 200, 64 * 1024  # maximum lines and bytes of a traceback
+# maximum number of lines and bytes per traceback
+_TRACEBACK_LINES, _TRACEBACK_SIZE = 200, 64 * 1024
 
 
 def search_errors(

@@ -10,9 +10,9 @@ from pools.runtimes.base import LogChunk
 CHUNK_SIZE = 4 * 1024 * 1024
 TIME_LIMIT = 8.0  # maximum seconds per search; the client can resume at the returned position
 MAX_TEXT_LENGTH = 200
-MAX_LINE_BYTES = 4096  # maximum bytes shown per line
+MAX_LINE_BYTES = 4096  # maximum number of bytes shown per line
 MAX_CONTEXT_LINES = 20
-CONTEXT_BYTES = 64 * 1024  # bytes read before and after a match to find its context lines
+CONTEXT_BYTES = 64 * 1024  # number of bytes read before and after a match to find its context lines
 ReadChunk = Callable[[int, int], LogChunk]
 
 

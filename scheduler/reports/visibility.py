@@ -36,7 +36,7 @@ UNRESTRICTED = Viewer(None)
 
 
 def viewer_for(actor: Actor) -> Viewer:
-    """Return the projects whose workloads the user may see, with a single query."""
+    """Return a Viewer with the projects whose workloads the user may see. Makes at most one query."""
     if is_platform_admin(actor):
         return UNRESTRICTED
     return Viewer(dict(visible_projects(actor).values_list("pk", "name")))
@@ -75,9 +75,8 @@ def project_in_handle(handle: str) -> str:
 
 
 def diverging_queue(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
-    """Return the queue at which one party's path diverges from the other's.
-
-    The other party may see no other queue on the path.
+    """Return a list with the queue at which one party's path diverges from the other's, if any. This is the
+    only queue on the path that the other party is allowed to see.
     """
     mine, others = (
         _queue_entries(numbers, name) for name in (side, "preemptor" if side == "victim" else "victim")

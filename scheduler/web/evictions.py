@@ -158,7 +158,7 @@ def titled_queues(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, 
 def _queue_amounts(queue: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the quota, the fair share, and the allocations before and after the eviction, in milli-GPU.
 
-    0 means unlimited.
+    Unlimited and missing amounts count as 0.
     """
     keys = ("quota", "share", "allocated_before", "allocated_after")
     return tuple(int((queue.get(key) or {}).get("gpu") or 0) for key in keys)

@@ -42,7 +42,7 @@ def print_dry_run(result: "DryRun") -> None:
 
 
 def _start_lines(result: "DryRun") -> Iterator[str]:
-    """Yield the expected start, and when the prediction may change."""
+    """Yield lines about the expected start and about the time when the prediction may change."""
     if line := format_expected_start(result.expected_start, result.expected_start_reason):
         yield line
     if result.may_change_at is not None:

@@ -91,8 +91,8 @@ def _print_attempt(
             time.sleep(PAUSE_SECONDS * losses)
 
 
-LINE_MAX = 1 << 20  # maximum bytes per line; longer lines are matched in parts
-SEQUENCE_MAX = 4096  # maximum bytes of an incomplete escape sequence at the end of the data
+LINE_MAX = 1 << 20  # maximum number of bytes per line; longer lines are matched in parts
+SEQUENCE_MAX = 4096  # maximum length of an incomplete escape sequence at the end of the data, in bytes
 COLOUR = rb"\x1b\[[0-9;:]*m"
 CONTROL_SEQUENCES = re.compile(
     rb"(" + COLOUR + rb")"

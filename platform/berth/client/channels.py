@@ -15,7 +15,7 @@ from berth.client.errors import Unreachable, error_for_status
 
 INPUT, OUTPUT, ERRORS, STATUS, RESIZE, START, CREDIT, END, SIGNAL = range(9)
 WINDOW = 256 * 1024
-CHUNK = 32 * 1024  # maximum bytes of input in one frame
+CHUNK = 32 * 1024  # maximum number of input bytes in one frame
 OPEN_SECONDS = 30.0
 # A request contains one of `command`, `copy_to`, `copy_from`, `connect`, `ssh` and `sftp`, with its options.
 Request = Mapping[str, object]

@@ -169,7 +169,9 @@ def _run_git(root: Path, *arguments: str) -> "subprocess.CompletedProcess[bytes]
 
 
 def _walk(root: Path) -> Iterator[str]:
-    """Yield the paths of all files in a directory outside Git, except those excluded by .gitignore files."""
+    """Yield the paths of all files in a directory that is not a Git checkout, except those excluded by
+    .gitignore files.
+    """
     specs: dict[str, Any] = {}  # patterns of each directory's .gitignore
     for directory, names, files in os.walk(root):
         inside = Path(directory).relative_to(root).as_posix()

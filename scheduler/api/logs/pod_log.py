@@ -41,7 +41,8 @@ class PodLog:
     def read_chunk(self, offset: int, limit: int = MAX_CHUNK_BYTES) -> LogChunk:
         """Return a chunk, without trailing bytes that may be the beginning of a secret."""
         try:
-            # Check this before reading, because the pod may write more output and end between the two steps.
+            # Check whether the pod has ended before reading, because it may write more output and end in
+            # between.
             complete = self._has_ended()
             chunk, partial_match_length = self._reader.read(offset, min(limit, MAX_CHUNK_BYTES))
         except (RuntimeFailure, OSError) as error:

@@ -42,7 +42,7 @@ UNAUTHENTICATED = (
 
 
 class ScrapeParameters(BaseModel):
-    """URL parameters from a Prometheus scrape configuration, which Berth ignores."""
+    """URL parameters from a Prometheus scrape configuration. Berth ignores these parameters."""
 
 
 class Metrics(ApiView):

@@ -22,7 +22,8 @@ def overcommit(board: Board, choice: int) -> None:
     for group, gang in order:
         with board.trial(gang, default_reason=None) as trial:
             if exceeded_bound(gang, gang.requested) is None and _place_by_requests(board, gang):
-                # These gangs stay pending, because held nodes may become free and the gangs may scale up.
+                # Other gangs are tried again, because nodes held for this gang become free and this gang may
+                # scale up.
                 trial.accept(Kind.START, OVERCOMMIT_MESSAGE, retry=True)
             else:
                 order.skip(group)

@@ -16,7 +16,8 @@ from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.board.nodes import Slot
 from scheduler.engine.placement.slots import Horizon, has_room, slot_on_node
 
-MAX_STEPS = 3000  # limit for small pools; larger pools allow fewer steps, because each step costs more
+# maximum number of steps in small pools; it is lower in larger pools, because each step costs more
+MAX_STEPS = 3000
 MIN_STEPS = 200
 MAX_REPLICAS = 500  # limited because each replica adds a step and a level of recursion
 MAX_EVALUATIONS = 20_000  # maximum number of node evaluations over all steps

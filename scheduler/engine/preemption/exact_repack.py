@@ -20,7 +20,7 @@ from scheduler.engine.preemption.victims.selection import VictimSelection
 MAX_NODES = 16
 MAX_PODS = 48
 MAX_STEPS = 2000  # maximum number of steps per cycle, summed over all searches
-MAX_DEVICE_CHOICES = 16  # per node
+MAX_DEVICE_CHOICES = 16  # maximum number of device combinations tried per node
 
 
 class _Item(NamedTuple):

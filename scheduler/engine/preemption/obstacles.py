@@ -28,7 +28,7 @@ def obstacle(board: Board, policy: PreemptionPolicy) -> Obstacle | None:
 def policy_obstacle(
     board: Board, gang: Gang, policy_type: type[PreemptionPolicy], needs_share: bool
 ) -> Obstacle | None:
-    """Return the obstacle that prevents the policy from helping the gang in any arrangement, or None.
+    """Return the obstacle that keeps the policy from making room for any arrangement of the gang, or None.
 
     `needs_share` is the result of `policy_type.needs_share(board)`.
     """

@@ -98,7 +98,8 @@ def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -
     cycle = board.cycle
     hold, find_hold, is_holder = cycle.backfill_hold, cycle.find_hold, _may_hold_nodes(board, gang)
     if is_holder:
-        cycle.backfill_hold = cycle.find_hold = None  # victims may move to the gang's reserved nodes
+        # victims may move to the nodes held for the gang
+        cycle.backfill_hold = cycle.find_hold = None
     with board.trial(gang, default_reason=None) as trial:
         policy = policy_type(board, gang, gang.requested)
         rejection = _try_arrangements(trial, policy, arrangements(gang))

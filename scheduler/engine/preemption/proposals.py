@@ -294,7 +294,9 @@ def _victims_in(selection: VictimSelection, account: QueueAccount) -> Iterator[V
 
 
 def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> Iterator[None]:
-    """Select 1, 2, 4, ... victims in order. Yield whenever the preemptor fits."""
+    """Select 1, 2, 4, ... victims in order. Yield whenever the preemptor fits. If all victims are to be
+    moved, also yield after repacking them.
+    """
     board, gang = selection.board, selection.policy.gang
     if not make_room_under_limits(selection, arrangement):
         return

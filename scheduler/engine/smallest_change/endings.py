@@ -47,7 +47,7 @@ Shortfall = Callable[[Gang], int | None]
 def _bound_shortfall(case: PendingCase) -> Shortfall:
     """Return a function that computes by how much limits and quotas are still exceeded after a gang ends.
 
-    Evictions may bring a queue within a limit, but not within the quota for non-preemptible workloads.
+    Evictions can bring a queue within a limit, but not within the quota for non-preemptible workloads.
     """
 
     def shortfall(gang: Gang) -> int | None:

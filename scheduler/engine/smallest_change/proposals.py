@@ -40,9 +40,8 @@ def lowering_proposals(amount: int, resource: str, least: int, change: Callable[
 
 
 def halving_proposals(amount: int, resource: str, most: int, change: Callable[[int], Change]) -> Proposals:
-    """Propose lowering `amount` to round steps below `most`, down to one unit.
-
-    The steps shrink as the amount does, so that small amounts are reached in few steps.
+    """Propose lowering `amount` to round amounts below `most`, down to one unit. The step size shrinks with
+    the amount, so that few proposals lead to small amounts.
     """
     amounts = list[int]()
     while most > 1:
@@ -53,7 +52,9 @@ def halving_proposals(amount: int, resource: str, most: int, change: Callable[[i
 
 
 def _round_amounts(most: int, least: int, step: int) -> range:
-    """Return the multiples of `step` below `most` that are at least `least`, in descending order."""
+    """Return the multiples of `step` below `most` that are at least `least`, largest first, up to
+    MAX_PROPOSALS.
+    """
     return range((most - 1) // step * step, least - 1, -step)[:MAX_PROPOSALS]
 
 
@@ -64,7 +65,7 @@ def _lowered_proposals(amount: int, amounts: Iterable[int], change: Callable[[in
 def raising_proposals(
     amount: int, resource: str, targets: Sequence[int], change: Callable[[int], Change]
 ) -> Proposals:
-    """Propose raising `amount` to each round step below the largest target, and to each target.
+    """Propose raising `amount` to round amounts below the largest target, and to each target.
 
     Sizes are relative to the new amount, so an increase from 0 has size 1.
     """

@@ -226,7 +226,7 @@ def _may_start_later(plan: Plan, name: str) -> bool:
 
 
 def _may_ever_start(rejection: Rejection) -> bool:
-    """Return whether the workload may start without changes to its request, the pool or limits."""
+    """Return whether the workload can start without changes to its request, the pool or limits."""
     return is_schedulable(rejection.blockers) and not any(map(exceeds_whole_limit, rejection.blockers))
 
 

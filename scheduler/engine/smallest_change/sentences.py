@@ -116,7 +116,9 @@ def _pool_clause(change: Change) -> str:
 
 
 def _maximum_note(allowed: Value, added: int) -> str:
-    """Return how many of the added nodes the pool's maximum allows, if it does not allow all of them."""
+    """Return a note on how many of the added nodes the pool's maximum allows, or an empty string if it allows
+    all.
+    """
     if allowed is None or as_integer(allowed) >= added:
         return ""
     return f" (its maximum allows only {allowed})" if allowed else " (it is at its maximum)"

@@ -34,7 +34,7 @@ class Outcome:
     applied: list[Bundle] = field(default_factory=list)
     stale: list[tuple[Bundle, str]] = field(default_factory=list)
     evictions: int = 0
-    affects_arrays: bool = False  # whether a bundle concerned an array task
+    affects_arrays: bool = False  # whether a bundle changed an array task
 
     def add(self, other: "Outcome") -> None:
         self.applied += other.applied

@@ -32,7 +32,7 @@ RUNNING = compiled_once(
 
 
 def record_checkpoints(context: SchedulerContext) -> int:
-    """Record new checkpoints of running workloads. Return how many were recorded."""
+    """Record new checkpoints of running workloads. Return the number of recorded checkpoints."""
     assert_no_transaction()
     running = list(RUNNING())
     pools = {pool.pk: pool for pool in POOLS()} if running else {}

@@ -52,7 +52,9 @@ def _listening_address(pod: Pod, address: str) -> str:
 
 
 def port_secret_env(pod: Pod) -> dict[str, str]:
-    """Return the environment variable with the secret that authenticates every request from Berth."""
+    """Return the environment variable that contains the secret for authenticating requests from Berth. Return
+    an empty mapping for a pod without ports.
+    """
     return {"BERTH_PORT_SECRET": for_port(str(pod.pk))} if pod.ports else {}
 
 

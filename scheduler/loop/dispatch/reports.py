@@ -85,7 +85,7 @@ class ReportSummary:
 def record_reports(
     now: datetime, context: SchedulerContext, known_pools: Iterable[NodePool] = ()
 ) -> ReportSummary:
-    """Query the runtimes about all live pods and update rows.
+    """Query the runtimes about all live pods, update their rows, and evaluate the affected workloads.
 
     Some updates may be left for the next tick. Idempotent. Pools are read from the database only if one is
     missing from `known_pools`.

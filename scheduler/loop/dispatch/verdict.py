@@ -220,7 +220,9 @@ def _failure_kind(pod: PodFact) -> str:
 
 
 def _end_sort_key(pod: PodFact) -> datetime:
-    """Sort pods by end time, because the first failure often causes the others."""
+    """Return a sort key that puts the pod that ended first at the front, because the first failure often
+    causes the others.
+    """
     return pod.ended_at or datetime.max.replace(tzinfo=UTC)
 
 
@@ -234,8 +236,8 @@ def _completion_verdict(gang: GangFacts) -> Verdict:
 
 
 def _idle_verdict(gang: GangFacts) -> Verdict | None:
-    """Return the verdict that stops idle replicas, once all other replicas have succeeded and none
-    is live.
+    """Return the verdict that stops idle replicas if the other replicas have succeeded and none of them is
+    live, else None.
     """
     states = _command_pod_states(gang)
     if not gang.idle_roles or "succeeded" not in states or any(state in LIVE_STATES for state in states):
@@ -272,7 +274,9 @@ def _has_loss_rule(gang: GangFacts) -> bool:
 
 
 def _loss_verdict(gang: GangFacts, pod: PodFact | None) -> Verdict:
-    """Return the verdict of the retry rule for lost nodes or, if there is no such rule, requeue the gang."""
+    """Return the verdict of the retry rule for lost nodes or, if there is no such rule, a verdict that
+    requeues the gang.
+    """
     cause = "All pods were lost."
     if pod is not None:
         action = "was lost" if pod.state == "lost" else "was stopped"

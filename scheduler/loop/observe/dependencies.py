@@ -15,7 +15,8 @@ from scheduler.loop.observe.live_rows import WorkloadRow
 from scheduler.loop.observe.queues import Queues
 from scheduler.loop.observe.specs import NOTHING_TO_RUN
 
-CANCELLABLE = (Phase.PENDING, Phase.RESERVED)  # phases in which unreachable dependencies cancel a workload
+# phases in which a dependency that can no longer be met cancels a workload
+CANCELLABLE = (Phase.PENDING, Phase.RESERVED)
 
 
 class Dependent(Protocol):

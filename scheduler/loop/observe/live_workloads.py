@@ -122,7 +122,7 @@ class LiveWorkloads:
         self._shared = shared
 
     def engine_objects(self) -> tuple[model.Workload, ...]:
-        """Return the workloads, sorted by ID."""
+        """Return the engine objects of the workloads, sorted by workload ID."""
         return tuple(self._engine_objects)
 
     def pod_ids(self) -> dict[tuple[str, str, int], uuid.UUID]:

@@ -100,7 +100,7 @@ class SpecCache:
         return parsed
 
     def keep_only(self, ids: Collection[uuid.UUID]) -> None:
-        """Remove all documents except those of the workloads in `ids`."""
+        """Once the cache has grown too large, remove all documents except those of the workloads in `ids`."""
         if len(self._specs) > 2 * len(ids) + 1000:
             self._specs = {pk: self._specs[pk] for pk in ids if pk in self._specs}
 

@@ -69,7 +69,7 @@ def convert(
 ) -> WorkloadEntry:
     runs = row.phase in (Phase.RUNNING, Phase.STOPPING) and row.started_at is not None
     parsed, spec = names.spec, names.spec.spec
-    # After an edit, avoided nodes are available again, unless a rule requires another node.
+    # Nodes are avoided only while a retry rule requires another node. An edit may have removed the rule.
     avoids = row.avoided_nodes and spec is not None and any(rule.other_node for rule in spec.retry)
     pools = [pool for pool in row.pools if pool not in names.rejections]
     rejection = "" if pools else "; ".join(names.rejections[pool] for pool in row.pools)

@@ -105,7 +105,9 @@ def _release_underutilized(
 def _commit_release(
     release: ReleasableNode, pool: NodePool, run: CycleRun, context: SchedulerContext
 ) -> None:
-    """Commit a release of nodes. As in a resize, lock the pool before the workloads."""
+    """Commit the release of a node and the moves that empty it. As in a resize, lock the pool before the
+    workloads.
+    """
     moved = Plan(bundles=release.bundles, queues=run.plan.queues)
     record = Cycle(
         at=run.view.at, epoch=context.held_lease.epoch, trigger=TRIGGER, nodes=len(run.view.snapshot.nodes),

@@ -16,7 +16,7 @@ from scheduler.reports.selectors import evictions, preemptor_filter, victim_filt
 def unknown_parties(
     actor: Actor, *, preemptor: str | None = None, victim: str | None = None
 ) -> list[Problem | None]:
-    """Return a problem for a preemptor or victim that the user cannot see.
+    """Return, for each given party, a problem if the user cannot see it, or else None.
 
     Deleted workloads can still be found through their evictions.
     """

@@ -48,8 +48,8 @@ def _stop_reason(pool: NodePool) -> str:
 def with_pool_readiness(
     rejections: Iterable[Rejection], below_threshold: Mapping[str, PoolReadiness]
 ) -> tuple[Rejection, ...]:
-    """If pools have too few ready nodes, replace their capacity blockers with a single blocker
-    about nodes.
+    """Return the rejections. For pools with too few ready nodes, replace the capacity blockers with a single
+    blocker about nodes.
     """
     return tuple(
         replace(rejection, blockers=_with_readiness(rejection.blockers, below_threshold[rejection.pool]))

@@ -23,7 +23,9 @@ def with_scale_up_first(rejections: Iterable[Rejection]) -> tuple[Rejection, ...
 def with_unknown_boots(
     forecasts: Mapping[str, Forecast], rejections: Iterable[Rejection]
 ) -> Mapping[str, Forecast]:
-    """If a workload that waits only for nodes has no known start time, state that boot times are unknown."""
+    """Return the forecasts. If a workload that waits only for nodes has no known start time, its forecast
+    states that boot times are unknown.
+    """
     waiting = {each.workload for each in rejections if each.blockers[0].reason is Reason.WAITING_FOR_SCALE_UP}
     unknown = {name for name in waiting if name in forecasts and forecasts[name].at is None}
     return {**forecasts, **dict.fromkeys(unknown, UNKNOWN_BOOT)} if unknown else forecasts

@@ -201,7 +201,7 @@ class _BlockerHashes:
         self._by_identity: dict[int, tuple[Sequence[Blocker], int]] = {}
 
     def stable_hash(self, blockers: Sequence[Blocker]) -> int:
-        """Hash everything except the remaining seconds, which change as time passes."""
+        """Return a hash of the blockers without their remaining seconds, which change as time passes."""
         entry = self._by_identity.get(id(blockers))
         if entry is None:
             values = tuple(

@@ -25,9 +25,11 @@ from scheduler.reports.metrics.storage import LogReading, without_secrets, write
 
 log = logging.getLogger(__name__)
 
-READ_BYTES = 2**20  # maximum bytes read from one log at a time; larger backlogs are skipped
-ROUND_BYTES = 16 * 2**20  # maximum bytes per round over all logs
-ROUND_SAMPLES = 300_000  # maximum values per round, because values take longer to process than other output
+# maximum number of bytes read from one log at a time; the start of a larger backlog is skipped
+READ_BYTES = 2**20
+ROUND_BYTES = 16 * 2**20  # maximum number of bytes per round, over all logs
+# maximum number of values per round; values take longer to process than other output
+ROUND_SAMPLES = 300_000
 PODS_PER_TRANSACTION = 50
 SAMPLES_PER_TRANSACTION = 50_000
 STOP_RULES_INTERVAL = timedelta(seconds=10)  # minimum pause between two applications of stop rules

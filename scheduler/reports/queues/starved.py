@@ -20,7 +20,7 @@ class Borrower:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """Project with unmet requests that is below its fair share.
+    """Project that is below its fair share and has unmet requests.
 
     Amounts are in milli-GPU. `held` is the sum of allocated and reserved GPUs, and `requested` is at least as
     large.

@@ -166,7 +166,7 @@ def _measure_pods(
 
 
 def _mean_busy(devices: Iterable[DeviceMeasurement]) -> int | None:
-    """Return the measured devices' mean utilization in thousandths."""
+    """Return the measured devices' mean utilization in thousandths, or None if no device was measured."""
     measured = [busy for busy, _ in devices if busy is not None]
     return round(sum(measured) / len(measured)) if measured else None
 

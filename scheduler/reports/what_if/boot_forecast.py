@@ -66,7 +66,9 @@ def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNode
 
 
 def _below_threshold(readiness: PoolReadiness, count: int) -> MissingNodes | None:
-    """Return how many nodes must boot before the pool accepts workloads, but at least `count`."""
+    """Return how many nodes must boot before the pool accepts workloads, but at least `count`. Return None if
+    the pool adds no more nodes.
+    """
     if readiness.stop_reason:
         return None
     return MissingNodes(readiness.pool, max(count, readiness.needed - readiness.ready))

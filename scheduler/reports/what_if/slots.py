@@ -8,7 +8,8 @@ from django.db import connection, transaction
 from berth.core.errors import RateLimited
 from projects.models import Project
 
-MAX_DRY_RUNS = 3  # maximum dry runs per project, because one may keep a core busy for seconds
+# maximum number of concurrent dry runs per project; each can keep a core busy for seconds
+MAX_DRY_RUNS = 3
 RETRY_AFTER = 2  # seconds after which a client may retry
 LOCK_CLASS = 0x62647279  # first key of the advisory locks; project and slot form the second key
 

@@ -12,7 +12,7 @@ from scheduler.loop.decide import LayoutCache
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.view import ObservationCache
 
-MAX_WAIT_SECONDS = 1.0  # maximum seconds that a dry run waits for the shared cache
+MAX_WAIT_SECONDS = 1.0  # maximum time in seconds that a dry run waits for the shared cache
 
 SPEC_CACHE = SpecCache()  # parsed documents, shared by all of this process's dry runs
 

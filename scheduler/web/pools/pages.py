@@ -61,7 +61,7 @@ FINDING_TONES = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.NOTE:
 
 @dataclass(frozen=True, slots=True)
 class FindingCounts:
-    """Number of errors and warnings in a pool's diagnosis, which the page shows with the pool's state."""
+    """Number of errors and warnings in a pool's diagnosis, shown next to the pool's state."""
 
     errors: int = 0
     warnings: int = 0
@@ -84,7 +84,7 @@ class PoolRow:
 
     @property
     def findings(self) -> FindingCounts:
-        """Number of diagnosed errors and warnings, which only platform admins may see."""
+        """Number of diagnosed errors and warnings, or zero if the user is not a platform admin."""
         return count_findings(diagnose_pool(self.pool, timezone.now())) if self.is_admin else FindingCounts()
 
     @property

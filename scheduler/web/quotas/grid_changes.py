@@ -155,7 +155,7 @@ def _conflicting_quotas(actor: Actor, typed: Iterable[EditedQuota]) -> list[dict
 
 
 def _last_changes(keys: Sequence[str]) -> dict[QuotaPlace, dict[str, Any]]:
-    """Return the time and user of each quota's last change."""
+    """Return the time and user of each quota's last change, if it is among the latest MAX_CHANGES changes."""
     result: dict[QuotaPlace, dict[str, Any]] = {}
     requested_keys = set(keys)
     for change in QuotaChange.objects.order_by("-pk")[:MAX_CHANGES] if requested_keys else ():

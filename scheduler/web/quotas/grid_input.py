@@ -17,7 +17,7 @@ from projects.web.quotas.cells import FIELDS, NO_QUOTA, build_document, field_fo
 from scheduler.web.quotas.grid_table import parse_owner_keys
 
 MAX_QUOTAS = 1000
-MAX_CELL_LENGTH = 60  # maximum characters per cell
+MAX_CELL_LENGTH = 60  # maximum number of characters per cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def _quota_columns(edited: EditedQuota, *, equal_weights: bool) -> Columns | Non
 
 
 def errors_by_cell(typed: Sequence[EditedQuota], error: Invalid) -> Iterator[dict[str, str]]:
-    """Yield each error with its cell, if the error is about a cell."""
+    """Yield each error as a JSON object, with its cell if it concerns one."""
     for problem in error.problems:
         message = f"{problem.message}{problem.advice}"
         if problem.path == "expires_at":

@@ -167,7 +167,9 @@ def template_text(text: str) -> str:
 
 
 def text_from_workload(actor: Actor, like: str) -> tuple[str, str]:
-    """Return a workload's or array's document as template text, and the name of the workload or array."""
+    """Return a workload's or array's document as template text, and its name. If there is no such workload or
+    array, return a minimal document and "".
+    """
     workload = _workload_or_array(actor, like)
     return (
         (template_text(document_text(workload)), workload.name)

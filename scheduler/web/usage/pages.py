@@ -46,7 +46,7 @@ from scheduler.web.usage.query import SPANS, UsageQuery, parse_usage_query
 MAX_NAMED_LAYERS = 7
 OTHERS = "others"
 BUDGETS_PER_PAGE = 25
-MAX_ROWS = 100  # maximum rows on the page; the CSV file contains all rows
+MAX_ROWS = 100  # maximum number of rows on the page; the CSV file contains all rows
 LABEL_FORMATS = {
     Step.HOUR: "%-d %b, %H:00",
     Step.DAY: "%-d %b",

@@ -100,10 +100,10 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
 
 def _wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str:
     """Return a sentence about the wait that follows a workload's restart delay, or "" if the workload is
-    expected to start then.
+    expected to start when the delay ends.
 
-    The scheduler does not evaluate the workload until then, so the reason is inferred from the project's
-    queue. If the reason is the fair share, that amount is marked as decisive.
+    The scheduler does not evaluate the workload during the delay, so the reason is inferred from the
+    project's queue. If the reason is the fair share, that amount is marked as decisive.
     """
     if not waits_after_delay(workload):
         return ""

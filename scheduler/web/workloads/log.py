@@ -27,7 +27,7 @@ from scheduler.web.workloads.failure import first_failed_pod
 
 TEXT = "text/plain; charset=utf-8"
 MAX_BYTES, MAX_LINES = 256 * 1024, 2000
-MAX_TIMED_BYTES = 8 * 1024 * 1024  # maximum bytes to read with their times, more than a page shows
+MAX_TIMED_BYTES = 8 * 1024 * 1024  # maximum number of bytes to read with their times, more than a page shows
 MAX_HITS, CONTEXT_LINES = 30, 2
 
 

@@ -101,10 +101,10 @@ def detail(request: Request, workload_id: uuid.UUID, tab: str = "overview") -> H
 def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Return a card with the smallest change that would start the workload now.
 
-    The response is empty if the workload only waits for its restart delay to end, or for earlier tasks of its
-    array, which the page shows elsewhere. If the next cycle starts the workload, the response replaces the
-    pending reasons, which are those of the last cycle. The page loads the card separately, because finding
-    the change may take seconds on a large cluster.
+    The response is empty if the workload waits only for its restart delay to end or for earlier tasks of its
+    array, because the page shows this elsewhere. If the next cycle starts the workload, the response replaces
+    the last cycle's pending reasons. The page loads the card separately, because finding the change may take
+    seconds on a large cluster.
     """
     workload = find_workload(request.actor, workload_id)
     if workload.phase != Phase.PENDING:
@@ -343,6 +343,6 @@ def _open_ports(actor: Actor, workload: Workload) -> list[str]:
 
 
 def _active_backoff(workload: Workload, now: datetime) -> datetime | None:
-    """Return the end of the workload's backoff, or None if it is not in backoff."""
+    """Return the end of the workload's backoff, or None if the workload is not in backoff."""
     until = workload.backoff_until
     return until if until is not None and until > now and workload.phase == Phase.PENDING else None

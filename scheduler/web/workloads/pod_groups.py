@@ -15,7 +15,7 @@ class PodGroup:
     """Pods of one run on one node with the same state, outcome and limits."""
 
     placements: Sequence[PodPlacement]
-    failed_first: bool = False  # whether this pod failed before the others
+    failed_first: bool = False  # True if the group's only pod failed before all other pods
 
     @property
     def first(self) -> Pod:

@@ -23,7 +23,8 @@ from berth.client.channels import (
 from berth.client.config import Settings
 from berth.client.errors import ClientError
 
-MARK = "BERTH_CHANNEL"  # environment variable with the channel's ID; the process ends with this channel
+# environment variable that contains a channel's ID; processes that inherit it end with the channel
+MARK = "BERTH_CHANNEL"
 # Runs the user's command, in bash if possible, with the channel ID of the SSH connection.
 # Background processes therefore outlive their session, but not their connection.
 _LAUNCH = f"""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from berth.client.models.usage import Utilization
     from berth.client.models.workloads import Workload
 
-ROWS_MAX = 200  # maximum rows per table; `berth list` shows all rows
+ROWS_MAX = 200  # maximum number of rows per table; `berth list` shows all rows
 GIB = 1024
 IDLE_STYLE = "yellow"
 

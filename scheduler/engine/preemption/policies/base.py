@@ -53,7 +53,7 @@ class PreemptionPolicy:
 
     @property
     def is_limited_to_own_project(self) -> bool:
-        """Return whether only workloads in the preemptor's own project may be victims."""
+        """Whether only workloads in the preemptor's own project may be victims."""
         return False
 
     def projects(self) -> Iterator[QueueAccount]:
@@ -65,7 +65,7 @@ class PreemptionPolicy:
         return gang is not self.gang
 
     def may_evict_gang(self, gang: Gang) -> bool:
-        """Return whether the gang could be a victim, regardless of its queue and minimum runtime."""
+        """Return whether the gang may be a victim, ignoring its queue and its minimum runtime."""
         return not gang.non_preemptible and self.would_evict_gang(gang)
 
     def rule(self, victim: Victim) -> str | None:

@@ -22,7 +22,8 @@ STOPS_SEARCH = frozenset({"-c", "-m"})  # flags that introduce a program in the 
 
 
 def missing_programs(data: Mapping[str, Any]) -> dict[str, str]:
-    """Map the paths of commands to the program files that they need but the workload does not include.
+    """Return the program files that commands need but the workload does not include, keyed by the command's
+    path in the document.
 
     Only commands that begin with the program are recognized. A command that could create or find the file
     itself is left out, for example a command that first changes the directory.

@@ -156,7 +156,7 @@ def _choose_context_name(address: str, contexts: "Contexts") -> str:
 def _revoke(client: "Client", secret: str) -> None:
     """Revoke the token if `berth login` created it.
 
-    A token that the user created may be in use elsewhere.
+    Other tokens are kept, because they may be in use elsewhere.
     """
     for token in client.tokens.list():
         if token.interactive and token.prefix and secret.startswith(token.prefix):

@@ -1,4 +1,4 @@
-"""Tables of inference services, their engines and their scale requests."""
+"""Tables of inference services, engines, scale requests, autoscaler actions and failed engines."""
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
