@@ -69,7 +69,7 @@ class FailureAdmin(EndedTaskAdmin):
 
 @admin.register(Schedule)
 class ScheduleAdmin(ReadOnlyModelAdmin):
-    """Read-only admin for periodic tasks, which Berth registers when the scheduler starts."""
+    """Read-only admin for periodic tasks. Berth registers these tasks when the scheduler starts."""
 
     list_display = ("name", "func", "schedule_type", "next_run")
     empty_hint = "The scheduler registers its periodic tasks when it starts."

@@ -65,8 +65,7 @@ def _link(model: type[Workload | Node | NodePool], key: object, text: str) -> st
 
 
 def _workload_keys(handles: set[str], at: datetime) -> dict[str, object]:
-    """Return the primary key of the workload to which each `project/name` handle referred at the time `at`.
-    """
+    """Return the primary key of the workload that each `project/name` handle referred to at the time `at`."""
     pairs = [handle.partition("/")[::2] for handle in handles]
     rows = Workload.objects.filter(
         project__name__in={project for project, _ in pairs},

@@ -39,7 +39,9 @@ class ReservationAdmin(ReadOnlyModelAdmin):
 
 
 class QueueAdmin(ReadOnlyModelAdmin):
-    """Read-only admin for values of queues. Departments come before their projects, and look different."""
+    """Read-only admin for values of queues. Departments come before their projects and are styled
+    differently.
+    """
 
     ordering = (
         "pool__name",

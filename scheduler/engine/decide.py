@@ -12,13 +12,13 @@ from scheduler.engine.layout.quota_groups import QuotaGroups
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 
-MAX_ROUNDS = 8  # upper bound; the second round usually changes nothing
+MAX_ROUNDS = 8  # maximum number of further rounds; most cycles need only one
 
 
 def decide(snapshot: Snapshot, actions: Sequence[str] | None = None) -> Plan:
     """Return the plan for a snapshot.
 
-    `actions` names the actions to run, always in the engine's order.
+    Run only the named `actions`, or all if None, always in the engine's order.
     """
     return decide_with_layout(snapshot, None, actions)[0]
 

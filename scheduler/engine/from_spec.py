@@ -43,7 +43,7 @@ def workload_from_spec(spec: WorkloadSpec) -> Workload:
 
 
 def is_endless(spec: WorkloadSpec) -> bool:
-    """Return whether workloads of the given kind run until they are stopped, unless they set
+    """Return whether the workload is of a kind that runs until it is stopped, unless it sets
     `max_runtime`.
     """
     return spec.kind in ("interactive", "service")
@@ -52,7 +52,7 @@ def is_endless(spec: WorkloadSpec) -> bool:
 def scale_up_adds_nodes(spec: WorkloadSpec) -> bool:
     """Return whether a pool may add nodes to scale the workload up.
 
-    Interactive workloads may be idle, so they scale up only onto existing nodes.
+    Interactive workloads are often idle, so they scale up only onto existing nodes.
     """
     return spec.kind != "interactive"
 

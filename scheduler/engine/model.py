@@ -95,7 +95,8 @@ class Pool:
     reservation_after: int | None = RESERVATION_AFTER  # if None, nodes are never held
     cpu_load_limit: int = MILLI  # fraction of each node's CPU that may be allocated, in thousandths
     nodes_max: int | None = None  # None if the pool cannot add nodes at present
-    # Maximum unless the pool is paused, drained or failing; None means `nodes_max`.
+    # Maximum number of nodes even while the pool is paused, drained or failing; None means the same as
+    # `nodes_max`.
     nodes_ever: int | None = None
     node_shape: NodeShape | None = None
 

@@ -59,7 +59,9 @@ class LeftoversCollector(LeasedThread):
         self._update(outputs, held, state=OutputState.FAILED, message=sentence(error))
 
     def _update(self, outputs: PodOutputs, held: HeldLease, **columns: Any) -> bool:
-        """Update the row, unless the workload was deleted or another process has stored the files."""
+        """Update the row, unless the workload was deleted or another process has stored the files. Return
+        whether the row was updated.
+        """
         with fenced_transaction(held):
             rows = PodOutputs.objects.filter(pk=outputs.pk, state=OutputState.WAITING)
             return bool(rows.update(**columns))

@@ -179,7 +179,7 @@ def _is_record_due(run: CycleRun, memory: CycleMemory) -> bool:
 
 
 def _note_record(run: CycleRun, memory: CycleMemory, notes: tuple[str, ...]) -> None:
-    """Update the memory for a cycle that is being recorded."""
+    """Note in `memory` that the cycle is recorded, and in `run` whether the cycle's snapshot is due."""
     run.is_snapshot_due = memory.snapshots.is_due(len(run.view.snapshot.workloads), run.view.at)
     memory.recorded_at, memory.notes = run.view.at, notes
 

@@ -20,7 +20,7 @@ from scheduler.simulator.scenario.export import snapshot_to_scenario
 
 SNAPSHOT_RETENTION = timedelta(days=2)
 CYCLE_RETENTION = timedelta(days=30)
-MAX_WORKLOADS = 20_000  # snapshots of larger clusters are not stored
+MAX_WORKLOADS = 20_000  # larger snapshots are not stored
 Document = dict[str, Any]
 
 DROP_SURPLUS = """
@@ -39,10 +39,10 @@ class StoredCycle:
 
 
 def pack(snapshot: Snapshot, plan: Plan, encoder: SnapshotEncoder | None = None) -> bytes | None:
-    """Return the compressed snapshot and plan, or None if the cluster is too large.
+    """Return the compressed snapshot and plan, or None if the snapshot has more than MAX_WORKLOADS workloads.
 
-    `encoder` caches encoded parts between cycles; without a cache, packing takes longer than a decision. Must
-    not be called inside a transaction.
+    `encoder` caches encoded parts between cycles; without it, packing takes longer than making the cycle's
+    decisions. Must not be called inside a transaction.
     """
     if len(snapshot.workloads) > MAX_WORKLOADS:
         return None

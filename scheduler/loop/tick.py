@@ -152,7 +152,7 @@ class Loop:
         return observe(now, context.specs, context.cache, has_reservations=context.has_reservations)
 
     def decide(self, view: ClusterView | None) -> Plan | None:
-        """Run the engine and return its plan."""
+        """Run the engine. Return its plan, or None if there is no view or the engine has failed."""
         if view is None:
             return None
         plan = self._cycle_step("decide", lambda: decide_pools(view.snapshot, self.context.layout))
@@ -358,7 +358,9 @@ class Loop:
             traced.set_attributes(berth__changed=self._changed)
 
     def _cycle_step(self, name: str, step: Callable[[], Result]) -> Result | None:
-        """Run and time one step of the cycle. A failure ends the cycle and is recorded."""
+        """Run and time one step of the cycle. Return None on failure, which ends the cycle and is
+        recorded.
+        """
         before = len(self._notes)
         with span(name), self._timer.measure(name):
             result = self._run_safely(name, step)
@@ -379,7 +381,9 @@ class Loop:
         return fenced_step
 
     def _run_safely(self, name: str, step: Callable[[], Result]) -> Result | None:
-        """Run a step. An error, such as one caused by an invalid row, ends the step but not the loop."""
+        """Run a step. Return None after an error. An invalid row, for example, ends the step but not the
+        loop.
+        """
         try:
             return step()
         except LeadershipLost:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pools.runtimes.base import LogChunk
 
 CHUNK_SIZE = 4 * 1024 * 1024
-TIME_LIMIT = 8.0  # maximum seconds per search; the client can resume at the returned position
+TIME_LIMIT = 8.0  # maximum duration of a search in seconds; the client can resume at the returned position
 MAX_TEXT_LENGTH = 200
 MAX_LINE_BYTES = 4096  # maximum number of bytes shown per line
 MAX_CONTEXT_LINES = 20

@@ -26,7 +26,9 @@ class Checkpoints:
             heappush(self._next, (started + self.interval, workload.name, started))
 
     def record_until(self, workloads: dict[str, Workload], now: int) -> None:
-        """Update `workloads` with checkpoints saved up to `now`. Checkpoints need no new decision."""
+        """Update `workloads` with checkpoints saved up to `now`. A new checkpoint does not trigger a
+        cycle.
+        """
         while self.interval is not None and self._next and self._next[0][0] <= now:
             _, name, started = heappop(self._next)
             workload = workloads.get(name)

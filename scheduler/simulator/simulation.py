@@ -272,7 +272,9 @@ class World:
 
 
 def _limited_runtime(workload: Workload) -> int | None:
-    """Return the actual runtime, limited by `max_runtime`."""
+    """Return the actual runtime, limited by `max_runtime`, or None if the workload does not end on
+    its own.
+    """
     if workload.runtime_seconds is None or workload.max_runtime is None:
         return workload.runtime_seconds
     return min(workload.runtime_seconds, workload.max_runtime)

@@ -41,7 +41,9 @@ class HiddenWorkloads:
 
 
 def hidden_workloads(actor: Actor, pool: NodePool | None) -> dict[str, HiddenWorkloads]:
-    """Return the workloads of each pool's queue that the user cannot see, keyed by pool name."""
+    """Return the workloads of each pool's queue that the user cannot see, keyed by pool name. The result is
+    empty for platform admins.
+    """
     if is_platform_admin(actor):
         return {}
     rows = all_queued(pool).exclude(project__in=visible_projects(actor)).values_list("queue_pool")
@@ -60,8 +62,8 @@ def hidden_workloads(actor: Actor, pool: NodePool | None) -> dict[str, HiddenWor
 def add_placeholders(
     entries: Sequence[QueueEntry], hidden: HiddenWorkloads, *, previous: int, is_last: bool
 ) -> None:
-    """Add placeholders to one pool's rows, which must be in queue order, with array tasks folded and sections
-    set.
+    """Add placeholders to one pool's rows. The rows must be in queue order, with folded array tasks and with
+    sections already set.
 
     `previous` is the position of the visible workload before the rows, or NO_POSITION. `is_last` states
     whether the rows end the pool's queue.

@@ -72,7 +72,9 @@ def _parse_indexes(text: str) -> Sequence[str]:
 
 
 def parse_array_option(text: str | None) -> dict[str, Any] | None:
-    """Parse the value of --array into a document's `array` section. Raises InvalidInput."""
+    """Parse the value of --array into a document's `array` section, or return None without a value. Raises
+    InvalidInput.
+    """
     from berth.core.spec.arrays import array_document
 
     if text is None:

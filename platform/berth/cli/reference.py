@@ -101,7 +101,9 @@ def _summary(command: Any) -> str:
 
 
 def _subcommand_names(command: Any) -> str:
-    """Return the names of a group's direct subcommands in parentheses."""
+    """Return the names of a group's direct subcommands in parentheses, or "" for a command that is not a
+    group.
+    """
     names = getattr(command, "commands", {})
     return f" ({', '.join(f'`{name}`' for name in names)})" if names else ""
 

@@ -65,7 +65,9 @@ def read_rule(stored: Mapping[str, Any]) -> IdleRule | None:
 
 
 def applicable_rule(of_project: Mapping[str, Any], of_pool: Mapping[str, Any]) -> IdleRule | None:
-    """Return the rule for a project's workloads in a pool. A project's rule overrides the pool's rule."""
+    """Return the rule for a project's workloads in a pool, or None. A project's rule overrides the pool's
+    rule.
+    """
     rule = read_rule(of_project or of_pool)
     return None if rule is None or rule.action == NONE else rule
 

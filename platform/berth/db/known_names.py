@@ -9,7 +9,8 @@ from django.db.models import Q, QuerySet
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest, suggest_visible
 
-COMPARED_MAX = 20_000  # maximum rows per source that are searched for names similar to an unknown one
+# maximum number of rows per source that are searched for names similar to an unknown one
+COMPARED_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,8 @@ def check_names(*problems: Problem | None) -> None:
 
 
 def unknown_name(path: str, name: str | None, noun: str, sources: Iterable[Names]) -> Problem | None:
-    """Return a problem if no source includes the name.
-
-    A hidden object is reported like one that does not exist: the suggestion is a visible name.
+    """Return a problem if no source includes the name, else None. A hidden object is reported like one that
+    does not exist, and only visible names are suggested.
     """
     sources = list(sources)
     if not name or any(source.include(name) for source in sources):
@@ -52,7 +52,7 @@ def unknown_name(path: str, name: str | None, noun: str, sources: Iterable[Names
 
 
 def unknown_word(path: str, word: str | None, words: Collection[str], *history: Names) -> Problem | None:
-    """Return a problem if a word is neither in `words` nor in the rows of `history`."""
+    """Return a problem if a word is neither in `words` nor in the rows of `history`, else None."""
     if not word or word in words or any(names.include(word) for names in history):
         return None
     return Problem(path, "is not an allowed value", format_value(word), suggest(word, words))

@@ -38,7 +38,9 @@ class SourceLines:
         return source_lines
 
     def line_number(self, path: str) -> int | None:
-        """Return the line of the value at the path, or of its nearest existing parent."""
+        """Return the line of the value at the path or of its nearest existing parent, or None if neither
+        exists.
+        """
         if path in self.lines:
             return self.lines[path]
         at = parse_location(path)

@@ -147,7 +147,7 @@ class Leader:
             joined = True
 
     def _drop_ended_members(self) -> bool:
-        """Drop members that have ended.
+        """Drop members that have ended. Return whether any member was dropped.
 
         Members send only one message, so a readable socket means that a member has closed its connection.
         """

@@ -1,4 +1,4 @@
-"""Worker configuration, which is read from the environment."""
+"""Worker configuration, read from the environment."""
 
 import os
 from collections.abc import Mapping

@@ -11,7 +11,7 @@ from berth.worker.own_ray import START_SECONDS, OwnRay, RayUnavailable, read_pos
 
 log = logging.getLogger("berth.worker")
 
-# Environment variable with Ray's directory on this node, set once Ray runs.
+# Environment variable that contains Ray's directory on this node. Set once Ray is running.
 RAY_DIRECTORY_VARIABLE = "BERTH_SESSION_RAY"
 # Ray errors that report the loss of a node or process, rather than an error in a task's function.
 _LOSS_ERRORS = {

@@ -11,7 +11,8 @@ from scheduler.engine.board.board import Board
 
 # Handles the workloads that list the board's pool at position `choice`.
 Step = Callable[[Board, int], None]
-Action = tuple[Step, ...]  # each step runs for all first choices, then for all second choices, and so on
+# each step runs for all workloads' first pools, then for their second pools, and so on
+Action = tuple[Step, ...]
 
 ACTIONS: Mapping[str, Action] = {
     "allocate": (start_gangs, scale_up),

@@ -49,7 +49,10 @@ def _start_pending(board: Board, choice: int) -> None:
 
 
 def _all_rejected(board: Board, groups: Sequence[PendingGroup]) -> bool:
-    """If no group can start, reject all groups and return True.
+    """If no group can start, reject all groups and return True. Otherwise, return False without changing the
+    board.
+
+    If there are more than MAX_REQUEST_KINDS distinct requests, False is returned without trying the rest.
 
     The order of groups does not matter, because the free capacity changes only when a gang starts.
     """
@@ -138,7 +141,9 @@ def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
 
 
 def _horizons(board: Board) -> list[Horizon]:
-    """Return the placement horizons to try: now, once pods have stopped, once nodes have booted."""
+    """Return the placement horizons to try: now, after leaving pods have stopped, and after booting nodes are
+    ready.
+    """
     horizons = [Horizon.NOW]
     if board.nodes.leaving:
         horizons.append(Horizon.LEAVING)

@@ -62,7 +62,7 @@ def _first_hold(board: Board, overdue: Iterable[PendingGroup]) -> NodeHold | Non
 
 
 def hold_nodes(board: Board, gang: Gang) -> None:
-    """Hold nodes for a blocked workload that is within its fair share and has waited long enough."""
+    """Hold nodes for the gang if it is blocked, is within its fair share and has waited long enough."""
     cycle = board.cycle
     if (
         cycle.hold() is not None
@@ -94,8 +94,8 @@ def hold_period(waited: int) -> tuple[int, bool]:
 def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
     """Return the nodes to hold for the gang, or None if holding nodes would not help it.
 
-    A gang within its fair share waits for declared end times. If end times are undeclared, nodes are left
-    idle only if the project does not borrow.
+    Within the fair share, only declared end times count. Nodes are held until expected or unknown end times
+    only if the gang is within its quota and the project does not borrow.
     """
     account, start, views = gang.account, board.mark(), board.nodes.views
     borrows = any(
@@ -157,7 +157,9 @@ class _HoldSearch:
         return None
 
     def by_node(self) -> NodeHold | None:
-        """Return a hold on the nodes with the fewest allocated resources, or None during a pause."""
+        """Return a hold on the nodes with the fewest allocated resources, or None during a pause, if the pool
+        can add nodes, or if the gang would not fit.
+        """
         board, workload = self._board, self._gang.workload
         _, holds = hold_period(board.now - workload.submitted - (board.pool.reservation_after or 0))
         if not holds or board.can_add_nodes:

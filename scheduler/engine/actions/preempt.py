@@ -11,7 +11,7 @@ MAX_REPLICAS = 64  # maximum number of replicas in one scale-up step
 
 
 def consolidate(board: Board, choice: int) -> None:
-    """Move running pods to merge free blocks, without preempting or reclaiming workloads."""
+    """Make room for pending gangs by moving running pods, without preempting or reclaiming workloads."""
     if board.pool.consolidation.enabled:
         preempt_for_pending(board, choice, Consolidate)
 

@@ -167,7 +167,9 @@ def scale_up_steps(gang: Gang, replicas: int = 1) -> Iterator[ScaleUpStep]:
 
 
 def _request_more(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
-    """Request more replicas of a role and of the roles that scale with it."""
+    """Return a request for more replicas of a role and of the roles that scale with it, or an empty
+    arrangement if the role cannot be scaled up.
+    """
     role = part.role
     if not part.meets_minimum or not (part.live or role.min == 0) or not has_live_pods(gang.root):
         return ()

@@ -37,7 +37,7 @@ class CycleState:
     reclaimable_cache: dict[QueueAccount, dict[Hashable, object]] = field(default_factory=dict)
 
     def hold(self) -> NodeHold | None:
-        """Return the nodes held for a pending workload. Only the first call searches for nodes."""
+        """Return the nodes held for a pending workload, or None. Only the first call searches for nodes."""
         if self.find_hold is not None:
             find, self.find_hold = self.find_hold, None
             self.backfill_hold = find()

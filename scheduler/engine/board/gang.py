@@ -212,7 +212,9 @@ class Gang:
         self._requested = None
 
     def _requested_by_single_role(self) -> tuple[int, int, int] | None:
-        """Return the missing resources of a gang with a single role (the usual case), else None."""
+        """Return the missing resources of a simple gang with a single role (the usual case). Return None for
+        other gangs, and if no replica is missing.
+        """
         part = self.parts[0]
         missing = part.role.min - part.count
         if len(self.parts) > 1 or not self.simple or missing <= 0:

@@ -228,9 +228,11 @@ class QueueAccount:
         )
 
     def may_exceed_share_once(self, requested: Sequence[int]) -> bool:
-        """Return whether the request fits within the share or the queue is still below its share.
+        """Return whether, for each requested resource, the request fits within the deserved amount or the
+        queue is still below this amount.
 
-        A queue below its share may exceed it by one workload.
+        A queue below its deserved amount may exceed it by one workload. A queue without allocations counts as
+        below.
         """
         return all(
             self.allocated[kind] + requested[kind] <= self.deserved[kind]
@@ -264,7 +266,7 @@ class QueueGroup:
 
 
 def _limit_within(limit: tuple[int, ...], entitlement: Entitlement) -> tuple[int, ...]:
-    """Return the limit or, for each resource, the unused cluster quota if that is lower."""
+    """Return, for each resource, the limit or the unused cluster quota, whichever is lower."""
     lowered = list(limit)
     for quota in entitlement.cluster_quotas:
         if quota.kind in RESOURCES:
@@ -326,7 +328,7 @@ class Ledger:
 
 
 def first_exceeded(allocated: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int | None:
-    """Return the first requested resource for which `allocated + requested` exceeds the bound."""
+    """Return the first requested resource for which `allocated + requested` exceeds the bound, or None."""
     for kind in KINDS:
         if requested[kind] > 0 and allocated[kind] + requested[kind] > bound[kind]:
             return kind
@@ -334,7 +336,7 @@ def first_exceeded(allocated: Sequence[int], bound: Sequence[int], requested: Se
 
 
 def main_resource(requested: Sequence[int]) -> int:
-    """Return the main requested resource, which is GPUs if any are requested."""
+    """Return the first of GPUs, CPUs and memory that is requested, or GPUs if none is."""
     return next((kind for kind in KINDS if requested[kind] > 0), GPU)
 
 

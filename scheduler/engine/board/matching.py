@@ -52,7 +52,9 @@ def missing_feature(role: Role, node: Node) -> str:
 
 
 def should_avoid(role: Role, node: Node) -> bool:
-    """Return whether the node has an untolerated soft taint, so it is used only if no other node fits."""
+    """Return whether the node has an untolerated soft taint. Such a node is used only if no other
+    node fits.
+    """
     return any(
         taint.effect not in HARD_TAINT_EFFECTS and not tolerates(role.tolerations, taint)
         for taint in node.taints
@@ -75,7 +77,8 @@ def node_constraints(role: Role) -> Hashable:
 class Matcher:
     """Cache of the nodes that match each distinct set of role constraints.
 
-    `project` is the role's project, or empty to include nodes that serve only other projects.
+    The `project` argument of methods is the role's project. If it is empty, nodes that serve only one project
+    also match.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:

@@ -69,10 +69,9 @@ class QuotaHold:
     def awaited_release(self) -> Release | None:
         """Return the amounts that will be released before the gang can start, or None if no quota is held.
 
-        If the gang fits in the unused quota, quota is held only while nodes are held for the gang. Otherwise,
-        gangs of lower priority that fit on other nodes could start, and the gang would no longer fit in the
-        quota once its nodes are free. If the gang waits for quota, quota is held only if the released amounts
-        will suffice.
+        If the gang fits in the unused quota, quota is held only while nodes are held for the gang. This
+        prevents lower-priority gangs from starting on other nodes and using the quota before the held nodes
+        are free. If the gang waits for quota, quota is held only if the released amounts will suffice.
         """
         if self.gang.has_pods:
             return None
@@ -118,7 +117,7 @@ class QuotaHold:
 
 
 def _next_release(board: Board, gang: Gang) -> Release | None:
-    """Return the amounts to be released until the gang fits in the quota, or None if it never will.
+    """Return the amounts that will be released before the gang fits in the quota, or None if it never will.
 
     Gangs are assumed to end in the order of their declared ends, then of their starts.
     """

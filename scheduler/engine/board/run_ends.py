@@ -37,7 +37,7 @@ def has_waited_long_enough(board: Board, gang: Gang) -> bool:
 
 
 def may_end(gang: Gang) -> bool:
-    """Return whether the gang may end on its own."""
+    """Return whether the gang has a maximum runtime or is expected to complete."""
     return gang.workload.max_runtime is not None or not gang.workload.endless
 
 

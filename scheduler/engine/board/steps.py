@@ -34,7 +34,7 @@ def to_step(move: Move, reserved: Collection[str]) -> Step:
 
 
 def append_bundle(bundles: list[Bundle], bundle: Bundle) -> None:
-    """Append a bundle, merging all of a gang's scale-up steps into one."""
+    """Append a bundle, merging all of a gang's scale-up bundles into one."""
     if bundle.kind is Kind.GROW:
         for at, earlier in enumerate(bundles):
             if earlier.kind is Kind.GROW and earlier.workload == bundle.workload:

@@ -108,7 +108,7 @@ def _find_role_obstacle(board: Board, role: Role) -> Obstacle | None:
 
 
 def _nodes_for(board: Board, role: Role) -> NodeCounts:
-    """Return the nodes that match the role, counted by size, except draining nodes."""
+    """Return the existing and addable nodes that match the role, counted by size, except draining nodes."""
     key = "nodes for", node_constraints(role)
     static_cache = board.nodes.static_cache
     if key not in static_cache:

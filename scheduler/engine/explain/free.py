@@ -82,7 +82,9 @@ class NodeView:
         return self._blocks[key]
 
     def unavailable_amounts(self, kind: int) -> dict[str, int]:
-        """Return the amounts that stopping pods use, or that are free on cordoned or draining nodes."""
+        """Return the amounts that stopping pods use, and the amounts that are free on cordoned or draining
+        nodes.
+        """
         if kind not in self._elsewhere:
             leaving = sum(self._leaving_amount(i, kind) for i in self.usable) if self.nodes.leaving else 0
             cordoned = sum(
@@ -213,7 +215,7 @@ class FreeCapacity:
         return max(0, self.requested(kind) - self.total(kind))
 
     def short_resources(self) -> list[int]:
-        """Return the insufficient resources, in descending order of the missing fraction."""
+        """Return the insufficient resources, sorted by the missing fraction of the request, largest first."""
         short = [kind for kind in KINDS if self.missing(kind)]
         return sorted(short, key=lambda kind: -self.missing(kind) / self.requested(kind))
 

@@ -40,7 +40,7 @@ class PendingReasons:
         self._shortages: dict[Hashable, Obstacle | None] = {}
 
     def reasons_for(self, group: PendingGroup, gang: Gang) -> Reasons:
-        """Return the group's pending reasons, determined for its first pending gang."""
+        """Return the group's pending reasons, determined for `gang`, its first pending gang."""
         recorded = group.reasons
         for reason in UNSCHEDULABLE_REASONS & recorded.keys():
             return {reason: recorded[reason]}
@@ -81,7 +81,7 @@ class PendingReasons:
     def _capacity_reasons(
         self, group: PendingGroup, gang: Gang, reason: Reason, numbers: Numbers, *, within_share: bool
     ) -> Reasons:
-        """Return the shortage, and why evictions or moves cannot resolve it."""
+        """Return the shortage of capacity, and the reasons why evictions or moves cannot resolve it."""
         board = self._board
         if reason not in MISSING_CAPACITY or not (
             within_share or not Preempt.has_no_victims_over_share(board, gang)
@@ -109,10 +109,8 @@ class PendingReasons:
     def _binding_resource(
         self, gang: Gang, free: FreeCapacity, kinds: Sequence[int], within_share: bool
     ) -> tuple[int, Evictions | None]:
-        """Return the first resource that evictions cannot free in full, and the evictions that free the most
-        of it.
-
-        If evictions can free all resources, return the first one.
+        """Return the first resource that evictions cannot free in full, or else the first resource. Also
+        return the evictions that free the most of this resource, or None.
         """
         first: tuple[int, Evictions | None] | None = None
         for kind in kinds:
@@ -124,7 +122,9 @@ class PendingReasons:
         return first
 
     def _best_evictions(self, gang: Gang, view: NodeView, kind: int, within_share: bool) -> Evictions | None:
-        """Return the kind of eviction that frees more of the resource, with the amounts, or None."""
+        """Return "reclaimed" or "preempted", whichever frees more of the resource, with the amounts,
+        or None.
+        """
         own = self._amounts.preemptible(gang, view, kind)
         if within_share:
             others = self._amounts.reclaimable(gang, view, kind)

@@ -57,7 +57,7 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
 
 
 def is_schedulable(blockers: Sequence[Blocker]) -> bool:
-    """Return whether the workload may start later without changes to the workload or the cluster.
+    """Return whether the workload can start later without changes to the workload or the cluster.
 
     The first blocker determines the result.
     """
@@ -113,7 +113,7 @@ def _with_unit(key: str, numbers: Numbers) -> str:
 
 
 def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
-    """Yield message placeholders whose text depends on several numbers or on a plural form."""
+    """Yield (placeholder, text) for message texts that depend on several numbers or on a plural form."""
     yield "held", _held_phrase(numbers)
     yield "time", _time_phrase(numbers)
     match reason:

@@ -1,7 +1,7 @@
 """Compute how much of a resource a preemptor could reclaim or preempt, for explanations.
 
 The amounts are exact for one resource: victims are evicted in the best order, and a victim queue must be
-above its threshold before its last victim is evicted. They do not show whether the preemptor would fit
+above its threshold before its last victim is evicted. The amounts do not show whether the preemptor would fit
 afterwards.
 """
 
@@ -148,7 +148,7 @@ class ReclaimableAmounts:
     def _project_units(
         self, policy: PreemptionPolicy, project: QueueAccount, view: NodeView, kind: int, charged_kind: int
     ) -> UnitsByProtection:
-        """Return the project's victims, which are cached until the project's allocation changes.
+        """Return the project's victims, cached until the project's allocation changes.
 
         The cache outlives the cycle, so victims that depend on the time or on this cycle are not cached.
         """
@@ -281,7 +281,9 @@ def _max_freed_below(units: Mapping[Unit, int], excess: int, first: Amount = NOT
 
 
 def _add_amount(states: Mapping[int, int], amount: Amount, count: int, excess: int) -> dict[int, int]:
-    """Return the largest freed amount for each charged amount, after adding `amount` up to `count` times."""
+    """Return `states` (the largest freed amount by charged amount) after adding `amount` up to
+    `count` times.
+    """
     result, step = dict(states), 1
     while count > 0 and amount.charged:
         more = amount.times(min(step, count))

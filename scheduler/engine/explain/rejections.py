@@ -198,7 +198,7 @@ def collect_rejections(board: Board) -> PoolRejections:
 
 
 def _has_pods(board: Board, name: str) -> bool:
-    """Return whether the workload still has its reservations, which another workload may have taken over."""
+    """Return whether the workload still has its reservations. Another workload can take them over."""
     gang = board.gangs.get(name)
     return gang is not None and gang.has_pods
 

@@ -27,7 +27,7 @@ def build_plan(boards: Sequence[Board], notes: Sequence[str]) -> Plan:
 
 
 def _pool_demands(boards: Sequence[Board]) -> tuple[Demand, ...]:
-    """Return each pool's demand, in which a pending workload counts towards one pool only."""
+    """Return each pool's demand. A pending workload counts towards only one pool."""
     preferred_boards = _preferred_boards(boards) if len(boards) > 1 else {}
     demands: list[Demand] = []
     in_groups = GroupSums()
@@ -57,7 +57,7 @@ def _preferred_boards(boards: Sequence[Board]) -> dict[str, Board]:
 
 
 def _cached_queue_report(board: Board, account: QueueAccount) -> QueueReport:
-    """Return the queue's report, which is cached until its values change."""
+    """Return the queue's report, cached until the values in it change."""
     values = account.entitlement, *account.allocated, *account.requested, *account.share
     if account.cached_report is None or account.cached_report[0] != values:
         account.cached_report = values, _queue_report(board, account)

@@ -1,9 +1,9 @@
 """Find departments whose projects take turns directly with other departments.
 
 Usually, departments take turns by usage, as do the projects within each department. This fails for a workload
-larger than its department's share, because it needs GPUs from both sibling projects and other departments.
-While the siblings use the department's share, all departments have the same usage, so no other department
-owes this one a turn.
+that is larger than its department's share, because the workload needs GPUs both from projects in its
+department and from other departments. While the siblings use the department's share, all departments have the
+same usage, so no other department owes this one a turn.
 
 Such a department is divided: each of its projects takes turns with the other queues of the pool, with its
 part of the department's weight and usage. Shares and quotas do not change. A department is not divided if all
@@ -38,10 +38,8 @@ def update_turns(board: Board) -> None:
 
 
 def _divide_departments(board: Board) -> None:
-    """Decide which departments are divided.
-
-    The result depends on the requests of all pending and running workloads, not on usage, so placing or
-    evicting workloads does not change it.
+    """Set `divided` on all departments. The result depends on the requests of all pending and running
+    workloads, not on usage, so placing or evicting workloads does not change it.
     """
     roots, capacity = board.ledger.roots, board.nodes.capacity()
     for root in roots:
@@ -100,8 +98,7 @@ def _has_small_and_large_workloads(
 def _least_request(gang: Gang, kind: int, limit: int) -> int:
     """Return the amount of the resource that the gang requests at its minimum size.
 
-    The result is 0 unless the resource is the gang's dominant one, and for gangs that can never run over
-    quota.
+    Return 0 if another resource is the gang's dominant one, or if the gang can never run over quota.
     """
     if gang.non_preemptible:
         return 0

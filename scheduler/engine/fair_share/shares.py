@@ -102,8 +102,8 @@ def _divide_among(
 def shares_without_history(
     pool: Pool, accounts: Sequence[QueueAccount], kind: int, total: int
 ) -> dict[QueueAccount, int]:
-    """Return, in whole units, the share of a resource that each account would have if past usage were
-    equal.
+    """Return the share of a resource, in whole units, that each account would have if all accounts had the
+    same usage.
     """
     claims = divide(total, UNITS[kind], _claims(accounts, kind, total, pool))
     return {claim.account: claim.granted + claim.rounded_off for claim in claims}
@@ -190,7 +190,7 @@ def divide(
     k: Fraction = Fraction(0),
     notes: DivisionLog | None = None,
 ) -> Sequence[Claim]:
-    """Set `granted` on each claim. The sum does not exceed `total`."""
+    """Set `granted` on each claim, and return the claims. The sum does not exceed `total`."""
     left = total
     ranked = sorted(claims, key=lambda claim: (-claim.account.rank, claim.age_key))
     ranks = [list(rank_claims) for _, rank_claims in groupby(ranked, key=lambda claim: claim.account.rank)]
@@ -248,7 +248,9 @@ def _distribute(
     weight_function: WeightFunction,
     notes: DivisionLog | None,
 ) -> int:
-    """Divide the remaining amount by weight until all needs are met, and return the amount granted."""
+    """Divide the amount `left` by weight until it is used up or all targets are met. Return the amount
+    granted.
+    """
     if left <= 0 and notes is None:
         return 0
     target = {claim.account.name: goal for claim, goal in zip(claims, targets, strict=True)}

@@ -65,16 +65,19 @@ class TurnTaking:
     def queues_taking_turns(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, project: QueueAccount
     ) -> tuple[QueueAccount, QueueAccount]:
-        """Return the pair of queues that take turns, given the diverging queues and the victim's project."""
+        """Return the preemptor's and the victim's queue that take turns. `own_queue` and `victim_queue` are
+        the siblings at which the paths diverge.
+        """
         if own_queue.parent is not None:
             return own_queue, victim_queue
         return self._gang.account.queue_taking_turns(self.kind), project.queue_taking_turns(self.kind)
 
     def may_yield_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount) -> bool:
-        """Return whether the victim queue has used more and the preemptor may exceed its shares.
+        """Return whether the victim queue has used more than the preemptor's queue, and the preemptor may
+        exceed its queues' shares.
 
-        Pending gangs are tried in order of relative usage, so no gang with a lower relative usage could be
-        placed.
+        Gangs are tried in order of relative usage, so all gangs with a lower relative usage have already been
+        tried.
         """
         if not self.is_active or self._usage_difference(own_queue, victim_queue) <= 0:
             return False
@@ -82,13 +85,13 @@ class TurnTaking:
         return all(account in self._may_exceed_share for account in path[: path.index(own_queue) + 1])
 
     def must_yield_turn(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
-        """Return whether the victim queue's turn is over, so that it may lose the amount."""
+        """Return whether the victim queue's turn is over, so that the amount may be reclaimed from it."""
         return self._usage_gap_justifies_transfer(own_queue, victim_queue, max(amount, self._requested))
 
     def may_be_reclaimed(self, own_queue: QueueAccount, victim_queue: QueueAccount, amount: int) -> bool:
         """Return whether the amount may be reclaimed from the victim queue, which must be above its share.
 
-        If the victim queue would then exceed its quota by less than the other queue does, its turn must be
+        If the victim queue would then exceed its quota by less than the preemptor's queue, its turn must be
         over. Otherwise, the victim queue must keep its share, or have used at least as much as the
         preemptor's queue.
         """
@@ -110,7 +113,9 @@ class TurnTaking:
     def _usage_gap_justifies_transfer(
         self, own_queue: QueueAccount, victim_queue: QueueAccount, exchanged: int
     ) -> bool:
-        """Return whether relative usage differs enough to justify transferring the amount."""
+        """Return whether the queues' relative usage differs enough to justify transferring the `exchanged`
+        amount.
+        """
         (used, mean, at_reset), less = (
             victim_queue.relative_usage[self.kind],
             own_queue.relative_usage[self.kind].used,

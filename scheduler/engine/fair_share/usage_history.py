@@ -15,7 +15,7 @@ USAGE_DIGITS = 9  # decimal places of relative usage
 
 
 def history_seconds(mode: FairShareMode) -> float:
-    """Return how many seconds of steady usage count as history, or 0 if history does not count."""
+    """Return the length of the usage history in seconds of constant usage, or 0 if history does not count."""
     if not mode.time_based or mode.k <= 0:
         return 0.0
     if mode.half_life is None:

@@ -17,7 +17,7 @@ from scheduler.engine.layout.lineup import start_cycle
 from scheduler.engine.layout.soundness import overallocated, unmatched_reservations
 from scheduler.engine.model import Entitlement, Queue, Snapshot, Workload
 
-# Queue fields that may differ. The quota and usage of each pool are compared separately.
+# Queue fields that may differ. Entitlements are compared separately, except for the usage.
 VARYING = "entitlements", "expected_runtime"
 _queue_settings = attrgetter(*(field.name for field in fields(Queue) if field.name not in VARYING))
 _entitlement_settings = attrgetter(*(field.name for field in fields(Entitlement) if field.name != "usage"))
@@ -26,7 +26,8 @@ _entitlement_settings = attrgetter(*(field.name for field in fields(Entitlement)
 def prepare_layout(snapshot: Snapshot, previous_layout: Layout | None) -> Layout:
     """Return the previous layout, updated to match the snapshot.
 
-    If nodes, pools or entitlements have changed, or input was inconsistent, return a new layout instead.
+    If pools, nodes or queues have changed, or the previous input was inconsistent, return a new layout
+    instead.
     """
     if (
         previous_layout is None

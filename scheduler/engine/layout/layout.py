@@ -71,7 +71,7 @@ class Layout:
         self.notes += unmatched_reservations(snapshot.reservations, self.workload_names)
         self.notes += queues_without_parent(snapshot.queues)
         self.reserved = reservations_by_workload(snapshot)
-        # Whether limits and quotas could ever admit a request, by request key.
+        # Whether limits and quotas can ever admit a request, by request key.
         self._startable: dict[Hashable, bool] = {}
 
     def add(self, workload: Workload) -> None:
@@ -211,7 +211,7 @@ class Layout:
     def _count_request(self, gang: Gang) -> None:
         """Add the gang's missing replicas to its queues' pending requests.
 
-        Gangs that limits and quotas could never admit are not counted.
+        Gangs that limits and quotas can never admit are not counted.
         """
         more = [0, 0, 0]
         for part in gang.parts:
@@ -237,7 +237,9 @@ class Layout:
 
 
 def _group_key(board: Board, gang: Gang) -> tuple[Hashable, ...]:
-    """Return a key for gangs that are rejected for the same reason, beginning with the request key."""
+    """Return a key that is equal for gangs that are rejected for the same reason. It begins with the request
+    key.
+    """
     workload = gang.workload
     ends = workload.max_runtime if board.pool.reservation_after is not None else None
     is_delayed = remaining_preemption_delay(board, workload) > 0
@@ -255,7 +257,7 @@ def reservations_by_workload(snapshot: Snapshot) -> dict[str, list[Reservation]]
 
 
 def is_finished(workload: Workload) -> bool:
-    """Return whether all pods have completed and every role has reached its minimum."""
+    """Return whether all pods have completed, and each role has at least its minimum of completed pods."""
     for pod in workload.pods:
         if pod.state is not PodState.COMPLETED:
             return False

@@ -36,7 +36,8 @@ class QuotaGroups:
     def __init__(self, boards: Mapping[str, Board]) -> None:
         self._boards = boards
         self._accounts: dict[str, list[QueueAccount]] = defaultdict(list)  # by pool
-        self._seen: dict[str, tuple[int, ...]] = {}  # state of all other boards at the last refresh, by pool
+        # accepted trials on each other board at the last refresh, by pool
+        self._seen: dict[str, tuple[int, ...]] = {}
         self._changed: set[str] = set()  # pools whose amounts changed after the last `changed_pools`
         for group in _account_groups(boards.values()):
             for pool, account in group.accounts.items():
@@ -63,8 +64,8 @@ class QuotaGroups:
     def boards_in_order(self) -> list[Board]:
         """Return the boards in the order in which the engine processes them.
 
-        The first board that needs a group's remaining quota gets it. The board whose pending workload has the
-        smallest sort key comes first, so that no pool is always last.
+        A group's remaining quota goes to the first board that needs it. The board whose pending workload has
+        the smallest sort key comes first, so that no pool is always last.
         """
         return sorted(self._boards.values(), key=lambda board: (self._first_pending(board), board.pool.name))
 

@@ -17,7 +17,7 @@ def request_shape(gang: Gang) -> Hashable:
 
 
 def request_key(board: Board, gang: Gang) -> Hashable:
-    """Return a cheap equivalent of `request_shape`: a number, or the gang's name if it has pods."""
+    """Return a compact key equivalent to `request_shape`: a number, or the gang's name if it has pods."""
     result = request_shape(gang)
     if gang.has_pods:
         return result

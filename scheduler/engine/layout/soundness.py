@@ -14,8 +14,9 @@ ValidatedPods = tuple[list[Pod], list[Pod], list[str]]
 def validated_pods(
     name: str, pods: Sequence[Pod], roles: Collection[str], nodes: Collection[str]
 ) -> ValidatedPods:
-    """Validate a workload's pods. Omit pods on unknown nodes and duplicate reservations. Other duplicate pods
-    count as stuck, and pods of unknown roles as invalid.
+    """Validate a workload's pods. Duplicate pods count as stuck, and pods of unknown roles as invalid.
+
+    Pods on unknown nodes and duplicate reservations are dropped.
     """
     valid, invalid, notes = [], [], []
     replicas: set[tuple[str, int]] = set()

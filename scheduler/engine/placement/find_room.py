@@ -107,7 +107,9 @@ class _ScopedPlacement:
         self.board, self.gang, self.horizon, self.left = board, gang, horizon, MAX_DOMAINS
 
     def place(self, arrangement: Arrangement, within: frozenset[int], depth: int = 0) -> bool:
-        """Place each scope in one domain. If a later scope fails, try another domain."""
+        """Place each scope in one domain. If a later scope fails, try another domain. Return whether the
+        arrangement was placed.
+        """
         scope = next((need.scopes[depth] for need in arrangement if len(need.scopes) > depth), None)
         if scope is None:
             return not arrangement or _place_unscoped(
@@ -146,7 +148,9 @@ def difficulty_key(need: ReplicaRequest) -> tuple[int, int, int, int]:
 def place_replicas(
     board: Board, gang: Gang, need: ReplicaRequest, horizon: Horizon, within: AbstractSet[int] | None
 ) -> bool:
-    """Place all replicas, each in its best slot. On failure, some replicas may remain on the board."""
+    """Place all replicas, each in its best slot. Return False if that fails. Some replicas may then remain on
+    the board.
+    """
     return place_as_many_as_fit(board, gang, need, horizon, within) == need.count
 
 

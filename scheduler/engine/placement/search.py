@@ -102,9 +102,8 @@ class _Search:
         self.kinds = {i: self._static_key(i) for i in usable}
 
     def place(self, which: int, first: int, inside: Domains) -> bool:
-        """Place all replicas from index `which` onwards.
-
-        The replica at `which` may use only its choices from `first` onwards.
+        """Place all replicas from index `which` onwards, and return whether they were placed. For the replica
+        at `which`, only the choices from `first` onwards are tried.
         """
         if which == len(self.replicas):
             return True

@@ -219,8 +219,7 @@ def _fewest_free_devices_first(nodes: Nodes, count: int) -> Iterator[int]:
 
 
 def _shared_devices_first(nodes: Nodes, part: BoardRole) -> Iterator[int]:
-    """Yield the nodes to try for a fraction of a device, starting with nodes that have a partly free device.
-    """
+    """Yield the nodes to try for a fraction of a device, first those with a partly free device."""
     yield from sorted(nodes.partly_free, key=_packing_key(nodes, part))
     for bucket in nodes.by_free_devices:
         yield from bucket

@@ -41,7 +41,7 @@ def shortfall(selection: VictimSelection, arrangement: Arrangement) -> tuple[Rea
 def shortfall_without_victims(
     free: tuple[int, int, int], requested: Requested
 ) -> tuple[Reason, Numbers] | None:
-    """Return the shortfall when there are no possible victims."""
+    """Return the shortfall if there are no possible victims, or None if the free resources suffice."""
     return _find_shortfall(_PoolTotals(free), requested, requested)
 
 
@@ -100,7 +100,7 @@ class _PoolTotals:
     reclaimable_amounts: list[int] = field(default_factory=lambda: [0, 0, 0])
     runtime_protected: list[int] = field(default_factory=lambda: [0, 0, 0])
     non_preemptible: list[int] = field(default_factory=lambda: [0, 0, 0])
-    # Additional CPU and memory that evictions may free above requests, and GPU shares that moves may save.
+    # CPU and memory that evictions may free beyond the pods' requests, and GPU shares that moves may save.
     uncounted: list[int] = field(default_factory=lambda: [0, 0, 0])
 
     def numbers(self, requested: Requested, kind: int) -> dict[str, Any]:

@@ -98,7 +98,9 @@ def total_below_quota(policy: PreemptionPolicy, before: dict[QueueAccount, tuple
 def _place_after_evictions(
     selection: VictimSelection, start: int, arrangement: Arrangement
 ) -> Outcome | None:
-    """Place the arrangement without moving other workloads, after removing the selected victims."""
+    """Place the arrangement without moving other workloads, after the selected victims have been removed.
+    Return None if that fails.
+    """
     board, gang = selection.board, selection.policy.gang
     if not find_room(board, gang, arrangement, Horizon.LEAVING):
         return None
@@ -106,7 +108,9 @@ def _place_after_evictions(
 
 
 def _place_by_moves(selection: VictimSelection, arrangement: Arrangement) -> Outcome | None:
-    """Place the arrangement by moving other workloads, after removing the selected victims."""
+    """Place the arrangement by moving other workloads, after the selected victims have been removed. Return
+    None if that fails.
+    """
     board, policy = selection.board, selection.policy
     start, moves = board.mark(), Consolidate(board, policy.gang, policy.requested)
     sides = {policy.diverging_queues(victim.gang.account) for victim in selection.selected}

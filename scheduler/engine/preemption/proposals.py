@@ -113,7 +113,8 @@ def _propose_by_node(
     offer_cache: OfferCache,
     inside: AbstractSet[int] | None = None,
 ) -> bool:
-    """Place the arrangement, clearing the cheapest node for each replica that does not fit.
+    """Place the arrangement, clearing the cheapest node for each replica that does not fit. Return False if
+    that fails.
 
     Proposals for the same arrangement share node costs in `offer_cache`, because the board does not change
     until a node is cleared.

@@ -48,7 +48,9 @@ class Restorer:
         return moved
 
     def _restore_separately(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
-        """Restore pods on their previous nodes if possible, then place the remaining pods."""
+        """Restore pods on their previous nodes if possible, then place the remaining pods. Return the moved
+        pods, or None if not all pods fit.
+        """
         board = self._board
         away = [(part, pod) for part, pod in pods if not restore_in_place(board, gang, part, pod)]
         moved: list[Moved] = []

@@ -40,7 +40,8 @@ def _proposed_endings(case: PendingCase, *, own: bool) -> Iterator[Proposals]:
         yield single_proposal(Change(ChangeKind.WORKLOAD_ENDED, name), place)
 
 
-# Amount that is still missing after a gang ends, or None if its end cannot free enough.
+# Function that returns the amount that is still missing after a gang ends, or None if ending the gang does
+# not help.
 Shortfall = Callable[[Gang], int | None]
 
 

@@ -169,7 +169,7 @@ class _TrialRuns:
         return plan
 
     def smallest(self, groups: Iterable[Proposals], *, later: bool = False) -> tuple[Change, Effects] | None:
-        """Return the smallest proposed change that starts the workload, and its effects.
+        """Return the smallest proposed change that starts the workload, and its effects, or None.
 
         With `later`, a change also counts if the workload may start once resources are free.
         """

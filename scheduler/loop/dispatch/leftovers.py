@@ -22,7 +22,7 @@ from scheduler.loop.context import SchedulerContext
 
 log = logging.getLogger(__name__)
 
-MAX_ROWS_PER_ROUND = 500  # maximum rows per round; the next round processes further rows
+MAX_ROWS_PER_ROUND = 500  # maximum number of rows per round; the next round processes further rows
 BATCH_SIZE = 20  # number of rows between two pauses in which the loop handles wake-ups
 # Retry interval for lost tasks, longer than the retry interval of the task queue.
 RETRY_INTERVAL = timedelta(minutes=15)

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 ALL_ADDRESSES = "0.0.0.0"  # noqa: S104
-MAX_ATTEMPTS = 20  # maximum attempts to find a port that the pod does not use yet
+MAX_ATTEMPTS = 20  # maximum number of attempts to find a port that the pod does not use yet
 
 
 def assign_ports(pods: Iterable[Pod], context: SchedulerContext) -> None:
@@ -43,8 +43,8 @@ def port_env(pod: Pod) -> dict[str, str]:
 def _listening_address(pod: Pod, address: str) -> str:
     """Return the address that the pod listens on.
 
-    A pod with its own address listens on all addresses, so that it can also be reached through its cluster,
-    which connects to a loopback address.
+    A pod with its own address listens on all addresses, because its cluster connects to the pod's loopback
+    address.
     """
     if runtime_capabilities(pod.node.pool.runtime).pods_have_addresses:
         return ALL_ADDRESSES

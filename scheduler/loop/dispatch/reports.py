@@ -223,9 +223,8 @@ def _pods_being_evicted(
 
 
 def _unknown_pod_change(pod: PodRow, now: datetime) -> PodChange | None:
-    """Return the change for a pod that is unknown to its runtime.
-
-    A running pod is lost, but a starting pod is unchanged, because it may not have been sent to its node yet.
+    """Return the change for a pod that is unknown to its runtime, or None. A running pod is lost. A starting
+    pod is unchanged, because it may not have been sent to its node yet.
     """
     if pod.state != PodState.RUNNING:
         return None

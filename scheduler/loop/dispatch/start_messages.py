@@ -67,7 +67,9 @@ def progress_messages(
 
 
 def _progress_text(entries: list[tuple[PodRow, str]]) -> str:
-    """Return the progress of the first pod that reports it, and how many other pods are starting."""
+    """Return the progress of the first pod that reports any, and the number of other pods that are starting.
+    Return "" if no pod reports progress.
+    """
     pod, progress = next(((pod, text) for pod, text in entries if text), (None, ""))
     if pod is None:
         return ""

@@ -127,9 +127,8 @@ def _forget_concurrently(
 
 
 def _pods_with_outputs(pod_ids: list[str], now: datetime) -> set[str]:
-    """Return the ended pods whose outputs have not been read yet.
-
-    Pods that ended long ago are excluded, because no collector may be running.
+    """Return the IDs of the ended pods whose outputs have not been read yet. Pods that ended long ago are
+    excluded. Otherwise, their files would be kept forever if the collector is not running.
     """
     keys = [uuid.UUID(pod_id) for pod_id in pod_ids]
     rows = PodOutputs.objects.filter(pod__in=keys, state=OutputState.WAITING)
@@ -138,8 +137,8 @@ def _pods_with_outputs(pod_ids: list[str], now: datetime) -> set[str]:
 
 
 def _sweep_pod(runtime: Runtime, pod: _EndedPod) -> str:
-    """Stop the pod if it is still running. Otherwise delete the runtime's record of the pod, unless its files
-    are still needed.
+    """Stop the pod if it is still running. Otherwise, delete the runtime's record of the pod, unless the
+    pod's files are still needed. Return a note if the pod was stopped, else "".
     """
     state = runtime.get_reports([pod.pod_id])[pod.pod_id].state
     if pod.pool is None and state is not Reported.EXITED:

@@ -134,7 +134,8 @@ def has_minimum(node: Group | Role, pods: Collection[PodFact], states: Collectio
 def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
     """Return the verdict for a gang whose pods have all ended.
 
-    The gang completes if all pods succeeded, unless a retry rule restarts it.
+    A gang that was to be requeued or suspended completes instead if all its pods succeeded, unless a retry
+    rule restarts the gang.
     """
     succeeded = bool(states) and all(state == "succeeded" for state in states)
     if succeeded and gang.next_phase in ("pending", "suspended") and gang.reason != RESTARTING:

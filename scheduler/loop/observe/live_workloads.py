@@ -186,7 +186,7 @@ class LiveWorkloads:
         return row.phase not in PHASES_WITH_PODS and run <= row.run
 
     def _remove_pod_from_group(self, pod: uuid.UUID) -> uuid.UUID | None:
-        """Remove a pod from its group, and return the pod's workload."""
+        """Remove a pod from its group. Return the pod's workload, or None if the pod was in no group."""
         workload = self._owners.pop(pod, None)
         if workload is not None:
             del self._grouped_pods[workload][pod]

@@ -77,9 +77,11 @@ def waits_after_delay(workload: Workload) -> bool:
 
 
 def load_awaited_shares(workloads: Sequence[Workload]) -> None:
-    """Set `awaits_share` on workloads that would exceed their fair share after their restart delay.
+    """Set `awaits_share` on workloads that will stay pending after their restart delay: True if the minimum
+    request exceeds the rest of the project's fair share.
 
-    The scheduler does not evaluate these workloads until then, so their projects' queues are used instead.
+    The scheduler does not evaluate these workloads during the delay, so the project's last queue status is
+    used.
     """
     delayed = [workload for workload in workloads if waits_after_delay(workload)]
     if not delayed:

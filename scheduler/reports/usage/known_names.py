@@ -21,7 +21,8 @@ CHECKS = {
 
 
 def unknown_names(actor: Actor, only: Mapping[Dimension, str]) -> list[Problem | None]:
-    """Return a problem for each name that the user may not see and that has no visible usage.
+    """Return, for each name, a problem if the user may not see the name and it has no visible usage, else
+    None.
 
     Usage records outlive their project, user and pool.
     """

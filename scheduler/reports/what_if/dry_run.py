@@ -74,7 +74,7 @@ def predict(
 def _next_backoff_end(
     stored: Sequence[model.Workload], candidate: model.Workload, now: datetime
 ) -> datetime | None:
-    """Return the earliest end of a backoff among workloads without pods in the candidate's pools.
+    """Return the earliest end of a backoff among workloads without pods in the candidate's pools, or None.
 
     The demand of a workload in backoff does not count, so fair shares may change at that time.
     """

@@ -186,7 +186,7 @@ def _change_as_document(change: Change, display_name: Callable[[str], str]) -> M
 
 
 def _to_api_units(resource: str, value: Value) -> int | float | str | None:
-    """Convert thousandths of a GPU or CPU to whole units."""
+    """Convert thousandths of a GPU or CPU to whole units. Return other values unchanged."""
     if isinstance(value, int) and resource in ("gpu", "cpu", "limit.cpu"):
         return value // MILLI if value % MILLI == 0 else value / MILLI
     return value

@@ -15,7 +15,7 @@ MAX_INTEGER = 10**12
 
 
 def with_line_numbers(rows: Iterable[Row]) -> Iterator[tuple[int, Row]]:
-    """Yield each row with its line number, where the header is line 1."""
+    """Yield each row with its line number. The header is line 1."""
     yield from enumerate(rows, 2)
 
 

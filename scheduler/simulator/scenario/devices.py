@@ -6,8 +6,7 @@ from berth.core.amounts import MILLI
 from berth.core.problems import Problem
 from scheduler.engine.model import Node, PodState, Request, Strategy
 
-# Reservations may overlap with pods in these states.
-# Stopping pods end before a reserved pod starts, and stuck pods may never end.
+# Reservations may overlap with pods in these states. A reserved pod starts only after these pods have ended.
 RESERVABLE_STATES = (PodState.STOPPING, PodState.STUCK)
 ALLOCATED_STATES = (PodState.RUNNING, PodState.STARTING, *RESERVABLE_STATES)
 
@@ -72,7 +71,7 @@ class DeviceAllocator:
     def allocate(
         self, path: str, node: Node, state: PodState, devices: tuple[int, ...], request: Request
     ) -> Problem | None:
-        """Allocate a pod's devices, or return the problem if the pod does not fit."""
+        """Allocate a pod's devices. Return a problem if the pod does not fit, or None."""
         milli = milli_on(node, request)
         if milli is None:
             spec, has = f"{request.gpu_memory_mib} MiB", f"{node.gpu_memory_mib} MiB on a device"

@@ -39,7 +39,7 @@ class Capacity:
 
     @property
     def existing(self) -> int:
-        """GPUs of ready and booting nodes, which the scheduler divides into fair shares."""
+        """GPUs of ready and booting nodes. The scheduler divides these GPUs into fair shares."""
         return self.total + self.pending
 
     @property

@@ -93,12 +93,12 @@ class PoolRow:
 
     @property
     def cost_per_hour(self) -> Decimal | None:
-        """Hourly cost of the GPUs on ready and booting nodes."""
+        """Hourly cost of the GPUs on ready and booting nodes, or None if the pool has no price."""
         return None if self.price is None else self.price * self.capacity.existing / MILLI
 
     @property
     def allocation(self) -> float | None:
-        """Percentage of the pool's GPUs that are allocated."""
+        """Percentage of the pool's GPUs that are allocated, or None if the pool has no GPUs."""
         return round(100 * self.capacity.allocated / self.capacity.total, 1) if self.capacity.total else None
 
 

@@ -117,9 +117,8 @@ class QuotaLine:
 
     @property
     def unused_elsewhere(self) -> tuple[int, str] | None:
-        """Unused milli-GPU quota of a queue over quota, with the pool's name or the number of pools.
-
-        The total allocation exceeds the total quota only by the amount over quota minus this unused quota.
+        """Unused milli-GPU quota of a queue over quota, with the pool's name or the number of pools, or None.
+        The queue's total allocation exceeds its total quota by the amount over quota minus this unused quota.
         """
         if not self.over_quota or self.gpus is None or any(quota.group_id for quota in self.quotas):
             return None
@@ -145,7 +144,7 @@ class QuotaLine:
 
     @property
     def quota_sum(self) -> int | None:
-        """Sum of the department's project quotas."""
+        """Sum of the department's project quotas, or None if any of them is unlimited."""
         return sum_bounds(child.gpus for child in self.children)
 
     @property

@@ -70,7 +70,9 @@ def index(request: Request) -> HttpResponse:
 
 
 def _run_step(request: Request, draft: Draft, step: str, answer: CheckResult) -> HttpResponse | None:
-    """Check the draft, predict its outcome, or submit it. Return the response to a successful submission."""
+    """Check the draft, predict its outcome, or submit it. Return the response to a successful submission,
+    else None.
+    """
     try:
         if draft.problems:
             raise Invalid(draft.problems)

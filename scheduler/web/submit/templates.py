@@ -54,7 +54,9 @@ class SaveForm(Form):
 
 
 def describe_request(text: str) -> str:
-    """Describe the total request of a template's roles, such as "2 GPUs" or "4 replicas of 2 GPUs"."""
+    """Describe the total request of a template's roles, such as "2 GPUs" or "4 replicas of 2 GPUs". Return ""
+    for a template without roles.
+    """
     roles = (open_draft(text).data or {}).get("roles")
     if not isinstance(roles, list):
         return ""

@@ -170,7 +170,9 @@ def _change_role(role: Document, change: Change) -> bool:
 
 
 def _lower_request(role: Document, resource: str, before: Any, after: Any) -> bool:
-    """Lower the number of replicas, or the request or limit of each replica."""
+    """Lower the number of replicas, or the request or limit of each replica. Return False for an unknown
+    resource.
+    """
     if resource == "replicas":
         keys = ["replicas"] if role.get("replicas") is not None else ["min"]
         if keys == ["min"] and role.get("max") == role.get("min"):

@@ -159,10 +159,8 @@ def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
 
 
 def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[Obstacle]]:
-    """Return the decisive reason and the other reasons.
-
-    After a shortage, NothingToReclaim is omitted. If only free capacity can be used, the shortage is part of
-    the decisive reason.
+    """Return the decisive reason, or None, and the other reasons without NothingToReclaim. If the decisive
+    reason says that only free capacity can be used, the shortage that follows becomes part of this reason.
     """
     others = [obstacle for obstacle in reasons[1:] if obstacle.reason != NOTHING_TO_RECLAIM]
     decisive = next(iter(reasons), None)

@@ -36,7 +36,7 @@ def _format(match: re.Match[str], *, label: str, field: Field | None) -> str:
 
 
 def _fields_by_path(document: Mapping[str, Any]) -> dict[str, tuple[str, Field | None]]:
-    """Return the label and the field of each value that the form shows."""
+    """Return the label and, if there is one, the field of each value that the form shows, keyed by path."""
     fields: dict[str, tuple[str, Field | None]] = {}
     for part in build_parts(document, FormChoices(for_edit=True)):
         for field in (*part.fields, *part.more):

@@ -327,7 +327,9 @@ TABS = {
 
 
 def _image_with_digest(workload: Workload) -> dict[str, Any] | None:
-    """Return the document's image, with the digest from the latest run that resolved the image."""
+    """Return the document's image, with the digest from the latest run that resolved it, or None without an
+    image.
+    """
     reference = workload.spec.get("image") if isinstance(workload.spec, dict) else None
     if not reference:
         return None

@@ -137,7 +137,9 @@ def _entry(row: Event, workload: Workload, evictions: tuple[RenderedEviction, ..
 
 
 def _partial_eviction(kind: str) -> str | None:
-    """Return the title of an event where a gang lost replicas but kept running."""
+    """Return the title of an event at which a gang lost replicas but kept running, or None for other
+    events.
+    """
     return next((title for reason, title in TITLES_BY_REASON.items() if reason.lower() == kind), None)
 
 

@@ -104,7 +104,7 @@ def retry(
 
 
 def _array_and_indexes(target: Target) -> tuple[str, list[int | str] | None]:
-    """Return the array's ID and the selected indexes.
+    """Return the array's ID and the selected indexes, or None for all indexes.
 
     Raises InvalidInput if the target is neither an array nor an array task.
     """

@@ -42,7 +42,7 @@ def doctor(
 
 
 def _examine_machine(output: Output) -> bool:
-    """Check this machine and print the results. Return whether any requirement is missing."""
+    """Check this machine and print the results. Return whether any requirement is not met."""
     from berth.server.doctor import Status, examine
 
     checks = examine()

@@ -93,7 +93,9 @@ def edit(
 def _find_task_limit(
     array: "ArrayDetail", settings: Sequence[str], unset: Sequence[str], *, can_edit: bool
 ) -> int | None:
-    """Return the new maximum number of running tasks. Raises InvalidInput for any other edit."""
+    """Return the new maximum number of running tasks, or None for no maximum. Raises InvalidInput for any
+    other edit.
+    """
     before = array.spec
     edited = can_edit and bool(settings or unset)
     if edited:

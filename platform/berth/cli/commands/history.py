@@ -139,9 +139,8 @@ def _resolve_id(client: "Client", reference: str | None) -> str | None:
 
 
 def _resolve_id_or_name(client: "Client", reference: str | None) -> str | None:
-    """Return the workload's ID, or its name if the workload was deleted.
-
-    Evictions outlive their workloads.
+    """Return the ID of the referenced workload, or its name if it was deleted. Evictions outlive their
+    workloads. Without a reference, return None.
     """
     from berth.client import NotFound
 

@@ -154,7 +154,9 @@ def _workload_fields(workload: "WorkloadDetail") -> list[tuple[str, str]]:
 
 
 def _format_code(workload: "WorkloadDetail") -> str:
-    """Format the workload's code, such as "3b18e512db on main, modified, 12 files, 1.2 MiB"."""
+    """Format the workload's code, such as "3b18e512db on main, modified, 12 files, 1.2 MiB", or return "" if
+    there is none.
+    """
     code = workload.code
     if code is None:
         return ""
@@ -171,7 +173,7 @@ def _format_code(workload: "WorkloadDetail") -> str:
 
 
 def _latest_image(workload: "WorkloadDetail") -> "RunImage | None":
-    """Return the image of the latest run with a known image digest."""
+    """Return the image of the latest run with a known image digest, or None."""
     return next((image for image in workload.images if image.digest), None)
 
 

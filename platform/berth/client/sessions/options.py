@@ -25,10 +25,10 @@ WORKER_HOOKS = ("transform", "bootstrap", "decorate", "around_app", "around_proc
 class SessionOptions(TypedDict, total=False):
     """Session options.
 
-    `gpus`, `cpus` and `memory_mib` are per node. A node runs `concurrency` calls at a time, each in its
-    own process (`executor="process"`) or in threads of one process. A call whose node is lost is
-    retried, up to `max_attempts` attempts in total. A session ends after `idle_timeout` seconds without
-    calls. `image` is a container image with a `python` of the client's version, which Kubernetes pools need.
+    `gpus`, `cpus` and `memory_mib` are per node. A node runs `concurrency` calls at a time, each in its own
+    process (`executor="process"`) or in threads of one process. A call whose node is lost is retried, up to
+    `max_attempts` attempts in total. A session ends after `idle_timeout` seconds without calls. `image` is a
+    container image that contains a `python` of the client's version; Kubernetes pools require an image.
     """
 
     gpus: float

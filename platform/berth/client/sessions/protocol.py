@@ -54,7 +54,9 @@ class Outage:
         self._unreachable_since = None
 
     def is_final(self, error: ClientError, now: float) -> bool:
-        """Return whether the error is permanent, which makes retries pointless."""
+        """Return whether to stop retrying: the error is permanent, or the server has been unreachable for too
+        long.
+        """
         if not isinstance(error, Unreachable | ServerFailed):
             return True
         self._unreachable_since = self._unreachable_since or now

@@ -151,7 +151,7 @@ def _is_key_violation(error: IntegrityError) -> bool:
 
 
 def _find_response(used: UsedKey) -> HttpResponse | None:
-    """Return the stored response, or None if there is none. Delete the response if it has expired."""
+    """Return the stored response, or None if it is missing or expired. An expired response is deleted."""
     row = prepared.fetch_one(FIND, [used.user_id, used.key])
     if row is None:
         return None

@@ -94,7 +94,7 @@ def no_content() -> Response:
 
 
 def from_milli(milli: int | None) -> float | None:
-    """Convert thousandths to units: 8000 to 8, 500 to 0.5."""
+    """Convert thousandths to units: 8000 to 8, and 500 to 0.5. None remains None."""
     if milli is None:
         return None
     return milli // MILLI if milli % MILLI == 0 else milli / MILLI

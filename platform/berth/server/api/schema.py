@@ -44,7 +44,7 @@ operation = Operation
 
 
 class ApiSchema(AutoSchema):
-    """Generate OpenAPI operations from each view method's `Operation`."""
+    """Generator of OpenAPI operations. Each is described by the `Operation` of its view method."""
 
     @property
     def operation(self) -> Operation:

@@ -42,7 +42,9 @@ class Database:
         return {**os.environ, **variables, "PGAPPNAME": "berth admin"}
 
     def program(self, name: str, minimum: int = 0) -> str:
-        """Return the path of the oldest version that is at least as new as the server and `minimum`."""
+        """Return the path of the PostgreSQL program `name`, in the oldest version that is at least as new as
+        the server and `minimum`.
+        """
         needed = max(self.server, minimum) // 10_000
         candidates = sorted((version, path) for version, path in _candidates(name) if version >= needed)
         if not candidates:

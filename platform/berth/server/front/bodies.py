@@ -28,7 +28,7 @@ Check = Callable[["Sender"], Awaitable[bool]]
 FIRST_SECONDS = 30.0  # seconds allowed for any body, regardless of its size
 BYTES_PER_SECOND = 16 * 1024  # minimum upload rate after FIRST_SECONDS
 DRAIN_SECONDS = 30.0
-LARGE_BODIES_MAX = 8  # maximum concurrent large bodies per credential
+LARGE_BODIES_MAX = 8  # maximum number of concurrent large bodies per credential
 TEXT = "text/plain; charset=utf-8"
 
 

@@ -14,10 +14,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 HEAD_SECONDS = 10.0
-HEAD_MAX = 64 * 1024  # maximum bytes of the request line and headers
+HEAD_MAX = 64 * 1024  # maximum size of the request line and headers in bytes
 LINGER_SECONDS = 2.0  # time for the client to read an error response before the connection is reset
-MESSAGE_MAX = 256 * 1024  # maximum bytes of a WebSocket message to Berth itself; pods may receive longer ones
-OVERHEAD = 8  # maximum bytes of chunk headers and trailers per byte of a chunked body
+# maximum size in bytes of WebSocket messages to Berth itself; pods can receive longer ones
+MESSAGE_MAX = 256 * 1024
+OVERHEAD = 8  # maximum number of chunk header and trailer bytes per byte of a chunked body
 
 
 class ConnectionCounter:

@@ -6,7 +6,7 @@ from django.templatetags.static import static
 from django.urls import reverse_lazy
 
 # Shades of the primary colour and of grey, numbered as in django-unfold. They are the application's colours
-# (tokens.css). Its last two greys are the surface and the ground of the dark theme.
+# (tokens.css). The last two greys are the surface and the background of the dark theme.
 ACCENTS = {
     **dict.fromkeys(("50", "100", "200"), "var(--accent-soft)"),
     **dict.fromkeys(("300", "400", "500", "600"), "var(--accent)"),

@@ -65,7 +65,7 @@ BERTH_INSTALLATION = env.str("BERTH_INSTALLATION", default="")
 BERTH_PUBLIC_URL = env.str("BERTH_PUBLIC_URL", default="").rstrip("/")
 BERTH_PUBLIC_CA = env.str("BERTH_PUBLIC_CA", default="")
 BERTH_PLAIN_HTTP = env.bool("BERTH_PLAIN_HTTP", default=False)
-# Number of simulated GPUs that replace the machine's own. Their workloads run on the CPU.
+# Number of simulated GPUs that replace the machine's own. Workloads on simulated GPUs run on the CPU.
 BERTH_DECLARED_GPUS = env.int("BERTH_DECLARED_GPUS", default=0)
 # Package with the `fake` provider and runtime, for tests only. If it is empty, neither is available.
 BERTH_FAKE_POOLS = env.str("BERTH_FAKE_POOLS", default="")
@@ -116,7 +116,8 @@ CACHES = {
     if REDIS_URL
     else {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
-        # Rate limits are counted in this cache, so no client may evict another client's counters.
+        # Rate limits are counted in this cache, which must be so large that no client evicts another client's
+        # counters.
         "OPTIONS": {"MAX_ENTRIES": 100_000},
     }
 }

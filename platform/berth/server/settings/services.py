@@ -58,13 +58,13 @@ BERTH_CODE_PROJECT_MIB = env.int("BERTH_CODE_PROJECT_MIB", default=10_240)  # ma
 # Code that Berth fetches from Git servers
 # Hosts at private addresses that may be reached, as HOST or HOST:PORT, for example gitlab.internal.
 BERTH_GIT_HOSTS = env.list("BERTH_GIT_HOSTS", default=[])
-# Public keys of SSH servers, in the format of OpenSSH's known_hosts
+# File with the public keys of SSH servers, in OpenSSH's known_hosts format
 BERTH_GIT_KNOWN_HOSTS = env.str("BERTH_GIT_KNOWN_HOSTS", default="") or str(BERTH_HOME / "git_known_hosts")
-# Certificate authorities of HTTPS servers instead of the system's, as a PEM file
+# PEM file with the certificate authorities for HTTPS servers, used instead of the system's
 BERTH_GIT_CA = env.str("BERTH_GIT_CA", default="")
-BERTH_GIT_MIB = env.int("BERTH_GIT_MIB", default=1024)  # maximum transfer per commit
-BERTH_GIT_SECONDS = env.int("BERTH_GIT_SECONDS", default=300)  # maximum time per commit
-# Maximum concurrent fetches. A project may use two of them.
+BERTH_GIT_MIB = env.int("BERTH_GIT_MIB", default=1024)  # maximum size of the transfer for one commit
+BERTH_GIT_SECONDS = env.int("BERTH_GIT_SECONDS", default=300)  # maximum duration of the fetch of one commit
+# Maximum number of concurrent fetches. One project can run at most two of them.
 BERTH_GIT_FETCHES = env.int("BERTH_GIT_FETCHES", default=4)
 BERTH_OUTPUTS_MIB = env.int("BERTH_OUTPUTS_MIB", default=4096)  # maximum total size of one pod's outputs
 BERTH_OUTPUTS_SECONDS = env.int("BERTH_OUTPUTS_SECONDS", default=3)  # interval between searches for outputs
@@ -78,7 +78,7 @@ BERTH_OIDC_CLIENT_SECRET = env.str("BERTH_OIDC_CLIENT_SECRET", default="")
 BERTH_OIDC_SCOPES = env.str("BERTH_OIDC_SCOPES", default="openid profile email")
 BERTH_OIDC_NAME = env.str("BERTH_OIDC_NAME", default="single sign-on")
 BERTH_OIDC_USERNAME = env.str("BERTH_OIDC_USERNAME", default="preferred_username")
-# Create an account at the first sign-in. The account has no role until an admin grants one.
+# Whether to create an account at a user's first sign-in. The account has no role until an admin grants one.
 BERTH_OIDC_CREATE = env.bool("BERTH_OIDC_CREATE", default=True)
 
 # Utilization of allocated GPUs

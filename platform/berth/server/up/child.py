@@ -71,7 +71,8 @@ class Child:
                 self._schedule_restart(now)
 
     def poll_exit(self, now: float) -> int | None:
-        """Return the exit code of a child that has just exited, and schedule its restart.
+        """Return the exit code of a child that has just exited, and schedule its restart. Otherwise, return
+        None.
 
         The delay before the restart grows with each consecutive failure.
         """

@@ -30,7 +30,9 @@ class Supervisor:
         child.start(self.now())
 
     def wait_for_stop_request(self, wait: float) -> bool:
-        """Wait for the next signal, and restart or reap processes that have exited."""
+        """Wait up to `wait` seconds for the next signal, and restart or reap processes that have exited.
+        Return whether the signal requests a stop.
+        """
         received = signal.sigtimedwait(SIGNALS, max(0.0, wait))
         self._restart_children()
         return received is not None and received.si_signo != signal.SIGCHLD

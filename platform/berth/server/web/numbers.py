@@ -6,7 +6,7 @@ from berth.core.amounts import MILLI
 
 NO_VALUE = "\N{EN DASH}"
 MIB_PER_GIB = 1024
-DECIMALS_BELOW_HOURS = 1000  # durations of at least this many hours have no decimals
+DECIMALS_BELOW_HOURS = 1000  # longer durations are shown without decimals
 HOURS_MIN = 0.001  # smaller values are shown as "< 0.001"
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
@@ -72,7 +72,9 @@ def duration(seconds: float | None) -> str:
 
 
 def elapsed(seconds: float | None) -> str:
-    """Format the duration of a period that has ended, which is never exactly 0."""
+    """Format the duration of a period that has ended. Less than a second is shown as "< 1 s", even if it is
+    0.
+    """
     return "< 1 s" if seconds is not None and 0 <= seconds < 1 else duration(seconds)
 
 

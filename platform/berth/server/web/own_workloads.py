@@ -95,7 +95,7 @@ def _own_arrays(actor: Actor, now: datetime) -> list[OwnWorkload]:
 
 
 def _stored_forecast(workload: Workload) -> tuple[int | None, datetime | None, str]:
-    """Return the queue position and the expected start of a pending workload.
+    """Return the queue position and the expected start of a pending workload, each None if unknown.
 
     The third value is the stored reason why the start is unknown.
     """

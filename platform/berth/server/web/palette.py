@@ -145,8 +145,8 @@ def page_actions(actor: Actor, url: str | None) -> list[Hit]:
 def split_verb(words: list[str]) -> tuple[str, list[str]]:
     """Split "cancel diffusion" or "diffusion cancel" into the verb and the other words.
 
-    The verb is empty if there is none.
-    A verb may have an s, as in "logs". Only the first and the last word may be abbreviated.
+    The verb is empty if no word is one. A verb may end with an s, as in "logs". Only the first and the last
+    word may be abbreviated.
     """
     for at, word in enumerate(words):
         least = MIN_VERB_LETTERS if at == 0 else MIN_LAST_VERB_LETTERS
@@ -157,8 +157,8 @@ def split_verb(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _verb_of(word: str, min_letters: int) -> str:
-    """Return the verb that equals the word (with or without an s) or starts with it, if the word has enough
-    letters.
+    """Return the first verb that equals the word, ignoring a final s, or that starts with the word, if the
+    word has at least `min_letters` letters. Return an empty string if there is none.
     """
     for verb in VERBS:
         if word in (verb, f"{verb}s") or (len(word) >= min_letters and verb.startswith(word)):

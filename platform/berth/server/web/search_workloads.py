@@ -117,7 +117,9 @@ def _task_hit(task: Workload) -> Hit:
 
 
 def split_task(words: Sequence[str]) -> tuple[str, int, list[str]] | None:
-    """Return the array and index in the first word that looks like a task name, and the other words."""
+    """Return the array and index in the first word that looks like a task name, and the other words. Return
+    None if no word does.
+    """
     for at, word in enumerate(words):
         if match := TASK.fullmatch(word):
             return match["array"], int(match["index"] or match["listed"]), [*words[:at], *words[at + 1 :]]

@@ -168,7 +168,9 @@ class NodeCosts:
 
 
 def cheapest_victims_on(selection: VictimSelection, part: BoardRole, i: int) -> list[Victim] | None:
-    """Return the cheapest victims that make room for one more replica on the node."""
+    """Return the cheapest victims that make room for one more replica on the node, or None if there
+    are none.
+    """
     room = _Room(selection.board, part, i)
     if not room.has_devices:
         return None

@@ -22,7 +22,8 @@ MAX_GROUPS = 32
 
 
 def select_all(selection: VictimSelection, victims: Sequence[Victim]) -> bool:
-    """Select the victims, smallest first, because a queue must exceed its threshold before its last eviction.
+    """Select the victims, and return whether all could be selected. The smallest victims come first, because
+    a queue must exceed its threshold before its last eviction.
 
     A gang's size excludes its extra replicas, which could be evicted first.
     """

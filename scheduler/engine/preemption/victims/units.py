@@ -25,7 +25,7 @@ IDLE_SECONDS = 1800
 
 @dataclass(slots=True, eq=False)
 class Victim:
-    """Pods of a gang that are evicted together: an extra replica, an optional child, or the entire gang."""
+    """Pods of a gang that are evicted together: an extra replica, an optional group, or the entire gang."""
 
     gang: Gang
     pods: tuple[PlacedPod, ...]
@@ -35,7 +35,8 @@ class Victim:
     fulfilment: float = 0.0
     lost_gpu_seconds: int = 0
     at: int = 0  # time at which lost work was counted
-    is_group: bool = False  # whether the victim is an optional child; its roles may fall below their minimum
+    # whether the victim is an optional group of the gang, whose roles may fall below their minimum
+    is_group: bool = False
     amounts: tuple[int, int, int] = field(init=False)
     started: int = field(init=False)
     index: int = field(init=False)

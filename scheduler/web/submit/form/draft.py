@@ -58,7 +58,7 @@ class Draft:
 
     @property
     def form_data(self) -> dict[str, Any] | None:
-        """Data that the form shows: the last valid version of the document."""
+        """Data that the form shows: the last valid version of the document, or None if there is none."""
         return self.data if self.data is not None else _parse_or_none(self.agreed)
 
     @property

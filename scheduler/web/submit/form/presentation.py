@@ -190,7 +190,7 @@ class ShownForm:
 
     @property
     def git(self) -> ShownPart | None:
-        """Section for a Git repository. The submission page shows it in the code card."""
+        """Section for a Git repository, or None. The submission page shows the section in the code card."""
         return next((part for part in self.parts if part.title == GIT_TITLE), None)
 
     @property

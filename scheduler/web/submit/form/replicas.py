@@ -11,7 +11,7 @@ from scheduler.web.submit.form.fields import MAX_REPLICAS, MIN_REPLICAS
 
 
 def format_replicas(at: Location, data: Mapping[str, Any], places: SourceLines) -> str | None:
-    """Return the text of a replica field.
+    """Return the text of a replica field, or None if the field cannot show the value.
 
     The maximum field is empty if the role has a fixed size.
     """

@@ -279,7 +279,7 @@ def _run_actions(
 
 
 def _node_in_state(client: "Client", name: str, state: str, error: Exception) -> "Node | None":
-    """Return the node if the request conflicts only because the node is already in the state."""
+    """Return the node if the request was rejected only because the node is already in `state`, else None."""
     from berth.client.errors import Conflict
 
     if not isinstance(error, Conflict):

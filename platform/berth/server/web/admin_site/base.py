@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class PlatformModelAdmin(ModelAdmin):
-    """Base class of all model admins, which only platform admins can use.
+    """Base class of all model admins. Only platform admins can use the admin site.
 
     Service errors appear as messages. Lists can be downloaded as CSV, with the current search and filters.
     """
@@ -60,7 +60,7 @@ class PlatformModelAdmin(ModelAdmin):
         return [path("download/", view, name=name), *super().get_urls()]
 
     def row_class(self, row: Any) -> str:
-        """Return the CSS class of a row in the list."""
+        """Return the CSS class of a row in the list, or ""."""
         return ""
 
     def download_all(self, request: HttpRequest) -> HttpResponseBase:

@@ -29,7 +29,7 @@ from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.reports.health import health_document
 
 DAY = timedelta(days=1)
-MAX_ROWS = 6  # maximum rows per table
+MAX_ROWS = 6  # maximum number of rows per table
 NUMBERS = ("Decisions applied", "Evictions", "Work lost", "Duration")
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 Card = dict[str, Any]

@@ -70,7 +70,7 @@ def without(items: Sequence[Any], hidden: Collection[int]) -> list[Any]:
 
 @register.filter
 def mark_if_empty(cell: SafeString) -> SafeString:
-    """Add a CSS class to a cell without a value, which cards on phones leave out."""
+    """Add a CSS class to a cell without a value, so that cards on phones omit the cell."""
     if not EMPTY_CELL.search(cell):
         return cell
     return mark_safe(cell.replace(' class="', ' class="empty ', 1))  # noqa: S308 - rendered by the library

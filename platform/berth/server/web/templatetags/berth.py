@@ -134,7 +134,7 @@ def currency() -> str:
 
 @register.simple_tag
 def section_of(path: str) -> NavigationEntry | None:
-    """Return the list page that the page at `path` belongs to."""
+    """Return the list page that the page at `path` belongs to, or None."""
     return list_entry(path)
 
 
