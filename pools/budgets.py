@@ -58,7 +58,9 @@ def parse_budgets(pool: NodePool) -> tuple[Budget, ...]:
 
 
 def drain_allowance(pool: NodePool, nodes: Iterable[Node], now: datetime) -> Allowance:
-    """Return how many nodes may be drained now for each reason, ignoring an expired pool's budgets."""
+    """Return how many nodes may be drained now for each reason. The budgets of an expired pool are
+    ignored.
+    """
     if not pool.disruption_budgets or (pool.expires_at is not None and now >= pool.expires_at):
         return UNLIMITED
     states = [node.state for node in nodes]
@@ -67,7 +69,7 @@ def drain_allowance(pool: NodePool, nodes: Iterable[Node], now: datetime) -> All
 
 
 def describe(budget: Budget, now: datetime) -> str:
-    """Describe a budget in one sentence, with the end of its current window."""
+    """Describe a budget in one sentence, with the end of its current window if it is active."""
     until = budget.active_until(now)
     return budget.text + (f", until {until:%Y-%m-%d %H:%M} UTC" if until else "")
 

@@ -27,7 +27,7 @@ def join_tokens(pool: NodePool, now: datetime) -> QuerySet[Any]:
 
 
 def machines(pool: NodePool, now: datetime) -> QuerySet[Any]:
-    """Return the pool's machines by name, annotated with `state`, `use_key` and `token_prefix`."""
+    """Return the pool's machines ordered by name, annotated with `state`, `use_key` and `token_prefix`."""
     use = MachineUse.objects.filter(machine=OuterRef("pk"), ended_at=None)
     state = Case(
         When(departed_at__isnull=False, then=Value("departed")),

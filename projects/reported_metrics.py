@@ -18,7 +18,7 @@ REPORTS_FOLLOW = timedelta(minutes=2)
 
 
 def may_report(ended_at: datetime | None, now: datetime) -> bool:
-    """Return whether a workload's metrics may still change.
+    """Return whether a workload's metrics can still change.
 
     Logs are read for a while after the workload has ended.
     """

@@ -1,4 +1,4 @@
-"""Task queue jobs of the projects app. Each job may run twice or be interrupted."""
+"""Task queue jobs of the projects app. Each job can be run twice or interrupted."""
 
 from django.utils import timezone
 

@@ -41,7 +41,7 @@ ELSEWHERE = (
 
 @dataclass(frozen=True, slots=True)
 class ListedObject:
-    """Object of an S3 volume. `path` is relative to the prefix, and `modified` is a Unix time."""
+    """Object of an S3 volume. `path` is relative to the volume's prefix, and `modified` is a Unix time."""
 
     path: str
     size: int

@@ -45,7 +45,7 @@ class AutoscalerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Current time, and the times when a pool last scaled, became idle and expires, in seconds or None."""
+    """Times in seconds: the current time, and when a pool last scaled, became idle and expires, or None."""
 
     now: float
     last_scaled_at: float | None = None

@@ -64,7 +64,7 @@ def read_policy(stored: Mapping[str, Any]) -> ImagePolicy:
 def normalize_policy(value: object) -> dict[str, Any]:
     """Return the image policy in the stored format.
 
-    A policy without restrictions is empty. Raises Invalid if the value is invalid.
+    A policy without restrictions is stored as an empty mapping. Raises Invalid if the value is invalid.
     """
     if value is None:
         return {}

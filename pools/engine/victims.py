@@ -11,8 +11,8 @@ HEAD = 0
 class Work(NamedTuple):
     """Work that would be lost if a node were drained. Instances are ordered by the amount of work.
 
-    A drain waits indefinitely for `non_preemptible` pods. Seconds are counted from the start or the last
-    checkpoint.
+    A drain waits indefinitely for `non_preemptible` pods. Seconds are counted from the start of a pod or its
+    workload's last checkpoint.
     """
 
     non_preemptible: int = 0

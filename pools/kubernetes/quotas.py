@@ -71,7 +71,7 @@ def _cluster_quotas(
 
 
 def _pod_amount(pod: Object, kind: str, gpu_resource: str) -> Decimal:
-    """Return the amount of a resource that the pod's main container requests, or its limit."""
+    """Return the main container's request or limit, depending on the kind, or 1 for the kind `pods`."""
     if kind == "pods":
         return Decimal(1)
     own = next(each for each in pod["spec"]["containers"] if each["name"] == CONTAINER)

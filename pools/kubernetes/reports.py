@@ -38,10 +38,10 @@ Object = Mapping[str, Any]
 
 
 def read_report(pod: Object) -> PodReport:
-    """Return the report for a pod that exists in the cluster. The pod has ended once its processes have
-    ended.
+    """Return the report for a pod that exists in the cluster.
 
-    A pod whose files are being copied occupies its resources in the cluster, and is still running.
+    The pod counts as ended once its processes have ended. A pod whose files are being copied still occupies
+    its resources, so it counts as running.
     """
     report = _report_of_state(pod)
     return report if report.state is PodState.EXITED else replace(report, eviction=_eviction_message(pod))

@@ -383,7 +383,9 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
             return cluster.mirror.own_pods(pool, cluster.worker.patience)
 
     def _entry(self, pod_id: str) -> Entry | None:
-        """Return the pod's record or None. Look for pods without a record in the clusters if necessary."""
+        """Return the pod's record, or None if there is none. If necessary, look for unrecorded pods in the
+        clusters.
+        """
         entry = self.ledger.find(pod_id)
         if entry is None and not self.ledger.log_path(pod_id).exists():
             for pool in self._pools():

@@ -25,7 +25,9 @@ ALIVE = (*PENDING, *HOSTING, NodeState.LOST)
 
 
 class Node(FastRows):
-    """Node of a pool. Its shape is that of the pool when the node was requested."""
+    """Node of a pool. Its shape is the pool's at the time of the request, unless the provider reports
+    another one.
+    """
 
     State = NodeState
 

@@ -299,7 +299,7 @@ class NodePool(ChecksTogether, FastRows):
 
 
 class PoolPrice(models.Model):
-    """Former price of a pool, or null if it had none."""
+    """Former price of a pool, valid until the time `until`. The price is null if the pool had none."""
 
     pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="prices")
     until = models.DateTimeField()

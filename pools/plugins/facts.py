@@ -57,5 +57,5 @@ class ClientPool(Protocol):
     """A client's open session on a pool, as passed to the hook `around_client`."""
 
     def parallel(self) -> AbstractContextManager[object]:
-        """Run joblib's `Parallel(n_jobs=-1)` calls inside the block on the session's workers."""
+        """Return a context manager that runs `Parallel(n_jobs=-1)` of joblib on the session's workers."""
         ...

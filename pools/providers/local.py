@@ -74,7 +74,9 @@ class LocalProvider:
         return Preview()
 
     def _create_instances(self, order: LaunchRequest) -> tuple[Instance, ...]:
-        """Create instances until no free devices are left. An instance without GPUs needs no device."""
+        """Create the requested instances, or as many as the free devices allow. Raises ProviderError if
+        none.
+        """
         free = self._free_devices()
         gpus = order.shape.gpus
         count = min(order.count, len(free) // gpus) if gpus else order.count

@@ -41,7 +41,7 @@ def find_orphans_to_end(
 
 
 def _orphan_ids(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance]) -> list[str]:
-    """Return the IDs of instances without a node, except those of the current launch request."""
+    """Return the IDs of billable instances without a node, except those of the current launch request."""
     node_ids = {node.instance_id for node in nodes}
     token = pool.provisioning["token"] if pool.provisioning else None
     return [

@@ -299,7 +299,7 @@ class Runtime(PodFileReader, Protocol):
     def forget_in_background(self, pod_id: str) -> None:
         """Forget an ended pod in the background, if the runtime can forget several pods at once.
 
-        This method raises no errors. `forget` waits for the result.
+        This method raises no errors. A later call to `forget` for the pod waits for the result.
         """
         ...
 
@@ -322,8 +322,8 @@ class Runtime(PodFileReader, Protocol):
     def read_log_times(self, pod_id: str, start: int, end: int) -> Sequence[LogTime]:
         """Return the times when the parts of the log from `start` to `end` were written, in ascending order.
 
-        The first bytes of each part may be older than its time by `LOG_TIMES_SECONDS`. The parts end before
-        `end` if the times of the last bytes are unknown.
+        The first bytes of each part may be older than its time by up to `LOG_TIMES_SECONDS`. The parts end
+        before `end` if the times of the last bytes are unknown.
         """
         ...
 

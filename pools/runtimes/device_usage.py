@@ -1,4 +1,4 @@
-"""Measure GPU utilization with `nvidia-smi`. Nodes run this module, so it needs only the standard library."""
+"""Measure GPU utilization with `nvidia-smi`. Nodes run this module, so it uses only the standard library."""
 
 from __future__ import annotations
 

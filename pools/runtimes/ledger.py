@@ -146,7 +146,7 @@ class Ledger:
     ) -> None:
         """Store chunks of the log at their offsets, and its times. Record a gap between chunks as a hole.
 
-        `read_times` returns the times of the first bytes of the log.
+        `read_times(end)` returns the times of the log's bytes before `end`.
         """
         log_path, draft = (
             self.log_path(pod_id),

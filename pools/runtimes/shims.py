@@ -41,7 +41,8 @@ class Shim(Protocol):
 class ForkedShim:
     """Shim forked by the server. If the server or the fork fails, `returncode` is 0.
 
-    The lock on the pod's directory shows whether the shim is still running. If not, the pod is started again.
+    The lock on the pod's directory shows whether the shim is still running. If no shim is running, the pod is
+    started again.
     """
 
     def __init__(self, server: ShimServer, directory: str) -> None:

@@ -223,8 +223,7 @@ def has_changed(machine: Machine, measured: MachineReport) -> bool:
 
 
 def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Machine:
-    """Store a joining machine. The machine replaces a silent machine of the same name, which is marked as
-    departed.
+    """Store a joining machine. A silent machine of the same name is replaced and marked as departed.
 
     Raises Conflict if another machine with the name still reports.
     """
@@ -252,7 +251,9 @@ def store_machine(machine: Machine, measured: MachineReport, at: datetime) -> Ma
 
 
 def _current_machines(key: int, version: int) -> QuerySet[Machine]:
-    """Return the machine with the given primary key, unless it has departed or has a newer secret."""
+    """Return a query for the machine with the given primary key, unless it has departed or has a newer
+    secret.
+    """
     return Machine.objects.filter(pk=key, secret_version=version, departed_at=None)
 
 

@@ -30,7 +30,9 @@ class NodeBatch:
 
 
 def change_nodes(*, actor: Any, nodes: Iterable[Node], action: str, **details: Any) -> NodeBatch:
-    """Apply one of the actions in RESULTS to each node. A rejected node does not stop the others."""
+    """Apply one of the actions in RESULTS to each node. A rejection for one node does not prevent changes
+    to the others.
+    """
     change, result = RESULTS[action]
     changed, unchanged = list[Node](), list[Node]()
     rejected = list[tuple[Node, str]]()

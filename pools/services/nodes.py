@@ -40,9 +40,10 @@ def uncordon_node(*, actor: Any, node: Node) -> None:
 
 
 def drain_node(*, actor: Any, node: Node, reason: str = "") -> None:
-    """Drain a node, and terminate it once its pods have ended or the drain timeout has passed.
+    """Drain a node, and terminate it once it has no pods left.
 
-    The pool replaces the node. Raises Conflict if the node's state does not allow a drain.
+    After the drain timeout, preemptible workloads are evicted from the node. The pool replaces the node.
+    Raises Conflict if the node's state does not allow a drain.
     """
     drain = _NodeChange("drain", ScalingKind.DRAIN, USABLE, NodeState.DRAINING)
     drain_columns = {"drain_started_at": timezone.now(), "drain_reason": reason[:255]}
@@ -80,7 +81,7 @@ def interrupt_node(node: Node, interruption: Interruption, *, at: datetime) -> b
     """Drain a node whose provider is reclaiming the machine, for example a spot instance.
 
     A node that is not ready yet is marked as lost instead. An interrupted node never returns to service.
-    Return False if the interruption was already recorded.
+    Return False if nothing changed, for example because the interruption was already recorded.
     """
     reason, ends_at = interruption.reason, interruption.at
     with transaction.atomic():

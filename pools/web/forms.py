@@ -273,7 +273,7 @@ class PoolForm(Form):
         return str(self.cleaned_data.get("provider", ""))
 
     def paths(self) -> dict[str, str]:
-        """Map problem paths to form fields that have different names."""
+        """Map the paths of problems to the names of form fields, where these differ."""
         return PATHS | provider_fields.paths(self.chosen_provider())
 
     def offer_machine(self, gpus: int) -> None:

@@ -100,7 +100,7 @@ def _selected_nodes(request: Request, pool: NodePool) -> list[Node]:
 
 
 def _selected_count(request: Request, pool: NodePool) -> int:
-    """Return the number of selected nodes. It may exceed the maximum of one request."""
+    """Return the number of selected nodes, which can exceed the maximum number per request."""
     query = _query(request)
     if state := query.get("state", ""):
         return int(_live_nodes(pool).filter(state=state).count())

@@ -22,7 +22,9 @@ from projects.web.quotas.min_runtimes import MIN_RUNTIMES, describe_min_runtime
 
 
 class TenantForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Form for a department or project. Durations have units, and show what an empty field inherits."""
+    """Form for a department or project. Duration fields accept units, and show the value that an empty
+    field inherits.
+    """
 
     reclaim_min_runtime = DurationField(
         label="Before reclaim", required=False, widget=UnfoldAdminTextInputWidget(attrs={"size": 10})

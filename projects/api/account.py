@@ -155,7 +155,9 @@ class Password(PasswordView):
     @operation("Change your password", body=PasswordChangeBody, response=PasswordChangeResponse)
     @idempotent
     def post(self, request: Request) -> Response:
-        """Change the password, revoke sign-in tokens and end other browser sessions."""
+        """Change the password, revoke sign-in tokens (or all tokens, if requested) and end other browser
+        sessions.
+        """
         body = parse_body(request, PasswordChangeBody)
         with self.password_attempt(request, request.user.get_username(), passwords.WrongPassword):
             changed = passwords.change(

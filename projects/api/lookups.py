@@ -17,7 +17,7 @@ from projects.services.quotas.places import find_pool_or_group
 
 
 def resolve_pool(name: str) -> NodePool:
-    """Return the pool with the given name for one of its quotas, or raise NotFound.
+    """Return the pool with the given name, to look up or change a quota in it. Raises NotFound.
 
     The caller must first check access to the quota's owner.
     """
@@ -28,7 +28,8 @@ def resolve_pool(name: str) -> NodePool:
 
 
 def resolve_place(name: str) -> PoolOrGroup:
-    """Return the pool or quota group with the given name for one of its quotas, or raise NotFound.
+    """Return the pool or quota group with the given name, to look up or change a quota in it. Raises
+    NotFound.
 
     The caller must first check access to the quota's owner.
     """

@@ -27,8 +27,8 @@ UNUSED_CHUNKS = """
 def collect_code(store: ChunkStore, now: datetime, *, retention: timedelta) -> int:
     """Delete trees that no workload has needed for at least `retention`, and chunks that no tree contains.
 
-    Return the number of deleted trees and chunks. The job may be interrupted or run twice: it deletes the
-    rows of chunks before their files, and files without a row once they are a day old.
+    Return the number of deleted trees and chunks. The job can be interrupted or run twice, because it deletes
+    the rows of chunks before their files, and files without a row once they are a day old.
     """
     count = _delete_trees(now - UNUSED, now - retention)
     count += _delete_chunks(store, now - UNUSED)
@@ -85,7 +85,9 @@ def _delete_leftovers(store: ChunkStore, before: datetime) -> None:
 
 
 def _chunk_id(key: str) -> UUID | None:
-    """Return the chunk's ID from its key, or None if Berth did not write the file."""
+    """Return the chunk's ID from its key, or None if the key contains no ID because Berth did not write
+    the chunk.
+    """
     try:
         return UUID(key.rpartition("/")[2])
     except ValueError:

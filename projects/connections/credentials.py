@@ -35,7 +35,9 @@ def session_key(headers: Headers) -> str:
 
 
 def load_active_user(credential: Credential) -> User | None:
-    """Return the active user of a session or token from the database, or None if there is none."""
+    """Return the credential's user if the session or token is valid and the user is active, otherwise
+    None.
+    """
     if credential.token_id is not None:
         token = valid_tokens(timezone.now()).filter(pk=credential.token_id).first()
         return token.user if token is not None and is_usable(token) else None

@@ -60,6 +60,6 @@ def chat_body(content: dict[str, Any]) -> bytes:
 
 
 def signature(secret: str, body: bytes, seconds: int) -> str:
-    """Return a signature of the timestamp and body, so that receivers can detect replays."""
+    """Return a signature of the timestamp and body. The timestamp lets receivers detect replays."""
     signed = hmac.new(secret.encode(), f"{seconds}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={seconds},v1={signed}"

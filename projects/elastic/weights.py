@@ -39,7 +39,7 @@ def update_version(view: ServiceView, fence: Fence) -> None:
 
 
 def copy_to_next_engine(view: ServiceView, ports: Ports, now: datetime) -> bool:
-    """Copy weights to the next outdated inference engine. Return whether there was an outdated engine."""
+    """Copy weights to the next outdated inference engine. Return whether a copy was attempted."""
     if not view.spec.weight_sync or view.service.updating_since is not None:
         return False
     for engine in view.engines:

@@ -13,8 +13,8 @@ WINDOWS = tuple(timedelta(days=days) for days in (1 / 24, 1, 40, 400, 3000))
 def due_times(expression: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
     """Yield the due times after `after`, in UTC.
 
-    If daylight saving skips a local time, it is due at the end of the gap. If a local time occurs twice, it
-    is due once, unless the expression is due every hour or minute.
+    A due time that daylight saving skips is moved to the end of the gap. A local time that occurs twice is
+    due once, unless the expression is due every hour or minute.
     """
     for run in CronSim(expression, after.astimezone(zone)):
         yield run.astimezone(UTC)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """Pending call. If `node` is set, the call may run only on that node."""
+    """Pending call. If `node` is set, the call must run on that node."""
 
     number: int
     node: int | None = None

@@ -72,7 +72,8 @@ class SessionWorker(models.Model):
 
 
 class Call(models.Model):
-    """Function call that runs on a single node: `node` if set, otherwise the next one in round-robin order.
+    """Function call that runs on one node (`node` if set, otherwise the next in round-robin order), or a
+    broadcast.
 
     A broadcast has one child call per worker and is never leased itself.
     """

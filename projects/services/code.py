@@ -187,7 +187,9 @@ def read_tree(tree: CodeTree, path: str = "") -> tuple[int, Iterator[bytes]]:
 
 
 def read_file(tree: CodeTree, file: Mapping[str, Any]) -> Iterator[bytes]:
-    """Return an iterator over the content of one file in the tree, as `read_tree` does."""
+    """Return an iterator over the content of one file in the tree. The iterator raises StoreFailure like
+    that of `read_tree`.
+    """
     return file_parts(open_store(), file, _chunk_keys(tree, [file]))
 
 

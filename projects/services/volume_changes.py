@@ -77,8 +77,8 @@ class Transfer:
         """Continue the transfer until everything is stored or the time is up. Return whether everything is
         stored.
 
-        New files are stored before old ones are deleted, so that a checkpoint exists at all times. Raises
-        FilesNotFound, Conflict or Unavailable, and the errors of `read` and `save`.
+        New files are stored before old ones are deleted, so that the volume always contains a complete
+        checkpoint. Raises FilesNotFound, Conflict or Unavailable, and the errors of `read` and `save`.
         """
         progress = self.progress
         for file in self._files:

@@ -147,7 +147,8 @@ class RouterClient(Protocol):
         ...
 
     def mark_unhealthy(self, engine: str) -> None:
-        """Stop new requests to the inference engine until `mark_healthy`. Running requests continue.
+        """Stop new requests to the inference engine until `mark_healthy` is called. Running requests
+        continue.
 
         A router that cannot mark engines removes the engine from its list and from `workers`.
         """

@@ -1,4 +1,4 @@
-"""Detect the resources that a cluster has allocated to the agent's job, and the job's end."""
+"""Detect the end of the agent's job, and the resources that a cluster has allocated to the job."""
 
 from __future__ import annotations
 

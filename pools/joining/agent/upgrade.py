@@ -35,7 +35,7 @@ class Upgrade:
     def follow(self, answer: dict[str, object]) -> None:
         """If the server requests an upgrade, install the new version and run it in this process.
 
-        Store any error.
+        If the upgrade fails, store the error.
         """
         requested = answer.get("upgrade")
         if not isinstance(requested, dict) or requested["version"] == VERSION:

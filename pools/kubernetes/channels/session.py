@@ -83,7 +83,8 @@ async def start_session(
 
 
 async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
-    """Open a WebSocket to the API server. `resource` is the resource that requires a permission.
+    """Open a WebSocket to the API server. `resource` is the resource whose permission is required, for error
+    messages.
 
     Raises ChannelRejected or RuntimeFailure.
     """

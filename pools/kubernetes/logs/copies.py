@@ -67,7 +67,9 @@ class LogCopies:
                     return self.path(pod_id)
 
     def _skip_to_next_second(self, pod_id: str, fd: int, position: Position) -> Position:
-        """Skip to the next second, because the API would repeat the first lines of the current one."""
+        """Return a position in the next second, because the API would repeat the first lines of the
+        current one.
+        """
         second = position.since[:19]
         gap = f"[Berth: the rest of the log of {second} is missing: it exceeds {FETCH_BYTES} bytes]\n"
         if position.size and os.pread(fd, 1, position.size - 1) != b"\n":
@@ -98,7 +100,9 @@ class LogCopies:
     def _append(
         self, pod_id: str, fd: int, data: bytes, position: Position, times: Sequence[LogTime]
     ) -> None:
-        """Append data that ends at the position. A crash may interrupt this method after any call."""
+        """Append data that ends at the position. The copy stays consistent even if a crash interrupts this
+        method.
+        """
         begin = position.size - len(data)
         os.pwrite(fd, data, begin)
         extend_times(self.path(pod_id), self._limit, begin, times)

@@ -30,7 +30,7 @@ class ExaminedHost:
 
 
 def examine(pool: NodePool, shape: Shape, keys: PoolKeys, installation: str, timeouts: Timeouts) -> Preview:
-    """Return the hosts as machines, with any obstacles to their use."""
+    """Return a preview that lists the hosts as machines, with any obstacles to their use."""
     hosts = ssh_settings(pool.provider_settings).resolved()
     results = asyncio.run(_examine_all(hosts, keys.endpoint, timeouts))
     pools = _pools_by_place(pool)

@@ -94,7 +94,7 @@ def _visible_paths(path: str, mounts: Iterable[Mount]) -> Iterator[str]:
 
 
 def environment_mounts(environment: Path) -> tuple[Mount, ...]:
-    """Return mounts of the environment and its base Python installation."""
+    """Return the mounts that make the environment and its base Python installation visible."""
     mounts = [Mount(os.path.realpath(environment), str(environment))]
     try:
         lines = (environment / "pyvenv.cfg").read_text().splitlines()

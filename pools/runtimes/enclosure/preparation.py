@@ -48,7 +48,8 @@ class Preparation:
 
 
 def _digest(command: tuple[str, ...], mounts: Iterable[Mount]) -> str:
-    """Return a digest of the command and the current contents of all files that it mounts or copies.
+    """Return a digest of the command, and of the identity, size and modification time of the files that it
+    mounts.
 
     A file that has been replaced, such as /etc/resolv.conf, must not remain in a prepared enclosure.
     """

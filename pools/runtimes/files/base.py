@@ -28,9 +28,9 @@ class PodFiles:
 class VolumeChanges:
     """Changes that one pod made to an S3 volume.
 
-    `files` are new and changed files, with paths relative to the volume. `deleted` has the path and the ETag
-    of each object that the pod received as a file and deleted. `skipped` contains the reason for each omitted
-    path.
+    `files` are new and changed files, with paths relative to the volume. `deleted` contains the path and the
+    ETag of each object that the pod received as a file and deleted. `skipped` contains the reason for each
+    omitted path.
     """
 
     files: tuple[PodFile, ...] = ()
@@ -48,8 +48,8 @@ class PodFileReader(Protocol):
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
         """Return the regular files at and below `paths`, which are relative to the pod's directory.
 
-        If the pod has code, the paths are relative to the directory with its code. Links are skipped. A pod's
-        files exist until it is forgotten. Raises FilesNotFound.
+        If the pod has code, the paths are relative to the directory that contains the code. Links are
+        skipped. A pod's files exist until it is forgotten. Raises FilesNotFound.
         """
         ...
 

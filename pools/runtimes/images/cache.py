@@ -14,7 +14,9 @@ _EVERYTHING = 0
 
 
 def evict(podman: Podman, limit: int) -> None:
-    """Remove unused images until the layers of all images take at most `limit` bytes."""
+    """Remove unused images, least recently used first, until the layers of all images take at most `limit`
+    bytes.
+    """
     store = podman.store
     for digest in _oldest_first(store):
         if stored_bytes(store) <= limit:

@@ -23,7 +23,8 @@ class Interrupts:
         self._control, self._signals, self._anchor = control, signals, anchor
 
     def wait(self, seconds: float, other: int = -1, interruptible: bool = True) -> None:
-        """Wait for `seconds`, or until the descriptor `other` is readable. Raises Interrupted.
+        """Wait for `seconds`, or until the descriptor `other` is readable. Raises Interrupted if the pod must
+        not start.
 
         A stop record stays in place, so it is read again once the command runs.
         """

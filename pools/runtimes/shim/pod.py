@@ -191,7 +191,7 @@ class Pod:
         return ""
 
     def memory_report(self) -> str:
-        """Describe processes that the kernel killed for lack of memory, or return an empty string."""
+        """Describe processes that the kernel killed for lack of memory. Return "" if there are none."""
         kills = self.cgroups.memory_kills()
         if not kills:
             return ""
@@ -235,7 +235,9 @@ class Pod:
         os._exit(127)
 
     def _open_output(self) -> None:
-        """Redirect output to the log. The pod's user owns it, because programs may reopen /dev/stderr."""
+        """Redirect output to the log. The pod's user owns the log, because programs may reopen
+        /dev/stderr.
+        """
         log = os.open(f"{self.directory}/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         if self.namespaces and self.namespaces.uid:
             os.fchown(log, self.namespaces.uid, self.namespaces.uid)

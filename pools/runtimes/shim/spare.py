@@ -35,7 +35,9 @@ def run_assigned_pod(pod: bytes, prepared: PreparedEnclosure | None = None) -> N
 
 
 def _prepare(path: str) -> PreparedEnclosure | None:
-    """Build the enclosure that the record describes. Return None on failure: the shim can still run pods."""
+    """Build the enclosure that the record describes. Return None on failure, after which the shim can
+    still run a pod.
+    """
     import ctypes
 
     try:

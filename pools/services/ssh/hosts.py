@@ -95,7 +95,7 @@ def forget_host(host: SshHost, *, actor: Any) -> None:
 
 
 def accept_host_keys(*, actor: Any, pool: NodePool, keys: Mapping[str, str]) -> None:
-    """Pin host keys by host name. Raises Invalid if a key is not the key that the host presented last."""
+    """Pin `keys`, given by host name. Raises Invalid if a key is not the key that the host presented last."""
     from pools.services.pools import edit_pool
 
     presented = dict(SshHost.objects.filter(pool=pool).values_list("name", "presented_key"))
@@ -116,7 +116,7 @@ def accept_host_keys(*, actor: Any, pool: NodePool, keys: Mapping[str, str]) -> 
 
 
 def host_view(row: SshHost, now: datetime, *, is_busy: bool = False, applied: str = "") -> Host:
-    """Return the host's state for the engine. `applied` is the digest of the current settings."""
+    """Return the host's state for the engine. `applied` is the digest of the host's current settings."""
     machine = row.machine
     present = machine is not None and machine.departed_at is None
     return Host(

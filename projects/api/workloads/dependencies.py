@@ -20,7 +20,9 @@ from projects.services.dependencies.dependents import SHOWN
 
 
 class DependencyResponse(ResponseModel):
-    """Workload or array that must end first. The state is hidden if you cannot see the project."""
+    """Workload or array that must reach `state` first. Its current status is hidden if you cannot see the
+    project.
+    """
 
     project: str
     name: str

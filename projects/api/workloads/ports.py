@@ -18,7 +18,7 @@ from projects.port_proxy.links import create_port_link
 
 
 class PortLinkResponse(ResponseModel):
-    """One-time link that opens a port in a browser until it expires."""
+    """One-time link that opens a port in a browser, if it is used before `expires_at`."""
 
     url: str
     expires_at: datetime

@@ -41,8 +41,8 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Current time and time of the last scaling action in Unix time, and the action, which sets the
-    cooldown.
+    """Current time and time of the last scaling action in Unix time, and the kind of this action, which
+    determines the cooldown.
     """
 
     now: float

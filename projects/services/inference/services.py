@@ -66,7 +66,9 @@ def check_service(spec: WorkloadSpec) -> None:
 
 
 def require_no_live_engines(workload: Workload) -> None:
-    """Raise Conflict while engines are live or registered with a router, because their rows are needed."""
+    """Raise Conflict while engines are live or registered with a router, because Berth needs their rows to
+    remove them.
+    """
     live = InferenceEngine.objects.filter(service__workload=workload)
     if live.filter(ended_at__isnull=True).exists() or live.exclude(router_url="").exists():
         raise Conflict("The engines of this service are still being removed. Try again in a moment.")

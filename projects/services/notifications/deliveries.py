@@ -1,7 +1,7 @@
 """Queue and retry notification deliveries.
 
 A delivery is stored in the transaction of the state change that it reports, and sent by the task queue. If
-its task dies, a delivery soon becomes due again. A delivery may therefore arrive twice, but is never lost.
+its task dies, a delivery soon becomes due again. A delivery can therefore arrive twice, but is not lost.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

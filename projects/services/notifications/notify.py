@@ -61,8 +61,8 @@ class Subscriptions:
     visible: Mapping[int, Collection[int]]
 
     def recipients(self, workload: Workload | WorkloadArray, event: str) -> Iterable[Recipient]:
-        """Yield the addresses subscribed to the event of the workload's submitter, project, department or
-        platform.
+        """Yield the addresses that are subscribed to the event, for the workload's submitter, project or
+        department, or for the platform.
         """
         for row in self.rows:
             if event in row.events and self._covers(row, workload):
@@ -220,7 +220,9 @@ def notify_schedule(schedule: Schedule, message: str, now: datetime) -> int:
 
 
 def notify_pools(now: datetime) -> int:
-    """Notify subscribers of failing pools every few hours, and immediately when provisioning stops."""
+    """Notify subscribers about failing pools every few hours, and immediately when a pool stops launching
+    nodes. Return the number of deliveries.
+    """
     count = 0
     failing = NodePool.objects.exclude(last_error="").order_by("name")
     for row in subscriptions_to("pool"):

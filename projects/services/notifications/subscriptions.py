@@ -246,7 +246,9 @@ def _duplicate() -> Conflict:
 
 
 def _shown_values(row: Subscription) -> dict[str, object]:
-    """Return the values for the audit log. Two secret addresses of one host may look the same."""
+    """Return the values for the audit log. Two webhook URLs of one host can look the same, because most of
+    the path is hidden.
+    """
     return {"to": display_address(row.to), "events": row.events, "pending_minutes": row.pending_minutes}
 
 

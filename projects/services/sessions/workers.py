@@ -134,7 +134,9 @@ def leased_calls(*, pod: Pod, received: Collection[int], now: datetime | None = 
 
 
 def _unreceived_calls(pod: Pod, received: Collection[int]) -> QuerySet[Call]:
-    """Return leased calls that were not delivered or not received. A requeued call may be leased again."""
+    """Return the pod's leased calls that were not delivered or not received. A call that was requeued and
+    leased again counts as not delivered.
+    """
     is_missing = Q(delivered=False) | ~Q(id__in=received)
     return Call.objects.filter(is_missing, worker=pod.pk, state=Call.State.LEASED)
 

@@ -193,7 +193,9 @@ def _audit(
 
 
 def lock_pods(workloads: Iterable[Workload]) -> None:
-    """Lock the workloads' pods, because a concurrent measurement of a pod could make the deletion fail."""
+    """Lock the pods of workloads that are about to be deleted, because a concurrent measurement of a pod
+    could make the deletion fail.
+    """
     rows = Pod.objects.select_for_update().filter(workload__in=workloads)
     list(rows.order_by("pk").values_list("pk", flat=True))
 

@@ -124,10 +124,10 @@ def predict_drafts(
 
 
 def predict_edit(*, actor: Actor, edit: Edit, now: datetime | None = None) -> Prediction:
-    """Return the predicted outcome of the next scheduling cycle if an edit is stored.
+    """Return the predicted outcome of the next scheduling cycle if the edit were stored.
 
-    A suspended workload is predicted as if it were also resumed. The edit has its own warnings. Raises
-    RateLimited while too many of the project's dry runs are in progress.
+    A suspended workload is predicted as if it were also resumed. Warnings are omitted, because `edit`
+    contains them. Raises RateLimited while too many of the project's dry runs are in progress.
     """
     (predict,) = _predictors
     draft = edit.draft

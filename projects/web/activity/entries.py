@@ -94,7 +94,7 @@ class Entry:
 
 
 def describe_entries(actor: Actor, rows: Sequence[Audit]) -> list[Entry]:
-    """Return a sentence for each entry. The number of queries does not depend on the number of rows."""
+    """Return a sentence for each entry. The number of queries does not depend on the number of entries."""
     projects = Project.objects.in_bulk({row.project_id for row in rows if row.project_id})
     live, schedules = _live_objects(rows), _schedules_of_submissions(rows)
     return [

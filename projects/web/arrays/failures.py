@@ -19,8 +19,8 @@ LINKS_MAX = 12  # maximum number of failed tasks per cause that are shown as lin
 class Failure:
     """Group of failed tasks. `task` is the first task, and `pod` is its first pod to fail, if any.
 
-    `indexes` lists the indexes of all tasks as text, unless there are too many. A few tasks are listed with
-    their IDs.
+    `indexes` lists the indexes of all tasks as text, unless there are too many. `tasks` contains the index
+    and ID of each task if there are only a few.
     """
 
     group: FailureGroup

@@ -86,7 +86,9 @@ def _describe_serving(workloads: Mapping[UUID, Workload]) -> dict[UUID, Activity
 
 
 def _service_activity(workload: Workload, engines: Sequence[InferenceEngine]) -> Activity:
-    """Return the status of a service. External engines are counted because they hold none of its GPUs."""
+    """Return the status of a service. External engines are also counted separately, because they hold none
+    of its GPUs.
+    """
     status = serving_status(workload, engines)
     external = sum(engine.origin == Origin.EXTERNAL for engine in engines)
     text = f"{status.count} engines serving" + (f" ({external} external)" if external else "")

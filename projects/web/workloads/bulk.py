@@ -126,8 +126,8 @@ class UnchangedRows:
 def act(request: Request, step: str) -> HttpResponse:
     """Ask for confirmation (GET), or change the selected workloads and arrays (POST).
 
-    Rows to which the action does not apply stay unchanged, and the confirmation names them with the reason.
-    One workload is resubmitted without a confirmation, because it leads to the new workload.
+    Rows to which the action does not apply stay unchanged, and the confirmation names them with the reason. A
+    single workload is resubmitted without a confirmation, and the new workload's page is opened.
     """
     query = request.POST if request.method == "POST" else request.GET
     selected = _selected_rows(request.actor, query.getlist("w"), query.getlist("a"))

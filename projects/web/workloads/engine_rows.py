@@ -23,7 +23,7 @@ class EngineGroup:
 
 
 def without_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
-    """Return the rows without added engines whose service is also one of the rows."""
+    """Return the rows, except those of added engines whose service also has a row."""
     services = rows.filter(kind=WorkloadKind.SERVICE).order_by()
     engines = _added_engines().filter(service__workload__in=services.values("pk"))
     return rows.exclude(pk__in=engines.values("workload"))

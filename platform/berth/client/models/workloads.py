@@ -156,7 +156,8 @@ class Batch(Model):
 
 
 class Dependency(Model):
-    """Workload or array that must end first. The state is hidden if you cannot see the project."""
+    """Workload or array that must reach `state` first. Its current status is hidden if you cannot see the
+    project."""
 
     project: str = ""
     name: str
@@ -361,7 +362,7 @@ class Pod(PodMixin, Model):
 
 
 class PortLink(Model):
-    """One-time link that opens a port in a browser until it expires."""
+    """One-time link that opens a port in a browser, if it is used before `expires_at`."""
 
     url: str = ""
     expires_at: datetime

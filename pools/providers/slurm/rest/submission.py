@@ -1,7 +1,7 @@
 """Build the HTTP request that submits a pilot job to slurmrestd.
 
 The job's join token is in its environment, because slurmrestd cannot write files. Slurm shows the environment
-only to the user and to its administrators.
+only to the job's user and to administrators.
 """
 
 import math

@@ -30,8 +30,8 @@ class Failure(Exception):
 class Transfer:
     """Transfer of data to one pod. `cause` is set if the pod was stopped during the transfer.
 
-    Subclasses define `work`, which runs in the child process, and the texts of messages. After an attempt
-    that ended with BROKEN, the next attempt gets `is_broken`.
+    Subclasses define `work`, which runs in the child process, and the texts of messages. `is_broken` is true
+    if the previous attempt ended with BROKEN.
     """
 
     progress = ""  # prefix of progress messages, such as "downloading the code"

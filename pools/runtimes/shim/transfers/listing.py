@@ -20,7 +20,7 @@ class UnusableListing(ValueError):
 
 @dataclass(frozen=True)
 class Object:
-    """S3 object. `path` is relative to the volume's prefix, `size` is in bytes, `modified` is Unix time."""
+    """S3 object. `path` is relative to the volume's prefix, `size` is in bytes, `modified` is a Unix time."""
 
     path: str
     size: int
