@@ -139,7 +139,7 @@ def test_project_forms_show_the_inherited_minimum_runtime(
         admin_client.get(reverse("admin:projects_project_change", args=[cast.vision.pk])),
         client.get(reverse("tenant", args=["projects", "vision"])),
     ):
-        text = page.content.decode()
+        text = page.content.decode().replace("\N{NO-BREAK SPACE}", " ")
         assert f"An empty field {expected}." in text
         assert f'placeholder="{expected.split(" from ", maxsplit=1)[0].removeprefix("inherits ")}"' in text
 

@@ -10,10 +10,10 @@ from projects.models.tenants import Tenant
 MIN_RUNTIMES = {
     "reclaim_min_runtime": "Workloads run at least this long before they are reclaimed for another queue.",
     "preempt_min_runtime": (
-        "Workloads run at least this long before a workload of the same project with a higher priority "
-        "preempts them."
+        "Workloads run at least this long before they are preempted for a higher priority in their project."
     ),
 }
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def describe_min_runtime(field: forms.Field, name: str, owner: Tenant | None) -> None:
@@ -23,9 +23,8 @@ def describe_min_runtime(field: forms.Field, name: str, owner: Tenant | None) ->
     """
     value, source = inherited_min_runtime(name, owner)
     field.widget.attrs["placeholder"] = value
-    field.help_text = (
-        f"{MIN_RUNTIMES[name]} For example, 30 min. An empty field inherits {value} from {source}."
-    )
+    inherited = f"An empty field inherits {value.replace(' ', NO_BREAK)} from {source}."
+    field.help_text = f"{MIN_RUNTIMES[name]} For example, 30{NO_BREAK}min. {inherited}"
 
 
 def inherited_min_runtime(name: str, owner: Tenant | None) -> tuple[str, str]:
