@@ -115,6 +115,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "rows_text": _rows_text(table["slice"], next(count for word, _, count in tabs if word == state)),
         "states": tabs,
         "state": state,
+        "lists_failed": counts.failed > 0 or state == Phase.FAILED,
         "queued_and_held": (queued, counts.held)
         if (queued := counts.pending + counts.reserved) and counts.held
         else (),

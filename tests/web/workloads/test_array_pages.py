@@ -262,6 +262,7 @@ def test_cancelled_tasks_are_counted_and_listed_separately(sweep: WorkloadArray,
     client = sign_in("erin")
     page = text(client, f"/arrays/{sweep.pk}")
     assert '<div class="label">Cancelled</div><div class="value">1</div>' in page
+    assert '<span class="bad">2 failed</span></a>' in page and ">and 1 cancelled</a>" in page
     listed = text(client, f"/arrays/{sweep.pk}", state="cancelled")
     assert "sweep-7<" in listed and "sweep-2<" not in listed
 
