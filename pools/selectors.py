@@ -183,7 +183,9 @@ def visible_reason(event: ScalingEvent, *, is_admin: bool) -> str:
 
 
 def _weakest_isolation() -> Case:
-    """Return the weakest isolation level of the pool's nodes, or None if none has reported its level."""
+    """Return an expression for the weakest isolation level of a pool's nodes. It is None if none has
+    reported its level.
+    """
     hosting = Node.objects.filter(pool=OuterRef("pk"), state__in=HOSTING)
     weakest_first = [level.value for level in reversed(Level)]
     cases = (When(Exists(hosting.filter(isolation__level=name)), then=Value(name)) for name in weakest_first)

@@ -74,8 +74,8 @@ UNLIMITED = Allowance()
 def compute_allowance(budgets: Iterable[Budget], total: int, disrupted: int, now: datetime) -> Allowance:
     """Return how many more nodes may be drained for each reason.
 
-    `disrupted` of the pool's `total` nodes are already disrupted. The strictest budget applies to each
-    reason.
+    `disrupted` of the pool's `total` nodes are already disrupted. For each reason, the strictest budget
+    applies.
     """
     remaining: dict[DisruptionReason, int] = {}
     limiting_budgets: dict[DisruptionReason, Budget] = {}

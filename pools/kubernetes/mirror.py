@@ -303,7 +303,9 @@ def _node_states(nodes: Mapping[Key, Mapping[str, Any] | None]) -> dict[Key, tup
 
 
 def _node_state(node: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
-    """Return the parts of a node's state that determine which pods it accepts."""
+    """Return the parts of a node's state that determine which pods it accepts, or None if there is no
+    node.
+    """
     if node is None:
         return None
     metadata, spec, status = node["metadata"], node["spec"], node["status"]

@@ -195,9 +195,10 @@ class PodCalls:
         return self._ledger.end(pod_id, replace(report, ended_at=min(report.ended_at or now, now)))
 
     def _planned_end(self, pod_id: str, report: PodReport) -> PodReport | None:
-        """Return the planned report of a pod that Berth has deleted, if it still applies.
+        """Return the planned report of a pod that Berth has deleted, or None if no plan applies.
 
-        Berth gives up only pods that have not started. If the pod has started since, the plan is obsolete.
+        Berth gives up only pods that have not started, so the plan is obsolete if such a pod has started
+        since.
         """
         entry = self._ledger.find(pod_id)
         planned = entry.planned if entry is not None else None

@@ -92,7 +92,9 @@ def has_files_to_copy(pod: Object) -> bool:
 
 
 def command_report(pod: Object) -> PodReport | None:
-    """Return the ended command's report, even if the pod's files have not been copied yet."""
+    """Return the ended command's report, even if the pod's files have not been copied yet. Return None if
+    the command has not ended.
+    """
     terminated = _container_state(pod.get("status") or {}, "containerStatuses", CONTAINER).get("terminated")
     return None if terminated is None else _exit_report(pod, terminated)
 
@@ -147,7 +149,7 @@ def _deletion_message(pod: Object) -> str:
 def unschedulable_message(pod: Object) -> tuple[str, datetime | None]:
     """Return why the cluster's scheduler cannot place the pod, and since when.
 
-    If the pod can be placed, the reason is an empty string.
+    If the scheduler has reported no obstacle, the reason is an empty string.
     """
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":

@@ -212,7 +212,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
 
     def _copy_files(self, pod_id: str, pod: Mapping[str, Any]) -> PodReport | None:
         """Copy the pod's files. If its container does not exit afterwards, end the pod and return a
-        report.
+        report, otherwise None.
         """
         access, path = self._access_and_path(pod_id)
         must_end = self._pods.files.advance(pod_id, read_source(access.cluster.api, path, pod))

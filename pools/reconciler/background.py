@@ -40,7 +40,9 @@ class BackgroundReconciler:
 
 
 def _run_in_thread(run_pass: Callable[[], bool]) -> bool:
-    """Run a pass with the thread's own database connection, and close the connection afterwards."""
+    """Run a pass with the thread's own database connection, and wake the scheduler if anything has
+    changed.
+    """
     try:
         has_changed = run_pass()
         if has_changed:

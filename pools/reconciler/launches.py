@@ -63,7 +63,9 @@ def _is_still_needed(pool: NodePool) -> bool:
 
 
 def _discard_launch_request(pool_id: int, context: PassContext) -> bool:
-    """Discard the launch request. If it has created instances, they will be terminated as orphans."""
+    """Discard the launch request. If it has created instances, they will be terminated as orphans. Return
+    False if there is no launch request.
+    """
     with context.fence():
         pool = lock_pool(pool_id)
         if not pool.provisioning:
@@ -90,7 +92,9 @@ def _record_failure(pool_id: int, order: LaunchRequest, error: ProviderError, co
 
 
 def _record_result(pool_id: int, order: LaunchRequest, result: ProvisionResult, context: PassContext) -> bool:
-    """Create a node for each usable instance in the result, and terminate the others."""
+    """Create a node for each usable instance in the result, and terminate the others. Return False if the
+    launch request is no longer current.
+    """
     with context.fence():
         pool = lock_pool(pool_id)
         if not _is_current_request(pool, order):
@@ -187,7 +191,9 @@ def _create_node(
 
 
 def _expected_ready_at(pool: NodePool, context: PassContext) -> datetime | None:
-    """Estimate when new nodes will be ready, based on the average of recent boots."""
+    """Estimate when new nodes will be ready, based on the average of recent boots. Return None if there
+    were none.
+    """
     booted = Node.objects.filter(pool=pool, state__in=HOSTING).order_by("-pk")[:RECENT_BOOTS]
     times = [node.ready_at - node.created_at for node in booted if node.ready_at is not None]
     return context.now + sum(times, timedelta()) / len(times) if times else None

@@ -13,7 +13,10 @@ MARGIN = timedelta(minutes=10)
 
 
 def record_overdue_drains(pool: NodePool, nodes: Iterable[Node], context: PassContext) -> bool:
-    """Record each overdue drain once. Drains wait indefinitely for non-preemptible pods."""
+    """Record each overdue drain once. Return whether any was recorded.
+
+    Drains wait indefinitely for non-preemptible pods.
+    """
     has_written = False
     limit = timedelta(seconds=pool.drain_timeout) + MARGIN
     for node in nodes:

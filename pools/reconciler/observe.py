@@ -119,7 +119,9 @@ def _is_ready(node: Node, instance: Instance, context: PassContext) -> bool:
 
 
 def _store_phases(node: Node, instance: Instance | None) -> bool:
-    """Store the installation progress of the node's environment, if the provider reports it."""
+    """Store the installation progress of the node's environment, if the provider reports it. Return
+    whether it has changed.
+    """
     if instance is None or instance.phases is None or node.phases == list(instance.phases):
         return False
     node.phases = [dict(phase) for phase in instance.phases]
@@ -137,7 +139,7 @@ def _store_address(node: Node, instance: Instance, context: PassContext) -> bool
 
 
 def _store_reason(node: Node, instance: Instance) -> bool:
-    """Store why the node is not ready yet, for the node's page."""
+    """Store why the node is not ready yet, for the node's page. Return whether the reason has changed."""
     if node.not_ready_reason == instance.message:
         return False
     node.not_ready_reason = instance.message
@@ -146,7 +148,8 @@ def _store_reason(node: Node, instance: Instance) -> bool:
 
 
 def _store_queued(node: Node, instance: Instance, context: PassContext) -> bool:
-    """Store whether the node's launch request is in the provider's own queue.
+    """Store whether the node's launch request is in the provider's own queue. Return whether this has
+    changed.
 
     The node's age counts from the time when the request left the queue.
     """

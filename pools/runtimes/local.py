@@ -376,7 +376,9 @@ def _spec_error(spec: PodSpec, env: dict[str, str]) -> str:
 
 
 def _find_secrets_error(spec: PodSpec) -> str:
-    """Return why the secrets cannot be passed to the pod, without revealing their values."""
+    """Return why the secrets cannot be passed to the pod, without revealing their values, or "" if they
+    can be passed.
+    """
     if any(not NAME.fullmatch(name) for name in spec.secret_files):
         return "names of secret files must be plain file names"
     texts = [*spec.secret_env, *spec.secret_env.values(), *spec.secret_files.values()]

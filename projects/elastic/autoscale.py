@@ -127,7 +127,9 @@ def _evaluate_autoscaler(
 def _submit_request(
     service: Service, decision: Decision, count: int, metrics: dict[str, Any], now: datetime
 ) -> bool:
-    """Store the request and the autoscaler's record of the request, in the caller's transaction."""
+    """Store the request and the autoscaler's record of the request, in the caller's transaction. Return
+    False if the request was rejected or has no effect.
+    """
     parameters = ScaleParameters(num_replicas=decision.target, by_autoscaler=True, reason=decision.reason)
     try:
         if decision.action is Action.OUT:

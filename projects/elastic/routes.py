@@ -61,7 +61,7 @@ def should_route(engine: InferenceEngine, view: ServiceView, now: datetime) -> b
 
 
 def _isolate_without_router(engine: InferenceEngine, fence: Fence, now: datetime) -> bool:
-    """Mark a draining inference engine as isolated.
+    """Mark a draining inference engine as isolated. Return False if it was already marked or is not draining.
 
     Without a router, clients must stop sending requests to the engine on their own.
     """

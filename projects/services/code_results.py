@@ -24,7 +24,7 @@ FETCHED_EVENT, FAILED_REASON = "code_fetched", "CodeFetchFailed"
 ATTEMPTS = 6
 ERROR_MAX = 1000  # maximum length of an error, which is repeated for each workload of the request
 FIRST_DELAY, MAX_DELAY = timedelta(seconds=5), timedelta(minutes=2)
-WAITING_PHASES = (Phase.PENDING, Phase.SUSPENDED)  # phases in which a workload may wait for its code
+WAITING_PHASES = (Phase.PENDING, Phase.SUSPENDED)  # phases in which a workload can wait for its code
 
 
 def finish(fetch: CodeFetch, key: ReadKey, commit: FetchedCommit, now: datetime) -> None:

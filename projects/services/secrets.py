@@ -130,7 +130,7 @@ class RegistryAuth:
     secrets: Mapping[str, Secret] = field(default_factory=dict, repr=False)
 
     def secret_for(self, image_name: str) -> Secret | None:
-        """Return the secret used to pull an image, such as registry.example.org/team/train."""
+        """Return the secret used to pull an image such as registry.example.org/team/train, or None."""
         matches = [name for name in self.secrets if f"{image_name}/".startswith(f"{name}/")]
         return self.secrets[max(matches, key=len)] if matches else None
 

@@ -91,7 +91,10 @@ def _sum_over_ranks(lines: Lines, names: Iterable[str]) -> float | None:
 
 
 def _token_usage(lines: Lines) -> float | None:
-    """Return token usage from 0 to 1, weighted by the capacity of each rank."""
+    """Return the token usage from 0 to 1, weighted by the ranks' capacities if these are known.
+
+    Return None if the usage is missing or implausible.
+    """
     fractions = _gauges_by_rank(lines, USAGE)
     if not fractions or any(not _is_plausible(value, MAX_FRACTION) for value in fractions.values()):
         return None

@@ -15,7 +15,7 @@ SYSTEMD_RUNS = "/run/systemd/system"  # this directory exists if systemd manages
 UNIT_NAME = "berth-agent.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT_NAME
 ENVIRONMENT_FILE = os.path.join(STATE, "environment")
-REJECTED = 3  # exit code if the server rejects the agent, which makes retries pointless
+REJECTED = 3  # exit code if the server rejects the agent and would reject it again
 RESTART_SECONDS = 5
 NOT_RESTARTED = (2, REJECTED)
 # Environment variables passed to the supervisor. The agent reads its own settings from its environment file.

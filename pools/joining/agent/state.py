@@ -39,7 +39,7 @@ def store_secret(secret: str) -> str:
 
 
 def last_output(path: str) -> str:
-    """Return up to 4000 printable characters from the end of a file."""
+    """Return up to 4000 printable characters from the end of a file, or "" if it cannot be read."""
     try:
         with open(path, "rb") as file:
             file.seek(max(file.seek(0, 2) - 16000, 0))

@@ -44,7 +44,8 @@ class Bridge:
             if status is not None:
                 await client.send(STATUS, json.dumps(status).encode())
                 writer.write_eof()
-                # A client that was sending credit when the connection closed could lose the status.
+                # If the connection closed while the client was sending credit, the client could lose the
+                # status.
                 await asyncio.wait({receiver}, timeout=FLUSH_SECONDS)
         except OSError:  # the client has disconnected
             pass

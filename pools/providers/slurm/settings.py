@@ -202,7 +202,7 @@ class SlurmSettings(BaseModel):
 
     @property
     def limit_minutes(self) -> int | None:
-        """Time limit in minutes (Slurm's unit), rounded up."""
+        """Time limit in minutes (Slurm's unit), rounded up, or None if there is no limit."""
         return None if self.limit_seconds is None else -(-self.limit_seconds // 60)
 
 

@@ -18,7 +18,7 @@ SETTINGS_OF_PODS = (
     VARIABLE, PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE, LIMITS_VARIABLE, SECCOMP_VARIABLE, IMAGES_VARIABLE,
     IMAGE_CACHE_VARIABLE,
 )  # fmt: skip
-FIRST_UID = 1_900_000_000  # unused by Debian, systemd and subordinate IDs, like all higher IDs up to LAST_UID
+FIRST_UID = 1_900_000_000  # Debian, systemd and subordinate IDs use no ID from this one to LAST_UID
 LAST_UID = 1_999_999_999
 # Berth's own test pods belong to no project.
 PROBE_PROJECT, PROBE_UID, PROBE_WORKSPACE = "", FIRST_UID, "probe"

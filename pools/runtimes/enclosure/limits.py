@@ -56,7 +56,7 @@ def limit_fields(spec: PodSpec, isolation: Isolation) -> Record:
             f"Remove the limit, or set {LIMITS_VARIABLE}=off on the node to ignore limits"
         )
     limits = {**declared, PROCESSES: PROCESSES_MAX}
-    # A limit of 0 only measures usage.
+    # With a limit of 0, usage is measured but not limited.
     fields = [(f"limit_{name}", str(limits[name])) for name in isolation.limits]
     if spec.workspace_limit_mib:
         fields += [("limit_disk", str(spec.workspace_limit_mib * MIB)), ("disk_interval", str(DISK_SECONDS))]

@@ -36,7 +36,7 @@ TRANSIENT_ERRORS = frozenset(
         errno.EDQUOT,
     )
 )
-STRAY_SECONDS = 600.0  # killed processes left behind probe directories that are older than this
+STRAY_SECONDS = 600.0  # probe directories older than this were left behind by killed processes
 PREFIX = ".probe-"
 INSTALL = "Install it, for example with `apt-get install bubblewrap`, and restart the node's agent."
 SHARED_USER = (

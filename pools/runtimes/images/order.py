@@ -41,7 +41,9 @@ class PullSettings:
 
 @dataclass(frozen=True)
 class ContainerFiles:
-    """Files of the machine that a container needs: mounts, and the path `init` of catatonit."""
+    """Files of the machine that a container needs: mounts, and `init`, the path of the init program
+    catatonit.
+    """
 
     init: str
     view: View

@@ -34,7 +34,7 @@ class Output:
 class Podman:
     """Runner of podman commands for one pod. Output goes to files in the pod's directory.
 
-    `variables` are settings of the node, such as proxies. podman dies with this process.
+    `variables` are settings of the node, such as proxies. podman is killed if this process ends.
     """
 
     def __init__(

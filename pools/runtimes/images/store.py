@@ -103,7 +103,7 @@ def remove_container(pod_directory: str) -> None:
     # podman cannot stop a container that was killed during its start. The next attempt removes the container.
     if any(_try_removal(record["name"], record["store"]) for _ in range(ATTEMPTS)):
         remove_traces(pod_directory, record["name"])
-    # If this fails, the removal is repeated when the pod's record is deleted.
+    # If all attempts fail, the removal is repeated when the pod's record is deleted.
 
 
 def _try_removal(name: str, store: str) -> bool:

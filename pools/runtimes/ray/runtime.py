@@ -135,7 +135,7 @@ class RayRuntime(RayFiles, RayLogs):
     def poll_reports(self, pod_ids: Collection[str] | None = None) -> dict[str, PodReport]:
         """Return the reports of the pods (by default, all pods) without reloading the list of nodes."""
         if not self._has_loaded_nodes:
-            return {}  # no pod may be reported as lost while the list of nodes is unknown
+            return {}  # without a list of nodes, pods would be reported as lost
         reports: dict[str, PodReport] = {}
         pods_by_instance: dict[str, list[str]] = defaultdict(list)
         for pod_id in self.ledger.ids() if pod_ids is None else pod_ids:
@@ -347,7 +347,9 @@ class RayRuntime(RayFiles, RayLogs):
         return self._nodes
 
     def _entry(self, pod_id: str) -> Entry | None:
-        """Return the pod's record. If it is missing, look for the pod on nodes that were listed recently."""
+        """Return the pod's record or None. If it is missing, first look for the pod on nodes not searched
+        yet.
+        """
         entry = self.ledger.find(pod_id)
         new = [node for node in self._nodes.values() if node.instance_id not in self._adopted]
         if entry is None and new:

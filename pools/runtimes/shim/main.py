@@ -40,7 +40,7 @@ def run_pod(directory: str, order: Record, anchor: str, prepared: PreparedEnclos
     if os.path.exists(f"{directory}/exit"):
         return
     if os.path.exists(f"{directory}/status"):
-        return  # an earlier shim was killed, and readers report the lost pod
+        return  # an earlier shim was killed, so the pod is reported as lost
     secrets = Secrets(dict(order).get("secrets", ""))
     if os.path.exists(f"{directory}/stop"):
         secrets.delete()

@@ -11,7 +11,10 @@ def boot_id() -> str:
 
 
 def stat_fields(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat from the third on, because the second field may contain spaces."""
+    """Return the fields of /proc/PID/stat from the third on, or None if there is no such process.
+
+    The second field is omitted, because it may contain spaces.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].decode().split()
@@ -20,7 +23,7 @@ def stat_fields(pid: int) -> list[str] | None:
 
 
 def start_time(pid: int) -> str:
-    """Return the process's start time in ticks since boot.
+    """Return the process's start time in ticks since boot, or "" if there is no such process.
 
     Together with the process ID, the start time identifies a process.
     """

@@ -87,7 +87,9 @@ def merge_histograms(histograms: Iterable[Histogram]) -> Histogram:
 
 
 def interpolate_quantile(histogram: Histogram, fraction: float) -> float | None:
-    """Return a quantile, interpolated linearly within its bucket and capped at the last finite bound."""
+    """Return a quantile, interpolated linearly within its bucket and capped at the last finite bound.
+    Return None for an empty histogram.
+    """
     if histogram.total <= 0:
         return None
     rank = fraction * histogram.total

@@ -137,7 +137,10 @@ def scale_in(
 
 
 def cancel(*, actor: Actor, request: ScaleRequest, now: datetime | None = None) -> ScaleRequest:
-    """Cancel a scale-out and remove all engines that it has added. Idempotent."""
+    """Cancel a scale-out, and let the engines that it has added be removed. Idempotent.
+
+    Raises Conflict for a scale-in, and for a request that has otherwise ended or failed.
+    """
     service = request.service
     require(actor, Action.OPERATE, service.workload)
     at = now or timezone.now()

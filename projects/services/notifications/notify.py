@@ -145,7 +145,9 @@ def create_deliveries(new_deliveries: Iterable[Delivery]) -> int:
 
 
 def notify_pending(now: datetime) -> int:
-    """Notify subscribers once about each workload that has been pending longer than their threshold."""
+    """Notify subscribers once about each workload that has been pending longer than their threshold.
+    Return the number of deliveries.
+    """
     count = 0
     for subscription in subscriptions_to("pending"):
         with transaction.atomic():

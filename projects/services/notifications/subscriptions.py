@@ -22,7 +22,7 @@ from projects.services.notifications.notify import TASK, build_delivery, create_
 
 MAX_PER_SCOPE = 50
 ALLOWED_HOOKS = "a public address, or one in BERTH_NOTIFY_NETWORKS"
-SECRET_PATH_LENGTH = 16  # the last four characters of a longer path do not reveal its secret
+SECRET_PATH_LENGTH = 16  # the last four characters are shown only if the path is longer
 TEST = "test"
 TEST_INTERVAL = timedelta(minutes=1)
 SCOPE_EVENTS = (*WORKLOAD_EVENTS, "budget", "schedule")

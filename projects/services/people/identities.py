@@ -87,8 +87,8 @@ def _linkable_account(mail: str) -> User | None:
 
 
 def _is_same_address(one: str, other: str) -> bool:
-    """Compare email addresses case-insensitively, without equating letters of other scripts with ASCII
-    letters.
+    """Return whether the email addresses are equal. Case is ignored only if both are ASCII, because
+    letters of other scripts must not equal ASCII letters.
     """
     return one == other or (one.isascii() and other.isascii() and one.lower() == other.lower())
 

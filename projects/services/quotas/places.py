@@ -11,7 +11,7 @@ from projects.models.tenants import PoolOrGroup, Tenant, owner_columns
 
 
 def find_pool_or_group(name: str) -> PoolOrGroup | None:
-    """Return the pool or quota group with the given name. Names are unique across both."""
+    """Return the pool or quota group with the given name, or None. Names are unique across both."""
     return NodePool.objects.filter(name=name).first() or QuotaGroup.objects.filter(name=name).first()
 
 

@@ -132,7 +132,7 @@ def end_message(session: Session) -> str:
 
 
 def _fail_calls_without_node(session: Session) -> bool:
-    """Fail broadcast calls for nodes that have left permanently.
+    """Fail broadcast calls for nodes that have left permanently. Return whether any call failed.
 
     Calls are kept while a gang restarts, because the gang will have all of its nodes again.
     """

@@ -22,7 +22,7 @@ from projects.services.sessions.leases import CHANNEL
 from projects.services.workloads.moves import move
 
 ROLE = "worker"
-MAX_RESTARTS = 10  # maximum restarts of the whole gang after worker deaths
+MAX_RESTARTS = 10  # maximum restarts of the whole gang after workers have failed
 GRACE_SECONDS = 30
 BOOT_SCRIPT = """\
 import os, runpy, sys, time, urllib.request

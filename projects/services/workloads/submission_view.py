@@ -94,7 +94,9 @@ class DepartmentAllowances:
         self.projects: dict[PlaceKey, dict[str, Allowance]] = {}
 
     def in_pool(self, pool: NodePool) -> tuple[Allowance | None, Mapping[str, Allowance]]:
-        """Return the quotas and limits of the department and its projects that apply to the pool."""
+        """Return the quotas and limits that apply to the pool: the department's, if any, and those of its
+        projects.
+        """
         own, group = (pool.pk, None), (None, pool.quota_group_id)
         projects = {**self.projects.get(own, {}), **self.projects.get(group, {})}
         return self.department.get(own) or self.department.get(group), projects

@@ -39,7 +39,9 @@ class UserWithRole:
 
     @property
     def since(self) -> datetime | None:
-        """Return when the role was granted. For a superuser, return when the account was created."""
+        """Return when the role was granted. For a superuser, return when the account was created. Return
+        None for a user without a role.
+        """
         if self.membership is not None:
             return self.membership.created_at
         return self.user.date_joined if self.user.is_superuser else None

@@ -118,7 +118,7 @@ def field_for_path(path: str, inputs: Iterable[str]) -> str:
 
 
 def _parse_number(word: str) -> float | None:
-    """Parse a number, including spreadsheet formats such as 1,500 or 1 500."""
+    """Parse a number, including spreadsheet formats such as 1,500 or 1 500. Return None for other text."""
     normalized = word.replace("\N{NO-BREAK SPACE}", "").replace(" ", "")
     normalized = normalized.replace(",", "") if THOUSANDS.fullmatch(normalized) else normalized
     try:

@@ -64,7 +64,7 @@ def _path(kind: Owner, name: str) -> str:
 
 class Utilization(Resource):
     def cluster(self, *, pool: str | None = None, hours: int | None = None) -> ClusterUtilization:
-        """Return the utilization of one pool or all pools, oldest hour first."""
+        """Return the utilization of one pool or all pools, now and by hour, oldest hour first."""
         return self._get(ClusterUtilization, "utilization", {"pool": pool, "hours": hours})
 
     def nodes(self, *, pool: str | None = None, limit: int | None = None) -> Iterator[NodeUtilization]:

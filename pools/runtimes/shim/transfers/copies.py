@@ -26,7 +26,7 @@ def copy_objects(
 ) -> None:
     """Copy cached objects to files in the existing directory `draft`. Raises OSError.
 
-    The files and directories belong to the user `uid`, or to this process's user if it is 0. `report` is
+    The files and directories belong to the user `uid`, or to this process's user if `uid` is 0. `report` is
     called with the number of copied files.
     """
     for number, entry in enumerate(objects):
