@@ -76,7 +76,7 @@ class _PlanChanges(ResponseModel):
 
 
 class QuotaImpactResponse(_PlanChanges):
-    """Predicted changes in the next cycle. Workloads that you may not see are counted but not listed."""
+    """Predicted changes in the next cycle. Workloads that are hidden from you are counted but not listed."""
 
     quotas: list[QuotaEditResponse]
     warnings: list[QuotaWarningResponse]

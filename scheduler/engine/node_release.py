@@ -156,7 +156,7 @@ def _remove_nodes(
 ) -> Snapshot:
     """Return the snapshot without the nodes and their pods.
 
-    Workloads in `moving` may only be placed in this pool.
+    Workloads in `moving` can be placed only in this pool.
     """
     return replace(
         snapshot,

@@ -170,7 +170,7 @@ def _has_passed(deadline: float) -> bool:
 def _find_volume(outputs: PodOutputs) -> Volume:
     """Return the volume of an outputs row.
 
-    Raises OutputsRejected if the project may no longer write to it.
+    Raises OutputsRejected if the project is no longer allowed to write to it.
     """
     pool, project = outputs.pod.node.pool, outputs.pod.workload.project.name
     volume = usable_volumes(pool.volumes, project).get(outputs.volume)

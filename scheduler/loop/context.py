@@ -53,7 +53,9 @@ class StartMessages:
     pulling: frozenset[uuid.UUID] = frozenset()
 
     def keep_only(self, workloads: Container[uuid.UUID]) -> None:
-        """Keep only the entries for `workloads`, which are still starting."""
+        """Remove the entries of workloads that are not in `workloads`, the workloads that are still
+        starting.
+        """
         self.shown = {pk: value for pk, value in self.shown.items() if pk in workloads}
         self.progress = {pk: value for pk, value in self.progress.items() if pk in workloads}
 

@@ -152,9 +152,8 @@ def record_newest_cycle(
 def record_earlier_cycles(
     runs: Sequence[CycleRun], context: SchedulerContext, memory: CycleMemory, notes: list[str]
 ) -> bool:
-    """Record the cycles before the newest one in one transaction. Return whether rows changed.
-
-    A cycle that the database rejects is logged and skipped.
+    """Record earlier cycles in one transaction. Return whether rows changed.|A cycle without bundles or new
+    notes is recorded only if a record is due. A cycle that the database rejects is logged and skipped.
     """
     changed: list[tuple[CycleRun, Sequence[str]]] = []
     for run in runs:

@@ -217,7 +217,7 @@ class Loop:
             return next(steps, None)
 
     def reconcile_steps(self) -> Iterator[bool]:
-        """Enforce time limits, record cycles and resize pools. Yield whether each step changed anything.
+        """Enforce limits and drains, record cycles and resize pools. Yield whether each step changed rows.
 
         A tick may run between two steps.
         """
@@ -358,9 +358,7 @@ class Loop:
             traced.set_attributes(berth__changed=self._changed)
 
     def _cycle_step(self, name: str, step: Callable[[], Result]) -> Result | None:
-        """Run and time one step of the cycle. Return None on failure, which ends the cycle and is
-        recorded.
-        """
+        """Run and time one step of the cycle. After a failure, record it and return None."""
         before = len(self._notes)
         with span(name), self._timer.measure(name):
             result = self._run_safely(name, step)
@@ -381,8 +379,8 @@ class Loop:
         return fenced_step
 
     def _run_safely(self, name: str, step: Callable[[], Result]) -> Result | None:
-        """Run a step. Return None after an error. An invalid row, for example, ends the step but not the
-        loop.
+        """Run a step. Return None after an error, so that an invalid row, for example, does not end
+        the loop.
         """
         try:
             return step()

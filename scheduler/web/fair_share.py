@@ -86,7 +86,7 @@ def default_columns(queues: Sequence[QueueShare]) -> dict[str, str]:
 
 
 def _gpus_if_visible(queue: QueueShare, milli: int) -> float | None:
-    """Convert milli-GPU to GPUs. Return None if the user may not see the department's own numbers."""
+    """Convert milli-GPU to GPUs. Return None if the department's own numbers are hidden from the user."""
     return milli / MILLI if queue.numbers_visible else None
 
 

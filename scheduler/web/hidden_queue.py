@@ -1,4 +1,4 @@
-"""Placeholders on the queue page for workloads that the user may not see."""
+"""Placeholders on the queue page for workloads that are hidden from the user."""
 
 from bisect import bisect_left
 from collections.abc import Sequence

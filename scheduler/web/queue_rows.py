@@ -66,7 +66,9 @@ def _range(numbers: Iterable[int | None]) -> tuple[int, int]:
 
 
 def fold_tasks(entries: Sequence[QueueEntry], *, fold: bool) -> None:
-    """Mark consecutive tasks of an array that wait for the same reason, so that one row represents them."""
+    """Mark consecutive tasks of an array that wait for the same reason, so that one row represents them.
+    Without `fold`, only remove earlier marks.
+    """
     for row, *_ in entries:
         row.folded_tasks, row.is_folded = None, False
     if not fold:

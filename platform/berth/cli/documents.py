@@ -34,7 +34,8 @@ def document_from_template(reference: str, project: str | None, name: str | None
 def resolve_template(client: "Client", reference: str, project: str | None) -> tuple[str, str]:
     """Return the project and the name in PROJECT/NAME.
 
-    PROJECT defaults to `project` or the default project.
+    Without PROJECT, the project is `project` or else the default project. Raises InvalidInput if both are
+    missing.
     """
     inside, _, name = reference.rpartition("/")
     place = inside or project or client.settings.project

@@ -63,7 +63,9 @@ def _print_attempt(
     client: "Client", pod: "Pod", workload_id: str, tail: int | None,
     out: "TerminalOutput | LineFilter", timestamps: bool,
 ) -> None:  # fmt: skip
-    """Print the entire output of one attempt. If the connection breaks, resume at the same byte."""
+    """Print the output of one attempt, or only its last `tail` lines and what follows. If the connection
+    breaks, resume at the same byte.
+    """
     from berth.client import Unreachable
 
     offset, losses, stamped = 0, 0, TimestampedText()
@@ -251,7 +253,7 @@ def print_listing(
 
 
 def follow_phases(client: "Client", workload: "Workload") -> "Workload":
-    """Print each phase change. Return the workload when it has ended."""
+    """Print each change of the workload's state. Return the workload once it has ended."""
     last = workload
     for last in client.workloads.changes(workload.id):
         print_change(last)

@@ -151,7 +151,9 @@ app = typer.Typer(
 
 
 def _reword_typer_message(message: str) -> str:
-    """Return Typer's message without its prefix, and suggest the nearest allowed value."""
+    """Return Typer's message without its prefix. If an allowed value is similar to the given one,
+    suggest it.
+    """
     message = message.replace("Value error, ", "")
     value, is_choice, choices = message.partition(" is not one of ")
     allowed = [choice.strip(" '.") for choice in choices.split(",")]

@@ -267,7 +267,7 @@ def _flatten(item: Any, before: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _csv_cell(value: Any) -> str:
-    """Format a CSV cell. Text that a spreadsheet would evaluate as a formula is quoted."""
+    """Format a CSV cell. Text that a spreadsheet would evaluate as a formula begins with an apostrophe."""
     if value is None or value == {}:
         return ""
     if isinstance(value, bool):

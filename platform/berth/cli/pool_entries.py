@@ -65,7 +65,7 @@ def parse_plugins(entries: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def parse_index(text: str) -> dict[str, Any]:
-    """Parse URL or URL=numpy,scipy. A URL may contain "=". Package names may not contain "/"."""
+    """Parse URL or URL=numpy,scipy. A URL can contain "=", but a package name cannot contain "/"."""
     url, equals, names = text.rpartition("=")
     if not equals or "/" in names or "?" in url:
         return {"url": text, "packages": []}

@@ -301,7 +301,7 @@ def _merge_settings(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_nodes(text: str) -> int | list[int] | dict[str, int]:
-    """Parse the value of `--nodes`. The server checks consistency."""
+    """Parse the value of `--nodes`. The server checks that the numbers are consistent."""
     try:
         if "=" in text:
             entries = [entry.partition("=") for entry in text.split(",")]

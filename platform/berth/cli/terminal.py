@@ -67,7 +67,9 @@ class _Input:
         os.set_blocking(self._wake_write, False)
 
     def wake(self) -> None:
-        """Recheck the send window and the terminal's size. Safe to call from signal handlers."""
+        """Make the thread recheck the send window and the terminal's size. Safe to call from signal
+        handlers.
+        """
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_write, b"!")
 

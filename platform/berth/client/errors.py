@@ -98,7 +98,7 @@ class Forbidden(Rejected):
 
 
 class NotFound(Rejected):
-    """The object does not exist, or the user may not see it."""
+    """The object does not exist, or is hidden from the user."""
 
 
 class Conflict(Rejected):

@@ -139,7 +139,9 @@ class Models:
         ]
 
     def _type(self, schema: Schema) -> str:
-        """Return the type of a value. Enumerations become `str`, because a newer server may add members."""
+        """Return the Python type for a schema, as source code. Enumerations become `str`, because a newer
+        server may add members.
+        """
         if "$ref" in schema:
             target = self._referenced_schema(schema)
             return _class_name(schema["$ref"]) if "properties" in target else self._type(target)

@@ -71,7 +71,9 @@ def is_maskable(value: str) -> bool:
 
 
 def _patterns(value: str) -> Iterator[bytes]:
-    """Yield the distinct lines of the value, then its encodings. Long patterns are split."""
+    """Yield the distinct maskable lines of the value and, if there are any, encodings of the value. Long
+    patterns are split.
+    """
     lines = dict.fromkeys(_maskable_lines(value))
     for line in lines:
         yield from _split_pattern(line)
@@ -95,7 +97,9 @@ def _maskable_lines(value: str) -> Iterable[bytes]:
 
 
 def _base64_part(text: bytes, offset: int, length: int) -> bytes:
-    """Return the Base64 characters that depend only on the value, which begins at byte `offset`."""
+    """Return the part of a Base64 text that depends only on the value, which begins at byte `offset` and has
+    `length` bytes.
+    """
     return text[-(-offset * 8 // 6) : (offset + length) * 8 // 6]
 
 

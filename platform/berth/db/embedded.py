@@ -294,9 +294,8 @@ def _run_program(command: list[str], *, text: str = "") -> subprocess.CompletedP
 
 
 def _system_account() -> tuple[int, int] | None:
-    """Return the uid and gid of PostgreSQL's system user, or None if this process is not root.
-
-    PostgreSQL refuses to run as root.
+    """Return the uid and gid of PostgreSQL's system user, or None if this process is not root. A missing user
+    is created, because PostgreSQL refuses to run as root.
     """
     if os.geteuid() != 0:
         return None

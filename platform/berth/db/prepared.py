@@ -69,9 +69,9 @@ class _LoggedCursor(ServerBindingCursor):
 
 
 def _keep_plans(connection: Any) -> None:
-    """Make the database plan a prepared query once rather than for each set of parameters.
+    """Make the database plan each prepared query once rather than for each set of parameters.
 
-    These queries find rows by unique keys, so no other plan would be better.
+    The queries find rows by unique keys, so no other plan would be better.
     """
     raw: psycopg.Connection[Any] = connection.connection
     if raw not in _configured:

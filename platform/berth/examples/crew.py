@@ -52,7 +52,7 @@ class Member:
         return cls(control, listener)
 
     def next_step(self, state: State) -> State | None:
-        """Return the state for the next training step, or None after the last step."""
+        """Return the state for the next training step, or None after the last step. Raises LeaderEnded."""
         while True:
             try:
                 header, body = receive(self.control)

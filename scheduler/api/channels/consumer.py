@@ -221,7 +221,8 @@ def _parse_exit_code(status: bytes) -> int | None:
 def _is_own_page(headers: Headers) -> bool:
     """Return whether a Berth page opened the connection.
 
-    Browsers also send the session cookie for pages on this host's other ports, which pods may serve.
+    The session cookie does not prove this, because browsers also send it from pages on other ports of this
+    host, and pods can serve such pages.
     """
     origin, host = find_header(headers, b"origin"), find_header(headers, b"host")
     return urlsplit(origin).netloc.lower() == host.lower() or origin in settings.CSRF_TRUSTED_ORIGINS

@@ -34,7 +34,7 @@ class KeptFiles:
             return self.runtime.list_kept_files(*self._pod_and_workload_ids, path)
 
     def read_first_bytes(self, file: PodFile, size: int) -> bytes:
-        """Return the first bytes of a file."""
+        """Return the first `size` bytes of a file."""
         with _converted_errors():
             return self.runtime.read_kept_file(*self._pod_and_workload_ids, file.path, 0, size)
 

@@ -66,7 +66,7 @@ class PodLog:
         return chunk
 
     def read_times(self, chunk: LogChunk) -> Sequence[LogTime]:
-        """Return the known times of a chunk (see `Runtime.read_log_times`)."""
+        """Return the known times of a chunk (see `Runtime.read_log_times`). Raises Unavailable."""
         try:
             return self.runtime.read_log_times(str(self.pod.pk), chunk.offset, chunk.next_offset)
         except (RuntimeFailure, OSError) as error:

@@ -88,7 +88,9 @@ def _try_to_start(
 
 
 def _rejection_key(board: Board, group: PendingGroup, gang: Gang) -> Hashable:
-    """Return the cache key shared by groups that are rejected for the same reason."""
+    """Return a cache key. If one group is rejected, groups with the same key are rejected for the same
+    reason.
+    """
     bounds = None if gang.simple else (gang.account, gang.non_preemptible)
     return group.request_key, may_use_held_nodes(board, gang), bounds
 

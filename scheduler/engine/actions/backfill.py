@@ -40,9 +40,8 @@ def clear_hold(board: Board) -> None:
 
 
 def hold_nodes_for_first_pending(board: Board, groups: Iterable[PendingGroup]) -> None:
-    """Hold nodes for the first eligible group in queue order.
-
-    The search runs only if a decision depends on held nodes, which is rare if the pool is fully allocated.
+    """Arrange for nodes to be held for the first eligible group in queue order.|The search for nodes runs
+    only once a decision depends on held nodes. In a fully allocated pool, this is rare.
     """
     overdue = [group for group in groups if has_waited_long_enough(board, group.gangs[group.at])]
     if overdue:
@@ -62,7 +61,9 @@ def _first_hold(board: Board, overdue: Iterable[PendingGroup]) -> NodeHold | Non
 
 
 def hold_nodes(board: Board, gang: Gang) -> None:
-    """Hold nodes for the gang if it is blocked, is within its fair share and has waited long enough."""
+    """Hold nodes for the gang if no nodes are held yet, and the gang has waited long enough, is within its
+    fair share and can fit into the pool. At most MAX_GANGS gangs are tried per cycle.
+    """
     cycle = board.cycle
     if (
         cycle.hold() is not None
@@ -121,7 +122,8 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
 
 
 class _HoldSearch:
-    """Search for the nodes where a gang will fit soonest, by removing running gangs in order of end time.
+    """Finder of the nodes where a gang will fit soonest. It removes running gangs in order of their end
+    times.
 
     Workloads of the gang's project that will have ended by then do not count against the project's bound (its
     quota or deserved amount). Otherwise, the gang would lose held nodes to a workload that backfills them.

@@ -14,10 +14,9 @@ Key = tuple[float | int | str, ...]
 
 
 def enforce_load_limit(board: Board, choice: int) -> None:
-    """Scale down the most fulfilled elastic workload on an overloaded node, one replica at a time.
-
-    Scaling up respects the same limit. No workload is scaled below its minimum, and non-preemptible workloads
-    are not scaled down. Each iteration removes a replica, so the loop terminates.
+    """While a node exceeds its load limit, scale down the most fulfilled elastic workload on the node, one
+    replica at a time. No workload is scaled below its minimum, and non-preemptible workloads are not scaled
+    down.
     """
     if min(board.nodes.cpu, default=0) >= 0:
         return
@@ -59,7 +58,8 @@ def _removable_replicas(board: Board, i: int, choice: int) -> Iterator[Victim]:
 
 
 def _cpu_load(board: Board, i: int, gang: Gang) -> int:
-    """Return the sum of CPU limits on a node, excluding the minimum replicas of overcommitted workloads.
+    """Return the sum of CPU limits on a node, excluding the minimum replicas of other overcommitted
+    workloads.
 
     Overcommitted workloads may exceed the load limit, so they must not cost other workloads their extra
     replicas.
@@ -75,7 +75,9 @@ def _cpu_load(board: Board, i: int, gang: Gang) -> int:
 
 
 def _sort_key(victim: Victim) -> Key:
-    """Return a sort key: most fulfilled first, then lowest priority, least lost work, newest, and name."""
+    """Return a sort key: most fulfilled first, then lowest priority, least lost work, newest, names and
+    highest index.
+    """
     workload = victim.gang.workload
     return (
         -victim.fulfilment, workload.priority, victim.lost_gpu_seconds,

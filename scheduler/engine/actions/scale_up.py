@@ -135,7 +135,9 @@ def _try_step(board: Board, step: ScaleUpStep) -> bool:
 
 
 def scale_up_steps(gang: Gang, replicas: int = 1) -> Iterator[ScaleUpStep]:
-    """Yield one step per role, to add `replicas` replicas, and one step per missing optional group."""
+    """Yield the possible steps: one per role, to add `replicas` replicas, and one per missing
+    optional group.
+    """
     workload = gang.workload
     for part in gang.parts:
         arrangement = _request_more(gang, part, replicas)

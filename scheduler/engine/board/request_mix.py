@@ -32,7 +32,9 @@ class RequestMix:
         return self._counts
 
     def count(self, gang: Gang, sign: int) -> None:
-        """Count the gang's replicas, or its minimum if that is higher. If `sign` is -1, undo the count."""
+        """Count the live replicas of each GPU role, or the role's minimum if that is higher. If `sign` is -1,
+        undo the count.
+        """
         if self._counts is None:
             return
         for part in gang.parts:

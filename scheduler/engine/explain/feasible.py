@@ -280,7 +280,9 @@ def _domain_shortage(
 
 
 def _domains(board: Board, level: str, new_nodes: NodeCounts) -> Iterable[NodeCounts]:
-    """Yield each domain's nodes, including new nodes that would join the domain."""
+    """Yield each domain's nodes that are not draining, with the new nodes that would join the domain.
+    Finally, yield the new nodes alone.
+    """
     nodes = board.nodes.nodes
     for domain in board.topology.domains(level).values():
         staying = [nodes[i] for i in sorted(domain) if nodes[i].state is not NodeState.DRAINING]

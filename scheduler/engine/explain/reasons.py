@@ -304,7 +304,7 @@ def _protected_workloads_phrase(numbers: Numbers) -> str:
 
 
 class BlockerFormatter:
-    """Convert pending reasons to blockers. Workloads with the same numbers share one blocker."""
+    """Converter of pending reasons to blockers. Workloads with the same numbers share one blocker."""
 
     def __init__(self) -> None:
         self._formatted: dict[tuple[Reason, int], tuple[Numbers, Blocker]] = {}

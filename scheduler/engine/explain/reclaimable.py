@@ -281,8 +281,8 @@ def _max_freed_below(units: Mapping[Unit, int], excess: int, first: Amount = NOT
 
 
 def _add_amount(states: Mapping[int, int], amount: Amount, count: int, excess: int) -> dict[int, int]:
-    """Return `states` (the largest freed amount by charged amount) after adding `amount` up to
-    `count` times.
+    """Return `states` (the largest freed amount by charged amount) after adding `amount` up to `count` times,
+    with charged amounts below `excess`.
     """
     result, step = dict(states), 1
     while count > 0 and amount.charged:

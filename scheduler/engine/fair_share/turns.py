@@ -193,7 +193,7 @@ def _add_projects(
     charged: dict[QueueAccount, int],
     usage_per_unit: dict[QueueAccount, float],
 ) -> None:
-    """Add a divided department's projects, which share its weight."""
+    """Add a divided department's projects, which share its weight, to `charged` and `usage_per_unit`."""
     projects = department.children
     weights = sum_weights(requesting_accounts(projects, kind), kind)
     for project in projects:

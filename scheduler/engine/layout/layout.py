@@ -139,7 +139,9 @@ class Layout:
         return by_pool if by_pool or not completed else {workload.pools[0]: completed}
 
     def _block_resources(self, pods: Iterable[Pod]) -> None:
-        """Block the resources of pods that do not match their workload."""
+        """Block the resources of pods that do not match their workload, except completed pods and
+        reservations.
+        """
         for pod in pods:
             board = self.boards.get(self.pool_by_node.get(pod.node, ""))
             if board is not None and pod.state not in (PodState.COMPLETED, PodState.RESERVED):

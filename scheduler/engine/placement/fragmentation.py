@@ -178,7 +178,9 @@ class Fragmentation:
             kind.losses[candidates] += self._has_devices[candidates]
 
     def _nodes_with_room(self, part: BoardRole, stale: Ints) -> tuple[Ints, Ints]:
-        """Return nodes with room for a replica, and the replica's share of their devices in thousandths."""
+        """Return the nodes in `stale` with room for a replica, and the replica's share of their devices in
+        thousandths.
+        """
         nodes, request = self._nodes, part.request
         fits = self._open[stale].copy()
         if not part.ignores_limits:

@@ -124,7 +124,9 @@ class _Search:
         return False
 
     def _choices(self, need: ReplicaRequest, first: int, inside: Domains) -> list[_Choice]:
-        """Return the choices, tightest nodes first. Only one of several equal nodes is included."""
+        """Return possible slots for a replica on the usable nodes from position `first`, tightest nodes
+        first. Of several nodes in the same state, only the first is included.
+        """
         nodes, part, tried, result = self.board.nodes, need.part, set[Hashable](), list[_Choice]()
         for position in range(first, len(self.usable)):
             i = self.usable[position]

@@ -193,7 +193,7 @@ def slot_on_node(
 def _candidates(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None
 ) -> Iterable[int]:
-    """Return the candidate nodes, best first."""
+    """Return the nodes to try for a replica, best first."""
     nodes = board.nodes
     pack = board.pool.node_strategy is Strategy.BINPACK
     whole = part.milli == MILLI and not part.request.gpu_memory_mib

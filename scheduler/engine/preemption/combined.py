@@ -109,7 +109,7 @@ def _place_after_evictions(
 
 def _place_by_moves(selection: VictimSelection, arrangement: Arrangement) -> Outcome | None:
     """Place the arrangement by moving other workloads, after the selected victims have been removed. Return
-    None if that fails.
+    None if that fails or would be unfair to the victim queues.
     """
     board, policy = selection.board, selection.policy
     start, moves = board.mark(), Consolidate(board, policy.gang, policy.requested)

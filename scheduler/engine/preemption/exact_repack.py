@@ -179,7 +179,8 @@ class _ExactSearch:
         """Yield possible slots for an item, each with a flag that says whether the item's pod would move
         there.
 
-        The pod's current slot comes first, then slots on the fullest nodes.
+        The pod's current slot comes first, then slots on the fullest nodes. A fixed pod has only its current
+        slot.
         """
         item, nodes = self._items[number], self._board.nodes
         tried = set[object]()

@@ -19,7 +19,7 @@ Requested = tuple[int, int, int]
 
 
 def obstacle(board: Board, policy: PreemptionPolicy) -> Obstacle | None:
-    """Return an obstacle that no eviction could remove, or None."""
+    """Return an obstacle that evictions cannot remove, or None."""
     if not policy.may_evict():
         return exceeded_share(policy.gang, policy.requested) or (Reason.NO_RECLAIMABLE_RESOURCES, {})
     return _bound_obstacle(board, policy.gang, policy.requested, type(policy))

@@ -42,7 +42,9 @@ class Outcome:
 def resolve_outcome(
     selection: VictimSelection, start: int, arrangement: Arrangement, max_moves: int | None = None
 ) -> Outcome | None:
-    """Restore the victims that can stay or move. Return None if the outcome is not acceptable."""
+    """Restore the victims that can stay or move, so that only the others are evicted. Return None if the
+    outcome is not acceptable.
+    """
     board, policy = selection.board, selection.policy
     preemptor_moves = [move for move in board.moves(start) if move.placed]
     outcome = Outcome()
@@ -82,7 +84,9 @@ def resolve_outcome(
 
 
 def _evict_moved_replicas(selection: VictimSelection, outcome: Outcome) -> None:
-    """If a replica is evicted and another replica of its role moves, evict the moving replica instead."""
+    """If a replica is evicted and another replica of its role moves, evict the moving replica instead,
+    provided that the first can stay in place.
+    """
     board = selection.board
     for at, victim in enumerate(outcome.evicted):
         ((part, pod), *followers) = victim.pods

@@ -86,7 +86,7 @@ class NewRows:
     def insert(self) -> None:
         """Write the collected changes, then clear them.
 
-        Phase changes are written before new reservations, because they may delete reservations.
+        Phase changes are written before new reservations, because phase changes can delete reservations.
         """
         made = move_all(list(self.moves.values()), actor=ACTOR, now=self.now)
         assert len(made) == len(self.moves), "a locked row cannot leave its phase"

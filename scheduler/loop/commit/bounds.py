@@ -68,7 +68,9 @@ def _allocated_by_queue(*, preemptible: bool | None = None) -> dict[Key, Sequenc
 
 
 def _limit_bound(quota: Quota | None) -> Bound:
-    """Return the limit, or the lower of limit and quota if the queue may not borrow."""
+    """Return the limit or, if the queue is not allowed to borrow, the lower of limit and quota. Without a
+    quota row, nothing is bounded.
+    """
     if quota is None:
         return (None, None, None)
     limit = (quota.limit_gpu_milli, quota.limit_cpu_milli, quota.limit_memory_mib)

@@ -87,7 +87,7 @@ def _is_booting(node: Node) -> bool:
 
 
 def _reservation_expiry(bundle: Bundle, context: CommitContext) -> datetime:
-    """Return a reservation's expiry time, which allows for grace periods and boot times."""
+    """Return when the bundle's reservations expire, allowing for grace periods and boot times."""
     graces = [
         spec.stop_seconds
         for step in bundle.steps

@@ -233,7 +233,9 @@ def _endpoint_env(pod: Pod) -> dict[str, str]:
 
 
 def _session_env(pod: Pod) -> dict[str, str]:
-    """Return the variables that contain a session worker's URL."""
+    """Return the variables for a session worker: the URL and the number of GPUs. They are empty for other
+    workloads.
+    """
     session: Session | None = getattr(pod.workload, "session", None)
     if session is None:
         return {}

@@ -194,7 +194,7 @@ def _store_failures(
 def _fail_without_secrets(
     messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext
 ) -> None:
-    """Stop starting workloads that lack a secret, so that they fail.
+    """Stop workloads that are starting and lack a secret, so that they fail.
 
     Running workloads continue without the replicas that cannot be started.
     """

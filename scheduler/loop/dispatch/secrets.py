@@ -58,7 +58,7 @@ class SecretReader:
         return self._declared[key].get(use.name)
 
     def plugin_secrets(self, pod: Pod, declared: Container[str]) -> list[PluginSecret]:
-        """Return the pool's plugin secrets, except for variables that the document declares."""
+        """Return the pool's plugin secrets, except those for variables that the document declares."""
         key = (pod.node.pool_id, pod.node.environment_id or "")
         if key not in self._plugins:
             self._plugins[key] = plugin_secrets(pod.node.pool, pod.node.environment)

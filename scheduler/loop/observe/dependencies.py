@@ -50,7 +50,9 @@ NO_DEPENDENCIES = Dependencies({}, ())
 
 
 def has_applicable_dependencies(row: WorkloadRow, spec: WorkloadSpec) -> bool:
-    """Return whether the workload has dependencies and has not started, since they apply only until then."""
+    """Return whether the workload has dependencies and has never started. Dependencies apply only to the
+    first start.
+    """
     return bool(spec.after) and row.run == 0
 
 

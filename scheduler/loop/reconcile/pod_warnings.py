@@ -30,7 +30,9 @@ class PodWarning:
 
 
 def find_warnings(pods: Iterable[PodRow], reports: Mapping[uuid.UUID, PodReport]) -> list[PodWarning]:
-    """Return warnings that are not recorded yet. Nodes limit how often they warn about a pod."""
+    """Return the latest warning about each running pod with warnings that are not recorded yet. Nodes limit
+    how often they warn about a pod.
+    """
     return [
         PodWarning(pod, report.warnings, report.warning)
         for pod in pods

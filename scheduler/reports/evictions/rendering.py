@@ -36,7 +36,7 @@ OUTCOMES = {
 class EvictionParty:
     """Party to an eviction: the victim or the preemptor.
 
-    `name` is empty and `id` is None if the user may not see the project.
+    `name` is empty and `id` is None if the project is hidden from the user.
     """
 
     display_name: str

@@ -45,9 +45,11 @@ def expected_end_of_boots(pool: str, now: datetime) -> tuple[datetime | None, st
 
 
 def expected_end_of_reserved_boots(workload: UUID, now: datetime) -> tuple[datetime | None, str]:
-    """Return when the booting nodes with reservations for the workload are expected to be ready.
+    """Return when the booting nodes with reservations for the workload are expected to be ready, and the
+    condition.
 
-    If no reserved node is booting, or the time is unknown, return None and the reason.
+    If the time is unknown or has passed, return None and the reason. If no reserved node is booting, return
+    None and an empty string.
     """
     reserved = Node.objects.filter(reservations__workload=workload, state__in=PENDING)
     nodes = list(reserved.distinct().order_by("name"))

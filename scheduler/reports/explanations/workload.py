@@ -172,7 +172,9 @@ def _queue_documents(workload: Workload) -> dict[str, Any]:
 
 
 def _quota_document(row: Quota | None, outside: AllocatedOutside) -> dict[str, Any]:
-    """Return the quota and limit, excluding allocations in other pools of a quota group."""
+    """Return the quota and limit, minus allocations in other pools of a quota group. Without a quota row, the
+    GPU quota is 0.
+    """
     if row is None:
         return {"quota": {"gpu": 0, "cpu": None, "memory_mib": None}, "limit": dict.fromkeys(RESOURCES)}
     return {

@@ -57,7 +57,7 @@ def share_trace(
     """Return the traces of a department or project in a pool.
 
     A project's traces follow those of its department if the user may see them. Raises NotFound if `owner` is
-    a department whose own numbers the user may not see.
+    a department whose own numbers are hidden from the user.
     """
     viewer, visible_departments = viewer_for(actor), visible_department_ids(actor)
     if (

@@ -34,7 +34,7 @@ WAITS_ONLY_FOR_CAPACITY = Q(array__isnull=True) | Q(array__max_running__isnull=T
 
 
 def pending_times(actor: Actor, pools: Iterable[NodePool], since: datetime) -> PendingTimes:
-    """Return the pending times of visible workloads that first started after `since`.
+    """Return the pending times of visible workloads in the pools that first started at or after `since`.
 
     Tasks of arrays that limit running tasks are omitted.
     """

@@ -27,7 +27,7 @@ QUEUE_POSITION = Coalesce(
 
 @dataclass(frozen=True, slots=True)
 class QueueLength:
-    """Length of the entire queue, including workloads that the user may not see.
+    """Length of the entire queue, including workloads that are hidden from the user.
 
     An array counts as one workload, as in workload lists, although its queued tasks are separate rows of the
     queue.

@@ -21,7 +21,7 @@ CHECKS = {
 
 
 def unknown_names(actor: Actor, only: Mapping[Dimension, str]) -> list[Problem | None]:
-    """Return, for each name, a problem if the user may not see the name and it has no visible usage, else
+    """Return, for each name, a problem if the name is hidden from the user and has no visible usage, else
     None.
 
     Usage records outlive their project, user and pool.

@@ -123,7 +123,9 @@ def build_reading(
 
 
 def match_devices(identities: Sequence[object], uses: Iterable[DeviceUsage]) -> tuple[DeviceMeasurement, ...]:
-    """Return the measurements in the node's device order, matched by device ID or else by index."""
+    """Return the measurements in the node's device order, matched by device ID or else by index. The result
+    is empty if none matches.
+    """
     by_name = {name: use for use in uses for name in (str(use.index), use.identity)}
     matched = [by_name.get(str(identity)) for identity in identities]
     if not any(matched):

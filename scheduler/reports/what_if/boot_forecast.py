@@ -25,7 +25,7 @@ def missing_nodes(
     """Return the nodes that must boot before the workload starts, or None if the workload also waits for
     anything else.
 
-    `rejection` contains the engine's blockers.
+    `rejection` contains the engine's blockers, or is None if nodes are reserved for the workload.
     """
     if rejection is None:
         return _reserved_nodes(bundles, view)

@@ -24,7 +24,7 @@ Document = dict[str, Any]
 
 @dataclass(slots=True)
 class HiddenCounts:
-    """Number of changes to workloads and queues that the user may not see, by kind."""
+    """Numbers of changes to workloads and queues that are hidden from the user, by kind."""
 
     shares: int = 0
     starts: int = 0

@@ -40,7 +40,7 @@ NOT_PENDING = "The workload is not pending."
 
 @dataclass(frozen=True, slots=True)
 class RenderedChange:
-    """Smallest change as text and as data, without names that the user may not see."""
+    """Smallest change as text and as data, without names that are hidden from the user."""
 
     outcome: str
     sentence: str

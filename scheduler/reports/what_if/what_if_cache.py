@@ -19,7 +19,7 @@ SPEC_CACHE = SpecCache()  # parsed documents, shared by all of this process's dr
 
 @dataclass(slots=True)
 class WhatIfCache:
-    """Caches that only one dry run at a time may use."""
+    """Caches that one dry run at a time can use."""
 
     observations: ObservationCache = field(default_factory=ObservationCache)
     layouts: LayoutCache = field(default_factory=LayoutCache)

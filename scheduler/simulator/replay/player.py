@@ -96,7 +96,9 @@ class ReplayRun:
             self.arrived += 1
 
     def _expire_backoffs(self) -> bool:
-        """Drop backoffs that have ended, and return whether a cycle is needed."""
+        """Drop backoffs that have ended. Return whether a cycle is needed because of them or as a
+        heartbeat.
+        """
         needs_cycle = self.heartbeat is not None
         while self.backoffs and self.backoffs[0] <= self.world.now:
             heappop(self.backoffs)

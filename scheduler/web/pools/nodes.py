@@ -88,7 +88,9 @@ def list_pool_nodes(
 
 
 def _node_filters(request: Request, counts: Mapping[str, int], finding: Finding | None) -> list[NodeFilter]:
-    """Return one tab for all nodes, one for each node state, and one for the selected problem."""
+    """Return one tab for all nodes, one for each state with nodes and, if a problem is selected, one
+    for it.
+    """
     query = request.GET.copy()
     for name in ("finding", "state", "nodes-cursor"):
         query.pop(name, None)

@@ -42,7 +42,7 @@ class EditedQuota:
 def parse_edits(actor: Actor, text: str) -> list[EditedQuota]:
     """Parse `{"cells": [[owner, pool, field, text], ...], "versions": {"owner/pool": version}}`.
 
-    Raises Invalid for malformed input, and Forbidden if there is a quota that the user may not set.
+    Raises Invalid for malformed input, and Forbidden if the user is not allowed to set one of the quotas.
     """
     cells, versions = _parse_draft(text)
     result: dict[str, dict[str, str]] = {}

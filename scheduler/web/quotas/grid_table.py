@@ -57,7 +57,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Row of the grid. `numbers_visible` is False if the user may not see the department's own numbers."""
+    """Row of the grid. `numbers_visible` is False if the department's own numbers are hidden from the
+    user.
+    """
 
     key: str
     name: str
@@ -221,7 +223,7 @@ def _read_rows(actor: Actor, pools: Sequence[PoolOrGroup]) -> list[tuple[Row, li
 
 
 def _default_fields(every: Iterable[tuple[Row, list[Row]]]) -> list[str]:
-    """Return the rare fields that have their default value in all quotas, before filtering."""
+    """Return the rare fields that have their default value in all quotas of `every`."""
     quotas = [quota.values for top, inner in every for row in (top, *inner) for quota in row.quotas.values()]
     return [
         name

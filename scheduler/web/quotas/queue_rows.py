@@ -228,7 +228,7 @@ def set_scale(lines: Sequence[QuotaLine]) -> None:
     """Give the rows' bars the same scale, so that they are comparable.
 
     Quotas, fair shares and allocations determine the scale, so that one long queue does not shorten every
-    other bar. Rows whose numbers the user may not see have no bar and do not count.
+    other bar. Rows whose numbers are hidden from the user have no bar and do not count.
     """
     visible = [line for line in lines if line.numbers_visible]
     ends = [max(line.gpus or 0, line.share or 0, line.held) for line in visible]

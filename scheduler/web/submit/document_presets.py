@@ -137,7 +137,9 @@ def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
 
 
 def _usual_project(actor: Actor, mine: list[str]) -> str:
-    """Return the project of the user's latest workload, or else a project in which the user has a role."""
+    """Return the project of the user's latest workload, else a project in which the user has a role, else the
+    first in `mine`. If `mine` is empty, return a placeholder.
+    """
     own = Workload.objects.filter(submitted_by=actor.user, project__name__in=mine)
     latest = own.order_by("-submitted_at").values_list("project__name", flat=True).first()
     if latest is not None:

@@ -93,7 +93,7 @@ def _run_step(request: Request, draft: Draft, step: str, answer: CheckResult) ->
 @signed_in
 @require_POST
 def prediction(request: Request) -> HttpResponse:
-    """Predict the outcome of submitting the document. The open page already shows its errors."""
+    """Predict the outcome of submitting the document. The open page already shows the document's errors."""
     answer = CheckResult()
     try:
         document = read_document(request.POST.get("document", ""))
@@ -122,7 +122,7 @@ def _submit(request: Request, document: Mapping[str, Any]) -> HttpResponse:
 
 
 def _predict(actor: Actor, document: Mapping[str, Any], answer: CheckResult) -> None:
-    """Add the predicted outcome for a workload, or for an array's tasks."""
+    """Add the predicted outcome for a workload, or for an array's tasks, to `answer`."""
     if _is_array(document):
         _, answer.array = arrays.predict(actor=actor, document=document)
         answer.prediction = answer.array.first_task

@@ -84,7 +84,7 @@ def _workload_verdict(prediction: Prediction) -> Verdict:
 
 
 def _describe_effects(evictions: Sequence[Mapping[str, Any]]) -> str:
-    """Describe effects on other workloads, such as "evict 2 workloads, scale down 1 workload"."""
+    """Describe effects on other workloads, such as "evict 2 other workloads, scale down 1 other workload"."""
     victims: dict[str, set[str]] = {"evict": set(), "scale down": set(), "move": set()}
     for each in evictions:
         verb = {MOVED: "move", SCALED_DOWN: "scale down"}.get(each["kind"], "evict")

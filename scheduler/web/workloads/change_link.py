@@ -40,7 +40,8 @@ class ChangeLink:
 
 
 def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink | None:
-    """Return a link to the page where the user can make the change, or None if the user may not make it.
+    """Return a link to the page where the user can make the change, or None if the user is not allowed to
+    make it.
 
     The form opens without the change if the changed part of the document is too long for a URL, or contains
     environment variables, which must not appear in the logs of proxies.
@@ -62,7 +63,7 @@ def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink 
 def admin_link(actor: Actor, project: Project, change: Change) -> ChangeLink | None:
     """Return a link to the page that changes a project quota, a pool or a node.
 
-    The result is None for any other change, or if the user may not make the change.
+    The result is None for any other change, or if the user is not allowed to make the change.
     """
     kind, subject, pool = ChangeKind(change["kind"]), str(change["subject"]), str(change["pool"])
     if kind in QUEUE_KINDS:

@@ -20,7 +20,9 @@ class Failure:
 
 
 def first_failed_pod(workload: Workload, placements: Iterable[PodPlacement]) -> Pod | None:
-    """Return the pod that failed first in the last run, or None. This failure often causes the others."""
+    """Return the pod that failed first in the last run, or None. This failure often causes the failures of
+    the other pods.
+    """
     if workload.phase != Phase.FAILED:
         return None
     failed = [each.pod for each in placements if each.pod.run == workload.run and each.pod.state == "failed"]

@@ -32,8 +32,8 @@ Context = dict[str, Any]
 def load_kept_files(request: Request, workload: Workload) -> Context:
     """Return the failed pods whose files are kept, and the files of the pod that the user selected.
 
-    The result is empty for users who may not run commands in the pods. Only the selected pod's node is
-    queried.
+    The result is empty for users who are not allowed to run commands in the pods. Only the selected pod's
+    node is queried.
     """
     if not may(request.actor, Action.OPERATE, workload):
         return {}

@@ -132,7 +132,9 @@ def _best_task(client: "Client", reference: str, metric: str, goal: Goal) -> tup
 
 
 def _wait_for_reports(client: "Client", array: "ArrayDetail") -> None:
-    """Wait until Berth has read all ended tasks' metrics, because any of these tasks may be the best."""
+    """Wait until Berth has read all ended tasks' metrics, because any of these tasks may be the best. After
+    REPORTS_SECONDS, continue with a warning.
+    """
     deadline = time.monotonic() + REPORTS_SECONDS
     is_shown = False
     while unread := client.arrays.unread_tasks(array.id):

@@ -178,7 +178,7 @@ def _check_exclusive(option: str, document: dict[str, Any], *, allowed_keys: set
 
 
 def _validate(documents_by_source: list[tuple[str, dict[str, Any]]], *, from_flags: bool) -> None:
-    """Raise one SpecError that lists the problems in all documents."""
+    """If any document is invalid, raise one SpecError that lists the problems in all documents."""
     from berth.core.spec import SpecError, parse_workload
 
     problems = []

@@ -143,7 +143,7 @@ class AsyncClient:
         return Identity.model_validate(await self._transport.get("whoami"))
 
     async def sign_in(self, username: str, password: str) -> str:
-        """Return a new token for this user, without replacing the client's own token."""
+        """Return a new token for the user, without replacing the client's own token."""
         response = await self._transport.post("login", {"username": username, "password": password})
         return str(response["token"])
 

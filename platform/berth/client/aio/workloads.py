@@ -181,7 +181,9 @@ class AsyncWorkloads(AsyncResource):
         return [item async for item in self._iterate(Eviction, f"workloads/{workload_id}/evictions")]
 
     async def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> AsyncIterator[WorkloadDetail]:
-        """Yield the workload now and whenever its phase, reason or message changes, until it has ended."""
+        """Yield the workload now and whenever its phase, reason, message or run changes, until it has
+        ended.
+        """
         seen = None
         while True:
             workload = await self.get(workload_id)
@@ -327,7 +329,7 @@ def select_candidates(name: str, workloads: Iterable[W]) -> Sequence[W]:
 
 @contextmanager
 def raise_not_found_for_unknown_project() -> Iterator[None]:
-    """Convert the server's error for an unknown or hidden project to NotFound."""
+    """Within the block, convert the server's error for an unknown or hidden project to NotFound."""
     try:
         yield
     except Invalid as error:

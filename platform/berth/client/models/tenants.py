@@ -236,7 +236,7 @@ class QuotaWarning(Model):
 
 
 class QuotaImpact(Model):
-    """Predicted changes in the next cycle. Workloads that you may not see are counted but not listed."""
+    """Predicted changes in the next cycle. Workloads that are hidden from you are counted but not listed."""
 
     changes_nothing: bool = False
     shares: list[ShareChange] = []

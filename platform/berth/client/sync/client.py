@@ -144,7 +144,7 @@ class Client:
         return Identity.model_validate(self._transport.get("whoami"))
 
     def sign_in(self, username: str, password: str) -> str:
-        """Return a new token for this user, without replacing the client's own token."""
+        """Return a new token for the user, without replacing the client's own token."""
         response = self._transport.post("login", {"username": username, "password": password})
         return str(response["token"])
 

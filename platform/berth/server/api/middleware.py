@@ -66,7 +66,7 @@ def _request_context(
 
 
 def _log_request(request: HttpRequest, response: HttpResponseBase, started: float) -> None:
-    """Log one line per request at level INFO, with the same route as in traces."""
+    """Log the request as one line at level INFO, with the same route as in traces."""
     if log.isEnabledFor(logging.INFO):
         structlog.get_logger(log.name).info(
             "request", method=request.method, route=route_pattern(request), status=response.status_code,

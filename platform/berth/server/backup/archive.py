@@ -18,7 +18,7 @@ MANIFEST_SIZE_MAX = 1 << 20
 
 
 def write(target: Path, manifest: Manifest, dump: Path, keys: Mapping[str, bytes]) -> None:
-    """Write a backup file atomically, readable only by its owner."""
+    """Write a backup file atomically, readable only by its owner. Raises BackupError if that fails."""
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -43,7 +43,7 @@ class Database:
 
     def program(self, name: str, minimum: int = 0) -> str:
         """Return the path of the PostgreSQL program `name`, in the oldest version that is at least as new as
-        the server and `minimum`.
+        the server and `minimum`. Raises BackupError if there is none.
         """
         needed = max(self.server, minimum) // 10_000
         candidates = sorted((version, path) for version, path in _candidates(name) if version >= needed)

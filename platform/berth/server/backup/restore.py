@@ -74,7 +74,9 @@ def restore_backup(source: Path, *, force: bool = False) -> RestoreResult:
 
 @contextmanager
 def _ensure_stopped() -> Iterator[None]:
-    """Ensure that `berth up` is not running and cannot start with this home directory."""
+    """Keep `berth up` from starting with this home directory within the block. Raises BackupError if it is
+    running.
+    """
     from berth.server.up.claim import lock_home_directory
     from berth.server.up.errors import StartupError
 

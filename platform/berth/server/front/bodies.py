@@ -174,7 +174,7 @@ async def reject(scope: Scope, receive: Receive, send: Send, error: BerthError) 
 
 
 def content_length(scope: Scope) -> int:
-    """Return the value of the Content-Length header, or 0 if the header is missing."""
+    """Return the value of the Content-Length header, or 0 if the header is missing or malformed."""
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     return int(length) if length.isdigit() else 0
 

@@ -58,7 +58,9 @@ def first_steps(actor: Actor, *, can_submit: bool) -> FirstSteps:
 
 
 def _installation_steps(actor: Actor) -> FirstSteps:
-    """Return an installation's steps. All states are read in one statement."""
+    """Return the installation's steps, or none if all are done or the first workload started long ago. All
+    states are read in one query.
+    """
     started_long_ago = Workload.objects.filter(first_started_at__lt=timezone.now() - FOLDED_FOR)
     states = _user_row(actor).values_list(
         Exists(Workload.objects.filter(first_started_at__isnull=False)),

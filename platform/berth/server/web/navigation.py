@@ -95,7 +95,9 @@ LISTS = {"arrays": "/workloads", "nodes": "/node-pools", "budgets": "/usage"}
 
 
 def list_entry(path: str) -> NavigationEntry | None:
-    """Return the list page that the page at `path` belongs to, or None if there is none."""
+    """Return the list page that the page at `path` belongs to, or None if there is none or the page is that
+    list.
+    """
     first = path.strip("/").partition("/")[0]
     start = LISTS.get(first, f"/{first}")
     return next((entry for _, entries in GROUPS for entry in entries if entry.path == start != path), None)

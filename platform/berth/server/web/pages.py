@@ -119,7 +119,7 @@ def open_url(request: Request, to: str) -> HttpResponse:
 
 
 def redirect_without_slash(request: HttpRequest, path: str) -> HttpResponse:
-    """Redirect to the same URL without the final slash."""
+    """Redirect to the same URL without the final slash. Raises Http404 unless the method is GET or HEAD."""
     if request.method not in ("GET", "HEAD"):
         raise Http404
     query = request.META["QUERY_STRING"]

@@ -23,7 +23,7 @@ def recent_hits(actor: Actor, paths: Iterable[str]) -> list[Hit]:
     """Return the pages at the given paths, in the same order, without pages of objects that the user cannot
     see.
 
-    The number of queries depends on the kinds of pages, not on their number.
+    The number of queries depends on the number of kinds of pages, not on the number of pages.
     """
     chosen = [path[:MAX_PATH] for path in paths][:MAX_RECENT]
     keys_by_kind: dict[str, list[Any]] = {}

@@ -125,7 +125,9 @@ def start_groups(actor: Actor, url: str | None, recent: Sequence[Hit]) -> Iterat
 
 
 def _find_nonempty(actor: Actor, words: list[str], url: str | None) -> list[HitGroup]:
-    """Return the groups with hits. Groups, and the hits in a group, are ordered by their best match."""
+    """Return the groups with hits. Groups are ordered by their best hit, and hits by how well they match. A
+    group that follows another one comes directly after it.
+    """
     all_groups = [group for group in find_groups(actor, words, url) if group.hits]
     groups = [group for group in all_groups if not group.follows]
     for group in groups:

@@ -142,6 +142,7 @@ def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
     workloads.
 
     The other words are the list's search text. The word "my" restricts the list to the user's own workloads.
+    If the search text matches no workload, there is no link.
     """
     state, named_by = next(((state, word) for word in words if (state := find_state(word))), ("", ""))
     if not state:
@@ -159,7 +160,7 @@ def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
 
 
 def user_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
-    """Yield a link to the workloads of each user whose name contains the words.
+    """Yield a link to the workloads of each user whose name contains all words other than filler words.
 
     Users without visible workloads are omitted.
     """

@@ -179,7 +179,7 @@ class PreemptionPolicy:
         return None
 
     def is_protected(self, gang: Gang) -> bool:
-        """Return whether the gang may not be evicted."""
+        """Return whether the gang is protected from eviction."""
         if gang.non_preemptible or gang is self.gang:
             return True
         seconds = self._gang_min_runtime(gang)

@@ -248,7 +248,9 @@ class Reclaim(PreemptionPolicy):
         return below_quota, stage, self._usage_rank(victim_queue, account), inside
 
     def _usage_rank(self, victim_queue: QueueAccount, project: QueueAccount) -> float:
-        """Return the negated relative usage, rounded so that cost breaks ties between similar queues."""
+        """Return the negated relative usage, rounded so that cost breaks ties between similar queues, or 0 if
+        there is no relative usage.
+        """
         if not victim_queue.relative_usage:
             return 0.0
         kind = self.turns.kind

@@ -222,7 +222,9 @@ def _select_largest(room: "_Room", ordered: Sequence[Victim]) -> list[list[Victi
 def _select_across_queues(
     selection: VictimSelection, room: "_Room", ordered: Sequence[Victim]
 ) -> list[list[Victim]]:
-    """Select victims one by one. Once a queue has fallen to its share, continue with another queue."""
+    """Select victims one by one. Once a queue has fallen to its share, continue with another queue. Return
+    the selection, or nothing if it does not free enough.
+    """
     chosen: list[Victim] = []
     left, evicted, worst = list(ordered), EvictedByQueue(), Key()
     while left and not room.fits_after(chosen):

@@ -144,7 +144,9 @@ def _followers(gang: Gang, leader: BoardRole) -> tuple[PlacedPod, ...]:
 
 
 def _optional_children(board: Board, gang: Gang, section: BoardGroup) -> Iterator[Victim]:
-    """Yield the running children that the group does not need to meet its minimum."""
+    """Yield a victim for each running child that its group does not need to meet its minimum, including
+    children of nested groups.
+    """
     running = [child for child in section.children if any(part.live for part in leaf_parts(child))]
     spare = sum(child.meets_minimum for child in section.children) > section.need
     for child in reversed(running):

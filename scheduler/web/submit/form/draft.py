@@ -63,7 +63,9 @@ class Draft:
 
     @property
     def has_form(self) -> bool:
-        """Whether a form can edit the document. Manifests of other systems can only be edited as text."""
+        """Whether a form can edit the document. Invalid text and manifests of other systems can be edited
+        only as text.
+        """
         form_data = self.form_data
         return form_data is not None and not is_manifest(form_data)
 

@@ -60,7 +60,9 @@ def _program_name(command: Any) -> str:
 
 
 def _first_command_words(command: Any) -> Iterator[str]:
-    """Yield the words of a command's first simple command, without leading variable assignments."""
+    """Yield the words of a command's first simple command, without leading `exec`, `env` and variable
+    assignments.
+    """
     if isinstance(command, list):
         words = [str(word) for word in command]
     elif isinstance(command, str):

@@ -145,7 +145,7 @@ class ShownPart:
 
     @property
     def has_values(self) -> bool:
-        """Whether any field of the section has a value or an error."""
+        """Whether the section is expanded by default, or any of its fields has a value or an error."""
         return self.expanded or any(
             field.value or field.errors or field.is_text_only for field in self.fields
         )

@@ -39,7 +39,9 @@ class SingleThreadHandler(ASGIHandler):
                 await self.send_response(response, send)
 
     def respond(self, scope: dict[str, Any], body: IO[bytes]) -> HttpResponseBase:
-        """Return the response after releasing the request's resources, such as its database connection."""
+        """Return the response. Unless it is a stream, the request's resources, such as its database
+        connection, have been released.
+        """
         set_script_prefix(get_script_prefix(scope))
         signals.request_started.send(sender=self.__class__, scope=scope)
         request, error_response = self.create_request(scope, body)

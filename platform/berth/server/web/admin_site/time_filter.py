@@ -25,7 +25,7 @@ class TimeRangeFilter(RangeDateTimeFilter):
         return queryset
 
     def _parse_end(self, end: str, default_time: time) -> datetime | None:
-        """Return one end of the range, or None if the date is invalid.
+        """Return one end of the range, or None if the date is missing or invalid.
 
         The field still shows an invalid date.
         """

@@ -114,7 +114,7 @@ class Announcer:
             return bool(self._pending)
 
     def _end_thread(self) -> None:
-        """Close the thread's connection. Later notes start a new thread."""
+        """Close this thread's database connection. Later notes start a new thread."""
         connection.close()
         if self._sender is threading.current_thread():
             self._sender = None
