@@ -30,7 +30,7 @@ from scheduler.web.submit.form.field_kinds import MEMORY, SECONDS_KIND, format_m
 from scheduler.web.submit.form.fields import Field, FormChoices
 from scheduler.web.submit.form.presentation import ShownForm, prepare_form
 from scheduler.web.submit.form_choices import choices_for
-from scheduler.web.submit.predicted_outcome import PredictedOutcome
+from scheduler.web.submit.predicted_outcome import PredictedOutcome, count_max_gpus
 from scheduler.web.submit.verdict import QUEUED, Verdict
 
 PREDICT, SAVE = "try", "save"
@@ -119,6 +119,7 @@ def _predict(request: Request, edit_page: EditPage) -> None:
         return
     try:
         edit_page.prediction = predict_edit(actor=request.actor, edit=edit_page.edit)
+        edit_page.gpus_max = count_max_gpus(edit_page.edit.draft.spec)
     except BerthError as error:
         _add_error(edit_page, error)
 

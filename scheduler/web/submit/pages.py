@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from berth.core.errors import BerthError, Forbidden, Invalid
 from berth.core.problems import Problem
+from berth.core.spec import parse_workload
 from berth.documents import read_document
 from berth.server.web.pages import Request, done, page, signed_in
 from projects.access import may_submit_anywhere
@@ -24,7 +25,7 @@ from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.submit.missing_step import missing_step
-from scheduler.web.submit.predicted_outcome import PredictedOutcome
+from scheduler.web.submit.predicted_outcome import PredictedOutcome, count_max_gpus
 
 CHECK, PREDICT, SUBMIT = "look", "try", "submit"
 
@@ -128,6 +129,7 @@ def _predict(actor: Actor, document: Mapping[str, Any], answer: CheckResult) -> 
         answer.prediction = answer.array.first_task
     else:
         answer.prediction = dry_run(actor=actor, document=document)
+        answer.gpus_max = count_max_gpus(parse_workload(document))
 
 
 def _add_error(answer: CheckResult, error: BerthError) -> None:

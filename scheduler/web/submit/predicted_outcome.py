@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from berth.core.spec import WorkloadSpec
 from berth.server.web.numbers import thousandths
 from projects.services.workloads.prediction import Prediction, TasksPrediction
 from scheduler.engine.plan import Reason
@@ -12,11 +13,19 @@ from scheduler.web.workloads.details import LIMIT_SOURCES, limit_lines
 EXCEEDS_SHARE = str(Reason.WOULD_EXCEED_FAIR_SHARE)
 
 
+def count_max_gpus(spec: WorkloadSpec) -> float:
+    """Return the GPUs of an elastic workload with its maximum number of replicas, or 0 for other kinds."""
+    if spec.kind != "elastic":
+        return 0
+    return sum(role.maximum * (role.gpu or 0) for role in spec.all_roles)
+
+
 class PredictedOutcome:
     """Base class for pages with a prediction for a workload or, in `array`, for all tasks of an array."""
 
     prediction: Prediction | None
     array: TasksPrediction | None = None
+    gpus_max: float = 0  # GPUs of all replicas of an elastic workload, else 0
 
     @property
     def verdict(self) -> Verdict | None:

@@ -122,6 +122,17 @@ def test_prediction_is_loaded_separately_and_stores_nothing(cast: Cast, dave: Cl
     assert dave.get("/submit/prediction").status_code == 405
 
 
+def test_prediction_names_the_gpus_of_an_elastic_workload_as_a_range(cast: Cast, dave: Client) -> None:
+    document = (
+        "name: fine\nproject: vision\ncommand: sleep 1\nkind: elastic\n"
+        "roles: [{name: worker, min: 8, max: 16, gpu: 1}]\n"
+    )
+    page = dave.post("/submit/prediction", {"document": document}, headers=HTMX).content.decode()
+    assert "<span>8 to 16 GPUs</span>" in page
+    fixed = dave.post("/submit/prediction", {"document": document.replace("16", "8")}, headers=HTMX)
+    assert "<span>8 GPUs</span>" in fixed.content.decode()
+
+
 @pytest.mark.heavy
 def test_workload_that_only_lacks_nodes_gets_a_verdict_about_booting_nodes(cast: Cast, dave: Client) -> None:
     make.quota(cast.vision, cast.pool, 4)

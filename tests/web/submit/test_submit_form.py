@@ -297,6 +297,16 @@ def test_rarely_used_fields_are_collapsed() -> None:
     }
 
 
+def test_form_states_that_a_run_is_stopped_at_its_max_runtime_and_names_evictions() -> None:
+    draft = open_draft(TEXT)
+    apply_step(draft, "add:notifications", mail="me@example.org")
+    fields = [shown.form_field for part in prepare_form(draft, FORM_CHOICES).parts for shown in part.fields]
+    by_path = {field.path: field for field in fields}
+    assert by_path["max_runtime"].hint.startswith("Stops a run after this time")
+    events = dict(by_path["notifications[0].on"].choices)
+    assert events["preempted"] == "Evicted"
+
+
 def test_pools_are_offered_only_if_there_is_a_choice() -> None:
     one = FormChoices(projects=["vision"], pools=["a"])
     for text, shown in ((TEXT, False), (TEXT + "pools: [a]\n", True)):

@@ -103,6 +103,23 @@ def test_edit_page_predicts_the_effect_of_the_changes(cast: Cast, dave: Client, 
     assert 'id="prediction-title">Would start after 1 node has booted' in without_script.content.decode()
 
 
+def test_smallest_change_is_offered_until_the_document_changes(
+    cast: Cast, dave: Client, train: Workload
+) -> None:
+    node = make.node(cast.pool, gpus=2)
+    running = make.workload(cast.vision, "running", phase="running", run=1, pool=cast.pool)
+    make.place(running, node, [0, 1])
+    cast.pool.nodes_max = 1
+    cast.pool.save()
+    text = dave.get(address(train)).context["text"]
+    card = f'hx-get="/workloads/{train.pk}/smallest-change"'
+    shown = dave.post(f"{address(train)}/prediction", {"document": text}, headers=HTMX).content.decode()
+    assert "Stays queued" in shown and card in shown
+    text = text.replace("priority: 50", "priority: 60")
+    shown = dave.post(f"{address(train)}/prediction", {"document": text}, headers=HTMX).content.decode()
+    assert "Stays queued" in shown and card not in shown
+
+
 def test_prediction_states_that_the_fair_share_grows_with_the_request(
     cast: Cast, dave: Client, train: Workload
 ) -> None:

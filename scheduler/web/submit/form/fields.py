@@ -29,9 +29,10 @@ RESTARTS: Choices = (("", "Never"), ("on_failure", "On failure"), ("always", "Al
 ENGINES: Choices = (("", "SGLang"), ("openai", "OpenAI-compatible server"))
 ROUTERS: Choices = (("", "None"), ("sglang", "SGLang router"), ("static", "File of addresses"))
 PULL_POLICIES: Choices = (("", "If not present"), ("always", "Always"), ("never", "Never"))
-NOTIFICATION_EVENTS: Choices = tuple((event, event.capitalize()) for event in
-                      ("started", "completed", "failed", "preempted", "cancelled",
-                       "unschedulable"))  # fmt: skip
+NOTIFICATION_EVENTS: Choices = (
+    ("started", "Started"), ("completed", "Completed"), ("failed", "Failed"), ("preempted", "Evicted"),
+    ("cancelled", "Cancelled"), ("unschedulable", "Unschedulable"),
+)  # fmt: skip
 MIN_REPLICAS, MAX_REPLICAS = "at_least", "at_most"  # keys of the two replica fields
 PRIORITY_HINT = f"Any number from {LOWEST} to {HIGHEST} in the document"
 PREEMPTIBLE_HINT = f"By default, below priority {PREEMPTIBLE_BELOW}"
@@ -57,7 +58,10 @@ ARRAY_HINT = "Number of tasks, or indexes such as 0-29. For parameters, edit the
 IDLE_HINT = "Ends the workload after this time without output or requests, for example 2h"
 GRACE_HINT = "Time between SIGTERM and SIGKILL, for example 90s"
 LEAD_HINT = "Time between the preemption signal and SIGTERM, for example 5m"
-MAX_RUNTIME_HINT = "Used to estimate starts, for example 2h or 7d"
+IMAGE_HINT = (
+    "For example docker.io/library/python:3.12. Without an image, the pods run the node's own programs"
+)
+MAX_RUNTIME_HINT = "Stops a run after this time, for example 2h or 7d. Also used to estimate starts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +147,7 @@ def _workload_fields(offer: FormChoices, *, has_image: bool) -> tuple[tuple[Fiel
     image = Field(
         ("image",),
         "Container image",
-        hint="Image of the pods, for example docker.io/library/python:3.12",
+        hint=IMAGE_HINT,
         wide=True,
     )
     pulls = Field(("image_pull_policy",), "Image pulls", field_kinds.CHOICE, choices=PULL_POLICIES)
