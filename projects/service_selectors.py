@@ -14,7 +14,9 @@ from projects.models.workloads import ENDED_PHASES
 
 
 def services(actor: Actor) -> QuerySet[Service]:
-    """Return visible services, annotated with their total and active inference engine counts."""
+    """Return visible services, annotated with `total` and `active`, the numbers of their live and active
+    inference engines.
+    """
     rows = Service.objects.select_related("workload__project__department", "autoscaler")
     if not is_platform_admin(actor):
         rows = rows.filter(workload__project__in=visible_projects(actor))
@@ -27,7 +29,8 @@ def services(actor: Actor) -> QuerySet[Service]:
 
 
 def find_service(actor: Actor, reference: str) -> Service:
-    """Return a service by workload ID, `project.name` or a name that is unique among live services.
+    """Return a service by workload ID, `project.name` or a name that is unique among live services. If no
+    live service has the name, return the newest ended one.
 
     Raises NotFound or, for an ambiguous name, Conflict.
     """

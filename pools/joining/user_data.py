@@ -29,7 +29,8 @@ BERTH_CA
 
 
 def user_data(order: LaunchRequest) -> str:
-    """Return a launch request's first-boot script. The script never changes for the same request.
+    """Return a launch request's first-boot script. The script is the same whenever the request is repeated
+    with the same settings.
 
     Raises ProviderError if machines could not join with the current settings.
     """

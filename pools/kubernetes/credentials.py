@@ -98,7 +98,9 @@ def _load(text: str) -> dict[str, Any]:
 def _find_entry(
     document: Mapping[str, Any], section: str, kind: str, name: object, path: str
 ) -> dict[str, Any]:
-    """Return the entry with the given name in a section of the kubeconfig."""
+    """Return the entry with the given name in a section of the kubeconfig. Raises Invalid if there is
+    none.
+    """
     entries = {
         str(entry["name"]): entry.get(kind) or {}
         for entry in document.get(section) or ()

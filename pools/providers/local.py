@@ -74,8 +74,8 @@ class LocalProvider:
         return Preview()
 
     def _create_instances(self, order: LaunchRequest) -> tuple[Instance, ...]:
-        """Create the requested instances, or as many as the free devices allow. Raises ProviderError if
-        none.
+        """Create the requested instances, or as many as the free devices allow. Raises ProviderError if no
+        instance can be created.
         """
         free = self._free_devices()
         gpus = order.shape.gpus

@@ -20,7 +20,9 @@ BOOTING_INTERVAL = timedelta(seconds=3)
 
 
 def sync_nodes(pool: NodePool, context: PassContext) -> bool:
-    """Update the nodes from the provider's list of instances. Return whether rows changed."""
+    """Update the nodes from the provider's list of instances, and terminate orphaned instances. Return
+    whether anything changed.
+    """
     pool_id = pool.pk
     try:
         listed = context.provider.list_instances(pool.name)

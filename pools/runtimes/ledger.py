@@ -80,7 +80,7 @@ class Ledger:
     def receive(self, pod_id: str) -> bool:
         """Record that the node has received the pod. Must be called before the pod's job is submitted.
 
-        Return False if the pod has ended.
+        Return False if the pod has no record or has ended.
         """
         with self._lock:
             entry = self.find(pod_id)

@@ -187,7 +187,7 @@ class PodDir:
             os.close(fd)
 
     def finish(self, cause: PodCause, message: str) -> None:
-        """Kill the pod's remaining processes and write the exit record, after the shim has died."""
+        """Kill the pod's remaining processes and write the exit record, after the shim has ended."""
         with self.locked() as is_locked:
             if not is_locked or self.has("exit"):
                 return
@@ -203,7 +203,7 @@ class PodDir:
         """Kill the processes whose environment contains the pod's variable, and remove what the shim left
         behind.
 
-        The command itself died with the shim.
+        The command itself ended with the shim.
         """
         mark = f"BERTH_POD_DIR={self.work}".encode()
         for pid in process_ids():

@@ -68,7 +68,8 @@ def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
 def record_boot(node: Node, booted: BootReport, *, at: datetime) -> None:
     """Store the progress of installing the node's environment.
 
-    A report is ignored if it refers to another environment or if the node is no longer pending.
+    A report is ignored if it refers to another environment, or if the node is no longer pending or its
+    environment has already been installed.
     """
     if booted.digest != node.environment_id or node.state not in PENDING or node.prepared_at is not None:
         return

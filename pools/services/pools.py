@@ -247,7 +247,10 @@ def _set_paused(actor: Any, pool: NodePool, paused: bool) -> NodePool:
 
 @contextmanager
 def _lock_pool(actor: Any, pool: NodePool, action: str, version: int | None) -> Iterator[NodePool]:
-    """Lock the pool and yield it. Then save its changes as a new version and send `changed`."""
+    """Lock the pool and yield it. Then save its changes as a new version and send `changed`.
+
+    Raises PreconditionFailed if the pool is no longer at `version`.
+    """
     with transaction.atomic():
         locked = NodePool.objects.select_for_update(no_key=True).get(pk=pool.pk)
         if version is not None and version != locked.version:

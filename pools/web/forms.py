@@ -277,7 +277,7 @@ class PoolForm(Form):
         return PATHS | provider_fields.paths(self.chosen_provider())
 
     def offer_machine(self, gpus: int) -> None:
-        """Set the form's defaults for nodes on this machine, which has `gpus` GPUs."""
+        """Set the default number of GPUs per node for nodes on this machine, which has `gpus` GPUs."""
         field = self.fields["gpus_per_node"]
         field.initial = min(gpus, field.initial)
         field.help_text = f"This machine has {format_count(gpus, 'GPU')}."

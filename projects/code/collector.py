@@ -75,7 +75,9 @@ def _delete_chunks(store: ChunkStore, before: datetime) -> int:
 
 
 def _delete_leftovers(store: ChunkStore, before: datetime) -> None:
-    """Delete stored chunks without a row, which remain after a crash or after a project is deleted."""
+    """Delete partial writes and stored chunks without a row, which remain after a crash or the deletion of
+    a project.
+    """
     store.delete_partial_writes(before=before)
     keys = store.keys(before=before)
     while batch := {key: _chunk_id(key) for key in islice(keys, BATCH)}:

@@ -25,7 +25,7 @@ NAME_MAX = 63
 
 
 def create_engines(request: ScaleRequest, now: datetime) -> None:
-    """Create the request's inference engines and submit their workloads.
+    """Create the request's inference engines, and submit the workloads of managed engines.
 
     The caller must hold the lock on the service.
     """

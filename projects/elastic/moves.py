@@ -41,8 +41,8 @@ def apply_probes(
 
 
 def _may_end_service(view: ServiceView, now: datetime) -> bool:
-    """Return whether the service may end although its router is unreachable, because all engines ended long
-    ago.
+    """Return whether all engines ended so long ago that the service may end although its router is
+    unreachable.
     """
     return all(e.ended_at is not None and now - e.ended_at >= ROUTER_TIMEOUT for e in view.engines)
 

@@ -56,7 +56,9 @@ class ServiceLoop(LeaderLoop):
             super(ServiceLoop, self).run()
 
     def work(self, trigger: str) -> float:
-        """Start a pass over each service that is due. Return the seconds until the next one is due."""
+        """Start a pass over each service that is due, and submit due runs. Return the seconds until the
+        next call.
+        """
         assert self._threads is not None
         services = live_services()
         self._discard_ended({service.pk for service in services})

@@ -88,7 +88,9 @@ def next_state(engine: InferenceEngineFacts) -> EngineMove | None:
 
 
 def is_drained(engine: InferenceEngineFacts) -> bool:
-    """Return whether the isolated inference engine has no requests left or its timeout has passed."""
+    """Return whether the draining inference engine can be removed: it has no requests left, its timeout
+    has passed, its removal is forced, or its process is not running.
+    """
     if engine.force or engine.process_state is not ProcessState.RUNNING:
         return True
     if engine.isolated is None:

@@ -87,7 +87,8 @@ class TaskStop:
 def steps_to_compare(
     rule: StopRule, tasks: Iterable[TaskReports], first: int = 0, limit: int | None = None
 ) -> tuple[list[int], int]:
-    """Return the latest steps of the running tasks from index `first` on, in ascending order.
+    """Return the latest steps of the running tasks from index `first` on, in ascending order. Tasks before
+    the rule's `after_steps` are omitted.
 
     The second value is 0, or the index at which the next call must start if there are more than `limit`
     different steps.

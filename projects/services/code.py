@@ -294,7 +294,9 @@ def _tree_digest(files: Sequence[CodeFile]) -> str:
 
 
 def _check_files(files: Sequence[CodeFile]) -> None:
-    """Raise Invalid if the list is empty, is too long, or contains an invalid file."""
+    """Raise Invalid if the list is empty or too long, contains an invalid file or conflicting paths, or is
+    too large in total.
+    """
     limits = code_limits()
     if not files:
         raise Invalid([Problem("files", "is empty", "", "at least one file")])

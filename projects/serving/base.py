@@ -47,7 +47,9 @@ class Identity:
 
 
 def differing_parameters(one: Identity, other: Identity) -> tuple[str, ...]:
-    """Return the names of the parameters that differ between two inference engines, including `model`."""
+    """Return the names of the parameters, including `model`, that both engines report with different
+    values.
+    """
     first, second = dict(one.parameters), dict(other.parameters)
     different = [name for name in sorted(first.keys() & second.keys()) if first[name] != second[name]]
     return (*(["model"] if one.model != other.model else []), *different)
@@ -166,5 +168,7 @@ class RouterClient(Protocol):
         ...
 
     def running_requests(self, engine: str) -> int | None:
-        """Return the number of requests that the router has sent to the engine, or None if unknown."""
+        """Return the number of running requests that the router has sent to the engine, or None if
+        unknown.
+        """
         ...

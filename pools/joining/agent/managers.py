@@ -106,7 +106,9 @@ class Supervisor:
 
 
 def find_manager(*, detached: bool) -> Systemd | Supervisor:
-    """Return the service manager for this machine. Raises CannotInstall if there is none."""
+    """Return the service manager for this machine. Raises CannotInstall if there is none, or without root
+    privileges.
+    """
     if os.geteuid() != 0:
         raise CannotInstall("Only root can manage services. Repeat the command with sudo.")
     if os.path.isdir(SYSTEMD_RUNS):

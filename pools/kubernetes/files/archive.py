@@ -179,7 +179,9 @@ class Unpacker:
 
 
 def _pax_path(content: bytes) -> bytes:
-    """Return the path in an extended header, or an empty value if the header contains none."""
+    """Return the path in an extended header, or an empty value if the header contains none. Raises
+    BrokenArchive.
+    """
     path = b""
     while content:
         length, _, _ = content.partition(b" ")

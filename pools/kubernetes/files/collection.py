@@ -98,7 +98,8 @@ class Collections:
     def advance(self, pod_id: str, source: Source) -> bool:
         """Start copying a pod's files unless this has already begun.
 
-        Return whether the pod must now be deleted because its container did not end after the copy.
+        Return whether the pod must now be deleted, because its container did not end after the copy or does
+        not respond.
         """
         with self._lock:
             copy = self._current.get(pod_id)

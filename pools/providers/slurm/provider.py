@@ -39,7 +39,7 @@ class SlurmProvider:
         self._variables, self._now = variables, now
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:
-        """Return the launch request's jobs, including ended jobs. If there are none, submit them.
+        """Return the launch request's jobs, including ended jobs. If it has no jobs yet, submit them first.
 
         Slurm lists ended jobs for some minutes. After that, only the accounting database lists them, if the
         cluster has one.
@@ -60,7 +60,7 @@ class SlurmProvider:
         return self._instances(self._jobs(pool))
 
     def terminate(self, pool: str, instance_ids: Sequence[str]) -> None:
-        """Cancel the jobs that belong to the pool and installation. Ignore all other IDs."""
+        """Cancel those of the jobs that belong to the pool and installation. Ignore all other IDs."""
         living = [job for job in self._jobs(pool) if job.is_active_job and job.instance_id in instance_ids]
         if living:
             self.client.cancel(living)

@@ -180,7 +180,7 @@ class Container(Namespaces):
         self._start_guard(os.pidfd_open(self.init))
 
     def _start_guard(self, init: int) -> None:
-        """Start a process that kills the container if this process dies."""
+        """Start a process that kills the container if this process ends."""
         alive_read, self._input = os.pipe()
         if os.fork() == 0:
             try:

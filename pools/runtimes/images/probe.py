@@ -111,7 +111,10 @@ def _cache_bytes(store: ImageStore, environ: Mapping[str, str]) -> int:
 
 
 def _find_runtime(environ: Mapping[str, str]) -> str:
-    """Return the name of the installed OCI runtime. crun does not support version 1 of control groups."""
+    """Return the name of the installed OCI runtime. Raises Unsupported if there is none.
+
+    crun does not support version 1 of control groups.
+    """
     names = ("crun", "runc") if _UNIFIED.exists() else ("runc",)
     for name in names:
         if shutil.which(name, path=f"{environ.get('PATH', '')}:/usr/sbin"):

@@ -149,7 +149,9 @@ class ImagePull:
         return self._podman.run(*arguments, watch=watch, seconds=seconds, variables=variables)
 
     def _adopt(self) -> Record:
-        """Record the pulled image's configuration, and grant the project access to the image."""
+        """Record the pulled image's configuration, grant the project access to the image, and trim the
+        cache. Raises CannotPull.
+        """
         output = self._podman.run("image", "inspect", str(self._reference))
         try:
             image = json.loads(output.text)[0]

@@ -20,7 +20,9 @@ _PAUSE = 0.01
 
 
 def kill_processes(name: str) -> None:
-    """Kill podman, conmon and all other processes of the container, and wait until they have ended."""
+    """Kill podman, conmon and all other processes of the container, and wait until they have ended or a
+    time limit is reached.
+    """
     deadline = time.monotonic() + _PATIENCE
     while (pids := _processes(name)) and time.monotonic() < deadline:
         for pid in pids:

@@ -105,7 +105,7 @@ class _Body:
 
 
 def _unpack(body: _Body) -> None:
-    """Unpack the archive into a new directory. The server has already checked its paths and links."""
+    """Unpack the archive into a new directory. The server has already checked the links in the archive."""
     import tarfile
 
     os.umask(0o077)

@@ -64,7 +64,7 @@ class Entry:
             signal.signal(number, signal.SIG_DFL)
 
     def drop_privileges(self) -> None:
-        """Change to the pod's user. From then on, the process dies with its parent."""
+        """Change to the pod's user. From then on, the process is killed when its parent ends."""
         self.subject = "the pod's enclosure"
         if self._namespaces:
             self._namespaces.drop_privileges(self._libc)

@@ -188,7 +188,8 @@ def _reuse_commit(array: WorkloadArray, model: Workload) -> None:
 def delete(*, actor: Actor, array: WorkloadArray) -> None:
     """Delete an ended array with all of its tasks, their logs and files. Events and evictions are kept.
 
-    Raises Conflict while a task is live.
+    Raises Conflict while a task is live, if another workload waits for the array, or if changes to S3 volumes
+    are not stored yet.
     """
     require(actor, Action.OPERATE, array)
     with transaction.atomic():

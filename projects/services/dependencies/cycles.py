@@ -38,7 +38,9 @@ class DependencyGraph:
         return graph
 
     def _load_projects(self, projects: Collection[str], without: AwaitedName | None) -> set[AwaitedName]:
-        """Load the waiting workloads and arrays of the projects. Return the names of their dependencies."""
+        """Load the projects' waiting workloads and arrays that have dependencies. Return the names in
+        these dependencies.
+        """
         workloads = Workload.objects.filter(array__isnull=True, run=0).exclude(phase__in=ENDED_PHASES)
         arrays = WorkloadArray.objects.filter(state=ArrayState.ACTIVE)
         columns = ("project__name", "name", "spec__after")

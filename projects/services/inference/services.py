@@ -15,7 +15,9 @@ SERVICE_LOOP = "services"
 
 
 def create_services(workloads: Iterable[tuple[Workload, WorkloadSpec]]) -> None:
-    """Store the services of new workloads and their initial engines, in the caller's transaction."""
+    """Store the services of new workloads, with their initial engines and autoscalers, in the caller's
+    transaction.
+    """
     rows: list[tuple[Service, WorkloadSpec]] = []
     for workload, spec in workloads:
         role = engine_role(spec)

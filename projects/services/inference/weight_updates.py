@@ -15,7 +15,10 @@ from projects.services.inference.requests import lock_service
 
 
 def begin(*, actor: Actor, service: Service, now: datetime | None = None) -> Service:
-    """Pause weight copies and drains of the service's inference engines until `end` is called. Idempotent."""
+    """Pause weight copies and drains of the service's inference engines until `end` is called. Idempotent.
+
+    Raises Conflict while weights are being copied.
+    """
     require(actor, Action.OPERATE, service.workload)
     with transaction.atomic():
         row = lock_service(service)

@@ -91,7 +91,7 @@ def find_subscriptions(
 
 
 def submitter_addresses(workloads: Collection[Workload | WorkloadArray]) -> dict[UUID, str]:
-    """Return the email address of each submitter who can see the workload."""
+    """Return the submitter's email address for each workload that its submitter can see."""
     owners = {row.submitted_by.pk: row.submitted_by for row in workloads if row.submitted_by is not None}
     projects = {row.project_id: row.project for row in workloads}
     visible = find_visible_projects(owners.values(), projects.values())

@@ -84,7 +84,7 @@ def _lock_user(user: User) -> User:
 
 
 def other_sessions(user: User, current: str | None) -> list[str]:
-    """Return the keys of the user's browser sessions, except the current one."""
+    """Return the keys of the user's valid browser sessions, except the current one."""
     session_hash = user.get_session_auth_hash()
     return [
         key

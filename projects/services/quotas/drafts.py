@@ -162,7 +162,8 @@ def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
 def revert(*, actor: Actor, change: QuotaChange) -> QuotaChange:
     """Revert a change. Raises PreconditionFailed if one of its quotas has since changed.
 
-    Raises Forbidden, without details, if the user does not see every quota in the change.
+    Raises Conflict if the change has already been reverted, or if an owner or pool was deleted. Raises
+    Forbidden, without details, if the user does not see every quota in the change.
     """
     visible_scope = selectors.VisibleScope(actor)
     if not all(

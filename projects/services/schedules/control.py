@@ -74,7 +74,9 @@ def delete_schedule(*, actor: Actor, schedule: Schedule, expected_version: int |
 
 
 def pause_schedule(*, actor: Actor, schedule: Schedule, now: datetime | None = None) -> Schedule:
-    """Stop a schedule from submitting runs. Submitted runs are not affected. Idempotent."""
+    """Stop a schedule from submitting runs, and skip its queued run. Submitted runs are not affected.
+    Idempotent.
+    """
     with transaction.atomic():
         locked = _lock_schedule(actor, schedule)
         if locked.paused_at is None:

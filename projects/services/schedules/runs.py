@@ -193,7 +193,9 @@ def _cancel_live_run(live: Workload | WorkloadArray, now: datetime) -> None:
 
 
 def _pause_schedule(schedule: Schedule, now: datetime) -> None:
-    """Pause a schedule whose owner may no longer submit to the project, and notify the owner."""
+    """Pause a schedule whose owner may no longer submit to the project, and skip its queued run. Notify
+    the owner and subscribers.
+    """
     name = "The owner" if schedule.owner is None else schedule.owner.get_username()
     message = f"{name} may no longer submit to {schedule.project.name}."
     _save_next_due_time(schedule, None, now, message)

@@ -143,7 +143,7 @@ def _never_due_problem(received: str) -> Problem:
 
 
 def _closest_zone(name: str) -> str:
-    """Return the time zone whose name or city is most similar to the text."""
+    """Return the time zone whose name or city is most similar to the text, or "" if none is similar."""
     zones = available_timezones()
     by_lower = {zone.lower(): zone for zone in zones}
     by_city = {zone.rpartition("/")[2].lower(): zone for zone in sorted(zones, reverse=True) if "/" in zone}

@@ -67,7 +67,10 @@ def resume(*, actor: Actor, workload: Workload, now: datetime | None = None) -> 
 
 
 def delete(*, actor: Actor, workload: Workload) -> None:
-    """Delete an ended workload with its logs and files. Events and evictions are kept."""
+    """Delete an ended workload with its logs and files. Events and evictions are kept.
+
+    Raises Conflict if the workload has not ended or is still needed, for example by a dependent workload.
+    """
     require(actor, Action.OPERATE, workload)
     with transaction.atomic():
         locked = lock_workload(workload)

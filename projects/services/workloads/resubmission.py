@@ -82,7 +82,7 @@ def _add_number(base: str, number: int) -> str:
 
 
 def _used_names(project: Project, names: Iterable[str]) -> set[str]:
-    """Return the names in use by the project's workloads and arrays, live or ended."""
+    """Return those of `names` that a live or ended workload or array of the project has."""
     models = (Workload, WorkloadArray)
     return {
         name

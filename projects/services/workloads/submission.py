@@ -286,8 +286,8 @@ def current_quota_warnings(actor: Actor, workload: Workload) -> list[str]:
 
 
 def quota_warnings(view: SubmissionView, workload: Workload, demand: Amounts) -> list[str]:
-    """Return the quota warnings, or an empty list if at least one of the workload's pools causes
-    no warnings.
+    """Return the quota warnings for the first of the workload's pools, or an empty list if any pool causes
+    none.
     """
     warnings: list[list[str]] = []
     for pool in filter(view.pools.__contains__, workload.pools):

@@ -48,7 +48,10 @@ def pools_with_volumes(
 def _pools_with_volume(
     number: int, spec: WorkloadSpec, pools: Sequence[str], usable: Mapping[str, Mapping[str, Volume]]
 ) -> list[str]:
-    """Return the pools that have the volume at index `number` in the document."""
+    """Return the pools that have the volume at index `number` in the document.
+
+    Raises Invalid if there is none, or if the document lists a pool that lacks the volume.
+    """
     name = spec.volumes[number].name
     capable = [pool for pool in pools if name in usable[pool]]
     if not capable:

@@ -149,8 +149,8 @@ class StaticRouter:
             return True  # the listed address has been checked, and no newer one is known
 
     def _resolve_listed(self, engine: str, listed: Mapping[str, ListedEngine]) -> ListedEngine:
-        """Return the inference engine with its host name resolved, because older releases wrote
-        host names.
+        """Return the inference engine with its host name resolved, because older releases wrote host
+        names. If its address cannot be used, the engine counts as unhealthy.
         """
         try:
             return replace(listed[engine], server=self._choose_server(engine, listed))

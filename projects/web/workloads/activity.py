@@ -33,8 +33,8 @@ class Activity:
 def load_activity(rows: Iterable[Workload]) -> Mapping[UUID, Activity]:
     """Return the activity of each running workload.
 
-    For a service or inference engine, the activity is its status. For any other workload, it is the
-    workload's nodes.
+    For a service or inference engine, the activity is its status. For a workload with an idle timeout, it is
+    the timeout, and for any other workload its nodes.
     """
     running = [row for row in rows if row.phase == Phase.RUNNING]
     nodes = _describe_running_pods(running) if running else {}

@@ -52,7 +52,9 @@ def _common_keys(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any
 
 
 def _plain_keys(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
-    """Return the other job keys for Slurm 22.05, which cannot send a signal to the batch script."""
+    """Return the job keys that are specific to Slurm 22.05, which cannot send a signal to the batch
+    script.
+    """
     shape = order.shape
     return {
         "nodes": 1, "no_requeue": True, "memory_per_node": shape.memory_mib,

@@ -59,8 +59,8 @@ class Listing:
                 )
 
     def check(self) -> None:
-        """Raise UnusableListing if a read-only volume is empty, or if an object would be both a file and a
-        directory.
+        """Raise UnusableListing if a read-only volume is empty, an object is listed twice, or an object would
+        be both a file and a directory.
 
         A misspelled prefix has no objects, and programs should not run on an empty directory by mistake. Only
         a volume that the pod may write to can be empty.
