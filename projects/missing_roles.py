@@ -38,14 +38,14 @@ def explain_missing_platform_role() -> str:
 
 
 def names_of_platform_admins() -> str:
-    """Return up to three usernames, such as "alice or bob", or an empty string if there are none."""
+    """Return up to three platform admins, such as "alice or bob", or "" if there are none."""
     return _join_usernames(
         User.objects.filter(Q(is_superuser=True) | Q(memberships__role=Role.PLATFORM_ADMIN))
     )
 
 
 def names_of_department_admins(department: Department) -> str:
-    """Return up to three usernames, such as "alice or bob", or an empty string if there are none."""
+    """Return up to three admins of the department, such as "alice or bob", or "" if there are none."""
     return _join_usernames(
         User.objects.filter(memberships__department=department, memberships__role=Role.DEPARTMENT_ADMIN)
     )

@@ -15,7 +15,7 @@ def enqueue_deliveries(pks: list[int]) -> None:
 
 
 def notify_conditions() -> dict[str, int]:
-    """Notify subscribers of long pending times, idle GPUs and failing pools.
+    """Notify subscribers about long pending times, idle GPUs and failing pools.
 
     Return the number of deliveries of each kind.
     """

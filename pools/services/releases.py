@@ -95,7 +95,9 @@ def _have_allocations(nodes: Sequence[Node]) -> bool:
 
 
 def _is_stable(pool: NodePool, now: datetime) -> bool:
-    """Return whether the pool is elastic and operational, and was not resized recently."""
+    """Return whether the pool is elastic and operational, is not paused, expired or launching nodes, and
+    was not resized recently.
+    """
     expired = pool.expires_at is not None and now >= pool.expires_at
     if pool.paused or expired or not pool.elastic or pool.operational_since is None or pool.provisioning:
         return False
@@ -104,9 +106,9 @@ def _is_stable(pool: NodePool, now: datetime) -> bool:
 
 
 def _is_releasable(node: Node, pool: NodePool, now: datetime) -> bool:
-    """Return whether the node may be released.
+    """Return whether the node may be released: it is not the head node, and has been ready for long enough.
 
-    A cordoned node may not, because an admin has taken it out of service.
+    A cordoned node may not be released, because an admin has taken it out of service.
     """
     is_settled = (now - node.since).total_seconds() >= pool.node_consolidation_after
     return node.ordinal != HEAD and node.state == NodeState.READY and is_settled

@@ -66,7 +66,9 @@ class NoRetry:
 
 
 def decide_retry(facts: RetryState, failure: Failure) -> Retry | NoRetry:
-    """Return the decision of the first rule that matches the failure."""
+    """Return the decision of the first rule that matches the failure. Without such a rule, the run is not
+    restarted.
+    """
     for number, rule in enumerate(facts.rules):
         if rule.matches(failure.kind, of_pod=failure.of_pod):
             return _apply_rule(facts, failure, number)

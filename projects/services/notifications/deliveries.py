@@ -257,7 +257,7 @@ def deliver(delivery: int, now: datetime) -> bool:
 
 
 def enqueue_due(now: datetime) -> int:
-    """Enqueue tasks for deliveries that are due for a retry or whose task died.
+    """Enqueue tasks for deliveries that are due for a retry or whose task was killed.
 
     Return the number of enqueued tasks.
     """

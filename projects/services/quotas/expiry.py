@@ -50,7 +50,7 @@ def _process_expiry(pk: int, now: datetime) -> bool:
 def _revert_unedited_quotas(change: QuotaChange) -> str:
     """Revert the expired quotas that have not been edited since the change.
 
-    Return a sentence about the edited quotas, or an empty string if there are none.
+    Return a sentence about the quotas that were not reverted, or an empty string if there are none.
     """
     if QuotaChange.objects.filter(reverts=change.pk).exists():
         return REVERTED_EARLY

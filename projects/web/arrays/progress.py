@@ -61,7 +61,7 @@ class ArrayProgress:
 
     @property
     def is_unschedulable(self) -> bool:
-        """Return whether no task is running and all queued tasks are unschedulable."""
+        """Return whether no task is running, and tasks are queued that are all unschedulable."""
         return not self.running and 0 < self.unschedulable == self.counts.pending
 
     @property
