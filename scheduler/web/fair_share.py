@@ -31,7 +31,7 @@ def _to_gpus(milli: int | None) -> float | str:
 
 
 COLUMNS: tuple[Column[QueueRow], ...] = (
-    Column("name", "Queue", lambda row: row[1].name),
+    Column("name", "Department or project", lambda row: row[1].name),
     Column("department", "Department", lambda row: row[0].name, in_file=True),
     Column("rank", "Rank", lambda row: row[1].rank if row[1].numbers_visible else None, number=True),
     Column(
@@ -45,6 +45,13 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
         "quota",
         "Quota",
         lambda row: _to_gpus(row[1].quota) if row[1].numbers_visible else None,
+        "GPUs",
+        number=True,
+    ),
+    Column(
+        "limit",
+        "Limit",
+        lambda row: _to_gpus(row[1].limit) if row[1].numbers_visible else None,
         "GPUs",
         number=True,
     ),
@@ -80,6 +87,7 @@ def default_columns(queues: Sequence[QueueShare]) -> dict[str, str]:
     defaults: Mapping[str, tuple[str, Callable[[QueueShare], bool]]] = {
         "rank": ("rank 0", lambda queue: queue.rank == 0),
         "weight": ("weight 1", lambda queue: queue.weight == 1),
+        "limit": ("no limit", lambda queue: queue.limit is None),
         "used": ("no decayed usage", lambda queue: queue.used == 0),
     }
     return {key: words for key, (words, has) in defaults.items() if queues and all(map(has, queues))}
@@ -96,7 +104,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     pools = list(visible_pools(request.actor).order_by("name"))
     name = request.GET.get("pool", "").replace("\x00", "")[:100]
     pool = next((pool for pool in pools if pool.name == name), pools[0] if pools else None)
-    departments = _most_below_share_first(share_table(request.actor, pool)) if pool else []
+    departments = _by_name(share_table(request.actor, pool)) if pool else []
     pairs = [(top, queue) for top, children in departments for queue in (top, *children)]
     default = default_columns([queue for _, queue in pairs])
     columns = [
@@ -138,13 +146,13 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return page(request, "scheduler/fair_share/list.html", context, inner="scheduler/fair_share/rows.html")
 
 
-def _most_below_share_first(
+def _by_name(
     tree: Sequence[tuple[QueueShare, list[QueueShare]]],
 ) -> list[tuple[QueueShare, list[QueueShare]]]:
-    """Sort departments, and the projects in each, by missing GPUs. Ties keep their order."""
+    """Sort departments, and the projects in each, by name, as on the page Quotas."""
     return sorted(
-        ((top, sorted(children, key=lambda queue: -queue.below_share)) for top, children in tree),
-        key=lambda pair: -max([pair[0].below_share, *(queue.below_share for queue in pair[1])]),
+        ((top, sorted(children, key=lambda queue: queue.name)) for top, children in tree),
+        key=lambda pair: pair[0].name,
     )
 
 

@@ -1,27 +1,59 @@
 """Explain a fair share in sentences."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
 from berth.core.amounts import MILLI
-from berth.core.words import format_amount, format_number
+from berth.core.words import format_amount, format_mib, format_number
 from scheduler.engine.fair_share.trace import Division, Offer, QueueInput, Round
 
 DisplayName = Callable[[str], str]  # returns a queue's name, or a placeholder if the queue is hidden
+SCALE_UP = "to scale up elastic workloads"
 
 
-def explain_share(division: Division, queue: str, display_name: DisplayName = str) -> list[str]:
+def explain_share(
+    division: Division,
+    queue: str,
+    display_name: DisplayName = str,
+    request_parts: Mapping[str, int] | None = None,
+) -> list[str]:
     """Return sentences that explain a queue's share step by step, from the request to the granted amounts,
     which add up to the share.
+
+    `request_parts` are the parts of the request in engine units, by description.
     """
     mine = division.queue_input(queue)
     assert mine is not None, "the queue takes part in the division"
-    return list(_ShareExplanation(division, mine, display_name).lines())
+    return list(_ShareExplanation(division, mine, display_name, request_parts or {}).lines())
+
+
+def split_request(requested: int, allocated: int, reserved: int, pending: int | None) -> dict[str, int]:
+    """Return the non-zero parts of a request, by description, in the order of the fair-share table.
+
+    `pending` is the minimum of the pending workloads, or None if it is unknown. The parts add up to the
+    request. An empty dict is returned if they cannot, because the amounts are from different moments.
+    """
+    rest = requested - allocated - reserved
+    if rest < 0:
+        return {}
+    parts = {"allocated": allocated, "reserved": reserved}
+    if pending is None or pending > rest:
+        parts[f"pending or {SCALE_UP}"] = rest
+    else:
+        parts |= {"pending": pending, SCALE_UP: rest - pending}
+    return {what: amount for what, amount in parts.items() if amount}
 
 
 class _ShareExplanation:
-    def __init__(self, division: Division, mine: QueueInput, display_name: DisplayName) -> None:
+    def __init__(
+        self,
+        division: Division,
+        mine: QueueInput,
+        display_name: DisplayName,
+        request_parts: Mapping[str, int],
+    ) -> None:
         self.division, self.mine, self.display_name = division, mine, display_name
+        self.request_parts = request_parts
 
     def lines(self) -> Iterator[str]:
         mine = self.mine
@@ -38,7 +70,7 @@ class _ShareExplanation:
 
     def _explain_request(self) -> str:
         mine = self.mine
-        request = f"Total request (allocated and pending): {self._format_amount(mine.requested)}"
+        request = self._describe_request(self._format_amount(mine.requested))
         if mine.wanted >= mine.requested:
             return f"{request}."
         allowed = self._format_amount(mine.wanted)
@@ -47,6 +79,21 @@ class _ShareExplanation:
         if not mine.over_quota and mine.quota == mine.wanted:
             return f"{request}. The queue may not borrow, so its quota of {allowed} applies."
         return f"{request}. The limits of the queue and its projects allow {allowed}."
+
+    def _describe_request(self, total: str) -> str:
+        """Return text such as "Total request: 25 GPUs (12 allocated + 13 pending)"."""
+        parts = self.request_parts
+        if not parts:
+            return f"Total request (allocated and pending): {total}"
+        if len(parts) == 1:
+            return f"Total request: {total}, all {next(iter(parts))}"
+        terms = (f"{self._format_bare(amount)} {what}" for what, amount in parts.items())
+        return f"Total request: {total} ({' + '.join(terms)})"
+
+    def _format_bare(self, amount: int) -> str:
+        if self.division.resource == "memory_mib":
+            return format_mib(amount)
+        return format_number(amount / MILLI)
 
     def _explain_quota(self) -> Iterator[str]:
         mine, rounds = self.mine, self._rounds("quota")

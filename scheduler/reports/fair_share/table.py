@@ -9,7 +9,7 @@ from projects.models import Quota
 from projects.models.tenants import Tenant, applies_to_any, owner_kind
 from projects.selectors import departments, projects, quotas
 from scheduler.models import QueueStatus
-from scheduler.reports.queues.group_quotas import allocated_outside, remaining_gpus
+from scheduler.reports.queues.group_quotas import allocated_outside, remaining_bound, remaining_gpus
 from scheduler.reports.queues.pending_gpus import pending_by_project
 from scheduler.reports.selectors import queue_statuses
 
@@ -20,7 +20,8 @@ GPU = 0
 class QueueShare:
     """Fair share, quota and allocation of one queue, in milli-GPU.
 
-    A quota of None is unlimited. A group's quota excludes allocations in the group's other pools.
+    A quota or limit of None is unlimited. A group's quota and limit exclude allocations in the group's other
+    pools.
     `used` is the queue's fraction of its parent's decayed usage.
     """
 
@@ -29,6 +30,7 @@ class QueueShare:
     rank: int
     weight: float
     quota: int | None
+    limit: int | None
     share: int
     allocated: int
     reserved: int
@@ -66,6 +68,7 @@ def share_table(actor: Actor, pool: NodePool) -> list[tuple[QueueShare, list[Que
     )
     set_quotas = {_owner_key(row): row for row in rows}
     remaining = {key: remaining_gpus(row, outside) for key, row in set_quotas.items()}
+    limits = {key: remaining_bound(row, outside, "limit_")[GPU] for key, row in set_quotas.items()}
     pending = pending_by_project([pool])
     children: dict[int, list[QueueShare]] = defaultdict(list)
     for project in projects(actor).select_related(None):
@@ -75,6 +78,7 @@ def share_table(actor: Actor, pool: NodePool) -> list[tuple[QueueShare, list[Que
             stored.get(key),
             set_quotas.get(key),
             remaining.get(key, 0),
+            limits.get(key),
             pending=pending.get(project.pk, 0),
         )
         children[project.department_id].append(share)
@@ -87,6 +91,7 @@ def share_table(actor: Actor, pool: NodePool) -> list[tuple[QueueShare, list[Que
             stored.get(key),
             set_quotas.get(key),
             remaining.get(key, 0),
+            limits.get(key),
             pending=sum(child.pending for child in children[department.pk]),
             numbers_visible=visible,
         )
@@ -99,6 +104,7 @@ def _queue_share(
     row: QueueStatus | None,
     quota: Quota | None,
     remaining: int | None,
+    limit: int | None,
     *,
     pending: int,
     numbers_visible: bool = True,
@@ -109,6 +115,7 @@ def _queue_share(
         rank=owner.rank if quota is None or quota.rank is None else quota.rank,
         weight=1.0 if quota is None else quota.weight_gpu,
         quota=remaining,
+        limit=limit,
         share=row.share[GPU] if row else 0,
         allocated=row.allocated[GPU] if row else 0,
         reserved=row.reserved[GPU] if row else 0,

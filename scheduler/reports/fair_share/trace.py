@@ -1,20 +1,21 @@
 """Explain how the fair share of a department or project was computed.
 
 Quotas, usage and nodes are current. To avoid reading all workloads, queue requests come from the last cycle.
+Only the sum of pending GPUs is read from the workloads.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
 
-from berth.core.amounts import MILLI
+from berth.core.amounts import MILLI, RESOURCES
 from berth.core.errors import NotFound
 from pools.models import NodePool
 from projects.actor import Actor
-from projects.models import Department
+from projects.models import Department, Project
 from projects.models.tenants import Tenant
 from scheduler.engine.fair_share.explain import divide_requests, divisions
 from scheduler.engine.fair_share.trace import Division, Offer, Round
@@ -25,12 +26,15 @@ from scheduler.loop.observe.queues import Queues, load_queues
 from scheduler.loop.observe.view import observe
 from scheduler.models import QueueStatus
 from scheduler.reports.explanations.pool_readiness import pools_below_threshold
-from scheduler.reports.fair_share.explain import explain_share
+from scheduler.reports.fair_share.explain import explain_share, split_request
 from scheduler.reports.queues.group_quotas import allocated_outside
+from scheduler.reports.queues.pending_gpus import pending_by_project
 from scheduler.reports.visibility import UNRESTRICTED, Viewer, viewer_for, visible_department_ids
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE
 
+GPU = 0
 UNITS = {"gpu": "GPUs", "cpu": "CPUs", "memory_mib": "Memory"}
+RequestParts = Mapping[str, Mapping[str, Mapping[str, int]]]  # parts of requests by queue and resource
 HIDDEN_NAMES = {"project": "another project", "department": "another department"}
 
 
@@ -84,10 +88,12 @@ def _traces(
     visible_departments: set[int] | None,
     now: datetime | None = None,
 ) -> list[ShareTrace]:
-    pool_divisions, queues = _divide_pool(pool, now or timezone.now())
-    path = _queues_to_explain(owner, queues, visible_departments)
+    statuses = list(QueueStatus.objects.filter(pool=pool))
+    pool_divisions, queues = _divide_pool(pool, statuses, now or timezone.now())
+    path = list(_queues_to_explain(owner, queues, visible_departments))
+    parts = _request_parts(path, statuses, pool, queues)
     return [
-        _build_trace(division, queue, pool, queues, viewer, visible_departments)
+        _build_trace(division, queue, pool, queues, viewer, visible_departments, parts)
         for queue in path
         for division in pool_divisions
         if (mine := division.queue_input(queue)) is not None
@@ -95,8 +101,9 @@ def _traces(
     ]
 
 
-def _divide_pool(pool: NodePool, now: datetime) -> tuple[list[Division], Queues]:
-    statuses = list(QueueStatus.objects.filter(pool=pool))
+def _divide_pool(
+    pool: NodePool, statuses: Sequence[QueueStatus], now: datetime
+) -> tuple[list[Division], Queues]:
     if not statuses:  # no cycle has run yet
         view = observe(now, SPEC_CACHE)
         return divisions(view.snapshot, pool.name), view.queues
@@ -137,6 +144,31 @@ def _queues_to_explain(owner: Tenant, queues: Queues, visible_departments: set[i
     yield queues.projects[owner.pk]
 
 
+def _request_parts(
+    path: Sequence[str], statuses: Sequence[QueueStatus], pool: NodePool, queues: Queues
+) -> RequestParts:
+    """Return the parts of the queues' requests in the last cycle. Only pending GPUs are current."""
+    stored = {_queue_name(row, queues): row for row in statuses}
+    pending = pending_by_project([pool]) if stored else {}
+    result: dict[str, dict[str, dict[str, int]]] = {}
+    for queue in path:
+        if (row := stored.get(queue)) is None:
+            continue
+        inner = [row.project_id] if row.project_id is not None else _project_ids(row.department_id)
+        gpus = sum(pending.get(project, 0) for project in inner)
+        result[queue] = {
+            resource: split_request(
+                row.requested[kind], row.allocated[kind], row.reserved[kind], gpus if kind == GPU else None
+            )
+            for kind, resource in enumerate(RESOURCES)
+        }
+    return result
+
+
+def _project_ids(department: int | None) -> list[int]:
+    return list(Project.objects.filter(department=department).values_list("pk", flat=True))
+
+
 def _build_trace(
     division: Division,
     queue: str,
@@ -144,6 +176,7 @@ def _build_trace(
     queues: Queues,
     viewer: Viewer,
     visible_departments: set[int] | None,
+    parts: RequestParts,
 ) -> ShareTrace:
     owner, mine = queues.owners[queue], division.queue_input(queue)
     assert mine is not None, "the queue takes part in the division"
@@ -164,7 +197,7 @@ def _build_trace(
         resource=division.resource,
         total=_to_api_units(division, division.total),
         share=_to_api_units(division, mine.share),
-        explanation=explain_share(division, queue, display_name),
+        explanation=explain_share(division, queue, display_name, parts.get(queue, {}).get(division.resource)),
         rounds=[
             _round_document(division, round_, offer)
             for round_ in division.rounds

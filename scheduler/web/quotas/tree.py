@@ -33,7 +33,7 @@ def _weight(line: QuotaLine) -> float | None:
 
 
 COLUMNS: tuple[Column[QueueRow], ...] = (
-    Column("name", "Owner", lambda row: row[1].owner.name),
+    Column("name", "Department or project", lambda row: row[1].owner.name),
     Column("department", "Department", lambda row: row[0].owner.name, in_file=True),
     Column(
         "quota",
@@ -75,9 +75,10 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     place = find_pool_or_group(request.actor, request.GET["pool"]) or (places[0] if places else None)
     pools = pools_of(place) if place else []
     tree = quota_lines(request.actor, pools, place)
-    listing = list_rows(
-        request, COLUMNS, _flatten(tree), file_name=f"quotas-on-{place}", default="name", size=UNPAGED
-    )
+    rows = _flatten(tree)
+    shows_rank = request.GET.get("format") == "csv" or any(_rank(line) for _, line in rows)
+    columns = [column for column in COLUMNS if shows_rank or column.key != "rank"]
+    listing = list_rows(request, columns, rows, file_name=f"quotas-on-{place}", default="name", size=UNPAGED)
     if file := requested_csv(request, listing):
         return file
     for top, children in (branches_ := group_by_top(listing, tree)):
@@ -95,6 +96,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "is_pool": isinstance(place, NodePool),
         "members": pools,
         "tree": shown,
+        "shows_rank": shows_rank,
+        "width": 8 + shows_rank,
         "legend": {
             "over": any(line.over_quota for line in lines),
             "reserved": any(line.reserved for line in lines),

@@ -52,16 +52,21 @@ def test_fair_share_page_omits_columns_in_which_all_queues_have_the_default(
     quotas = [make.quota(owner, cast.pool, 2) for owner in (cast.product, cast.ads, cast.vision)]
     client = sign_in("alice")
     text = client.get("/fair-share?pool=local").content.decode()
-    assert "All queues have rank 0, weight 1 and no decayed usage." in text
-    assert not any(f'data-label="{name}"' in text for name in ("Rank", "Weight", "Decayed usage"))
+    assert "All queues have rank 0, weight 1, no limit and no decayed usage." in text
+    assert not any(f'data-label="{name}"' in text for name in ("Rank", "Weight", "Limit", "Decayed usage"))
     assert 'data-label="Pending"' in text
     quotas[1].weight_gpu = 3
     quotas[1].save()
     text = client.get("/fair-share?pool=local").content.decode()
-    assert "All queues have rank 0 and no decayed usage." in text
-    assert 'data-label="Weight"' in text
+    assert "All queues have rank 0, no limit and no decayed usage." in text
+    assert 'data-label="Weight"' in text and 'data-label="Limit"' not in text
+    quotas[1].limit_gpu_milli = 5000
+    quotas[1].save()
+    assert re.search(r'data-label="Limit">\s*5<', client.get("/fair-share?pool=local").content.decode())
     file = client.get("/fair-share?pool=local&format=csv").getvalue().decode()
-    assert all(name in file.splitlines()[0] for name in ("Rank", "Weight", "Decayed usage", "Pending"))
+    assert all(
+        name in file.splitlines()[0] for name in ("Rank", "Weight", "Limit", "Decayed usage", "Pending")
+    )
 
 
 def test_creating_the_first_department_redirects_to_the_quota_grid(cast: Cast, sign_in: SignIn) -> None:
@@ -102,14 +107,18 @@ def test_quota_list_of_a_pool_has_the_same_header_as_the_grid_and_a_menu_in_each
 def test_pool_quota_values_link_to_their_fields_for_users_who_may_change_them(
     cast: Cast, sign_in: SignIn
 ) -> None:
-    make.quota(cast.vision, cast.pool, 2)
+    quota = make.quota(cast.vision, cast.pool, 2)
     alice, listed = sign_in("alice"), "/quotas?pool=local"
+    text = alice.get(listed).content.decode()
+    assert 'data-label="Rank"' not in text and "All queues have rank 0." in text
+    quota.rank = 1
+    quota.save()
     text = alice.get(listed).content.decode()
     for label, field in (
         ("Quota of vision: 2 GPUs", "gpu"),
         ("Limit of vision: unlimited", "limit_gpu"),
         ("Weight of vision: 1", "weight"),
-        ("Rank of vision: 0", "rank"),
+        ("Rank of vision: 1", "rank"),
     ):
         link = re.search(rf'hx-get="([^"]+)" hx-target="([^"]+)" aria-label="{label}, change"', text)
         assert link is not None, label
