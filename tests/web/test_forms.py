@@ -153,7 +153,7 @@ INVALID_DOCUMENTS = (
     (DOCUMENT + "colour: red\n", "colour", "Unknown key"),
     (DOCUMENT.replace("project: vision", "project: ads"), "project", "Does not exist"),
     ("just words", "document", "Not a mapping"),
-    ("a: [1, 2", "document", "Not YAML"),
+    ("a: [1, 2", "document", "Not valid YAML"),
     ("x" * 300_000, "document", "Too long"),
     ("&a [*a, *a]", "document", "Anchors and aliases"),
 )
