@@ -379,9 +379,7 @@ class Loop:
         return fenced_step
 
     def _run_safely(self, name: str, step: Callable[[], Result]) -> Result | None:
-        """Run a step. Return None after an error, so that an invalid row, for example, does not end
-        the loop.
-        """
+        """Run a step. Return None after an error, unless leadership or the database is lost."""
         try:
             return step()
         except LeadershipLost:

@@ -18,7 +18,7 @@ def plain_text(raw_output: bytes) -> str:
 
 
 def shown_text(raw_line: bytes, pattern: re.Pattern[str] | None = None) -> str:
-    """Return a line as a terminal shows it: a carriage return replaces the line.
+    """Return a line as a terminal shows it: text after a carriage return replaces the text before it.
 
     If the pattern matches only replaced text, return the last match.
     """

@@ -60,7 +60,9 @@ class _FoldedTasks:
 
 
 def _range(numbers: Iterable[int | None]) -> tuple[int, int]:
-    """Return the smallest and the largest number, regardless of how the rows are sorted."""
+    """Return the smallest and the largest number, regardless of how the rows are sorted, or zeros if there
+    are no numbers.
+    """
     present = [number for number in numbers if number is not None]
     return min(present, default=0), max(present, default=0)
 

@@ -17,7 +17,8 @@ KEY = "code"
 def pop_code_directories(
     documents: Sequence[dict[str, Any]], directory: str | None, *, no_code: bool
 ) -> list[str | None]:
-    """Remove the `code` key from each document. Return each document's directory to upload, or None.
+    """Return each document's directory to upload, or None. A `code` key is removed if it names a directory,
+    or if an option overrides it.
 
     `--code` applies to all documents. In a document printed by the server, `code` refers to stored code
     rather than a directory.

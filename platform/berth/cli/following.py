@@ -261,7 +261,7 @@ def follow_phases(client: "Client", workload: "Workload") -> "Workload":
 
 
 def print_change(workload: "Workload") -> None:
-    """Print the phase and reason to stderr, because stdout is for pod output."""
+    """Print the phase, reason and message to stderr, because stdout is for pod output."""
     reason = f" ({workload.reason})" if workload.reason else ""
     message = f": {workload.message}" if workload.message else ""
     print(safe(f"{workload.handle} is {workload.phase}{reason}{message}"), file=sys.stderr, flush=True)

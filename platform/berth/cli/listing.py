@@ -52,7 +52,7 @@ class ListOptions:
     def rows(self, client: "Client") -> list["Workload | ArrayRow"]:
         """Return the workloads, with one row per array unless tasks are requested.
 
-        Filters that apply only to tasks, such as the phase, list matching tasks instead.
+        With a filter that applies only to tasks, such as the phase, matching tasks are listed instead.
         """
         if self.tasks or self.array or self._selects_tasks:
             return [*self.workloads(client)]

@@ -28,7 +28,7 @@ class Masker:
         return max(map(len, self.patterns), default=1) - 1
 
     def mask(self, data: bytes) -> bytes:
-        """Mask each byte of each pattern. The length and all line breaks stay the same."""
+        """Mask each byte of each occurrence of a pattern. The length and all line breaks stay the same."""
         masked: bytearray | None = None
         for pattern in self.patterns:
             for begin, end in _occurrences(pattern, data):

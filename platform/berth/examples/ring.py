@@ -40,7 +40,9 @@ class Ring:
             sock.setblocking(False)
 
     def sum(self, vector: Array) -> Array:
-        """Return the sum of all ranks' vectors. Chunks circulate once to be summed and once to be shared."""
+        """Return the sum of all ranks' vectors. Chunks circulate once to be summed and once to be shared.
+        Raises ConnectionError.
+        """
         if self.size == 1:
             return vector
         chunks = [chunk.copy() for chunk in np.array_split(vector, self.size)]

@@ -186,7 +186,7 @@ class OwnRay:
 
 
 def main(command: list[str]) -> int:
-    """Start Ray and, on rank 0, run the program. Return its exit code, or 0 on other ranks."""
+    """Start Ray and, on rank 0, run the program. Return its exit code, 0 on other ranks, or 1 without Ray."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     ray = OwnRay(read_position(cpus=len(os.sched_getaffinity(0))))
     try:

@@ -99,7 +99,9 @@ def _check(image: Image, pool: str) -> None:
 
 
 def _build_environment(image: Image, operations: tuple[Operation, ...], names: Iterable[str]) -> Path:
-    """Run the bootstrap script, and return the path of the new environment's Python."""
+    """Run the bootstrap script, and return the path of the new environment's Python. Raises
+    PreparationFailed.
+    """
     root = Path(os.environ["BERTH_POD_DIR"], "session")
     root.mkdir(parents=True, exist_ok=True)
     script, phases = root / "script", root / "phases"

@@ -84,7 +84,7 @@ class ProcessSlot:
             process.kill()
 
     def close(self) -> None:
-        """Stop the process once it has exited its plugin contexts."""
+        """Let the process exit its plugin contexts. Kill the process if it takes too long."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

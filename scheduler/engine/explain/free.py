@@ -240,7 +240,9 @@ class FreeCapacity:
 
 
 def fits_now(board: Board, gang: Gang) -> bool:
-    """Return whether any of the gang's arrangements fits into free capacity, ignoring queue limits."""
+    """Return whether any of the gang's arrangements fits into free capacity, including that of stopping pods
+    and booting nodes. Queue limits are ignored.
+    """
     start = board.mark()
     fits = any(
         find_room(board, gang, arrangement, horizon)

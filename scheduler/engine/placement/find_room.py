@@ -46,8 +46,8 @@ def available_nodes(
 
 
 def may_use_held_nodes(board: Board, gang: Gang) -> bool:
-    """Return whether held nodes do not restrict the gang: no nodes are held, they are held for this gang, or
-    the gang ends before they are needed.
+    """Return whether the gang may use any node: no nodes are held, they are held for this gang, or the gang
+    ends before they are needed.
     """
     hold = board.cycle.hold()
     if hold is None or hold.name == gang.name:

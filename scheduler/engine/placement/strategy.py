@@ -10,7 +10,7 @@ from scheduler.engine.model import Pool, Strategy
 
 
 def resolve_strategies(board: Board) -> Pool:
-    """Replace `auto` in the pool's settings with `fragmentation` if nodes or requests are mixed, else with
+    """Return the pool with `auto` replaced by `fragmentation` if nodes or requests are mixed, else by
     `binpack`.
     """
     pool = board.configured_pool

@@ -159,7 +159,9 @@ def _propose_by_domain(
 
 
 def _domains(board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -> list[AbstractSet[int]]:
-    """Return the domains with the least missing capacity."""
+    """Return up to MAX_DOMAINS domains that could fit the arrangement, those with the fewest missing GPUs
+    first. The list is empty unless all roles share an outermost required scope.
+    """
     scope = next(iter(arrangement[0].scopes), None)
     if (
         scope is None

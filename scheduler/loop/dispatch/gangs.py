@@ -70,7 +70,7 @@ def load_gangs(
 
 
 def lock_gangs(ids: Collection[uuid.UUID]) -> list[Workload]:
-    """Lock the workloads to evaluate. Lock their pods only afterwards, as HTTP requests do."""
+    """Lock the workloads to evaluate. Their pods are locked only afterwards, as in HTTP requests."""
     workloads = list(EVALUATED([*ids]))
     load_related_objects(workloads, "project", PROJECTS)
     return workloads

@@ -96,7 +96,9 @@ class LookupResult:
         return row
 
     def failure_move(self, now: datetime, specs: SpecCache) -> Move | None:
-        """Return the transition for a workload whose image cannot be resolved, or None."""
+        """Return the transition for a workload whose image can never be resolved, or None if the lookup
+        succeeded or will be repeated.
+        """
         error = self.resolution.error
         if error is None or not error.is_permanent:
             return None

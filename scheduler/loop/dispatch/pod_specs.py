@@ -109,7 +109,7 @@ class DeclaredSecrets:
 def _download_fields(pod: Pod, volumes: Sequence[VolumeMount], *, has_code: bool) -> dict[str, str]:
     """Return the fields with the URLs for downloading the pod's code and volumes.
 
-    Raises ValueError if the code has expired.
+    Raises ValueError if the code has expired, or if the node's pods cannot reach the server.
     """
     synced = next((volume.name for volume in volumes if volume.cache), "")
     if not has_code and not synced:

@@ -223,7 +223,8 @@ def _explanation_sentences(
 def _is_mentioned(queue: Mapping[str, Any], resource: str, gpus_freed: bool) -> bool:
     """Return whether a queue's description should mention a resource.
 
-    If GPUs were freed or moved, only GPUs are mentioned. Otherwise, every changed resource is mentioned.
+    If GPUs were freed or moved, or if nothing has changed, only GPUs are mentioned. Otherwise, every changed
+    resource is mentioned.
     """
     before, after = (queue.get(key) or {} for key in ("allocated_before", "allocated_after"))
     about_gpus = gpus_freed or before.get("gpu") != after.get("gpu")

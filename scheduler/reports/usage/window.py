@@ -52,7 +52,9 @@ def window_starts(pools: Iterable[NodePool], now: datetime) -> Mapping[int, Wind
 
 
 def store_points(rows: Sequence[Usage], pools: Mapping[int, NodePool]) -> None:
-    """Store a point for each settled ledger, at most one per step, in the caller's transaction."""
+    """Store a point for each settled ledger with a sliding window, at most one per step, and delete old
+    points. Must be called in a transaction.
+    """
     sliding = [row for row in rows if is_sliding(pools[row.pool_id])]
     if not sliding:
         return

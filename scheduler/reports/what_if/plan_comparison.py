@@ -49,7 +49,9 @@ class PlanChanges:
 def compare_plans(
     impact: PlanChanges, actor: Actor, view: ClusterView, edited: Snapshot, cache: WhatIfCache
 ) -> None:
-    """Run the engine on both snapshots, and add to `impact` the differences that the actor may see."""
+    """Run the engine on the current and on the edited snapshot, and add to `impact` the differences that the
+    actor can see.
+    """
     viewer, departments = viewer_for(actor), visible_department_ids(actor)
     before, after = _plan_for(view.snapshot, view, cache.layouts), _plan_for(edited, view)
     _compare_shares(impact, before, after, view, viewer, departments)

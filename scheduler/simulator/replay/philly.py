@@ -34,7 +34,7 @@ SIX_WEEKS = (
 
 
 def read_cluster_sizes(rows: Iterable[Row]) -> Mapping[str, int]:
-    """Return a quarter of each virtual cluster's node count."""
+    """Return a quarter of each virtual cluster's node count, but at least 1."""
     return {
         parse_text(line, row, "vc"): max(1, parse_integer(line, row, "node_num", 1) // SCALE_DOWN_FACTOR)
         for line, row in with_line_numbers(rows)

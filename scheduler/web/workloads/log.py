@@ -93,7 +93,7 @@ def pods(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 @signed_in
 @require_GET
 def find(request: Request, workload_id: uuid.UUID) -> HttpResponse:
-    """Return the first lines after `cursor` that contain the text."""
+    """Return the first lines after `cursor` that contain the text or, on request, name an error."""
     text = request.GET.get("text", "").replace("\x00", "").strip("\r\n")[:MAX_TEXT_LENGTH]
     fold = request.GET.get("ignore_case") == "on"
     workload = find_workload(request.actor, workload_id)

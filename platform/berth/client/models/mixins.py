@@ -82,7 +82,7 @@ class MemberMixin:
 
     @property
     def scope(self) -> str:
-        """Project or department to which the role applies, or the platform."""
+        """Project or department to which the role applies, or "everywhere" for a platform-wide role."""
         return self.project or self.department or "everywhere"
 
 

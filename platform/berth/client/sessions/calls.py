@@ -137,7 +137,8 @@ class PendingCalls:
     def handle_outcome(self, header: Mapping[str, Any], data: bytes) -> None:
         """Handle one outcome.
 
-        Outcomes of unknown calls are ignored, because unpickling a result runs code.
+        Outcomes of unknown calls are ignored, because unpickling a result runs code. Late failures of a
+        broadcast are only logged.
         """
         if header.get("late"):
             if header["outcome"] != "value":

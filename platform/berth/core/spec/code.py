@@ -92,7 +92,9 @@ def link_problem(path: str, target: str) -> str:
 
 
 def nesting_problem(paths: Iterable[str]) -> tuple[str, str]:
-    """Return the first conflicting path and the reason: a duplicate, or a parent that is a file or a link."""
+    """Return the first conflicting path and the reason: a duplicate, or a parent that is a file or a link.
+    Both are empty if no path conflicts.
+    """
     # When paths are sorted by their parts, a path directly precedes the paths below it.
     ordered = sorted(paths, key=lambda path: path.replace("/", "\0"))
     for before, path in pairwise(ordered):

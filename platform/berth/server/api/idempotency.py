@@ -106,7 +106,9 @@ def idempotent(handler: Handler[V, P]) -> AnyHandler[V, P]:
 
 
 def repeatable(handler: AnyHandler[V, P]) -> AnyHandler[V, P]:
-    """Mark a POST as safe to repeat. The response is not stored, for example because it contains a secret."""
+    """Mark a POST that is safe to repeat. Its response is not stored, for example because it contains a
+    secret.
+    """
     cast("Any", handler).is_repeatable = True
     return handler
 

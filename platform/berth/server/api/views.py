@@ -151,7 +151,9 @@ def _set_content_length(request: HttpRequest) -> None:
 
 
 def _check_readable(request: Request) -> None:
-    """Reject oversized bodies, and URLs with NUL bytes, which PostgreSQL cannot store."""
+    """Reject oversized bodies, and URLs with NUL bytes, which PostgreSQL cannot store. Read the body of a
+    batch request.
+    """
     text = request.get_full_path()
     if "%00" in text or "\x00" in text:
         raise Malformed("The URL contains a NUL byte. Remove it.")

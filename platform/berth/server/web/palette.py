@@ -167,7 +167,9 @@ def _verb_of(word: str, min_letters: int) -> str:
 
 
 def own_actions(actor: Actor, verb: str) -> Iterator[Hit]:
-    """Yield actions on the user's schedules, and on recent workloads and arrays that match the verb."""
+    """Yield actions on the user's schedules and recent arrays, and on recent workloads in a phase that the
+    verb applies to.
+    """
     if actor.user is None:
         return
     mine = workloads(actor).filter(array=None, submitted_by=actor.user)

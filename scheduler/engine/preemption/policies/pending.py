@@ -127,8 +127,8 @@ class Reclaim(PreemptionPolicy):
     ) -> Iterator[tuple[int, int, str]]:
         """Yield (resource, threshold, rule) for each resource that can be reclaimed from the project.
 
-        If the preemptor is within its quota, the threshold is the victim queue's quota, regardless of the
-        victim's share.
+        The threshold is the victim queue's share, or its quota if the preemptor stays within its own quota or
+        takes its turn.
         """
         if not self.deserved:
             if self.turns.may_yield_turn(*self.turns.queues_taking_turns(own_queue, victim_queue, project)):

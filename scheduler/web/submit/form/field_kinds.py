@@ -251,7 +251,9 @@ NAMES = Kind("input", _format_names, _parse_names)
 
 
 def keep_order(chosen: Sequence[str], now: Any) -> Any:
-    """Return the selected values in their current order, followed by newly selected values."""
+    """Return the selected values in their current order, followed by newly selected values, or ABSENT if
+    there are none.
+    """
     before = [one for one in now if isinstance(one, str)] if isinstance(now, list) else []
     remaining = [one for one in before if one in chosen]
     return [*remaining, *(one for one in chosen if one not in remaining)] or ABSENT

@@ -178,7 +178,7 @@ def actor(request: HttpRequest) -> Any:
 def as_csv(
     request: HttpRequest, rows: QuerySet[Any], columns: Sequence[str], name: str
 ) -> StreamingHttpResponse:
-    """Stream rows as a CSV file. Cells that a spreadsheet would evaluate are quoted."""
+    """Stream rows as a CSV file. Cells that a spreadsheet would evaluate begin with an apostrophe."""
     lines = ([getattr(row, column) for column in columns] for row in rows.iterator(chunk_size=1000))
     return csv_response(request, name, columns, lines)
 
@@ -218,7 +218,9 @@ def render_table(
 
 
 def _wrap_class(cell: object) -> str:
-    """Return the CSS class that keeps lines of text and hyphenated names whole. Sentences may wrap."""
+    """Return the CSS class that keeps line breaks or, for a single word, prevents them. Sentences have no
+    class.
+    """
     if "\n" in str(cell):
         return "lines"
     return "" if " " in str(cell) else "whitespace-nowrap"

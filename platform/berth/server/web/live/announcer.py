@@ -104,7 +104,9 @@ class Announcer:
                 self._end_thread()
 
     def _wait_for_notes(self) -> bool:
-        """Wait until notes are due. Return False if there are none for a while, or after a shutdown."""
+        """Wait until notes are due. If there are none for a while, or after a shutdown, end the thread and
+        return False.
+        """
         with self._changed:
             if self._changed.wait_for(lambda: self._pending or self._is_shut_down, IDLE_SECONDS):
                 pause = self._sent_at + GATHER_SECONDS - time.monotonic()
