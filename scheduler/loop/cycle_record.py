@@ -152,7 +152,7 @@ def record_newest_cycle(
 def record_earlier_cycles(
     runs: Sequence[CycleRun], context: SchedulerContext, memory: CycleMemory, notes: list[str]
 ) -> bool:
-    """Record earlier cycles in one transaction. Return whether rows changed.|A cycle without bundles or new
+    """Record earlier cycles in one transaction. Return whether rows changed. A cycle without bundles or new
     notes is recorded only if a record is due. A cycle that the database rejects is logged and skipped.
     """
     changed: list[tuple[CycleRun, Sequence[str]]] = []

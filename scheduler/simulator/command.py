@@ -20,7 +20,7 @@ def run(
     actions: Collection[str] | None = None,
     as_json: bool = False,
 ) -> tuple[int, str]:
-    """Return exit status 0 and the result, or exit status 2 and a line about the invalid key."""
+    """Return exit status 0 and the result, or exit status 2 and a line about the first error in the file."""
     try:
         played = play(load(Path(path)), cycles, until_stable, actions)
     except ScenarioError as error:

@@ -108,7 +108,9 @@ class _Input:
 
 @contextlib.contextmanager
 def _raw_mode(enabled: bool) -> Iterator[None]:
-    """Put the terminal into raw mode, so that the command receives all keys, including Ctrl-C."""
+    """If enabled, keep the terminal in raw mode within the block, so that the command receives all keys,
+    including Ctrl-C.
+    """
     if not enabled:
         yield
         return

@@ -40,7 +40,7 @@ def clear_hold(board: Board) -> None:
 
 
 def hold_nodes_for_first_pending(board: Board, groups: Iterable[PendingGroup]) -> None:
-    """Arrange for nodes to be held for the first eligible group in queue order.|The search for nodes runs
+    """Arrange for nodes to be held for the first eligible group in queue order. The search for nodes runs
     only once a decision depends on held nodes. In a fully allocated pool, this is rare.
     """
     overdue = [group for group in groups if has_waited_long_enough(board, group.gangs[group.at])]

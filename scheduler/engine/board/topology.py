@@ -63,7 +63,9 @@ class Topology:
         return [inside for _, _, inside in sorted(fitting, key=lambda entry: entry[:2])]
 
     def allowed_nodes(self, gang: Gang, part: BoardRole) -> frozenset[int] | None:
-        """Return the nodes that topology allows for a pod of the role, or None for all nodes."""
+        """Return the nodes that topology and the placed pods allow for a pod of the role, or None for all
+        nodes.
+        """
         allowed_nodes: frozenset[int] | None = None
         for scope in scopes_above(gang, part):
             placed_pod = next((pod for other in scope.parts for pod in other.live.values()), None)

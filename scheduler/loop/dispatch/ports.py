@@ -28,7 +28,7 @@ def has_ports(pod: Pod) -> bool:
 
 
 def port_env(pod: Pod) -> dict[str, str]:
-    """Return the environment variables that contain the port numbers to listen on."""
+    """Return the environment variables that contain the address and the port numbers to listen on."""
     if not pod.ports:
         return {}
     places = list(pod.ports.items())

@@ -105,8 +105,8 @@ def _release_underutilized(
 def _commit_release(
     release: ReleasableNode, pool: NodePool, run: CycleRun, context: SchedulerContext
 ) -> None:
-    """Commit the release of a node and the moves that empty it. As in a resize, lock the pool before the
-    workloads.
+    """Commit the release of a node and the moves that empty it. As in a resize, the pool is locked before the
+    workloads. Raises _ReleaseOutdated.
     """
     moved = Plan(bundles=release.bundles, queues=run.plan.queues)
     record = Cycle(

@@ -37,7 +37,7 @@ class QueueShare:
     requested: int
     used: float
     pending: int  # minimum GPUs of pending workloads; `requested` also includes possible elastic replicas
-    numbers_visible: bool = True  # False if the user may not see a department's own numbers
+    numbers_visible: bool = True  # False if a department's own numbers are hidden
 
     @property
     def held(self) -> int:

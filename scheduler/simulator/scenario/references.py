@@ -123,7 +123,7 @@ def _check_topology_levels(
 
 
 def _dependency_cycles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Problem]:
-    """Yield a problem for each workload in a dependency cycle.
+    """Yield a problem for each workload that can never start because of a dependency cycle.
 
     To find them, workloads without unmet dependencies are removed until only cycles remain.
     """

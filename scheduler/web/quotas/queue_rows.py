@@ -34,7 +34,7 @@ class QuotaLine:
     allocated: int = 0
     reserved: int = 0
     pending: int = 0
-    numbers_visible: bool = True  # False if the user may not see a department's own numbers
+    numbers_visible: bool = True  # False if a department's own numbers are hidden
     children: list["QuotaLine"] = field(default_factory=list)
     scale: int = 0  # amount that a full-width bar represents
     elsewhere: int = 0  # amount held in other pools of the quota group

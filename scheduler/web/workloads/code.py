@@ -20,7 +20,9 @@ class RoleCommand:
 
 
 def role_commands(workload: Workload) -> list[RoleCommand]:
-    """Return each role's code. Roles of a document that is no longer valid are omitted."""
+    """Return each role's command, with its directory, variables and secrets. The list is empty if the
+    document is no longer valid.
+    """
     try:
         spec = parse_workload(workload.spec)
     except Invalid:

@@ -14,7 +14,9 @@ SERVER_ERROR = 500
 
 
 def bind_socket(host: str, port: int | None) -> socket.socket:
-    """Return a listening socket that keeps clients waiting while the web process restarts."""
+    """Return a listening socket that keeps clients waiting while the web process restarts. Raises
+    StartupError.
+    """
     ports = range(FIRST_PORT, FIRST_PORT + TRIES) if port is None else [port]
     for number in ports:
         try:

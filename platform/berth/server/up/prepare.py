@@ -43,7 +43,7 @@ def password_file(home: Path) -> Path:
 def ensure_admin(file: Path) -> None:
     """Create the first admin, and store the password in a file that only its owner can read.
 
-    The file is deleted when the password is changed.
+    If the password has been changed since, delete the file.
     """
     from django.contrib.auth.models import User
 
