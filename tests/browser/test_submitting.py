@@ -281,8 +281,11 @@ def test_long_document_stays_in_the_window_beside_the_form(opened: Open) -> None
         assert card and card["y"] + card["height"] <= 900 and card["height"] >= 280
         page.locator("#document").press("Control+End")
         assert page.locator("#document").evaluate("box => box.scrollTop") > 0
-        numbers = page.locator(".editor-lines").evaluate("lines => lines.scrollTop")
-        assert numbers == page.locator("#document").evaluate("box => box.scrollTop")
+        # The line numbers follow with the next scroll event.
+        page.wait_for_function(
+            "scrolled => document.querySelector('.editor-lines').scrollTop === scrolled",
+            arg=page.locator("#document").evaluate("box => box.scrollTop"),
+        )
         assert faults == []
 
 
