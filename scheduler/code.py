@@ -38,7 +38,7 @@ PER_PROJECT = 2  # maximum number of concurrent fetches per project
 
 
 @dataclass(frozen=True, slots=True)
-class _Running:
+class _RunningFetch:
     fetch: CodeFetch
     key: ReadKey
     result: "Future[FetchedCommit]"
@@ -57,10 +57,10 @@ class CodeFetcher(LeasedThread):
         self, clock: Clock, policy: Callable[[], GitPolicy], base: Path, concurrency: int,
         leads: Callable[[], bool],
     ) -> None:  # fmt: skip
-        super().__init__(clock, _no_runtime, INTERVAL if concurrency > 0 else 0, leads)
+        super().__init__(clock, _reject_runtime_lookup, INTERVAL if concurrency > 0 else 0, leads)
         self._policy, self._base, self._concurrency = policy, base, concurrency
         self._threads = ThreadPoolExecutor(max(1, concurrency), thread_name_prefix="code")
-        self._running: dict[UUID, _Running] = {}
+        self._running: dict[UUID, _RunningFetch] = {}
         self._has_swept = False
 
     def has_work(self) -> bool:
@@ -77,13 +77,13 @@ class CodeFetcher(LeasedThread):
         for pk, running in list(self._running.items()):
             if running.result.done():
                 del self._running[pk]
-                self._record(running, held)
+                self._record_result(running, held)
         now = self._clock.now()
         while len(self._running) < self._concurrency:
-            fetch = next_fetch(now, self._running.keys(), self._full_projects())
+            fetch = next_fetch(now, self._running.keys(), self._projects_at_fetch_limit())
             if fetch is None:
                 break
-            self._start(fetch, held, now)
+            self._start_fetch(fetch, held, now)
 
     def end(self, timeout: float = 5.0) -> None:
         """Stop the thread and interrupt fetches in progress."""
@@ -91,11 +91,11 @@ class CodeFetcher(LeasedThread):
         self._threads.shutdown(wait=True, cancel_futures=True)
         super().end(timeout)
 
-    def _full_projects(self) -> list[int]:
+    def _projects_at_fetch_limit(self) -> list[int]:
         counts = Counter(each.fetch.project_id for each in self._running.values())
         return [project for project, count in counts.items() if count >= PER_PROJECT]
 
-    def _start(self, fetch: CodeFetch, held: HeldLease, now: datetime) -> None:
+    def _start_fetch(self, fetch: CodeFetch, held: HeldLease, now: datetime) -> None:
         try:
             key, spec = read_key(fetch), GitSpec.model_validate(fetch.section)
         except (BerthError, ValueError) as error:
@@ -103,7 +103,7 @@ class CodeFetcher(LeasedThread):
                 fail(fetch, error_text(error), now)
             return
         request = FetchRequest(spec, self._policy(), self._base, key.value, self._stop_requested.is_set)
-        self._running[fetch.pk] = _Running(fetch, key, self.submit(fetch, request))
+        self._running[fetch.pk] = _RunningFetch(fetch, key, self.submit(fetch, request))
 
     def submit(self, fetch: CodeFetch, request: FetchRequest) -> "Future[FetchedCommit]":
         """Start a fetch in a worker thread that has its own database connection."""
@@ -126,7 +126,7 @@ class CodeFetcher(LeasedThread):
         crash_point("code.chunks_stored")
         return commit
 
-    def _record(self, running: _Running, held: HeldLease) -> None:
+    def _record_result(self, running: _RunningFetch, held: HeldLease) -> None:
         fetch, now, error = running.fetch, self._clock.now(), running.result.exception()
         if isinstance(error, Interrupted):
             return
@@ -150,5 +150,5 @@ class CodeFetcher(LeasedThread):
                 postpone(fetch, f"An unexpected error occurred: {unexpected!r}.", now)
 
 
-def _no_runtime(pool: NodePool) -> Runtime:
+def _reject_runtime_lookup(pool: NodePool) -> Runtime:
     raise LookupError("code is fetched without a runtime")

@@ -66,11 +66,11 @@ def tail_log(path: Path, lines: int, ended: bool) -> LogChunk:
         if chunk.offset != begin - step:
             break
         begin, data = begin - step, chunk.data + data
-    cut = last_lines_start(data, lines)
+    cut = last_lines_offset(data, lines)
     return LogChunk(data[cut:], begin + cut, size, size, ended)
 
 
-def last_lines_start(data: bytes, lines: int) -> int:
+def last_lines_offset(data: bytes, lines: int) -> int:
     if lines <= 0:
         return len(data)
     position = len(data) - 1 if data.endswith(b"\n") else len(data)

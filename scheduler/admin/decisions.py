@@ -167,7 +167,7 @@ class EvictionAdmin(ReadOnlyModelAdmin):
 
     @display(description="Queues (GPUs)")
     def queues(self, row: Eviction) -> SafeString:
-        rows = [[title, *line] for side, title in SIDES for line in _queue_lines(row, side)]
+        rows = [[title, *line] for side, title in SIDES for line in _queue_rows(row, side)]
         return render_table(QUEUE_HEADERS, rows, numbers=QUEUE_NUMBERS)
 
     @display(description="GPUs", ordering="gpu_milli")
@@ -225,7 +225,7 @@ class CycleAdmin(ReadOnlyModelAdmin):
     readonly_fields = (
         "trigger_title",
         "duration",
-        "steps_durations",
+        "step_durations",
         "decisions",
         "plan_table",
         "stored_plan",
@@ -250,7 +250,7 @@ class CycleAdmin(ReadOnlyModelAdmin):
         ("Decisions", {"fields": ("plan_table",), "classes": ("unlabelled",)}),
         (
             "Technical details",
-            {"fields": ("steps_durations", "epoch", "engine", "stored_plan"), "classes": ("collapse",)},
+            {"fields": ("step_durations", "epoch", "engine", "stored_plan"), "classes": ("collapse",)},
         ),
     )
 
@@ -286,7 +286,7 @@ class CycleAdmin(ReadOnlyModelAdmin):
         return milliseconds(row.observe_ms + row.decide_ms + row.commit_ms)
 
     @display(description="Steps")
-    def steps_durations(self, row: Cycle) -> str:
+    def step_durations(self, row: Cycle) -> str:
         read, decide, commit = map(milliseconds, (row.observe_ms, row.decide_ms, row.commit_ms))
         return f"{read} to read, {decide} to decide, {commit} to commit"
 
@@ -327,7 +327,7 @@ def _difference_message(result: ReplayResult) -> SafeString:
     return format_html("{}{}", result.summary, format_html_join("", "<br>{}", ((line,) for line in lines)))
 
 
-def _queue_lines(row: Eviction, side: str) -> Iterator[list[Any]]:
+def _queue_rows(row: Eviction, side: str) -> Iterator[list[Any]]:
     """Yield the name, GPUs and decayed usage of each queue to which the victim or the preemptor belongs."""
     for queue in row.numbers.get(side) or []:
         amounts = [queue.get(key) or {} for key in ("quota", "share", "allocated_before", "allocated_after")]

@@ -44,18 +44,18 @@ class QuotaChangeAdmin(ReadOnlyModelAdmin):
 
     @display(description="Change")
     def description(self, row: QuotaChange) -> str:
-        return _listed(row).description
+        return _listed_change(row).description
 
     @display(description="Quotas before and after")
     def quota_values(self, row: QuotaChange) -> Any:
         values = [
             (f"{quota.name} in {quota.place}", label, before or NO_VALUE, after or NO_VALUE)
-            for quota in _listed(row).quotas
+            for quota in _listed_change(row).quotas
             for label, before, after in quota.values
         ]
         return render_table(("Quota", "Value", "Before", "After"), values)
 
 
-def _listed(row: QuotaChange) -> ListedChange:
+def _listed_change(row: QuotaChange) -> ListedChange:
     listed: ListedChange = row.listed  # type: ignore[attr-defined]
     return listed

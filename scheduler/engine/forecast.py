@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 
 from berth.core.amounts import RESOURCES
 from berth.core.words import format_amount
-from scheduler.engine.explain.reasons import exceeds_whole_limit
+from scheduler.engine.explain.reasons import exceeds_entire_limit
 from scheduler.engine.model import Group, NodeState, PodState, Role, Snapshot, Workload, roles_in
 from scheduler.engine.plan import Evict, Place, Plan, Reason, Rejection
 
@@ -93,7 +93,7 @@ def _forecast(rejection: Rejection, workload: Workload, future: "_FutureCapacity
         # Workloads behind this one in the queue cannot use its capacity.
         future.start(workload, rejection.expected_start)
         return Forecast(rejection.expected_start, ASSUMPTIONS)
-    if exceeds_whole_limit(blocker):
+    if exceeds_entire_limit(blocker):
         return Forecast(None, EXCEEDS_WHOLE_LIMIT)
     if blocker.reason in UNKNOWN_START:
         return Forecast(None, UNKNOWN_START[blocker.reason])
@@ -128,7 +128,7 @@ class _FutureCapacity:
         for kind, resource in enumerate(RESOURCES):
             missing = requested[kind] - self._free[kind] - self._freed_later[kind]
             if missing > 0 and requested[kind]:
-                return Forecast(None, self._reason_for_no_start(kind, resource, missing))
+                return Forecast(None, self._no_start_reason(kind, resource, missing))
         while self._ends and (self._ends[0][0] <= earliest or not _fits_within(requested, self._free)):
             self._now, freed = max(self._now, self._ends[0][0]), heappop(self._ends)[1]
             _add_amounts(self._free, freed)
@@ -145,7 +145,7 @@ class _FutureCapacity:
             _add_amounts(self._freed_later, amounts)
             heappush(self._ends, (max(self._now, since + workload.max_runtime), amounts))
 
-    def _reason_for_no_start(self, kind: int, resource: str, missing: int) -> str:
+    def _no_start_reason(self, kind: int, resource: str, missing: int) -> str:
         undeclared = self._undeclared[kind]
         if missing > undeclared:
             more = format_amount(resource, missing - undeclared)

@@ -88,10 +88,12 @@ def to_role(shape: RoleShape) -> Role:
     )
 
 
-def avoid_nodes(group: Group, nodes: Sequence[str]) -> Group:
+def with_avoided_nodes(group: Group, nodes: Sequence[str]) -> Group:
     """Return a copy of the group whose roles avoid the nodes."""
     children = tuple(
-        avoid_nodes(child, nodes) if isinstance(child, Group) else replace(child, avoided_nodes=tuple(nodes))
+        with_avoided_nodes(child, nodes)
+        if isinstance(child, Group)
+        else replace(child, avoided_nodes=tuple(nodes))
         for child in group.children
     )
     return replace(group, children=children)

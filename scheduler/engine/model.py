@@ -160,7 +160,7 @@ class Usage:
     used: tuple[float, float, float] = (0.0, 0.0, 0.0)
     parent: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
-    def normalized(self, resource: int) -> float:
+    def fraction_of_parent(self, resource: int) -> float:
         """Return the queue's usage as a fraction of its parent's allocation. The fraction may exceed 1."""
         return self.used[resource] / self.parent[resource] if self.parent[resource] > 0 else 0.0
 

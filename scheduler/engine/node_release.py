@@ -47,13 +47,13 @@ def find_empty_nodes(
     """Return up to `max_nodes` nodes in `offered` that have no pods and that no pending workload needs,
     newest first.
     """
-    if max_nodes < 1 or not is_settled(plan, pool):
+    if max_nodes < 1 or not is_pool_settled(plan, pool):
         return ()
     pods_on = _pods_by_node(snapshot)
     chosen = [node.name for node in _candidates(snapshot, pool, offered) if not pods_on.get(node.name)][
         :max_nodes
     ]
-    if not chosen or _plan_without(snapshot, plan, pool, frozenset(chosen), {}) is None:
+    if not chosen or _plan_without_nodes(snapshot, plan, pool, frozenset(chosen), {}) is None:
         return ()
     return tuple(chosen)
 
@@ -65,7 +65,7 @@ def find_node_to_release(
 
     `plan` must be the plan for the same snapshot.
     """
-    if not is_settled(plan, pool):
+    if not is_pool_settled(plan, pool):
         return None
     pods_on, by_name = _pods_by_node(snapshot), {workload.name: workload for workload in snapshot.workloads}
     move_rules = MoveRules(snapshot, pool, payback)
@@ -77,7 +77,7 @@ def find_node_to_release(
             costs.append((cost, sum(map(len, pods.values())), -node.ordinal, node))
     for _, _, _, node in sorted(costs, key=lambda cost: cost[:3])[:MAX_NODES_TRIED]:
         moving = pods_on[node.name]
-        new_plan = _plan_without(snapshot, plan, pool, frozenset({node.name}), moving)
+        new_plan = _plan_without_nodes(snapshot, plan, pool, frozenset({node.name}), moving)
         placements = None if new_plan is None else _new_placements(new_plan, pool, moving)
         if placements is not None:
             return ReleasableNode(
@@ -86,7 +86,7 @@ def find_node_to_release(
     return None
 
 
-def is_settled(plan: Plan, pool: str) -> bool:
+def is_pool_settled(plan: Plan, pool: str) -> bool:
     """Return whether the plan changes nothing in the pool and no workload waits for the pool's capacity."""
     return (
         not any(bundle.pool == pool for bundle in plan.bundles)
@@ -122,7 +122,7 @@ def _pods_by_node(snapshot: Snapshot) -> dict[str, dict[str, list[Pod]]]:
     return result
 
 
-def _plan_without(
+def _plan_without_nodes(
     snapshot: Snapshot, plan: Plan, pool: str, removed: AbstractSet[str], moving: Mapping[str, Sequence[Pod]]
 ) -> Plan | None:
     """Return the plan for the snapshot without the nodes, or None if the plan is worse for any workload that
@@ -133,7 +133,7 @@ def _plan_without(
     others = tuple(bundle for bundle in new_plan.bundles if bundle.workload not in moving)
     if others != plan.bundles or len(new_plan.notes) > len(plan.notes):
         return None
-    if not _remains_settled(new_plan, pool, moving):
+    if not _does_pool_stay_settled(new_plan, pool, moving):
         return None
     before, after = forecasts(snapshot, plan), forecasts(edited, new_plan)
     for name, result in after.items():
@@ -143,10 +143,10 @@ def _plan_without(
     return new_plan
 
 
-def _remains_settled(new_plan: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -> bool:
+def _does_pool_stay_settled(new_plan: Plan, pool: str, moving: Mapping[str, Sequence[Pod]]) -> bool:
     moved_bundles = tuple(bundle for bundle in new_plan.bundles if bundle.workload in moving)
     rest = tuple(bundle for bundle in new_plan.bundles if bundle.workload not in moving)
-    return not any(bundle.evictions for bundle in moved_bundles) and is_settled(
+    return not any(bundle.evictions for bundle in moved_bundles) and is_pool_settled(
         replace(new_plan, bundles=rest), pool
     )
 

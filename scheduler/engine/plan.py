@@ -61,7 +61,7 @@ UNSCHEDULABLE_REASONS = frozenset({
 })  # fmt: skip
 
 
-def shortfall_sort_key(numbers: Numbers) -> tuple[float, float]:
+def policy_rejection_sort_key(numbers: Numbers) -> tuple[float, float]:
     """Return a sort key for policy rejections. The smallest relative shortfall has the greatest key."""
     missing, requested = float(numbers.get("missing") or 0), float(numbers.get("requested") or 0)
     return -missing / max(1, requested), float(numbers.get("reclaimable") or 0)

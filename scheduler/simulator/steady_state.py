@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from berth.core.amounts import MILLI
-from scheduler.engine.actions.backfill import hold_period
+from scheduler.engine.actions.backfill import current_hold_or_pause
 from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.model import Pod, Pool, Snapshot, Workload
 from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Plan, Reason, Rejection
@@ -89,7 +89,7 @@ def _hold_times(snapshot: Snapshot, with_demand: Sequence[Workload]) -> Iterator
         for delay in delays:
             first = workload.submitted + (delay or 0)
             yield first
-            end, holds = hold_period(max(0, snapshot.now - first))
+            end, holds = current_hold_or_pause(max(0, snapshot.now - first))
             yield first + end if holds else 0  # no nodes are held during a pause
 
 

@@ -166,7 +166,7 @@ def claimant(queue: Queue, pool: str, resource: int, wants: int) -> Claimant:
         Fraction(str(entitlement.weights[resource])),
         entitlement.rank,
         queue.created,
-        Fraction(round(entitlement.usage.normalized(resource) * grain), grain),
+        Fraction(round(entitlement.usage.fraction_of_parent(resource) * grain), grain),
     )
 
 

@@ -25,7 +25,7 @@ from pools.runtimes.base import (
 )
 from pools.runtimes.enclosure.levels import Isolation, Level
 from pools.runtimes.files.base import FilesNotFound, PodFile, PodFiles, VolumeChanges
-from pools.runtimes.local_log import last_lines_start
+from pools.runtimes.local_log import last_lines_offset
 from tests.fakes.clock import FixedClock
 from tests.present import present
 
@@ -242,7 +242,7 @@ class FakeRuntime:
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
         data, ended = self._log(pod_id)
-        begin = last_lines_start(data, lines)
+        begin = last_lines_offset(data, lines)
         return LogChunk(data[begin:], begin, len(data), len(data), ended)
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:

@@ -72,7 +72,7 @@ class ChannelConsumer(SignedInConsumer):
         self.channel: OpenChannel | None = None
         scheme, _, secret = find_header(self.scope["headers"], b"authorization").partition(" ")
         if scheme.lower() != "bearer":
-            if not _is_own_page(self.scope["headers"]):
+            if not _has_trusted_origin(self.scope["headers"]):
                 return Credential(), frozenset()
             return await super().authenticate()
         address = str((self.scope.get("client") or ("",))[0])
@@ -218,7 +218,7 @@ def _parse_exit_code(status: bytes) -> int | None:
     return exit_code
 
 
-def _is_own_page(headers: Headers) -> bool:
+def _has_trusted_origin(headers: Headers) -> bool:
     """Return whether a Berth page opened the connection.
 
     The session cookie does not prove this, because browsers also send it from pages on other ports of this

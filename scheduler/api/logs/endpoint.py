@@ -59,7 +59,7 @@ class Logs(ApiView):
         workload = selectors.find_workload(self.actor, workload_id)
         log = find_latest_log(self.actor, workload, name=query.pod, run=query.run)
         chunk = log.read_chunk(query.offset, query.limit) if query.tail is None else log.tail(query.tail)
-        stamp = LineStamper(log) if query.timestamps else _plain
+        stamp = LineStamper(log) if query.timestamps else _chunk_data
         text = stamp(chunk)
         if not query.follow:
             return HttpResponse(text, TEXT, headers=_headers(log, chunk))
@@ -73,7 +73,7 @@ class Logs(ApiView):
 Stamp = Callable[[LogChunk], bytes]  # returns the text of a chunk, with or without timestamps
 
 
-def _plain(chunk: LogChunk) -> bytes:
+def _chunk_data(chunk: LogChunk) -> bytes:
     return chunk.data
 
 

@@ -29,7 +29,7 @@ class LogConsumer(SignedInConsumer):
         workload = self.scope["url_route"]["kwargs"]["workload_id"]
         try:
             self.log: PodLog = await database_sync_to_async(find_pod_log)(
-                actor, workload, self._query("pod", "")
+                actor, workload, self._query_parameter("pod", "")
             )
         except BerthError:
             return NOT_FOUND
@@ -37,13 +37,13 @@ class LogConsumer(SignedInConsumer):
 
     async def send_messages(self) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        offset_text = self._query("offset", "0")
+        offset_text = self._query_parameter("offset", "0")
         offset = (
             int(offset_text)
             if offset_text.isascii() and offset_text.isdigit() and len(offset_text) < 17
             else 0
         )
-        with_times = self._query("timestamps", "") == "true"
+        with_times = self._query_parameter("timestamps", "") == "true"
         while True:
             try:
                 chunk: LogChunk = await database_sync_to_async(self.log.read_chunk)(offset, CHUNK_BYTES)
@@ -63,7 +63,7 @@ class LogConsumer(SignedInConsumer):
             if not chunk.data:
                 await asyncio.sleep(IDLE_POLL_SECONDS)
 
-    def _query(self, name: str, default: str) -> str:
+    def _query_parameter(self, name: str, default: str) -> str:
         values = parse_qs(self.scope["query_string"].decode("ascii", "replace"))
         return values.get(name, [default])[0]
 

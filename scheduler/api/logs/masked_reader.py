@@ -38,7 +38,7 @@ class MaskedReader:
         if not self.masker.patterns:
             return chunk, 0
         chunk = self._extend_chunk(chunk, limit + overlap)
-        before = self._bytes_before(chunk.offset, overlap)
+        before = self._read_bytes_before(chunk.offset, overlap)
         data = before + chunk.data
         masked = self.masker.mask(data)
         partial_match_length = (
@@ -62,7 +62,7 @@ class MaskedReader:
             chunk = replace(chunk, data=data, next_offset=more.next_offset, size=more.size)
         return chunk
 
-    def _bytes_before(self, offset: int, count: int) -> bytes:
+    def _read_bytes_before(self, offset: int, count: int) -> bytes:
         """Return up to `count` bytes that precede the offset, starting no earlier than the end of the last
         gap.
         """

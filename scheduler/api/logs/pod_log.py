@@ -91,7 +91,7 @@ class PodLog:
         """Return the last lines, up to MAX_TAIL_BYTES bytes."""
         size = self.read_chunk(0, 0).size
         chunk = self.read_chunk(max(0, size - MAX_TAIL_BYTES), MAX_TAIL_BYTES)
-        cut = _last_lines_start(chunk.data, lines)
+        cut = _last_lines_offset(chunk.data, lines)
         return replace(chunk, data=chunk.data[cut:], offset=chunk.offset + cut)
 
     def _has_ended(self) -> bool:
@@ -157,7 +157,7 @@ def find_latest_log(actor: Actor, workload: Workload, *, name: str | None, run: 
         raise Unavailable(str(error)) from None
 
 
-def _last_lines_start(data: bytes, lines: int) -> int:
+def _last_lines_offset(data: bytes, lines: int) -> int:
     position = len(data) - 1 if data.endswith(b"\n") else len(data)
     for _ in range(lines):
         position = data.rfind(b"\n", 0, position)

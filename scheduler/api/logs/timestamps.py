@@ -27,9 +27,9 @@ class LineStamper:
         if self._is_in_line is None:
             self._is_in_line = not self._log.is_line_start(chunk.offset)
         stamp, last, parts = UNKNOWN, 0, []
-        for line, moment in _timed_lines(self._log, chunk):
+        for line, moment in _lines_with_times(self._log, chunk):
             if moment != last:
-                stamp, last = _format(moment), moment
+                stamp, last = _format_timestamp(moment), moment
             parts.append(line if self._is_in_line else stamp + line)
             self._is_in_line = not line.endswith(b"\n")
         return b"".join(parts)
@@ -43,7 +43,7 @@ def line_times(log: PodLog, *chunks: LogChunk) -> list[tuple[int, int]]:
     changes: list[tuple[int, int]] = []
     index, is_in_line = -1, False
     for chunk in chunks:
-        for line, moment in _timed_lines(log, chunk):
+        for line, moment in _lines_with_times(log, chunk):
             if not is_in_line:
                 index += 1
                 if not changes or changes[-1][1] != moment:
@@ -52,7 +52,7 @@ def line_times(log: PodLog, *chunks: LogChunk) -> list[tuple[int, int]]:
     return changes
 
 
-def _timed_lines(log: PodLog, chunk: LogChunk) -> Iterator[tuple[bytes, int]]:
+def _lines_with_times(log: PodLog, chunk: LogChunk) -> Iterator[tuple[bytes, int]]:
     """Yield each line or part of a line in the chunk, with the time of its first byte in the chunk."""
     parts = iter(log.read_times(chunk) if chunk.data else ())
     end, moment = next(parts, (chunk.next_offset, 0))
@@ -64,7 +64,7 @@ def _timed_lines(log: PodLog, chunk: LogChunk) -> Iterator[tuple[bytes, int]]:
         offset += len(line)
 
 
-def _format(moment: int) -> bytes:
+def _format_timestamp(moment: int) -> bytes:
     if not moment:
         return UNKNOWN
     return datetime.fromtimestamp(moment // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ ").encode()

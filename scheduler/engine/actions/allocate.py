@@ -14,7 +14,7 @@ from scheduler.engine.placement.find_room import find_room, may_use_held_nodes
 from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.plan import Kind, Numbers, Reason
 
-MAX_REQUEST_KINDS = 64  # maximum number of distinct requests that `_all_rejected` tries
+MAX_REQUEST_KINDS = 64  # maximum number of distinct requests that `_reject_all_if_none_start` tries
 
 Rejection = tuple[Reason, Numbers]
 # Maps each request to its rejection, which all gangs with that request share.
@@ -32,7 +32,7 @@ def _start_pending(board: Board, choice: int) -> None:
     groups, rejected = find_pending_groups(board, choice), RejectionCache()
     if not choice:
         hold_quotas(board, groups)
-    if _all_rejected(board, groups):
+    if _reject_all_if_none_start(board, groups):
         hold_nodes_for_first_pending(board, groups)
         return
     order = PendingOrder(board, groups)
@@ -44,11 +44,11 @@ def _start_pending(board: Board, choice: int) -> None:
             else:
                 trial.reject(*rejection)
         if trial.kind is None:
-            order.skip(group)
+            order.skip_group(group)
             hold_nodes(board, gang)
 
 
-def _all_rejected(board: Board, groups: Sequence[PendingGroup]) -> bool:
+def _reject_all_if_none_start(board: Board, groups: Sequence[PendingGroup]) -> bool:
     """If no group can start, reject all groups and return True. Otherwise, return False without changing the
     board.
 
@@ -56,7 +56,7 @@ def _all_rejected(board: Board, groups: Sequence[PendingGroup]) -> bool:
 
     The order of groups does not matter, because the free capacity changes only when a gang starts.
     """
-    start, rejected, rejections = board.mark(), RejectionCache(), []
+    start, rejected, rejections = board.log_position(), RejectionCache(), []
     for group in groups:
         gang = group.gangs[group.at]
         rejection = _try_to_start(board, group, gang, rejected)
@@ -96,10 +96,10 @@ def _rejection_key(board: Board, group: PendingGroup, gang: Gang) -> Hashable:
 
 
 def _explain_rejection(board: Board, gang: Gang) -> Rejection:
-    hold = board.cycle.hold()
+    hold = board.cycle.held_nodes()
     if hold is not None and not may_use_held_nodes(board, gang):
         board.cycle.backfill_hold = None
-        start = board.mark()
+        start = board.log_position()
         fits = _place_gang(board, gang)
         board.rewind(start)
         board.cycle.backfill_hold = hold
@@ -112,7 +112,7 @@ def _place_gang(board: Board, gang: Gang) -> bool:
     return any(
         exceeded_bound(gang, total_request(arrangement), arrangement) is None
         and find_room(board, gang, arrangement, horizon)
-        for horizon in _horizons(board)
+        for horizon in _placement_horizons(board)
         for arrangement in arrangements(gang)
     )
 
@@ -142,7 +142,7 @@ def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
     return False
 
 
-def _horizons(board: Board) -> list[Horizon]:
+def _placement_horizons(board: Board) -> list[Horizon]:
     """Return the placement horizons to try: now, after leaving pods have stopped, and after booting nodes are
     ready.
     """

@@ -46,14 +46,14 @@ def hold_nodes_for_first_pending(board: Board, groups: Iterable[PendingGroup]) -
     overdue = [group for group in groups if has_waited_long_enough(board, group.gangs[group.at])]
     if overdue:
         earlier = board.cycle.find_hold or (lambda: board.cycle.backfill_hold)
-        board.cycle.find_hold = lambda: earlier() or _first_hold(board, overdue)
+        board.cycle.find_hold = lambda: earlier() or _find_first_hold(board, overdue)
         board.cycle.overdue = [*board.cycle.overdue, *overdue]
 
 
-def _first_hold(board: Board, overdue: Iterable[PendingGroup]) -> NodeHold | None:
+def _find_first_hold(board: Board, overdue: Iterable[PendingGroup]) -> NodeHold | None:
     order = PendingOrder(board, overdue)
     for group, gang in order:
-        order.skip(group)
+        order.skip_group(group)
         hold_nodes(board, gang)
         if board.cycle.backfill_hold is not None:
             break
@@ -66,7 +66,7 @@ def hold_nodes(board: Board, gang: Gang) -> None:
     """
     cycle = board.cycle
     if (
-        cycle.hold() is not None
+        cycle.held_nodes() is not None
         or cycle.hold_searches >= MAX_GANGS
         or not has_waited_long_enough(board, gang)
     ):
@@ -79,7 +79,7 @@ def hold_nodes(board: Board, gang: Gang) -> None:
         cycle.backfill_hold = _find_hold(board, gang)
 
 
-def hold_period(waited: int) -> tuple[int, bool]:
+def current_hold_or_pause(waited: int) -> tuple[int, bool]:
     """For nodes whose workloads have no known end time, return the end of the current hold or pause, and
     whether it is a hold.
 
@@ -98,7 +98,7 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
     Within the fair share, only declared end times count. Nodes are held until expected or unknown end times
     only if the gang is within its quota and the project does not borrow.
     """
-    account, start, views = gang.account, board.mark(), board.nodes.views
+    account, start, views = gang.account, board.log_position(), board.nodes.views
     borrows = any(
         need and have > quota
         for need, have, quota in zip(gang.requested, account.allocated, account.quota, strict=True)
@@ -111,7 +111,9 @@ def _find_hold(board: Board, gang: Gang) -> NodeHold | None:
             if not fits_within(NOTHING, bound, gang.requested) or (borrows and not declared_only):
                 continue
             search = _HoldSearch(board, gang, bound)
-            hold = search.hold_until_known_end(declared_only) or (None if declared_only else search.by_node())
+            hold = search.hold_until_known_end(declared_only) or (
+                None if declared_only else search.hold_least_allocated_nodes()
+            )
             board.rewind(start)
             if hold is not None:
                 return hold
@@ -158,12 +160,12 @@ class _HoldSearch:
                 return NodeHold(self._gang.name, nodes, moment)
         return None
 
-    def by_node(self) -> NodeHold | None:
+    def hold_least_allocated_nodes(self) -> NodeHold | None:
         """Return a hold on the nodes with the fewest allocated resources, or None during a pause, if the pool
         can add nodes, or if the gang would not fit.
         """
         board, workload = self._board, self._gang.workload
-        _, holds = hold_period(board.now - workload.submitted - (board.pool.reservation_after or 0))
+        _, holds = current_hold_or_pause(board.now - workload.submitted - (board.pool.reservation_after or 0))
         if not holds or board.can_add_nodes:
             return None
         order = self._nodes_by_allocation()
@@ -216,7 +218,7 @@ class _HoldSearch:
     def _remove_from_board(self, gang: Gang) -> None:
         for part in gang.parts:
             for pod in tuple(part.live.values()):
-                self._board.drop(gang, part, pod)
+                self._board.remove_pod(gang, part, pod)
 
     def _try_to_fit(self, last: bool) -> frozenset[int] | None:
         """Return the nodes where the gang fits now, or None. Some attempts are skipped to save time."""
@@ -238,9 +240,9 @@ class _HoldSearch:
 def _place_gang(board: Board, gang: Gang) -> frozenset[int] | None:
     """Place the gang and return its nodes, or None if it does not fit."""
     for arrangement in arrangements(gang):
-        before = board.mark()
+        before = board.log_position()
         if find_room(board, gang, arrangement, Horizon.LEAVING):
-            return frozenset(move.node for move in board.moves(before))
+            return frozenset(move.node for move in board.moves_since(before))
     return None
 
 

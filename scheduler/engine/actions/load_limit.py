@@ -26,12 +26,12 @@ def enforce_load_limit(board: Board, choice: int) -> None:
 
 def _select_victims(board: Board, choice: int) -> dict[Gang, list[Victim]]:
     """Return the victims by gang without changing the board."""
-    start, chosen = board.mark(), dict[Gang, list[Victim]]()
+    start, chosen = board.log_position(), dict[Gang, list[Victim]]()
     for i, node in enumerate(board.nodes.nodes):
         if node.state is NodeState.DRAINING:
             continue
         while (victim := min(_removable_replicas(board, i, choice), key=_sort_key, default=None)) is not None:
-            _drop_pods(board, victim)
+            _remove_pods(board, victim)
             chosen.setdefault(victim.gang, []).append(victim)
     board.rewind(start)
     return chosen
@@ -96,10 +96,10 @@ def _evict_victims(board: Board, gang: Gang, victims: Sequence[Victim]) -> None:
     )
     with board.trial(gang, default_reason=Reason.WAITING_FOR_CAPACITY) as trial:
         for victim in victims:
-            _drop_pods(board, victim)
+            _remove_pods(board, victim)
         trial.accept(Kind.SHRINK, "the node's CPU allocation exceeds the load limit", (eviction,))
 
 
-def _drop_pods(board: Board, victim: Victim) -> None:
+def _remove_pods(board: Board, victim: Victim) -> None:
     for part, pod in victim.pods:
-        board.drop(victim.gang, part, pod)
+        board.remove_pod(victim.gang, part, pod)

@@ -25,7 +25,7 @@ def reclaim_for_scale_up(board: Board, choice: int) -> None:
     """Scale up gangs within their quota by evicting workloads from queues over theirs."""
     for gang in elastic_gangs(board, choice):
         # One step of many replicas may need fewer evictions than many steps of one replica each.
-        replicas = min(MAX_REPLICAS, max(part.role.max - part.count for part in gang.parts))
+        replicas = min(MAX_REPLICAS, max(part.role.max - part.replica_count for part in gang.parts))
         while replicas:
             steps = [
                 step

@@ -27,7 +27,7 @@ def start_reserved_gangs(board: Board, choice: int) -> None:
             for part, pod in reserved
             if pod.index in part.used or not _is_capacity_free(board, pod)
         ]
-        if not blocked and _within_limits(gang):
+        if not blocked and _is_within_limits(gang):
             board.start_reserved(gang)
             continue
         with board.trial(gang, default_reason=None) as trial:
@@ -49,7 +49,7 @@ def _pending_reason(
     return Reason.WAITING_FOR_VICTIMS, {"pods": len(blocked or reserved), "nodes": len(nodes)}
 
 
-def _within_limits(gang: Gang) -> bool:
+def _is_within_limits(gang: Gang) -> bool:
     """Return whether the gang's queues are within limits, including pods that are still stopping."""
     requested = [any(part.amounts[kind] for part in gang.parts) for kind in KINDS]
     return all(

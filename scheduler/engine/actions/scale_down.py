@@ -5,7 +5,7 @@ from scheduler.engine.actions.scale_up import elastic_gangs, scale_up_steps
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import exceeded_share
 from scheduler.engine.board.gang import BoardRole, Gang, current_max, total_request
-from scheduler.engine.placement.overcommit import overcommit
+from scheduler.engine.placement.overcommit import place_overcommitted
 from scheduler.engine.plan import Eviction, Kind, Reason
 from scheduler.engine.preemption.policies.scaling import Shrink, ShrinkForScaleUp
 from scheduler.engine.preemption.preempt import preempt_for_pending, preempt_for_scale_up
@@ -16,7 +16,7 @@ def scale_down_for_pending(board: Board, choice: int) -> None:
     _scale_down_to_max(board, choice)
     enforce_load_limit(board, choice)
     preempt_for_pending(board, choice, Shrink)
-    overcommit(board, choice)
+    place_overcommitted(board, choice)
 
 
 def _scale_down_to_max(board: Board, choice: int) -> None:
@@ -28,7 +28,7 @@ def _scale_down_to_max(board: Board, choice: int) -> None:
 
 def _excess_replicas(gang: Gang, part: BoardRole) -> int:
     """Return the number of live replicas above the role's current maximum."""
-    return max(0, min(part.count - current_max(gang, part), len(part.live)))
+    return max(0, min(part.replica_count - current_max(gang, part), len(part.live)))
 
 
 def _remove_excess(board: Board, gang: Gang) -> Eviction:
@@ -37,7 +37,7 @@ def _remove_excess(board: Board, gang: Gang) -> Eviction:
     for part in gang.parts:
         for index in sorted(part.live, reverse=True)[: _excess_replicas(gang, part)]:
             victim = single_pod_victim(board, gang, part, part.live[index])
-            board.drop(gang, part, part.live[index])
+            board.remove_pod(gang, part, part.live[index])
             pods.append((part.role.name, index))
             lost_gpu_seconds += victim.lost_gpu_seconds
     rule = "a workload may not run more replicas than its maximum"

@@ -16,8 +16,8 @@ from scheduler.engine.board.gang import (
     ReplicaRequest,
     arrangements_for,
     current_max,
+    enclosing_scopes,
     has_live_pods,
-    scopes_above,
     total_request,
 )
 from scheduler.engine.board.ledger import fits_within
@@ -50,7 +50,7 @@ def scale_up(board: Board, choice: int) -> None:
     for deserved_only in (True, False):
         queue = ScaleUpQueue(elastic_gangs(board, choice))
         failed_kinds: set[object] = set()
-        while (step := queue.next()) is not None:
+        while (step := queue.next_step()) is not None:
             part = step.arrangement[0].part
             kind = part.request, part.mask, may_use_held_nodes(board, step.gang)
             if (
@@ -81,7 +81,7 @@ class ScaleUpQueue:
         self._heap = [step.sort_key for steps in self._now.values() for step in steps.values()]
         heapify(self._heap)
 
-    def next(self) -> ScaleUpStep | None:
+    def next_step(self) -> ScaleUpStep | None:
         while self._heap:
             sort_key = heappop(self._heap)
             step = self._now[sort_key[3]].get(sort_key[4])
@@ -140,7 +140,7 @@ def scale_up_steps(gang: Gang, replicas: int = 1) -> Iterator[ScaleUpStep]:
     """
     workload = gang.workload
     for part in gang.parts:
-        arrangement = _request_more(gang, part, replicas)
+        arrangement = _request_more_replicas(gang, part, replicas)
         if arrangement:
             yield ScaleUpStep(
                 part.fulfilment(),
@@ -168,7 +168,7 @@ def scale_up_steps(gang: Gang, replicas: int = 1) -> Iterator[ScaleUpStep]:
                 )
 
 
-def _request_more(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
+def _request_more_replicas(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
     """Return a request for more replicas of a role and of the roles that scale with it, or an empty
     arrangement if the role cannot be scaled up.
     """
@@ -176,16 +176,19 @@ def _request_more(gang: Gang, part: BoardRole, replicas: int) -> Arrangement:
     if not part.meets_minimum or not (part.live or role.min == 0) or not has_live_pods(gang.root):
         return ()
     if role.scale_with is not None:
-        behind = current_max(gang, part) - part.count
-        return (ReplicaRequest(part, behind, scopes_above(gang, part)),) if behind > 0 else ()
-    if part.count + replicas > role.max or len(list(islice(part.free_indices(), replicas))) < replicas:
+        behind = current_max(gang, part) - part.replica_count
+        return (ReplicaRequest(part, behind, enclosing_scopes(gang, part)),) if behind > 0 else ()
+    if (
+        part.replica_count + replicas > role.max
+        or len(list(islice(part.free_indices(), replicas))) < replicas
+    ):
         return ()
-    needs = [ReplicaRequest(part, replicas, scopes_above(gang, part))]
+    needs = [ReplicaRequest(part, replicas, enclosing_scopes(gang, part))]
     for follower in gang.parts:
         if follower.role.scale_with is not None and follower.role.scale_with.role == role.name:
-            more = current_max(gang, follower, replicas) - follower.count
+            more = current_max(gang, follower, replicas) - follower.replica_count
             if more > 0:
-                needs.append(ReplicaRequest(follower, more, scopes_above(gang, follower)))
+                needs.append(ReplicaRequest(follower, more, enclosing_scopes(gang, follower)))
     return tuple(needs)
 
 

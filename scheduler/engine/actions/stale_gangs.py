@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import BoardGroup, BoardRole, Gang, compute_lost_gpu_seconds, leaf_parts
-from scheduler.engine.board.ledger import amounts
+from scheduler.engine.board.ledger import to_amounts
 from scheduler.engine.model import Pod, PodState
 from scheduler.engine.plan import Eviction, Kind, QueueImpact, Reason
 
@@ -14,7 +14,7 @@ def stop_stale_gangs(board: Board, choice: int) -> None:
         if gang.choice != choice or gang.name in board.cycle.evicted or not gang.has_pods:
             continue
         # A gang that has only reservations is not stale.
-        broken = list(_broken_pods(board, gang.root)) if gang.is_running else []
+        broken = list(_pods_below_minimum(board, gang.root)) if gang.is_running else []
         if broken and _is_overdue(board, gang):
             with board.trial(gang, default_reason=Reason.WAITING_FOR_GANG) as trial:
                 trial.accept(
@@ -24,7 +24,7 @@ def stop_stale_gangs(board: Board, choice: int) -> None:
                 )
 
 
-def _broken_pods(board: Board, node: BoardGroup | BoardRole) -> Iterator[tuple[BoardRole, Pod]]:
+def _pods_below_minimum(board: Board, node: BoardGroup | BoardRole) -> Iterator[tuple[BoardRole, Pod]]:
     """Yield the pods of the outermost groups and roles that are below their minimum."""
     if not _meets_minimum(board, node):
         for part in leaf_parts(node):
@@ -32,7 +32,7 @@ def _broken_pods(board: Board, node: BoardGroup | BoardRole) -> Iterator[tuple[B
                 yield part, pod
     elif isinstance(node, BoardGroup):
         for child in node.children:
-            yield from _broken_pods(board, child)
+            yield from _pods_below_minimum(board, child)
 
 
 def _meets_minimum(board: Board, node: BoardGroup | BoardRole) -> bool:
@@ -42,7 +42,7 @@ def _meets_minimum(board: Board, node: BoardGroup | BoardRole) -> bool:
     nodes = board.nodes
     not_ready = sum(not nodes.ready[nodes.index[pod.node]] for pod in node.live.values()
                   if pod.state is PodState.RESERVED)  # fmt: skip
-    return node.count - not_ready >= node.role.min
+    return node.replica_count - not_ready >= node.role.min
 
 
 def _is_overdue(board: Board, gang: Gang) -> bool:
@@ -56,7 +56,7 @@ def _stop_pods(board: Board, gang: Gang, pods: list[tuple[BoardRole, Pod]]) -> E
     before = {account: tuple(account.allocated) for account in gang.account.path}
     lost_gpu_seconds = sum(compute_lost_gpu_seconds(gang, pod, board.now) for _, pod in pods)
     for part, pod in pods:
-        board.drop(gang, part, pod)
+        board.remove_pod(gang, part, pod)
     return Eviction(
         Kind.STALE_GANG,
         gang.name,
@@ -68,9 +68,9 @@ def _stop_pods(board: Board, gang: Gang, pods: list[tuple[BoardRole, Pod]]) -> E
             QueueImpact(
                 account.name,
                 account.entitlement.quota,
-                amounts(account.share),
-                amounts(before[account]),
-                amounts(account.allocated),
+                to_amounts(account.share),
+                to_amounts(before[account]),
+                to_amounts(account.allocated),
             )
             for account in gang.account.path
         ),

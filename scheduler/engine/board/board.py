@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import Self
 
 from scheduler.engine.board.cycle_state import CycleState
-from scheduler.engine.board.gang import LIVE_STATES, BoardRole, Gang, PendingGroup, leaf_roles, pod_milli_gpus
+from scheduler.engine.board.gang import LIVE_STATES, BoardRole, Gang, PendingGroup, leaf_roles, pod_gpu_milli
 from scheduler.engine.board.ledger import Ledger, QueueAccount
 from scheduler.engine.board.matching import Matcher
 from scheduler.engine.board.nodes import Nodes, Slot
@@ -17,7 +17,7 @@ from scheduler.engine.board.request_mix import RequestMix
 from scheduler.engine.board.steps import Move, append_bundle, move_key, rewrite_bundles, to_step
 from scheduler.engine.board.topology import Topology
 from scheduler.engine.model import Node, Pod, PodState, Pool, Queue, Role, Workload
-from scheduler.engine.plan import Bundle, Eviction, Kind, Numbers, Place, Reason, shortfall_sort_key
+from scheduler.engine.plan import Bundle, Eviction, Kind, Numbers, Place, Reason, policy_rejection_sort_key
 
 if TYPE_CHECKING:
     from scheduler.engine.placement.fragmentation import Fragmentation
@@ -105,7 +105,7 @@ class Board:
 
     def add(self, workload: Workload, choice: int, pods: Iterable[Pod]) -> Gang:
         project = workload.project if self.matcher.has_reserved_nodes else ""
-        parts = tuple(self._board_role(role, project) for role in leaf_roles(workload.tree))
+        parts = tuple(self._build_board_role(role, project) for role in leaf_roles(workload.tree))
         gang = Gang(workload, self.ledger.accounts[workload.project], choice, parts)
         self.gangs[gang.name] = gang
         if pods:
@@ -113,13 +113,13 @@ class Board:
             by_role = {part.role.name: part for part in parts}
             for pod in pods:
                 self._add_snapshot_pod(gang, by_role[pod.role], pod)
-        self.mix.count(gang, 1)
+        self.mix.count_gang(gang, 1)
         return gang
 
     def remove(self, gang: Gang) -> None:
         """Remove a gang that was added with `add`. Must not be called during a trial."""
         del self.gangs[gang.name]
-        self.mix.count(gang, -1)
+        self.mix.count_gang(gang, -1)
         parts = {part.role.name: part for part in gang.parts}
         for pod in gang.pods:
             part, i = parts[pod.role], self.nodes.index.get(pod.node, -1)
@@ -133,7 +133,7 @@ class Board:
                 self.nodes.release(i, pod.devices, pod.milli, part.request)
                 self._charge_pod(gang, part, pod, -1)
 
-    def _board_role(self, role: Role, project: str) -> BoardRole:
+    def _build_board_role(self, role: Role, project: str) -> BoardRole:
         request, matcher = role.request, self.matcher
         if matcher.has_no_constraints(role):
             return BoardRole(role, request.gpu, None, None, request.gpu)
@@ -168,7 +168,7 @@ class Board:
     def _mark_leaving(self, gang: Gang, part: BoardRole, pod: Pod, i: int, sign: int) -> None:
         self.nodes.mark_leaving(i, pod.devices, pod.milli, part.request, sign)
         for account in gang.account.path:
-            for kind, amount in enumerate((pod_milli_gpus(pod), *part.amounts[1:])):
+            for kind, amount in enumerate((pod_gpu_milli(pod), *part.amounts[1:])):
                 account.leaving[kind] += sign * amount
 
     def _charge_pod(self, gang: Gang, part: BoardRole, pod: Pod, sign: int) -> None:
@@ -206,17 +206,17 @@ class Board:
             if reason is not None:
                 self.add_reason(gang, reason, numbers)
 
-    def put(self, gang: Gang, part: BoardRole, index: int, slot: Slot) -> None:
+    def place_pod(self, gang: Gang, part: BoardRole, index: int, slot: Slot) -> None:
         self.cycle.reclaimable_cache.pop(gang.account, None)
         i, devices, milli = slot
         pod = Pod(
             part.role.name, index, self.nodes.nodes[i].name, devices, milli, PodState.RESERVED, self.now
         )
-        move = Move(gang, part, pod, i, True, self.nodes.starts_now(i, devices, milli, part.request))
+        move = Move(gang, part, pod, i, True, self.nodes.can_start_now(i, devices, milli, part.request))
         self._apply_placement(move)
         self._log.append(move)
 
-    def drop(self, gang: Gang, part: BoardRole, pod: Pod) -> None:
+    def remove_pod(self, gang: Gang, part: BoardRole, pod: Pod) -> None:
         """Remove a pod. Its resources count as leaving until it has stopped."""
         move = Move(gang, part, pod, self.nodes.index[pod.node], False, False)
         self._apply_removal(move)
@@ -224,7 +224,7 @@ class Board:
             self.nodes.mark_leaving(move.node, pod.devices, pod.milli, part.request)
         self._log.append(move)
 
-    def mark(self) -> int:
+    def log_position(self) -> int:
         return len(self._log)
 
     def rewind(self, mark: int) -> None:
@@ -240,7 +240,7 @@ class Board:
                     )
                 self._apply_placement(move)
 
-    def reset(self) -> set[str]:
+    def undo_all_moves(self) -> set[str]:
         """Undo all moves, including accepted ones, and return the names of affected gangs."""
         touched = {move.gang.name for move in self._log}
         for part, index in self._blocked_indices:
@@ -251,7 +251,7 @@ class Board:
         self._new_placements.clear()
         return touched
 
-    def moves(self, since: int) -> list[Move]:
+    def moves_since(self, since: int) -> list[Move]:
         return self._log[since:]
 
     def _apply_placement(self, move: Move) -> None:
@@ -307,7 +307,7 @@ class Board:
         self._new_placements.update((id(move.pod), move) for move in moves if move.placed)
         self.cycle.rejections.pop(gang.name, None)
         self.served.add(gang.name)
-        self._block_indices(moves)
+        self._block_stopping_indices(moves)
         if any(not move.placed for move in moves):
             if any(move.gang is not gang for move in moves):
                 self.cycle.excluded.add(gang.name)
@@ -318,7 +318,7 @@ class Board:
             elif eviction.kind is Kind.SHRINK:
                 self.cycle.scaled_down.add(eviction.workload)
 
-    def _block_indices(self, moves: Sequence[Move]) -> None:
+    def _block_stopping_indices(self, moves: Sequence[Move]) -> None:
         for _, part, pod, _, placed, _ in moves:
             is_stopping = not placed and pod.state is not PodState.RESERVED
             if is_stopping and pod.index not in part.live and pod.index not in part.used:
@@ -366,7 +366,7 @@ class Board:
     def _mark_reserved_only(self, moves: Iterable[Move]) -> set[str]:
         """Mark gangs whose relocated pods can no longer start in this cycle, and return the gangs' names."""
         reserved_only = {
-            move.gang.name for move in moves if not move.starts_now and self.starts_completely(move.gang)
+            move.gang.name for move in moves if not move.starts_now and self.starts_entirely(move.gang)
         }
         self.cycle.reserved_only |= reserved_only
         return reserved_only
@@ -375,13 +375,13 @@ class Board:
         """Return the gangs with at least one pod that was placed in this cycle."""
         return {move.gang: None for move in self._new_placements.values()}
 
-    def starts_completely(self, gang: Gang) -> bool:
+    def starts_entirely(self, gang: Gang) -> bool:
         """Return whether the entire gang starts in this cycle."""
         return gang.name not in self.cycle.reserved_only and all(
             self.is_newly_placed(pod) for part in gang.parts for pod in part.live.values()
         )
 
-    def reasons(self, gang: Gang) -> Mapping[Reason, Numbers]:
+    def pending_reasons(self, gang: Gang) -> Mapping[Reason, Numbers]:
         """Return the gang's pending reasons, including those of its group."""
         own = self.cycle.rejections.get(gang.name, {})
         return own if gang.group is None else {**gang.group.reasons, **own}
@@ -389,12 +389,12 @@ class Board:
     def add_reason(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
         """Record a reason why the gang and its group are pending."""
         if gang.group is None:
-            self.add_own_reason(gang, reason, numbers)
+            self.add_gang_reason(gang, reason, numbers)
             return
         result = gang.group.reasons
         if reason is Reason.NO_RECLAIMABLE_RESOURCES and result.get(reason, numbers) is not numbers:
-            numbers = max(result[reason], numbers, key=shortfall_sort_key)
+            numbers = max(result[reason], numbers, key=policy_rejection_sort_key)
         result[reason] = numbers
 
-    def add_own_reason(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
+    def add_gang_reason(self, gang: Gang, reason: Reason, numbers: Numbers) -> None:
         self.cycle.rejections.setdefault(gang.name, {})[reason] = numbers

@@ -36,7 +36,7 @@ class CycleState:
     placement_attempts: PlacementAttempts = field(default_factory=PlacementAttempts)
     reclaimable_cache: dict[QueueAccount, dict[Hashable, object]] = field(default_factory=dict)
 
-    def hold(self) -> NodeHold | None:
+    def held_nodes(self) -> NodeHold | None:
         """Return the nodes held for a pending workload, or None. Only the first call searches for nodes."""
         if self.find_hold is not None:
             find, self.find_hold = self.find_hold, None

@@ -46,7 +46,7 @@ class PlacementAttempts:
             count.replicas += replicas
         return True
 
-    def attempts_if_exhausted(self, gang: Gang) -> int:
+    def exhausted_attempts(self, gang: Gang) -> int:
         """Return how many attempts the gang has used if it has reached its limit, else 0."""
         own = self._spent.get(gang.name)
         return own.trials if own is not None and own.exhausted else 0

@@ -12,7 +12,7 @@ from scheduler.engine.board.ledger import (
     NO_BOUND,
     QueueAccount,
     QueueGroup,
-    first_exceeded,
+    first_exceeded_resource,
     replica_load,
     siblings_over_quota,
 )
@@ -87,11 +87,18 @@ def exceeded_bounds(
     department's.
     """
     for account in gang.account.path:
-        kind = first_exceeded(account.allocated, account.own_limit, requested) if account.has_limit else None
+        kind = (
+            first_exceeded_resource(account.allocated, account.own_limit, requested)
+            if account.has_limit
+            else None
+        )
         if kind is not None:
             reason = Reason.DEPARTMENT_LIMIT if account.children else Reason.PROJECT_LIMIT
             numbers = _bound_numbers(account, account.allocated, account.own_limit, kind, requested)
-            yield reason, numbers if account.group is None else _limit_of_group(account.group, numbers, kind)
+            yield (
+                reason,
+                numbers if account.group is None else _group_limit_numbers(account.group, numbers, kind),
+            )
     if gang.account.entitlement.cluster_quotas:
         exceeded = exceeded_load_quota(gang, arrangement) or _exceeded_cluster_quota(gang.account, requested)
         if exceeded is not None:
@@ -152,14 +159,17 @@ def _exceeded_non_preemptible_quotas(
         return
     project = gang.account
     for account in project.path:
-        kind = first_exceeded(account.non_preemptible, account.non_preemptible_quota, requested)
+        kind = first_exceeded_resource(account.non_preemptible, account.non_preemptible_quota, requested)
         if kind is not None:
             reason = Reason.DEPARTMENT_OVERSOLD if account.children else Reason.NON_PREEMPTIBLE_OVER_QUOTA
             bound = account.non_preemptible_quota
             numbers = _bound_numbers(account, account.non_preemptible, bound, kind, requested)
-            yield reason, numbers if account.group is None else _quota_of_group(account.group, numbers, kind)
+            yield (
+                reason,
+                numbers if account.group is None else _group_quota_numbers(account.group, numbers, kind),
+            )
         elif account is project and project.quota_holds:
-            exceeded = (hold.exceeded_by(gang, requested) for hold in project.quota_holds)
+            exceeded = (hold.conflict_numbers(gang, requested) for hold in project.quota_holds)
             held = next((numbers for numbers in exceeded if numbers is not None), None)
             if held is not None:
                 yield Reason.NON_PREEMPTIBLE_OVER_QUOTA, held
@@ -195,7 +205,7 @@ def _group_numbers(group: QueueGroup, kind: int) -> Numbers:
     }
 
 
-def _limit_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
+def _group_limit_numbers(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
     """Return the figures that explain an exceeded quota group limit."""
     entitlement = group.entitlement
     bounds = [entitlement.limit[kind], None if entitlement.over_quota else entitlement.quota[kind]]
@@ -205,7 +215,7 @@ def _limit_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
     )
 
 
-def _quota_of_group(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
+def _group_quota_numbers(group: QueueGroup, numbers: Numbers, kind: int) -> Numbers:
     """Return the figures that explain an exceeded non-preemptible group quota."""
     allocated = sum(account.non_preemptible[kind] for account in group.accounts.values())
     return _with_group_numbers(numbers, allocated, group.entitlement.quota[kind] or 0)
@@ -240,7 +250,7 @@ def exceeded_share_at_any_level(gang: Gang, requested: Sequence[int]) -> tuple[R
 
 
 def _exceeded_share(account: QueueAccount, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
-    kind = first_exceeded(account.allocated, account.deserved, requested)
+    kind = first_exceeded_resource(account.allocated, account.deserved, requested)
     if kind is None:
         return None
     return Reason.WOULD_EXCEED_FAIR_SHARE, {
@@ -251,7 +261,7 @@ def _exceeded_share(account: QueueAccount, requested: Sequence[int]) -> tuple[Re
     }
 
 
-def lowest_priority(board: Board, account: QueueAccount) -> int | None:
+def lowest_running_priority(board: Board, account: QueueAccount) -> int | None:
     """Return the lowest priority among the project's running gangs, or None if there are none."""
     if _LOWEST not in account.cache:
         gangs = board.by_project.get(account, {}).values()
@@ -260,7 +270,7 @@ def lowest_priority(board: Board, account: QueueAccount) -> int | None:
     return result
 
 
-def runs_elastic_gang(board: Board, account: QueueAccount) -> bool:
+def has_elastic_gang(board: Board, account: QueueAccount) -> bool:
     if _ELASTIC not in account.cache:
         gangs = board.by_project.get(account, {}).values()
         account.cache[_ELASTIC] = any(gang.is_elastic for gang in gangs)

@@ -56,7 +56,7 @@ class BoardRole:
         self.replicas_by_node: dict[int, int] | None = None if role.spread_per_node is None else {}
 
     @property
-    def count(self) -> int:
+    def replica_count(self) -> int:
         return len(self.live) + self.completed
 
     @property
@@ -80,7 +80,7 @@ class BoardRole:
 
     def fulfilment(self) -> float:
         room = self.role.max - self.role.min
-        return (self.count - self.role.min) / room if room > 0 else 1.0
+        return (self.replica_count - self.role.min) / room if room > 0 else 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -162,7 +162,7 @@ class Gang:
         self.non_preemptible = not workload.preemptible
         self.parts = parts
         self.pod_count = 0  # number of pods on the board
-        self.simple = _has_one_arrangement(workload.tree)
+        self.simple = _has_single_arrangement(workload.tree)
         self.is_elastic = not self.simple or any(part.role.max > part.role.min for part in parts)
         self.group: PendingGroup | None = None  # pending gangs with the same request
         self.pods: tuple[Pod, ...] = ()  # this gang's pods in the snapshot
@@ -176,7 +176,7 @@ class Gang:
     def root(self) -> BoardGroup:
         """Tree of groups and roles, built on first use, because most gangs do not need the tree."""
         if self._root is None:
-            self._root = _board_group(self.workload.tree, {id(part.role): part for part in self.parts})
+            self._root = _build_board_group(self.workload.tree, {id(part.role): part for part in self.parts})
         return self._root
 
     @property
@@ -216,7 +216,7 @@ class Gang:
         other gangs, and if no replica is missing.
         """
         part = self.parts[0]
-        missing = part.role.min - part.count
+        missing = part.role.min - part.replica_count
         if len(self.parts) > 1 or not self.simple or missing <= 0:
             return None
         gpu, cpu, memory = part.amounts
@@ -248,20 +248,20 @@ def leaf_roles(group: Group) -> Sequence[Role]:
     return result
 
 
-def _board_group(group: Group, parts: dict[int, BoardRole]) -> BoardGroup:
+def _build_board_group(group: Group, parts: dict[int, BoardRole]) -> BoardGroup:
     children = tuple(
-        parts[id(child)] if isinstance(child, Role) else _board_group(child, parts)
+        parts[id(child)] if isinstance(child, Role) else _build_board_group(child, parts)
         for child in group.children
     )
     return BoardGroup(group.need, children, group.topology)
 
 
-def _has_one_arrangement(group: Group) -> bool:
+def _has_single_arrangement(group: Group) -> bool:
     """Return whether the group has no optional children and no topology constraints."""
     if group.topology is not None or group.need < len(group.children):
         return False
     for child in group.children:
-        if child.topology is not None or (isinstance(child, Group) and not _has_one_arrangement(child)):
+        if child.topology is not None or (isinstance(child, Group) and not _has_single_arrangement(child)):
             return False
     return True
 
@@ -269,7 +269,11 @@ def _has_one_arrangement(group: Group) -> bool:
 def arrangements(gang: Gang) -> Iterator[Arrangement]:
     """Yield the arrangements that would complete the gang, in order of preference."""
     if gang.simple:
-        result = [ReplicaRequest(p, p.role.min - p.count) for p in gang.parts if p.role.min > p.count]
+        result = [
+            ReplicaRequest(p, p.role.min - p.replica_count)
+            for p in gang.parts
+            if p.role.min > p.replica_count
+        ]
         yield tuple(result) or _first_replica(gang)
         return
     for arrangement in islice(_arrangements(gang.root, ()), MAX_ARRANGEMENTS):
@@ -279,11 +283,13 @@ def arrangements(gang: Gang) -> Iterator[Arrangement]:
 def arrangements_for(gang: Gang, node: "BoardGroup | BoardRole") -> Iterator[Arrangement]:
     """Yield the arrangements that would complete one group or role of the gang."""
     first = next(leaf_parts(node))
-    outer = tuple(scope for scope in scopes_above(gang, first) if set(scope.parts) > set(leaf_parts(node)))
+    outer = tuple(
+        scope for scope in enclosing_scopes(gang, first) if set(scope.parts) > set(leaf_parts(node))
+    )
     return _arrangements(node, outer)
 
 
-def scopes_above(gang: Gang, part: BoardRole) -> tuple[Scope, ...]:
+def enclosing_scopes(gang: Gang, part: BoardRole) -> tuple[Scope, ...]:
     """Return the topology constraints that apply to a role, outermost first."""
     return () if gang.simple else tuple(_scopes(gang.root, part))
 
@@ -302,7 +308,7 @@ def _scopes(node: "BoardGroup | BoardRole", part: BoardRole) -> Iterator[Scope]:
 
 def _first_replica(gang: Gang) -> Arrangement:
     """Return a request for the first replica of a gang whose minimum is zero."""
-    return next(((ReplicaRequest(part, 1),) for part in gang.parts if part.role.max > part.count), ())
+    return next(((ReplicaRequest(part, 1),) for part in gang.parts if part.role.max > part.replica_count), ())
 
 
 def _arrangements(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> Iterator[Arrangement]:
@@ -311,7 +317,7 @@ def _arrangements(node: "BoardGroup | BoardRole", scopes: tuple[Scope, ...]) -> 
         return
     inner = _add_scope(node, scopes)
     if isinstance(node, BoardRole):
-        yield (ReplicaRequest(node, node.role.min - node.count, inner),)
+        yield (ReplicaRequest(node, node.role.min - node.replica_count, inner),)
         return
     broken = sorted(
         (child for child in node.children if not child.meets_minimum),
@@ -344,7 +350,7 @@ def current_max(gang: Gang, part: BoardRole, more: int = 0) -> int:
         return part.role.min
     # Use exact arithmetic: with a ratio of 1.1, 10 replicas give 11, not 12.
     ratio = Fraction(str(scaling.ratio))
-    return min(part.role.max, max(part.role.min, ceil(ratio * (leader.count + more))))
+    return min(part.role.max, max(part.role.min, ceil(ratio * (leader.replica_count + more))))
 
 
 def leaf_parts(node: "BoardGroup | BoardRole") -> Iterator[BoardRole]:
@@ -369,7 +375,7 @@ def total_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]
     return gpu, cpu, memory
 
 
-def least_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]:
+def smallest_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]:
     """Return the arrangement's smallest possible request, which is its request on the largest devices."""
     gpu, cpu, memory = total_request(arrangement)
     for need in arrangement:
@@ -377,13 +383,13 @@ def least_request(arrangement: Sequence[ReplicaRequest]) -> tuple[int, int, int]
     return gpu, cpu, memory
 
 
-def node_amount(part: BoardRole, kind: int) -> int:
+def node_usage_per_replica(part: BoardRole, kind: int) -> int:
     """Return the amount that one replica uses on its node: its CPU limit, memory limit or GPU share."""
     request = part.request
     return (part.amounts[0], request.limit_cpu, request.limit_memory_mib)[kind]
 
 
-def pod_milli_gpus(pod: Pod) -> int:
+def pod_gpu_milli(pod: Pod) -> int:
     return pod.milli * len(pod.devices)
 
 
@@ -391,4 +397,4 @@ def compute_lost_gpu_seconds(gang: Gang, pod: Pod, now: int) -> int:
     """Return the GPU-seconds of work that would be lost if the pod were stopped."""
     workload = gang.workload
     since = max(pod.started, workload.started or 0, workload.last_checkpoint or 0)
-    return max(0, now - since) * pod_milli_gpus(pod) // MILLI
+    return max(0, now - since) * pod_gpu_milli(pod) // MILLI

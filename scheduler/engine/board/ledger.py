@@ -147,7 +147,7 @@ class QueueAccount:
         self.own_limit = limit if entitlement.over_quota else tuple(map(min, limit, self.quota))
         self.has_limit = min(self.own_limit) < NO_BOUND
         # The limit, lowered so that requests stay within the cluster's quotas.
-        self.limit = _limit_within(self.own_limit, entitlement)
+        self.limit = _limit_with_cluster_quotas(self.own_limit, entitlement)
 
     def change_entitlement(self, entitlement: Entitlement) -> None:
         """Change the quota and limit during a cycle. The caller must recompute the fair share."""
@@ -265,7 +265,7 @@ class QueueGroup:
         return account.queue.entitlements[pool]
 
 
-def _limit_within(limit: tuple[int, ...], entitlement: Entitlement) -> tuple[int, ...]:
+def _limit_with_cluster_quotas(limit: tuple[int, ...], entitlement: Entitlement) -> tuple[int, ...]:
     """Return, for each resource, the limit or the unused cluster quota, whichever is lower."""
     lowered = list(limit)
     for quota in entitlement.cluster_quotas:
@@ -327,7 +327,7 @@ class Ledger:
                 allocated[MEMORY] += memory
 
 
-def first_exceeded(allocated: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int | None:
+def first_exceeded_resource(allocated: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int | None:
     """Return the first requested resource for which `allocated + requested` exceeds the bound, or None."""
     for kind in KINDS:
         if requested[kind] > 0 and allocated[kind] + requested[kind] > bound[kind]:
@@ -341,7 +341,7 @@ def main_resource(requested: Sequence[int]) -> int:
 
 
 def fits_within(allocated: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> bool:
-    return first_exceeded(allocated, bound, requested) is None
+    return first_exceeded_resource(allocated, bound, requested) is None
 
 
 def siblings_over_quota(
@@ -356,13 +356,13 @@ def siblings_over_quota(
     return result
 
 
-def siblings(accounts: Sequence[QueueAccount]) -> Iterator[Sequence[QueueAccount]]:
+def sibling_sets(accounts: Sequence[QueueAccount]) -> Iterator[Sequence[QueueAccount]]:
     """Yield each set of sibling queues, parents before their children."""
     if accounts:
         yield accounts
         for account in accounts:
-            yield from siblings(account.children)
+            yield from sibling_sets(account.children)
 
 
-def amounts(values: Sequence[int]) -> Amounts:
+def to_amounts(values: Sequence[int]) -> Amounts:
     return Amounts(values[GPU], values[CPU], values[MEMORY])

@@ -1,7 +1,7 @@
 """Free resources of each node, with indexes by free devices.
 
 "Free" means free once all stopping pods have stopped, minus reservations. `leaving` is the part that stopping
-pods still use, and `starts_now` returns whether a replica can start without waiting for that part.
+pods still use, and `can_start_now` returns whether a replica can start without waiting for that part.
 """
 
 from bisect import bisect_left, insort
@@ -77,22 +77,22 @@ class Nodes:
         self._shared: set[int] = set()
 
     @property
-    def by_free_devices(self) -> list[list[int]]:
+    def nodes_by_free_devices(self) -> list[list[int]]:
         """Ready nodes by their number of whole free devices, kept up to date after the first use."""
         if self._by_whole is None:
             self._by_whole = [[] for _ in range(max((node.gpus for node in self.nodes), default=0) + 1)]
             for i, count in enumerate(self.whole):
                 if self.ready[i]:
                     self._by_whole[count].append(i)
-                    self._update_shared(i)
+                    self._update_partly_free(i)
         return self._by_whole
 
     @property
-    def partly_free(self) -> set[int]:
+    def partly_free_nodes(self) -> set[int]:
         """Ready nodes with a partly free device."""
-        return self._shared if self.by_free_devices else set()
+        return self._shared if self.nodes_by_free_devices else set()
 
-    def _update_shared(self, i: int) -> None:
+    def _update_partly_free(self, i: int) -> None:
         for free in self.devices[i]:
             if 0 < free < MILLI:
                 self._shared.add(i)
@@ -181,7 +181,7 @@ class Nodes:
             del bucket[bisect_left(bucket, i)]
             insort(self._by_whole[whole], i)
         if milli % MILLI:
-            self._update_shared(i)
+            self._update_partly_free(i)
 
     def mark_leaving(
         self, i: int, devices: Sequence[int], milli: int, request: Request, sign: int = 1
@@ -196,7 +196,7 @@ class Nodes:
         if not leaving_pods.pods:
             del self.leaving[i]
 
-    def starts_now(self, i: int, devices: Sequence[int], milli: int, request: Request) -> bool:
+    def can_start_now(self, i: int, devices: Sequence[int], milli: int, request: Request) -> bool:
         """Return whether the resources are free now. Must be called before they are allocated."""
         if not self.ready[i]:
             return False

@@ -45,10 +45,10 @@ class PendingOrder:
                 by_project.setdefault(group.account, []).append((gang_sort_key(gang), gang, group))
         members: dict[QueueAccount | None, list[_Queue]] = {}
         for account, heads in by_project.items():
-            members.setdefault(account.parent, []).append(_Project(gangs, account, heads))
-        self._top = _QueueHeap(None, self._fold_levels(members))
+            members.setdefault(account.parent, []).append(_ProjectHeap(gangs, account, heads))
+        self._top = _QueueHeap(None, self._combine_levels(members))
 
-    def skip(self, group: PendingGroup) -> None:
+    def skip_group(self, group: PendingGroup) -> None:
         """Skip the group's remaining gangs."""
         self._gangs.skipped.add(group)
 
@@ -58,7 +58,7 @@ class PendingOrder:
             yield group, gang
             self._top.pop()
 
-    def _fold_levels(self, members: "dict[QueueAccount | None, list[_Queue]]") -> "list[_Queue]":
+    def _combine_levels(self, members: "dict[QueueAccount | None, list[_Queue]]") -> "list[_Queue]":
         """Combine sibling queues into heaps, deepest level first. Return the top-level queues."""
         while set(members) - {None}:
             deepest = max((a for a in members if a is not None), key=lambda account: len(account.path))
@@ -82,7 +82,7 @@ class _NextGangs:
         return None if group in self.skipped else first_pending(self.board, group)
 
 
-class _Project:
+class _ProjectHeap:
     """Heap of one project's groups, ordered by each group's first gang."""
 
     __slots__ = ("account", "gangs", "heap")
@@ -135,4 +135,4 @@ def _heap_entry(member: "_Queue") -> "tuple[QueueKey, int, int, str, _Queue]":
     return sort_key, gang.workload.submitted, account.created, account.name, member
 
 
-_Queue = _Project | _QueueHeap
+_Queue = _ProjectHeap | _QueueHeap

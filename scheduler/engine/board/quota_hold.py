@@ -38,7 +38,7 @@ def hold_quotas(board: Board, groups: Iterable[PendingGroup]) -> None:
         account.quota_holds = (*holds[:1], *(hold for hold in islice(blocked, 1) if hold is not holds[0]))
 
 
-class Release(NamedTuple):
+class QuotaRelease(NamedTuple):
     """Amounts that a project's non-preemptible gangs will have released when a pending gang can start.
 
     `until` is the time of the release, or None if it depends on gangs that declare no end.
@@ -66,7 +66,7 @@ class QuotaHold:
         account = self.gang.account
         return fits_within(account.non_preemptible, account.non_preemptible_quota, self.gang.requested)
 
-    def awaited_release(self) -> Release | None:
+    def awaited_release(self) -> QuotaRelease | None:
         """Return the amounts that will be released before the gang can start, or None if no quota is held.
 
         If the gang fits in the unused quota, quota is held only while nodes are held for the gang. This
@@ -79,15 +79,15 @@ class QuotaHold:
             nodes = self.board.cycle.backfill_hold
             if nodes is None or nodes.name != self.gang.name:
                 return None
-            return Release(nodes.until, NOTHING)
+            return QuotaRelease(nodes.until, NOTHING)
         cache = self.gang.account.cache  # cleared when the allocation changes
         key = "release", self.gang.requested
         if key not in cache:
             cache[key] = _next_release(self.board, self.gang)
-        result: Release | None = cache[key]
+        result: QuotaRelease | None = cache[key]
         return result
 
-    def exceeded_by(self, gang: Gang, requested: Sequence[int]) -> Numbers | None:
+    def conflict_numbers(self, gang: Gang, requested: Sequence[int]) -> Numbers | None:
         """Return figures for the first held resource that a lower-priority gang would use, or None.
 
         The gang may use held quota if its declared end comes before the quota is needed.
@@ -116,7 +116,7 @@ class QuotaHold:
         return None
 
 
-def _next_release(board: Board, gang: Gang) -> Release | None:
+def _next_release(board: Board, gang: Gang) -> QuotaRelease | None:
     """Return the amounts that will be released before the gang fits in the quota, or None if it never will.
 
     Gangs are assumed to end in the order of their declared ends, then of their starts.
@@ -124,18 +124,18 @@ def _next_release(board: Board, gang: Gang) -> Release | None:
     account, now = gang.account, board.now
     used, amounts = list(account.non_preemptible), [0, 0, 0]
     gangs = (other for other in board.by_project.get(account, {}).values() if other.non_preemptible)
-    for ending in sorted(filter(may_end, gangs), key=lambda other: _end_key(other, now)):
+    for ending in sorted(filter(may_end, gangs), key=lambda other: _end_sort_key(other, now)):
         for part in ending.parts:
             for kind in KINDS:
                 amount = part.amounts[kind] * len(part.live)
                 used[kind] -= amount
                 amounts[kind] += amount
         if fits_within(used, account.non_preemptible_quota, gang.requested):
-            return Release(declared_end(ending, now), amounts)
+            return QuotaRelease(declared_end(ending, now), amounts)
     return None
 
 
-def _end_key(gang: Gang, now: int) -> tuple[bool, int, str]:
+def _end_sort_key(gang: Gang, now: int) -> tuple[bool, int, str]:
     end, started = declared_end(gang, now), gang.workload.started
     if end is not None:
         return False, end, gang.name

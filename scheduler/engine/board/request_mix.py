@@ -28,12 +28,12 @@ class RequestMix:
         if self._counts is None:
             self._counts = {}
             for gang in self._gangs.values():
-                self.count(gang, 1)
+                self.count_gang(gang, 1)
         return self._counts
 
-    def count(self, gang: Gang, sign: int) -> None:
+    def count_gang(self, gang: Gang, sign: int) -> None:
         """Count the live replicas of each GPU role, or the role's minimum if that is higher. If `sign` is -1,
-        undo the count.
+        undo the count_gang.
         """
         if self._counts is None:
             return

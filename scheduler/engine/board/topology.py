@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 from functools import cached_property
 
-from scheduler.engine.board.gang import BoardRole, Gang, ReplicaRequest, Scope, least_request, scopes_above
+from scheduler.engine.board.gang import (
+    BoardRole,
+    Gang,
+    ReplicaRequest,
+    Scope,
+    enclosing_scopes,
+    smallest_request,
+)
 from scheduler.engine.board.nodes import Nodes
 
 
@@ -37,7 +44,7 @@ class Topology:
         """Return each node's domain, omitting nodes without one."""
         return {i: nodes for nodes in self.domains(level).values() for i in nodes}
 
-    def domain_at(self, level: str, i: int) -> frozenset[int]:
+    def node_domain(self, level: str, i: int) -> frozenset[int]:
         """Return the node's domain, or an empty set if the node belongs to no domain."""
         return next((nodes for nodes in self.domains(level).values() if i in nodes), frozenset())
 
@@ -53,7 +60,7 @@ class Topology:
         If some pods are already placed, only their domain qualifies.
         """
         occupied = {self._nodes.index[pod.node] for part in scope.parts for pod in part.live.values()}
-        gpus, _, _ = least_request(needs)
+        gpus, _, _ = smallest_request(needs)
         fitting = []
         for key, domain in self.domains(level).items():
             inside = domain & within
@@ -67,9 +74,9 @@ class Topology:
         nodes.
         """
         allowed_nodes: frozenset[int] | None = None
-        for scope in scopes_above(gang, part):
+        for scope in enclosing_scopes(gang, part):
             placed_pod = next((pod for other in scope.parts for pod in other.live.values()), None)
             if scope.constraint.required is not None and placed_pod is not None:
-                domain = self.domain_at(scope.constraint.required, self._nodes.index[placed_pod.node])
+                domain = self.node_domain(scope.constraint.required, self._nodes.index[placed_pod.node])
                 allowed_nodes = domain if allowed_nodes is None else allowed_nodes & domain
         return allowed_nodes

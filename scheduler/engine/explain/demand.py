@@ -20,7 +20,7 @@ from scheduler.engine.explain.scale_up_demand import (
     simulate_scale_up,
 )
 from scheduler.engine.placement.find_room import place_as_many_as_fit, place_replicas
-from scheduler.engine.placement.overcommit import may_overcommit, placed_by_requests
+from scheduler.engine.placement.overcommit import ignoring_limits, may_overcommit
 from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.plan import Demand, Load, Reason, UnmetShape
 
@@ -114,11 +114,11 @@ def demand_within_bounds(
     )
     excluded_counts = _count_excluded(board, excluded)
     for group, first in order:
-        order.skip(group)
+        order.skip_group(group)
         sums = list(_amounts_and_bounds(first, allocated, non_preemptible, counted))
         fits = len(group.gangs) - group.at - excluded_counts[group]
         for now, bound in sums:
-            fits = min(fits, _max_count(now, bound, first.requested))
+            fits = min(fits, _max_count_within(now, bound, first.requested))
         for now, _ in sums:
             for kind in KINDS:
                 now[kind] += first.requested[kind] * fits
@@ -169,7 +169,7 @@ def _is_at_or_after_first_pending(gang: Gang, group: PendingGroup) -> bool:
     return group.at < len(group.gangs) and gang_sort_key(group.gangs[group.at]) <= gang_sort_key(gang)
 
 
-def _max_count(counted: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int:
+def _max_count_within(counted: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int:
     """Return how many requests of the given size still fit within the bound."""
     return max(
         0, min([(bound[k] - counted[k]) // requested[k] for k in KINDS if requested[k]], default=NO_BOUND)
@@ -193,7 +193,7 @@ class _NewNodeSimulation:
         if not count and not elastic:
             return
         new_board = Board(board.pool, board.now, make_new_nodes(board, count), board.queues, set())
-        start = board.mark()
+        start = board.log_position()
         on_new_nodes = self._place_pending(board, new_board, group_demands) if count else []
         if elastic:
             self.scale_ups = simulate_scale_up(board, new_board, elastic, on_new_nodes)
@@ -226,13 +226,13 @@ def _place_gang(board: Board, new_board: Board, gang: Gang, full: FullRoles) -> 
     If the gang does not fit, return None and leave both boards unchanged. A CPU-only gang whose limits fit
     nowhere is placed based on its requests, because it may start that way.
     """
-    before, new_board_mark = board.mark(), new_board.mark()
+    before, new_board_mark = board.log_position(), new_board.log_position()
     twin = new_board.add(gang.workload, 0, ())
     placed = _try_place_gang(board, new_board, gang, twin, full)
     if placed is None and may_overcommit(gang):
         board.rewind(before)
         new_board.rewind(new_board_mark)
-        with placed_by_requests(gang, twin):
+        with ignoring_limits(gang, twin):
             placed = _try_place_gang(board, new_board, gang, twin, FullRoles())
     if placed is None:
         board.rewind(before)

@@ -83,7 +83,7 @@ def _role_obstacle(board: Board, part: BoardRole) -> Obstacle | None:
 
 def _find_role_obstacle(board: Board, role: Role) -> Obstacle | None:
     rooms = []
-    for node, _ in _nodes_for(board, role):
+    for node, _ in _count_matching_nodes(board, role):
         room = request_and_capacity(board.pool, role.request, node)
         if all(requested <= has for _, requested, has in room):
             return None
@@ -107,7 +107,7 @@ def _find_role_obstacle(board: Board, role: Role) -> Obstacle | None:
     raise AssertionError("unreachable: a node with enough of every resource ends the search earlier")
 
 
-def _nodes_for(board: Board, role: Role) -> NodeCounts:
+def _count_matching_nodes(board: Board, role: Role) -> NodeCounts:
     """Return the existing and addable nodes that match the role, counted by size, except draining nodes."""
     key = "nodes for", node_constraints(role)
     static_cache = board.nodes.static_cache
@@ -145,7 +145,7 @@ def _pool_obstacle(board: Board, arrangement: Arrangement) -> Obstacle | None:
         if requested[kind] > most[kind]:
             return Reason.EXCEEDS_POOL_MAX, _shortage_numbers(resource, requested[kind], most[kind])
     for need in arrangement:
-        fitting = _max_replicas(board.pool, need.part.role, _nodes_for(board, need.part.role))
+        fitting = _max_replicas(board.pool, need.part.role, _count_matching_nodes(board, need.part.role))
         if need.count > fitting:
             numbers = {"role": need.part.role.name, **_shortage_numbers("replicas", need.count, fitting)}
             return Reason.EXCEEDS_POOL_MAX, numbers
@@ -180,7 +180,9 @@ def _max_capacity(board: Board, roles: Sequence[Role]) -> Sums:
     static_cache = board.nodes.static_cache
     if key not in static_cache:
         nodes = (
-            _nodes_for(board, roles[0]) if len(kinds) == 1 else [*_all_nodes(board), *_addable_nodes(board)]
+            _count_matching_nodes(board, roles[0])
+            if len(kinds) == 1
+            else [*_all_nodes(board), *_addable_nodes(board)]
         )
         static_cache[key] = _total_capacity(board.pool, roles, nodes)
     sums: Sums = static_cache[key]
@@ -247,7 +249,7 @@ def _scope_obstacle(board: Board, scope: Scope, needs: Sequence[ReplicaRequest])
     if any(level not in node.labels for node, _ in new_nodes):
         return None  # the domain of new nodes is unknown
     closest: tuple[float, Numbers] | None = None
-    for domain in _domains(board, level, new_nodes):
+    for domain in _domain_nodes(board, level, new_nodes):
         short = _domain_shortage(board, needs, domain)
         if short is None:
             return None
@@ -279,7 +281,7 @@ def _domain_shortage(
     return None
 
 
-def _domains(board: Board, level: str, new_nodes: NodeCounts) -> Iterable[NodeCounts]:
+def _domain_nodes(board: Board, level: str, new_nodes: NodeCounts) -> Iterable[NodeCounts]:
     """Yield each domain's nodes that are not draining, with the new nodes that would join the domain.
     Finally, yield the new nodes alone.
     """

@@ -12,7 +12,7 @@ from scheduler.engine.board.gang import (
     Gang,
     ReplicaRequest,
     arrangements,
-    pod_milli_gpus,
+    pod_gpu_milli,
 )
 from scheduler.engine.board.ledger import CPU, GPU, KINDS
 from scheduler.engine.board.nodes import Nodes
@@ -25,7 +25,7 @@ GPU_MEMORY = "gpu_memory_mib"
 CLOSED = (NodeState.CORDONED, NodeState.DRAINING)
 
 
-class Units(NamedTuple):
+class ComparisonUnits(NamedTuple):
     """Units for comparing a request with free capacity."""
 
     by_gpu_memory: bool  # True if GPU amounts are in MiB of GPU memory instead of milli-GPU
@@ -43,12 +43,12 @@ class NodeView:
         self,
         nodes: Nodes,
         masks: Sequence[bytes | None],
-        units: Units,
+        units: ComparisonUnits,
         usable: Sequence[int] | None = None,
     ) -> None:
         self.nodes, self.units, self._masks = nodes, units, masks
         self.usable: Sequence[int] = (
-            [i for i, ready in enumerate(nodes.ready) if ready and self._matches(i)]
+            [i for i, ready in enumerate(nodes.ready) if ready and self._is_matching_node(i)]
             if usable is None
             else usable
         )
@@ -57,7 +57,7 @@ class NodeView:
         self._elsewhere: dict[int, dict[str, int]] = {}
 
     @cached_property
-    def usable_set(self) -> frozenset[int]:
+    def usable_nodes(self) -> frozenset[int]:
         return frozenset(self.usable)
 
     def restricted_to(self, usable: Sequence[int]) -> "NodeView":
@@ -90,7 +90,7 @@ class NodeView:
             cordoned = sum(
                 self.free_on(i, kind)
                 for i, node in enumerate(self.nodes.nodes)
-                if node.state in CLOSED and self._matches(i)
+                if node.state in CLOSED and self._is_matching_node(i)
             )
             result = {"leaving": leaving, "cordoned": cordoned}
             self._elsewhere[kind] = {name: amount for name, amount in result.items() if amount}
@@ -115,20 +115,20 @@ class NodeView:
         """Return the GPU memory in MiB of `milli` thousandths of one device."""
         return max(0, milli) * self.nodes.nodes[i].gpu_memory_mib // MILLI
 
-    def freed_by(self, part: BoardRole, pod: Pod, kind: int) -> int:
+    def amount_freed_by(self, part: BoardRole, pod: Pod, kind: int) -> int:
         """Return the amount that stopping a pod would free on the usable nodes."""
         i = self.nodes.index[pod.node]
-        if i not in self.usable_set:
+        if i not in self.usable_nodes:
             return 0
         if kind == GPU:
             if self.units.by_gpu_memory:
                 return self.device_memory(i, pod.milli) * len(pod.devices)
-            return pod_milli_gpus(pod)
+            return pod_gpu_milli(pod)
         if self.units.by_requests:
             return part.amounts[kind]
         return part.request.limit_cpu if kind == CPU else part.request.limit_memory_mib
 
-    def _matches(self, i: int) -> bool:
+    def _is_matching_node(self, i: int) -> bool:
         return any(mask is None or mask[i] for mask in self._masks)
 
     def _leaving_amount(self, i: int, kind: int) -> int:
@@ -169,7 +169,10 @@ class FreeCapacity:
         arrangement = next(arrangements(gang))
         requests = [need.part.request for need in arrangement if need.part.request.devices]
         by_gpu_memory = bool(requests) and all(request.gpu_memory_mib for request in requests)
-        units, masks = Units(by_gpu_memory, may_overcommit(gang)), tuple(n.part.mask for n in arrangement)
+        units, masks = (
+            ComparisonUnits(by_gpu_memory, may_overcommit(gang)),
+            tuple(n.part.mask for n in arrangement),
+        )
         views = board.nodes.views
         if (masks, units) not in views:
             views[masks, units] = NodeView(board.nodes, masks, units)
@@ -211,13 +214,13 @@ class FreeCapacity:
             for kind in KINDS
         ]
 
-    def missing(self, kind: int) -> int:
+    def missing_amount(self, kind: int) -> int:
         return max(0, self.requested(kind) - self.total(kind))
 
     def short_resources(self) -> list[int]:
-        """Return the insufficient resources, sorted by the missing fraction of the request, largest first."""
-        short = [kind for kind in KINDS if self.missing(kind)]
-        return sorted(short, key=lambda kind: -self.missing(kind) / self.requested(kind))
+        """Return the insufficient resources, sorted by the missing_amount fraction of the request, largest first."""
+        short = [kind for kind in KINDS if self.missing_amount(kind)]
+        return sorted(short, key=lambda kind: -self.missing_amount(kind) / self.requested(kind))
 
     def replicas_on(self, i: int, part: BoardRole, kind: int) -> int:
         """Return how many replicas of the role fit on the node, considering only this resource."""
@@ -243,7 +246,7 @@ def fits_now(board: Board, gang: Gang) -> bool:
     """Return whether any of the gang's arrangements fits into free capacity, including that of stopping pods
     and booting nodes. Queue limits are ignored.
     """
-    start = board.mark()
+    start = board.log_position()
     fits = any(
         find_room(board, gang, arrangement, horizon)
         for horizon in (Horizon.LEAVING, Horizon.BOOTING)
@@ -255,7 +258,7 @@ def fits_now(board: Board, gang: Gang) -> bool:
 
 def fits_without_topology(board: Board, gang: Gang, arrangement: Arrangement) -> bool:
     """Return whether the replicas fit if topology constraints are ignored."""
-    start = board.mark()
+    start = board.log_position()
     fits = find_room(
         board, gang, tuple(ReplicaRequest(need.part, need.count) for need in arrangement), Horizon.LEAVING
     )

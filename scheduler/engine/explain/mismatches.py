@@ -22,8 +22,10 @@ def mismatch_numbers(
 
     `new_nodes` lists nodes that the pool could add. `project` is the role's project if nodes are reserved.
     """
-    obstacles = Counter(result for node in nodes if (result := _obstacle(role, node, project)) is not None)
-    new = Counter(result for node, _ in new_nodes if (result := _obstacle(role, node)) is not None)
+    obstacles = Counter(
+        result for node in nodes if (result := _node_obstacle(role, node, project)) is not None
+    )
+    new = Counter(result for node, _ in new_nodes if (result := _node_obstacle(role, node)) is not None)
     by_kind = Counter[str]()
     for (kind, _), count in obstacles.items():
         by_kind[kind] += count
@@ -35,7 +37,7 @@ def mismatch_numbers(
     }
 
 
-def _obstacle(role: Role, node: Node, project: str = "") -> Obstacle | None:
+def _node_obstacle(role: Role, node: Node, project: str = "") -> Obstacle | None:
     """Return the longest-lasting obstacle that prevents the role from using the node, or None."""
     if role.gpu_models and node.gpu_model not in role.gpu_models:
         return "model", f"GPU model {' or '.join(role.gpu_models)}"

@@ -47,7 +47,7 @@ class PendingReasons:
         result: Reasons = dict(exceeded_bounds(gang, gang.requested))
         for reason in LIMITS:
             if reason in result and not (reason is Reason.CLUSTER_QUOTA and exceeded_load_quota(gang)):
-                result |= self._insufficient_preemption(gang, result[reason])
+                result |= self._insufficient_preemption_reasons(gang, result[reason])
         shortage = self._capacity_obstacle(group, gang)
         if shortage is not None and shortage[0] in UNSCHEDULABLE_REASONS:
             return dict([shortage])
@@ -95,8 +95,8 @@ class PendingReasons:
         if kinds and kind != kinds[0]:
             numbers = capacity_numbers(free, [kind, *(other for other in kinds if other != kind)])
         result: Reasons = {reason: numbers}
-        missing = free.missing(kind)
-        if best is None or (best[0] == "preempted" and best[1].amount + best[1].protected < missing):
+        missing = free.missing_amount(kind)
+        if best is None or (best[0] == "preempted" and best[1].amount + best[1].protected_amount < missing):
             return result
         exhausted = group.reasons.get(Reason.PLACEMENT_ATTEMPTS_EXHAUSTED)
         if exhausted is not None and best[1].amount >= missing:
@@ -115,7 +115,7 @@ class PendingReasons:
         first: tuple[int, Evictions | None] | None = None
         for kind in kinds:
             best = self._best_evictions(gang, free.view, kind, within_share)
-            if best is None or best[1].amount < free.missing(kind):
+            if best is None or best[1].amount < free.missing_amount(kind):
                 return kind, best
             first = first or (kind, best)
         assert first is not None
@@ -125,22 +125,22 @@ class PendingReasons:
         """Return "reclaimed" or "preempted", whichever frees more of the resource, with the amounts,
         or None.
         """
-        own = self._amounts.preemptible(gang, view, kind)
+        own = self._amounts.preemptible_amounts(gang, view, kind)
         if within_share:
-            others = self._amounts.reclaimable(gang, view, kind)
+            others = self._amounts.reclaimable_amounts(gang, view, kind)
             if others.amount >= own.amount:
                 return "reclaimed", others
         return ("preempted", own) if own != Reclaimable() else None
 
-    def _insufficient_preemption(self, gang: Gang, bound: Numbers) -> Reasons:
+    def _insufficient_preemption_reasons(self, gang: Gang, bound: Numbers) -> Reasons:
         """Return why preempting workloads of the same project does not suffice to stay within a limit.
 
         The result is an empty mapping if preemption would not suffice even if no workload were protected.
         """
         view = FreeCapacity.for_gang(self._board, gang).view
         kind, missing = RESOURCES.index(str(bound["resource"])), bound["missing"]
-        own = self._amounts.preemptible(gang, view, kind)
-        if not isinstance(missing, int) or not own.amount + own.protected >= max(1, missing):
+        own = self._amounts.preemptible_amounts(gang, view, kind)
+        if not isinstance(missing, int) or not own.amount + own.protected_amount >= max(1, missing):
             return {}
         return _eviction_reason(RESOURCES[kind], missing, "preempted", own)
 
@@ -156,7 +156,7 @@ def _consolidation_bounds(board: Board, gang: Gang) -> Numbers:
 
 
 def _eviction_reason(resource: str, missing: int, action: str, amounts: Reclaimable) -> Reasons:
-    protected, left = amounts.protected, max(0, missing - amounts.amount)
+    protected, left = amounts.protected_amount, max(0, missing - amounts.amount)
     numbers: Numbers = {
         "resource": resource,
         "action": action,

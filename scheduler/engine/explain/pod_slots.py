@@ -19,7 +19,7 @@ def pod_slot_obstacle(board: Board, gang: Gang, arrangement: Arrangement) -> tup
     arrangement = tuple(ReplicaRequest(need.part, need.count) for need in arrangement)
     if min(nodes.pods, default=0) < sum(need.count for need in arrangement):
         original, nodes.pods = nodes.pods, [NO_BOUND] * len(nodes.pods)
-        fits = _fits_if_relaxed(board, gang, arrangement)
+        fits = _fits_without_limits(board, gang, arrangement)
         nodes.pods = original
         if fits:
             return Reason.WAITING_FOR_CAPACITY, slot_numbers(board, gang, arrangement)
@@ -28,7 +28,7 @@ def pod_slot_obstacle(board: Board, gang: Gang, arrangement: Arrangement) -> tup
         counts = [part.replicas_by_node for part in spread_roles]
         for part in spread_roles:
             part.replicas_by_node = None
-        fits = _fits_if_relaxed(board, gang, arrangement)
+        fits = _fits_without_limits(board, gang, arrangement)
         for part, count in zip(spread_roles, counts, strict=True):
             part.replicas_by_node = count
         if fits:
@@ -37,8 +37,8 @@ def pod_slot_obstacle(board: Board, gang: Gang, arrangement: Arrangement) -> tup
     return None
 
 
-def _fits_if_relaxed(board: Board, gang: Gang, arrangement: Arrangement) -> bool:
-    start = board.mark()
+def _fits_without_limits(board: Board, gang: Gang, arrangement: Arrangement) -> bool:
+    start = board.log_position()
     fits = find_room(board, gang, arrangement, Horizon.LEAVING)
     board.rewind(start)
     return fits
@@ -46,11 +46,11 @@ def _fits_if_relaxed(board: Board, gang: Gang, arrangement: Arrangement) -> bool
 
 def slot_numbers(board: Board, gang: Gang, arrangement: Arrangement) -> Numbers:
     """Return the number of requested replicas, and the number of replicas that fit now."""
-    start, within = board.mark(), available_nodes(board, gang)
+    start, within = board.log_position(), available_nodes(board, gang)
     requested = sum(need.count for need in arrangement)
     for need in sorted(arrangement, key=difficulty_key):
         place_as_many_as_fit(board, gang, need, Horizon.LEAVING, within)
-    result = len(board.moves(start))
+    result = len(board.moves_since(start))
     board.rewind(start)
     return {
         "resource": "pods",

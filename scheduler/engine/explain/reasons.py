@@ -64,7 +64,7 @@ def is_schedulable(blockers: Sequence[Blocker]) -> bool:
     return blockers[0].reason not in UNSCHEDULABLE_REASONS
 
 
-def exceeds_whole_limit(blocker: Blocker) -> bool:
+def exceeds_entire_limit(blocker: Blocker) -> bool:
     """Return whether the workload requests more than a limit allows even if nothing else is allocated."""
     if blocker.reason not in (Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT):
         return False
@@ -72,18 +72,18 @@ def exceeds_whole_limit(blocker: Blocker) -> bool:
     return isinstance(requested, int) and isinstance(bound, int) and requested > bound
 
 
-class _Values(dict[str, object]):
+class _ValuesWithDefault(dict[str, object]):
     def __missing__(self, key: str) -> object:
         return "?"
 
 
 def blocker(reason: Reason, numbers: Numbers) -> Blocker:
     """Format one reason as a blocker with a message. The amounts in `numbers` are in engine units."""
-    values = _Values({key: _convert_units(key, value, numbers) for key, value in numbers.items()})
+    values = _ValuesWithDefault({key: _convert_units(key, value, numbers) for key, value in numbers.items()})
     for key in AMOUNTS:
         if key in numbers:
-            values[f"{key}_of"] = _with_unit(key, numbers)
-    values.update(_phrases(reason, numbers))
+            values[f"{key}_of"] = _amount_with_unit(key, numbers)
+    values.update(_message_phrases(reason, numbers))
     if reason is Reason.CLUSTER_QUOTA:
         values.update(_cluster_quota_phrases(numbers))
     message = MESSAGE_TEMPLATES[reason].format_map(values)
@@ -104,7 +104,7 @@ def _convert_units(key: str, value: object, numbers: Numbers) -> object:
     return value
 
 
-def _with_unit(key: str, numbers: Numbers) -> str:
+def _amount_with_unit(key: str, numbers: Numbers) -> str:
     """Return an amount with its unit, such as "1 GPU", "2.5 CPUs", "no GPU" or "300 MiB of memory"."""
     value = numbers[key]
     if value is not None and not isinstance(value, int):
@@ -112,7 +112,7 @@ def _with_unit(key: str, numbers: Numbers) -> str:
     return format_amount(str(numbers.get("resource", "gpu")), value)
 
 
-def _phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
+def _message_phrases(reason: Reason, numbers: Numbers) -> Iterator[tuple[str, str]]:
     """Yield (placeholder, text) for message texts that depend on several numbers or on a plural form."""
     yield "held", _held_phrase(numbers)
     yield "time", _time_phrase(numbers)
@@ -164,9 +164,9 @@ def _group_sentence(numbers: Numbers) -> str:
     )
     pools = f": {numbers['group_pools']}" if numbers["group_pools"] else ""
     if quota is None:
-        amounts = _with_unit("group_allocated", numbers)
+        amounts = _amount_with_unit("group_allocated", numbers)
     else:
-        amounts = f"{allocated} of its {_with_unit('group_quota', numbers).removeprefix('no ')}"
+        amounts = f"{allocated} of its {_amount_with_unit('group_quota', numbers).removeprefix('no ')}"
     return f" {numbers['queue']} has {amounts} allocated across {numbers['group']}{pools}."
 
 
@@ -175,7 +175,7 @@ def _cluster_quota_phrases(numbers: Numbers) -> Iterator[tuple[str, str]]:
     bound, used, requested = (
         _convert_units(key, numbers.get(key), numbers) for key in ("bound", "used", "requested")
     )
-    allowed = f"{_with_unit('bound', numbers)} ({name})"
+    allowed = f"{_amount_with_unit('bound', numbers)} ({name})"
     if resource == "gpu":
         allowed = f"{bound} {name.removeprefix('requests.')}"
     yield "allowance", f"{allowed}; {used} {'is' if str(used) == '1' else 'are'} used"
@@ -194,7 +194,7 @@ def _shortage_phrase(numbers: Numbers) -> str:
         return f"Nodes have reached their maximum number of pods: {count} requested, {free} placeable"
     if numbers.get("resource") == "replicas":
         return f"No matching node is ready for {format_count(_get_integer(numbers, 'requested'), 'replica')}"
-    sentence = f"{_with_unit('requested', numbers)} requested, {free} free"
+    sentence = f"{_amount_with_unit('requested', numbers)} requested, {free} free"
     if numbers.get("leaving"):
         sentence += (
             f" (including {_convert_units('leaving', numbers['leaving'], numbers)} once pods have stopped)"
@@ -203,12 +203,12 @@ def _shortage_phrase(numbers: Numbers) -> str:
     if numbers.get("also"):
         sentence += f"; also missing: {numbers['also']}"
     if numbers.get("cordoned"):
-        sentence += f"; {_with_unit('cordoned', numbers)} free on cordoned or draining nodes"
+        sentence += f"; {_amount_with_unit('cordoned', numbers)} free on cordoned or draining nodes"
     if numbers.get("reserved"):
-        reserved = _with_unit("reserved", numbers)
+        reserved = _amount_with_unit("reserved", numbers)
         sentence += f"; {reserved} free on nodes that cannot isolate pods and serve another project"
     if numbers.get("avoided"):
-        sentence += f"; {_with_unit('avoided', numbers)} free on nodes where the workload failed"
+        sentence += f"; {_amount_with_unit('avoided', numbers)} free on nodes where the workload failed"
     return sentence
 
 
@@ -230,7 +230,7 @@ def _held_phrase(numbers: Numbers) -> str:
 def _held_quota_phrase(numbers: Numbers) -> str:
     if "behind" not in numbers:
         return ""
-    return f", {_with_unit('held', numbers)} held for {numbers['behind']}, which has a higher priority"
+    return f", {_amount_with_unit('held', numbers)} held for {numbers['behind']}, which has a higher priority"
 
 
 def _reclaim_phrase(numbers: Numbers) -> str:
@@ -240,9 +240,9 @@ def _reclaim_phrase(numbers: Numbers) -> str:
         return f"Nothing can be {action} that would make the workload fit"
     if not missing:
         verb = "Preempting" if action == "preempted" else "Reclaiming"
-        return f"{verb} up to {_with_unit('reclaimable', numbers)} would not make the workload fit"
+        return f"{verb} up to {_amount_with_unit('reclaimable', numbers)} would not make the workload fit"
     if not amount:
-        resource = _with_unit("reclaimable", numbers)
+        resource = _amount_with_unit("reclaimable", numbers)
         return f"{resource[:1].upper()}{resource[1:]} can be {action}"
     total = format_amount(str(numbers["resource"]), missing + amount)
     return f"Only {_convert_units('reclaimable', amount, numbers)} of the missing {total} can be {action}"
@@ -257,14 +257,14 @@ def _fragmentation_phrase(numbers: Numbers) -> str:
     where = "fragmented"
     if numbers.get("beside") and not numbers.get("free"):
         return (
-            f"on different nodes: {_with_unit('requested', numbers)} requested, and the nodes that have the "
-            f"required {numbers['beside']} free have none left"
+            f"on different nodes: {_amount_with_unit('requested', numbers)} requested, and the nodes that "
+            f"have the required {numbers['beside']} free have none left"
         )
     if numbers.get("beside"):
         where = f"not on nodes that also have the required {numbers['beside']} free"
     on_those = " on those nodes" if numbers.get("beside") else ""
     return (
-        f"{where}: {_with_unit('requested', numbers)} requested, {free} free{on_those}, "
+        f"{where}: {_amount_with_unit('requested', numbers)} requested, {free} free{on_those}, "
         f"the largest free block on a node is {block}"
     )
 
@@ -311,9 +311,11 @@ class BlockerFormatter:
 
     def blockers(self, reasons: Mapping[Reason, Numbers]) -> tuple[Blocker, ...]:
         """Return one blocker per reason, most dominant first."""
-        return tuple(self._blocker(reason, reasons[reason]) for reason in sorted(reasons, key=reason_rank))
+        return tuple(
+            self._format_blocker(reason, reasons[reason]) for reason in sorted(reasons, key=reason_rank)
+        )
 
-    def _blocker(self, reason: Reason, numbers: Numbers) -> Blocker:
+    def _format_blocker(self, reason: Reason, numbers: Numbers) -> Blocker:
         key = reason, id(numbers)
         if key not in self._formatted:
             # Keep a reference to the numbers, so that their id() is not reused.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Gang, pod_milli_gpus
+from scheduler.engine.board.gang import Gang, pod_gpu_milli
 from scheduler.engine.board.ledger import GPU, QueueAccount
 from scheduler.engine.explain.free import NodeView
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
@@ -35,7 +35,7 @@ NOTHING = Amount(0, 0)
 MAX_AMOUNT = 1 << 60
 
 
-class Unit(NamedTuple):
+class EvictionUnit(NamedTuple):
     """Victims of one gang, whose extra replicas are evicted one by one before the rest."""
 
     extras: tuple[tuple[Amount, int], ...]  # (amount per replica, number of such replicas) pairs
@@ -66,7 +66,7 @@ class Reclaimable:
     non_preemptible: int = 0  # additional amount if all workloads were preemptible
 
     @property
-    def protected(self) -> int:
+    def protected_amount(self) -> int:
         return self.by_runtime + self.non_preemptible
 
     def plus(self, other: "Reclaimable") -> "Reclaimable":
@@ -80,9 +80,9 @@ class Reclaimable:
 class UnitsByProtection(NamedTuple):
     """Victims in a project, split into those that can be evicted now and those that are protected."""
 
-    free: Counter[Unit]
-    by_runtime: Counter[Unit]
-    non_preemptible: Counter[Unit]
+    free: Counter[EvictionUnit]
+    by_runtime: Counter[EvictionUnit]
+    non_preemptible: Counter[EvictionUnit]
 
 
 class ReclaimableAmounts:
@@ -93,7 +93,7 @@ class ReclaimableAmounts:
         self._excluded = {board.gangs[name].account for name in board.cycle.excluded if name in board.gangs}
         self._amounts: dict[Hashable, Reclaimable] = {}
 
-    def reclaimable(self, gang: Gang, view: NodeView, kind: int) -> Reclaimable:
+    def reclaimable_amounts(self, gang: Gang, view: NodeView, kind: int) -> Reclaimable:
         """Return how much of the resource the gang can reclaim from other queues on the usable nodes."""
         policy = Reclaim(self._board, gang, gang.requested)
         by_queue: dict[QueueAccount, list[QueueAccount]] = {}
@@ -104,7 +104,7 @@ class ReclaimableAmounts:
         result = Reclaimable()
         for victim_queue, projects in by_queue.items():
             thresholds = tuple(policy.thresholds(projects[0]))
-            key = victim_queue, thresholds, kind, view.usable_set, view.units
+            key = victim_queue, thresholds, kind, view.usable_nodes, view.units
             if key not in self._amounts:
                 self._amounts[key] = self._reclaimable_from_queue(
                     policy, victim_queue, projects, thresholds, view, kind
@@ -112,11 +112,11 @@ class ReclaimableAmounts:
             result = result.plus(self._amounts[key])
         return result
 
-    def preemptible(self, gang: Gang, view: NodeView, kind: int) -> Reclaimable:
+    def preemptible_amounts(self, gang: Gang, view: NodeView, kind: int) -> Reclaimable:
         """Return how much of the resource the gang can preempt from lower priorities in its project."""
         if Preempt.has_no_victims_over_share(self._board, gang):
             return Reclaimable()
-        key = gang.account, gang.workload.priority, kind, view.usable_set, view.units
+        key = gang.account, gang.workload.priority, kind, view.usable_nodes, view.units
         if key not in self._amounts:
             policy = Preempt(self._board, gang, gang.requested)
             units = self._project_units(policy, gang.account, view, kind, kind)
@@ -136,7 +136,7 @@ class ReclaimableAmounts:
     ) -> Reclaimable:
         best = [0, 0, 0]
         for charged_kind, threshold in thresholds:
-            excess, units = victim_queue.allocated[charged_kind] - threshold, Counter[Unit]()
+            excess, units = victim_queue.allocated[charged_kind] - threshold, Counter[EvictionUnit]()
             by_project = [self._project_units(policy, p, view, kind, charged_kind) for p in projects]
             for level, parts in enumerate(zip(*by_project, strict=True)):
                 for part in parts:
@@ -155,7 +155,7 @@ class ReclaimableAmounts:
         seconds = policy.min_runtime(project)
         if isinstance(policy, Preempt) or seconds or project in self._excluded:
             return _count_units(policy, project, view, kind, charged_kind)
-        key = "victims", kind, charged_kind, view.usable_set, view.units
+        key = "victims", kind, charged_kind, view.usable_nodes, view.units
         if key not in project.cache:
             project.cache[key] = _count_units(policy, project, view, kind, charged_kind)
         result: UnitsByProtection = project.cache[key]
@@ -189,7 +189,9 @@ def _count_units(
                 free[(0, 0), extras] += 1
                 by_runtime[(0, 0), extras] -= 1
             by_runtime[parts] += 1
-    return UnitsByProtection(_as_units(free), _as_units(by_runtime), _as_units(non_preemptible))
+    return UnitsByProtection(
+        _to_eviction_units(free), _to_eviction_units(by_runtime), _to_eviction_units(non_preemptible)
+    )
 
 
 # (freed, charged) amounts of the gang's core, and of each kind of extra replica with its count.
@@ -201,17 +203,17 @@ def _gang_amounts(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> _
     if not gang.is_elastic:
         for part in gang.parts:
             for pod in part.live.values():
-                freed += view.freed_by(part, pod, kind)
-                charged += pod_milli_gpus(pod) if charged_kind == GPU else part.amounts[charged_kind]
+                freed += view.amount_freed_by(part, pod, kind)
+                charged += pod_gpu_milli(pod) if charged_kind == GPU else part.amounts[charged_kind]
         return (freed, charged), ()
     extras = dict[tuple[int, int], int]()
     for part in gang.parts:
-        spare = max(0, min(part.count - part.role.min, len(part.live)))
+        spare = max(0, min(part.replica_count - part.role.min, len(part.live)))
         # The newest replicas are evicted first.
         for number, index in enumerate(sorted(part.live, reverse=True) if spare else part.live):
             pod = part.live[index]
-            amount = pod_milli_gpus(pod) if charged_kind == GPU else part.amounts[charged_kind]
-            pair = view.freed_by(part, pod, kind), amount
+            amount = pod_gpu_milli(pod) if charged_kind == GPU else part.amounts[charged_kind]
+            pair = view.amount_freed_by(part, pod, kind), amount
             if number < spare:
                 extras[pair] = extras.get(pair, 0) + 1
             else:
@@ -219,18 +221,18 @@ def _gang_amounts(gang: Gang, view: NodeView, kind: int, charged_kind: int) -> _
     return (freed, charged), tuple(sorted(extras.items())) if extras else ()
 
 
-def _as_units(counted: Mapping[_GangAmounts, int]) -> Counter[Unit]:
+def _to_eviction_units(counted: Mapping[_GangAmounts, int]) -> Counter[EvictionUnit]:
     """Convert the counted gang amounts to units.
 
     Most gangs are alike, so each distinct gang is converted only once.
     """
     return Counter({
-        Unit(tuple((Amount(*extra), number) for extra, number in extras), Amount(*core)): count
+        EvictionUnit(tuple((Amount(*extra), number) for extra, number in extras), Amount(*core)): count
         for (core, extras), count in counted.items()
     })  # fmt: skip
 
 
-def max_freed(units: Mapping[Unit, int], excess: int) -> int:
+def max_freed(units: Mapping[EvictionUnit, int], excess: int) -> int:
     """Return the largest amount that evictions can free before they reach `excess`.
 
     All victims except the last are charged less than `excess` in total.
@@ -251,12 +253,13 @@ def max_freed(units: Mapping[Unit, int], excess: int) -> int:
         for number, (extra, spare) in enumerate(last.extras):
             rest = (*last.extras[:number], (extra, spare - 1), *last.extras[number + 1 :])
             best = max(
-                best, extra.freed + _max_freed_below(others + Counter([Unit(rest, last.core)]), excess)
+                best,
+                extra.freed + _max_freed_below(others + Counter([EvictionUnit(rest, last.core)]), excess),
             )
     return best
 
 
-def _max_freed_below(units: Mapping[Unit, int], excess: int, first: Amount = NOTHING) -> int:
+def _max_freed_below(units: Mapping[EvictionUnit, int], excess: int, first: Amount = NOTHING) -> int:
     """Return the largest amount that `first` plus a subset of `units` frees.
 
     Only sets that are charged less than `excess` are considered. If `first` alone reaches `excess`, the

@@ -128,14 +128,14 @@ def _in_queue_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) -
         by_project.setdefault(group.account, []).append(group)
     members: dict[QueueAccount | None, list[tuple[QueueAccount, Iterator[Entry]]]] = {}
     for account, own in by_project.items():
-        members.setdefault(account.parent, []).append((account, _project_order(own, served)))
+        members.setdefault(account.parent, []).append((account, _project_queue_order(own, served)))
     while set(members) - {None}:
         deepest = max((a for a in members if a is not None), key=lambda account: len(account.path))
         members.setdefault(deepest.parent, []).append((deepest, _merge_queues(members.pop(deepest))))
     return _merge_queues(members.get(None, []))
 
 
-def _project_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) -> Iterator[Entry]:
+def _project_queue_order(groups: Iterable[ReportedGroup], served: AbstractSet[str]) -> Iterator[Entry]:
     """Yield one project's pending gangs in queue order."""
     return ((group, gang) for _, gang, group in merge(*(_pending_gangs(group, served) for group in groups)))
 
@@ -170,7 +170,7 @@ def collect_rejections(board: Board) -> PoolRejections:
     """Return a pool's rejections, with at least one reason for every pending gang."""
     for group in find_pending_groups(board):
         if not group.reasons:
-            gang = _first_gang(board, group)
+            gang = _first_pending_gang(board, group)
             board.add_reason(gang, *explain_shortage(board, gang))
     pending = PendingReasons(board)
     started = Counter(
@@ -189,7 +189,7 @@ def collect_rejections(board: Board) -> PoolRejections:
     return PoolRejections(
         board.pool.name,
         [group for group in groups if group is not None],
-        {**board.cycle.rejections, **_reasons_with_hold(board, groups)},
+        {**board.cycle.rejections, **_hold_reasons(board, groups)},
         [gang for gang in ungrouped if gang.name not in board.served],
         frozenset(board.served),
         frozenset(name for name in board.cycle.reserved_only if _has_pods(board, name)),
@@ -203,7 +203,7 @@ def _has_pods(board: Board, name: str) -> bool:
     return gang is not None and gang.has_pods
 
 
-def _reasons_with_hold(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[str, Reasons]:
+def _hold_reasons(board: Board, groups: Iterable[ReportedGroup | None]) -> dict[str, Reasons]:
     """Return the pending reasons of the workload for which nodes are held, with the number of held nodes."""
     hold = board.cycle.backfill_hold
     group = None if hold is None or hold.name in board.served else board.gangs[hold.name].group
@@ -219,11 +219,11 @@ def _reasons_with_hold(board: Board, groups: Iterable[ReportedGroup | None]) -> 
 def _expected_starts(board: Board) -> dict[str, int]:
     if board.cycle.find_hold is not None and next(known_ends(board, declared_only=False), None) is None:
         return {}  # if no workload has a known end, no start can be predicted
-    hold = board.cycle.hold()
+    hold = board.cycle.held_nodes()
     return {} if hold is None or hold.until is None or hold.until <= board.now else {hold.name: hold.until}
 
 
-def _first_gang(board: Board, group: PendingGroup) -> Gang:
+def _first_pending_gang(board: Board, group: PendingGroup) -> Gang:
     gang = first_pending(board, group)
     assert gang is not None
     return gang
@@ -253,7 +253,7 @@ def _format_utc(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat().replace("+00:00", "Z")
 
 
-def _renumber(rejections: Iterable[Rejection]) -> Iterator[Rejection]:
+def _renumber_positions(rejections: Iterable[Rejection]) -> Iterator[Rejection]:
     """Renumber queue positions, so that workloads of several pools leave no gaps."""
     positions: dict[str, int] = {}
     for rejection in rejections:
@@ -288,15 +288,18 @@ class Rejections(Sequence[Rejection]):
         If there is only one pool, this is faster than iterating over the rejections, unless they have already
         been expanded.
         """
-        if len(self._pools) == 1 and "_expanded" not in vars(self):
+        if len(self._pools) == 1 and "_expanded_rejections" not in vars(self):
             return self._pools[0].positions()
-        return ((rejection.workload, rejection.position, rejection.blockers) for rejection in self._expanded)
+        return (
+            (rejection.workload, rejection.position, rejection.blockers)
+            for rejection in self._expanded_rejections
+        )
 
     def _expand_all(self) -> Iterator[Rejection]:
         return chain.from_iterable(pool.expand() for pool in self._pools)
 
     @cached_property
-    def _expanded(self) -> tuple[Rejection, ...]:
+    def _expanded_rejections(self) -> tuple[Rejection, ...]:
         rejections = [*self._ready, *self._left]
         self._ready = []
         if len(self._pools) == 1:
@@ -305,7 +308,9 @@ class Rejections(Sequence[Rejection]):
         for rejection in sorted(rejections, key=lambda r: -reason_rank(r.blockers[0].reason)):
             best.setdefault(rejection.workload, rejection)
         return tuple(
-            _renumber(rejection for rejection in rejections if best[rejection.workload] is rejection)
+            _renumber_positions(
+                rejection for rejection in rejections if best[rejection.workload] is rejection
+            )
         )
 
     @overload
@@ -313,10 +318,10 @@ class Rejections(Sequence[Rejection]):
     @overload
     def __getitem__(self, at: slice) -> Sequence[Rejection]: ...
     def __getitem__(self, at: int | slice) -> Rejection | Sequence[Rejection]:
-        return self._expanded[at]
+        return self._expanded_rejections[at]
 
     def __iter__(self) -> Iterator[Rejection]:
-        return iter(self._expanded)
+        return iter(self._expanded_rejections)
 
     def __len__(self) -> int:
         if len(self._pools) == 1:
@@ -324,10 +329,10 @@ class Rejections(Sequence[Rejection]):
         return len({name for pool in self._pools for name in pool.names()})
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self._expanded == tuple(other)
+        return isinstance(other, Sequence) and self._expanded_rejections == tuple(other)
 
     def __hash__(self) -> int:
-        return hash(self._expanded)
+        return hash(self._expanded_rejections)
 
     def __repr__(self) -> str:
-        return repr(self._expanded)
+        return repr(self._expanded_rejections)

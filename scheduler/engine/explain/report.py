@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.ledger import QueueAccount, amounts
+from scheduler.engine.board.ledger import QueueAccount, to_amounts
 from scheduler.engine.explain.demand import GroupSums, demand_within_bounds, unmet_demand
 from scheduler.engine.explain.new_nodes import addable_node_count
 from scheduler.engine.explain.rejections import Rejections, collect_rejections
@@ -35,7 +35,7 @@ def _pool_demands(boards: Sequence[Board]) -> tuple[Demand, ...]:
         counted_elsewhere = {name for name, home in preferred_boards.items() if home is not board}
         demand, served = unmet_demand(board, demand_within_bounds(board, counted_elsewhere, in_groups))
         for gang in served if demand.nodes_wanted else ():  # skipped if booting nodes suffice
-            board.add_own_reason(gang, Reason.WAITING_FOR_SCALE_UP, {"nodes": demand.nodes_wanted})
+            board.add_gang_reason(gang, Reason.WAITING_FOR_SCALE_UP, {"nodes": demand.nodes_wanted})
         demands.append(demand)
     return tuple(demands)
 
@@ -70,13 +70,13 @@ def _queue_report(board: Board, account: QueueAccount) -> QueueReport:
         pool=board.pool.name,
         quota=account.entitlement.quota,
         limit=account.entitlement.limit,
-        share=amounts(account.share),
-        allocated=amounts(account.allocated),
-        requested=amounts(account.requested),
+        share=to_amounts(account.share),
+        allocated=to_amounts(account.allocated),
+        requested=to_amounts(account.requested),
         usage=_normalized_usage(account),
     )
 
 
 def _normalized_usage(account: QueueAccount) -> tuple[float, float, float]:
     usage = account.entitlement.usage
-    return usage.normalized(0), usage.normalized(1), usage.normalized(2)
+    return usage.fraction_of_parent(0), usage.fraction_of_parent(1), usage.fraction_of_parent(2)

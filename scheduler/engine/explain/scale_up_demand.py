@@ -46,7 +46,7 @@ def gangs_to_scale_up(board: Board) -> list[Gang]:
 
 def max_scale_up(gangs: Sequence[Gang]) -> int:
     """Return how many replicas the gangs could add, at most `MAX_REPLICAS`."""
-    missing = sum(part.role.max - part.count for gang in gangs for part in gang.parts)
+    missing = sum(part.role.max - part.replica_count for gang in gangs for part in gang.parts)
     return min(MAX_REPLICAS, max(0, missing))
 
 
@@ -63,7 +63,7 @@ def simulate_scale_up(
             count(pending)
         queue, failed_kinds, result = ScaleUpQueue(gangs), set[object](), list[UnplacedReplicas]()
         left = MAX_REPLICAS
-        while left > 0 and (step := queue.next()) is not None:
+        while left > 0 and (step := queue.next_step()) is not None:
             kind = tuple(
                 (need.part.request, node_constraints(need.part.role), need.part.project)
                 for need in step.arrangement
@@ -96,14 +96,14 @@ class _PlacedStep(NamedTuple):
 def _place_step(board: Board, new_board: Board, step: ScaleUpStep) -> _PlacedStep | None:
     """Place one scale-up step. If it does not fit, return None and leave both boards unchanged."""
     gang, placed = step.gang, _PlacedStep([], [])
-    before, new_board_mark = board.mark(), new_board.mark()
+    before, new_board_mark = board.log_position(), new_board.log_position()
     twin = new_board.gangs.get(gang.name) or new_board.add(gang.workload, 0, ())
     for need in step.arrangement:
         part = need.part
         for _ in range(need.count):
-            mark = board.mark()
+            mark = board.log_position()
             if place_replicas(board, gang, ReplicaRequest(part, 1), Horizon.BOOTING, None):
-                if board.nodes.booting[board.moves(mark)[0].node]:
+                if board.nodes.booting[board.moves_since(mark)[0].node]:
                     placed.on_booting.append(UnplacedReplicas(gang, part, 1))
             elif place_replicas(
                 new_board, twin, ReplicaRequest(twin.find_part(part.role.name), 1), Horizon.NOW, None
@@ -128,12 +128,12 @@ def _temporary_charges() -> Iterator[Callable[[UnplacedReplicas], None]]:
         gpu, cpu, memory = (sign * unplaced.replicas * amount for amount in unplaced.part.amounts)
         Ledger.charge(unplaced.gang.account, gpu, cpu, memory, unplaced.gang.non_preemptible)
 
-    def count(unplaced: UnplacedReplicas) -> None:
+    def charge_until_exit(unplaced: UnplacedReplicas) -> None:
         charge(unplaced, 1)
         charged.append(unplaced)
 
     try:
-        yield count
+        yield charge_until_exit
     finally:
         for unplaced in charged:
             charge(unplaced, -1)

@@ -14,7 +14,7 @@ from scheduler.engine.explain.mismatches import mismatch_numbers
 from scheduler.engine.explain.new_nodes import addable_node_count, make_new_nodes
 from scheduler.engine.explain.pod_slots import pod_slot_obstacle
 from scheduler.engine.model import Role
-from scheduler.engine.placement.overcommit import may_overcommit, placed_by_requests
+from scheduler.engine.placement.overcommit import ignoring_limits, may_overcommit
 from scheduler.engine.plan import Numbers, Reason
 
 Obstacle = tuple[Reason, Numbers]
@@ -35,7 +35,7 @@ def explain_shortage(board: Board, gang: Gang) -> Obstacle:
     if unavailable is not None:
         return unavailable
     # A CPU-only workload may start based on its requests, so its requests are compared with free capacity.
-    with placed_by_requests(*([gang] if may_overcommit(gang) else [])):
+    with ignoring_limits(*([gang] if may_overcommit(gang) else [])):
         return _explain_free_capacity(board, gang, FreeCapacity.for_gang(board, gang))
 
 
@@ -50,7 +50,7 @@ def _explain_free_capacity(board: Board, gang: Gang, free: FreeCapacity) -> Obst
         }  # fmt: skip
     if any(need.scopes for need in arrangement) and fits_without_topology(board, gang, arrangement):
         return Reason.TOPOLOGY, _domain_numbers(board, free)
-    if trials := board.cycle.placement_attempts.attempts_if_exhausted(gang):
+    if trials := board.cycle.placement_attempts.exhausted_attempts(gang):
         return Reason.PLACEMENT_ATTEMPTS_EXHAUSTED, {"attempts": trials, **_fragmentation_numbers(free)}
     return pod_slot_obstacle(board, gang, arrangement) or (Reason.FRAGMENTED, _fragmentation_numbers(free))
 
@@ -85,10 +85,10 @@ def _unavailable_nodes(board: Board, arrangement: Arrangement) -> Obstacle | Non
 
 def capacity_numbers(free: FreeCapacity, short: Sequence[int]) -> Numbers:
     kind = short[0]
-    also = ", ".join(format_amount(free.resource(other), free.missing(other)) for other in short[1:])
+    also = ", ".join(format_amount(free.resource(other), free.missing_amount(other)) for other in short[1:])
     numbers = {
         **free.numbers(kind),
-        "missing": free.missing(kind),
+        "missing": free.missing_amount(kind),
         **free.view.unavailable_amounts(kind),
     }
     reserved = _free_on_reserved_nodes(free, kind)
@@ -105,11 +105,13 @@ def _free_on_avoided_nodes(free: FreeCapacity, kind: int) -> int:
         free.view.free_on(i, kind)
         for i, node in enumerate(nodes.nodes if roles else ())
         if nodes.ready[i]
-        and any(node.name in role.avoided_nodes and matches(_without_avoided(role), node) for role in roles)
+        and any(
+            node.name in role.avoided_nodes and matches(_without_avoided_nodes(role), node) for role in roles
+        )
     )
 
 
-def _without_avoided(role: Role) -> Role:
+def _without_avoided_nodes(role: Role) -> Role:
     return replace(role, avoided_nodes=())
 
 
@@ -158,18 +160,20 @@ def _combined_fragmentation_numbers(
     last.
     """
 
-    def replicas_ignoring(kind: int) -> list[int]:
+    def replicas_without_resource(kind: int) -> list[int]:
         rest = [replicas_by_resource[other] for other in replicas_by_resource if other != kind]
         return [min(times) for times in zip(*rest, strict=True)]
 
-    kind = max(replicas_by_resource, key=lambda kind: (min(need.count, sum(replicas_ignoring(kind))), kind))
+    kind = max(
+        replicas_by_resource, key=lambda kind: (min(need.count, sum(replicas_without_resource(kind))), kind)
+    )
     on_others = free.restricted_to(
-        [i for i, times in zip(free.usable, replicas_ignoring(kind), strict=True) if times]
+        [i for i, times in zip(free.usable, replicas_without_resource(kind), strict=True) if times]
     )
     rest = " and ".join(_NOUNS[other] for other in replicas_by_resource if other != kind)
     return {
         **on_others.numbers(kind),
-        "missing": on_others.missing(kind),
+        "missing": on_others.missing_amount(kind),
         "beside": rest,
     }
 

@@ -53,7 +53,7 @@ def divide_shares(
 ) -> None:
     """Divide the pool's capacity among its queues by their current requests."""
     for account in reversed(ledger.accounts.values()):  # handle projects before their departments
-        account.wanted = _usable_request(account)
+        account.wanted = _request_within_limits(account)
     _divide_children(ledger, ledger.roots, capacity, pool, recorded)
 
 
@@ -151,7 +151,7 @@ def _queue_input(claim: Claim, kind: int) -> QueueInput:
     )
 
 
-def _usable_request(account: QueueAccount) -> list[int]:
+def _request_within_limits(account: QueueAccount) -> list[int]:
     """Return the part of the queue's requests that its limits and its children's limits allow."""
     requested = account.requested
     if account.children:
@@ -178,7 +178,9 @@ def _claims(accounts: Sequence[QueueAccount], kind: int, total: int, pool: Pool)
             weight = Fraction(total if quota >= NO_BOUND else quota)
         usage = Fraction(0)
         if pool.fair_share.time_based:
-            usage = Fraction(round(account.entitlement.usage.normalized(kind) * _USAGE_SCALE), _USAGE_SCALE)
+            usage = Fraction(
+                round(account.entitlement.usage.fraction_of_parent(kind) * _USAGE_SCALE), _USAGE_SCALE
+            )
         claims.append(Claim(account, quota, account.wanted[kind], weight, usage))
     return claims
 
@@ -195,11 +197,11 @@ def divide(
     ranked = sorted(claims, key=lambda claim: (-claim.account.rank, claim.age_key))
     ranks = [list(rank_claims) for _, rank_claims in groupby(ranked, key=lambda claim: claim.account.rank)]
     for rank_claims in ranks:
-        _set_phase(notes, "quota", rank_claims)
+        _note_phase(notes, "quota", rank_claims)
         within = [min(claim.quota, claim.wanted) for claim in rank_claims]
         left -= _distribute(left, unit, rank_claims, within, _quota_weights(total), notes)
     for rank_claims in ranks:
-        _set_phase(notes, "over_quota", rank_claims)
+        _note_phase(notes, "over_quota", rank_claims)
         weighted = [claim for claim in rank_claims if claim.weight > 0]
         left -= _distribute(
             left, unit, weighted, [claim.wanted for claim in weighted], _history_weights(k), notes
@@ -207,7 +209,7 @@ def divide(
     return claims
 
 
-def _set_phase(notes: DivisionLog | None, phase: str, rank_claims: Sequence[Claim]) -> None:
+def _note_phase(notes: DivisionLog | None, phase: str, rank_claims: Sequence[Claim]) -> None:
     if notes is not None:
         notes.phase, notes.rank = phase, rank_claims[0].account.rank
 
@@ -255,25 +257,27 @@ def _distribute(
         return 0
     target = {claim.account.name: goal for claim, goal in zip(claims, targets, strict=True)}
 
-    def need(claim: Claim) -> int:
+    def unmet_need(claim: Claim) -> int:
         return target[claim.account.name] - claim.granted
 
     start = left
-    unmet = [claim for claim in claims if need(claim) > 0]
-    if notes is None and sum(map(need, unmet)) <= left:  # fast path: every claim can be met
+    unmet = [claim for claim in claims if unmet_need(claim) > 0]
+    if notes is None and sum(map(unmet_need, unmet)) <= left:  # fast path: every claim can be met
         for claim in unmet:
-            left -= need(claim)
-            claim.granted += need(claim)
+            left -= unmet_need(claim)
+            claim.granted += unmet_need(claim)
         return start - left
     while left > 0 and unmet:
         weights = _to_integers(weight_function(unmet))
         total_weight = sum(weights)
         full = [
-            c for c, weight in zip(unmet, weights, strict=True) if need(c) * total_weight <= left * weight
+            c
+            for c, weight in zip(unmet, weights, strict=True)
+            if unmet_need(c) * total_weight <= left * weight
         ]
-        offers = [] if notes is None else _offers(left, unmet, weights, need, notes.phase)
+        offers = [] if notes is None else _build_offers(left, unmet, weights, unmet_need, notes.phase)
         if not full:
-            left -= _round_down(left, unit, unmet, weights, need, notes, offers)
+            left -= _round_down(left, unit, unmet, weights, unmet_need, notes, offers)
             break
         if notes is not None:
             filled = {claim.account.name for claim in full}
@@ -281,13 +285,13 @@ def _distribute(
                 left, [replace(o, granted=o.needed if o.queue in filled else 0) for o in offers]
             )
         for claim in full:
-            left -= need(claim)
-            claim.granted += need(claim)
-        unmet = [claim for claim in unmet if need(claim) > 0]
+            left -= unmet_need(claim)
+            claim.granted += unmet_need(claim)
+        unmet = [claim for claim in unmet if unmet_need(claim) > 0]
     return start - left
 
 
-def _offers(
+def _build_offers(
     left: int, unmet: Sequence[Claim], weights: Sequence[int], need: NeedFunction, phase: str
 ) -> list[Offer]:
     """Return the amounts offered to queues in a round, before any amount is granted."""

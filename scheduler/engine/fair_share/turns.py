@@ -20,9 +20,9 @@ from scheduler.engine.board.ledger import QueueAccount, main_resource
 from scheduler.engine.board.order import gang_sort_key
 from scheduler.engine.fair_share.usage_history import (
     MIN_USAGE_FRACTION,
-    relative_to_share,
     requesting_accounts,
     sum_weights,
+    usage_relative_to_share,
 )
 
 # Maximum difference that a turn requires. Two equal queues alternate about three times per half-life.
@@ -142,9 +142,9 @@ class TurnTaking:
         )
         if now <= 0 or then >= 0:
             return MIN_DIFFERENCE
-        return max(MIN_DIFFERENCE, min(HYSTERESIS * self._level_factor(own_queue), now / 3, -then / 3))
+        return max(MIN_DIFFERENCE, min(HYSTERESIS * self._usage_gap_factor(own_queue), now / 3, -then / 3))
 
-    def _level_factor(self, account: QueueAccount) -> float:
+    def _usage_gap_factor(self, account: QueueAccount) -> float:
         """Return a factor that is halved for each parent level whose queues also take turns, because a
         department's projects share its turn.
         """
@@ -177,7 +177,7 @@ def _sibling_level(board: Board, account: QueueAccount, kind: int) -> SiblingLev
             max(MIN_USAGE_FRACTION * total, sum(charged[a] for a in requesting)),
             sum_weights(requesting, kind),
         )
-        usage_per_unit = {a: relative_to_share(1, now, a, kind, weights) for a in accounts}
+        usage_per_unit = {a: usage_relative_to_share(1, now, a, kind, weights) for a in accounts}
         for department in accounts:
             if department.divided[kind]:
                 _add_projects(board, department, kind, charged, usage_per_unit)
@@ -198,7 +198,9 @@ def _add_projects(
     weights = sum_weights(requesting_accounts(projects, kind), kind)
     for project in projects:
         charged[project] = min(charged[department], _charged_amount(board, project, kind))
-        usage_per_unit[project] = relative_to_share(usage_per_unit[department], 1, project, kind, weights)
+        usage_per_unit[project] = usage_relative_to_share(
+            usage_per_unit[department], 1, project, kind, weights
+        )
 
 
 def _charged_amount(board: Board, account: QueueAccount, kind: int) -> int:

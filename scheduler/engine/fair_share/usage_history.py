@@ -7,7 +7,7 @@ share is 0.
 import math
 from collections.abc import Sequence
 
-from scheduler.engine.board.ledger import KINDS, Ledger, QueueAccount, RelativeUsage, siblings
+from scheduler.engine.board.ledger import KINDS, Ledger, QueueAccount, RelativeUsage, sibling_sets
 from scheduler.engine.model import FairShareMode, Pool
 
 MIN_USAGE_FRACTION = 0.5  # lower bound on the total usage, as a fraction of the possible usage
@@ -29,13 +29,13 @@ def history_seconds(mode: FairShareMode) -> float:
 def update_usage_history(pool: Pool, ledger: Ledger, capacity: Sequence[int], now: int) -> None:
     """Set the relative usage of every account by resource, if usage history counts."""
     history, remaining = history_seconds(pool.fair_share), _seconds_until_reset(pool.fair_share, now)
-    for accounts in siblings(ledger.roots) if history else ():
+    for accounts in sibling_sets(ledger.roots) if history else ():
         parent = accounts[0].parent
         total = parent.share if parent else capacity
         parts = [
-            _relative_to_pool(accounts, kind, parent)
+            _usages_relative_to_pool(accounts, kind, parent)
             if parent and parent.divided[kind]
-            else _relative_usages(accounts, kind, history * total[kind], remaining * total[kind])
+            else _sibling_relative_usages(accounts, kind, history * total[kind], remaining * total[kind])
             for kind in KINDS
         ]
         for account, relative_usage in zip(accounts, zip(*parts, strict=True), strict=True):
@@ -51,7 +51,7 @@ def _seconds_until_reset(mode: FairShareMode, now: int) -> float:
     return mode.window - now % mode.window
 
 
-def _relative_usages(
+def _sibling_relative_usages(
     accounts: Sequence[QueueAccount], kind: int, steady: float, remaining: float
 ) -> list[RelativeUsage]:
     """Return the relative usage of siblings.
@@ -67,11 +67,13 @@ def _relative_usages(
     used = sum(account.entitlement.usage.used[kind] for account in requesting)
     total = max(min_usage, used)
     mean, at_reset = (used / total, (used + remaining) / total) if total else (0.0, math.inf)
-    parts = (relative_to_share(a.entitlement.usage.used[kind], total, a, kind, weights) for a in accounts)
+    parts = (
+        usage_relative_to_share(a.entitlement.usage.used[kind], total, a, kind, weights) for a in accounts
+    )
     return [RelativeUsage(round(used, USAGE_DIGITS), mean, at_reset) for used in parts]
 
 
-def _relative_to_pool(
+def _usages_relative_to_pool(
     accounts: Sequence[QueueAccount], kind: int, department: QueueAccount
 ) -> list[RelativeUsage]:
     """Return the relative usages of a divided department's projects, compared with the whole pool.
@@ -82,12 +84,15 @@ def _relative_to_pool(
     weights, (used, mean, at_reset) = sum_weights(requesting, kind), department.relative_usage[kind]
     total = sum(account.entitlement.usage.used[kind] for account in requesting)
     parts = (
-        relative_to_share(used * a.entitlement.usage.used[kind], total, a, kind, weights) for a in accounts
+        usage_relative_to_share(used * a.entitlement.usage.used[kind], total, a, kind, weights)
+        for a in accounts
     )
     return [RelativeUsage(round(part, USAGE_DIGITS), mean, at_reset) for part in parts]
 
 
-def relative_to_share(amount: float, total: float, account: QueueAccount, kind: int, weights: float) -> float:
+def usage_relative_to_share(
+    amount: float, total: float, account: QueueAccount, kind: int, weights: float
+) -> float:
     """Return `amount` divided by the account's weighted share of `total`.
 
     The ratio is infinite if the account's weight is 0. `weights` is the sum of all accounts' weights.

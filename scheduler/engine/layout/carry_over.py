@@ -14,7 +14,7 @@ from scheduler.engine.board.ledger import NO_ENTITLEMENT
 from scheduler.engine.layout.difference import find_differences
 from scheduler.engine.layout.layout import Layout, is_finished, reservations_by_workload
 from scheduler.engine.layout.lineup import start_cycle
-from scheduler.engine.layout.soundness import overallocated, unmatched_reservations
+from scheduler.engine.layout.soundness import overallocated_nodes, unmatched_reservations
 from scheduler.engine.model import Entitlement, Queue, Snapshot, Workload
 
 # Queue fields that may differ. Entitlements are compared separately, except for the usage.
@@ -70,7 +70,7 @@ def _have_same_settings(one: Queue, other: Queue) -> bool:
 def _update_layout(layout: Layout, snapshot: Snapshot) -> None:
     before = layout.snapshot
     was, now = find_differences(before.workloads, snapshot.workloads)
-    affected = {name for board in layout.boards.values() for name in board.reset()}
+    affected = {name for board in layout.boards.values() for name in board.undo_all_moves()}
     reserved = reservations_by_workload(snapshot)
     affected |= layout.reserved.keys() | reserved.keys()
     if before.now != snapshot.now:
@@ -98,7 +98,7 @@ def _update_layout(layout: Layout, snapshot: Snapshot) -> None:
     layout.quota_groups.start_cycle()
     for board in layout.boards.values():
         # Only changed nodes can produce new notes.
-        layout.notes += overallocated(board.nodes, board.nodes.touched)
+        layout.notes += overallocated_nodes(board.nodes, board.nodes.touched)
         start_cycle(board, snapshot.now)
 
 

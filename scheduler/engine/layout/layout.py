@@ -14,10 +14,10 @@ from scheduler.engine.layout.lineup import by_name, enqueue, remove_gang, start_
 from scheduler.engine.layout.quota_groups import QuotaGroups
 from scheduler.engine.layout.request_shapes import request_key
 from scheduler.engine.layout.soundness import (
-    overallocated,
+    overallocated_nodes,
     queues_without_parent,
     unmatched_reservations,
-    validated_pods,
+    validate_pods,
 )
 from scheduler.engine.model import NodeState, Pod, PodState, Reservation, Snapshot, Workload
 from scheduler.engine.plan import Numbers, Reason
@@ -39,7 +39,7 @@ class Layout:
         self.quota_groups.start_cycle()
         for board in self.boards.values():
             start_cycle(board, snapshot.now)
-            self.notes += overallocated(board.nodes)
+            self.notes += overallocated_nodes(board.nodes)
 
     def _build_boards(self, snapshot: Snapshot) -> None:
         self.snapshot, self.now = snapshot, snapshot.now
@@ -124,7 +124,7 @@ class Layout:
             pool = self.pool_by_node.get(pods[0].node)
             if pool is not None:
                 return {pool: pods}  # in this common case, no validation is needed
-        sound, strange, notes = validated_pods(workload.name, tuple(pods), roles, self.pool_by_node)
+        sound, strange, notes = validate_pods(workload.name, tuple(pods), roles, self.pool_by_node)
         self.notes += notes
         self._block_resources(strange)
         by_pool: dict[str, list[Pod]] = {}
@@ -169,7 +169,7 @@ class Layout:
         if gang.pod_count:
             meets_minimum = gang.meets_minimum
             reserved = any(pod.state is PodState.RESERVED for pod in gang.pods)
-            too_many = any(part.count > part.role.max for part in gang.parts)
+            too_many = any(part.replica_count > part.role.max for part in gang.parts)
             if gang.is_elastic or reserved or too_many or not meets_minimum:
                 insort(board.incomplete, gang, key=by_name)
             if meets_minimum:
@@ -217,20 +217,20 @@ class Layout:
         """
         more = [0, 0, 0]
         for part in gang.parts:
-            missing = part.role.max - part.count
+            missing = part.role.max - part.replica_count
             if missing > 0:
                 for kind in KINDS:
                     more[kind] += missing * part.amounts[kind]
         if gang.non_preemptible:
-            more = _within_quota(gang, more)
-        if not any(more) or (not gang.pod_count and not self._could_ever_start(gang)):
+            more = _amounts_within_quota(gang, more)
+        if not any(more) or (not gang.pod_count and not self._may_ever_start(gang)):
             return
         gang.extra_request = more[0], more[1], more[2]
         for account in gang.account.path:
             for kind in KINDS:
                 account.pending_request[kind] += more[kind]
 
-    def _could_ever_start(self, gang: Gang) -> bool:
+    def _may_ever_start(self, gang: Gang) -> bool:
         kind = gang.account, gang.requested, gang.non_preemptible
         result = self._startable.get(kind)
         if result is None:
@@ -269,7 +269,7 @@ def is_finished(workload: Workload) -> bool:
     return all(done[role.name] >= role.min for role in leaf_roles(workload.tree))
 
 
-def _within_quota(gang: Gang, more: Sequence[int]) -> list[int]:
+def _amounts_within_quota(gang: Gang, more: Sequence[int]) -> list[int]:
     """Return the part of a non-preemptible request that fits within the quotas."""
     allocated = [sum(len(part.live) * part.amounts[kind] for part in gang.parts) for kind in KINDS]
     quota = [min(account.quota[kind] for account in gang.account.path) for kind in KINDS]

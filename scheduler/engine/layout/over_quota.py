@@ -8,7 +8,7 @@ from typing import NamedTuple
 from berth.core.amounts import Amounts, Bounds
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import BoardRole, Gang
-from scheduler.engine.board.ledger import KINDS, QueueAccount, amounts
+from scheduler.engine.board.ledger import KINDS, QueueAccount, to_amounts
 from scheduler.engine.board.order import gang_sort_key
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Pod
@@ -44,11 +44,11 @@ def queues_in_pools(layout: Layout, pools: Collection[str]) -> dict[tuple[str, s
         (queue, name): state
         for name, board in layout.boards.items()
         if name in pools
-        for queue, state in _queues_on(board).items()
+        for queue, state in _queues_on_board(board).items()
     }
 
 
-def _queues_on(board: Board) -> dict[str, QueueInPool]:
+def _queues_on_board(board: Board) -> dict[str, QueueInPool]:
     placed: dict[QueueAccount, list[PlacedPod]] = defaultdict(list)
     for project, gangs in board.by_project.items():
         for gang in gangs.values():
@@ -61,7 +61,7 @@ def _queues_on(board: Board) -> dict[str, QueueInPool]:
     for account in sorted(board.ledger.accounts.values(), key=lambda account: -len(account.path)):
         over = _pods_over_quota(account, placed[account], excess)
         excess |= {id(pod) for _, _, pod in over}
-        quota, allocated = account.entitlement.quota, amounts(account.allocated)
+        quota, allocated = account.entitlement.quota, to_amounts(account.allocated)
         result[account.name] = QueueInPool(quota, allocated, _pods_over_quota_by_workload(over))
     return result
 

@@ -57,7 +57,7 @@ class QuotaGroups:
     def start_cycle(self) -> None:
         """Set each account's remaining amounts in its quota group. Shares are computed later."""
         for pool in self._accounts:
-            self._set_remaining(pool)
+            self._update_remaining_quotas(pool)
             self._seen[pool] = (0,) * (len(self._boards) - 1)
         self._changed.clear()
 
@@ -83,11 +83,11 @@ class QuotaGroups:
         pool = board.pool.name
         if pool not in self._accounts:
             return
-        state = self._accepted_trials_elsewhere(pool)
+        state = self._accepted_trials_on_other_boards(pool)
         if self._seen[pool] == state:
             return
         self._seen[pool] = state
-        if self._set_remaining(pool):
+        if self._update_remaining_quotas(pool):
             self._changed.add(pool)
             board.cycle.reclaimable_cache.clear()
             divide_shares(board.pool, board.ledger, board.nodes.capacity())
@@ -100,14 +100,14 @@ class QuotaGroups:
         changed, self._changed = self._changed, set()
         return changed
 
-    def _accepted_trials_elsewhere(self, pool: str) -> tuple[int, ...]:
+    def _accepted_trials_on_other_boards(self, pool: str) -> tuple[int, ...]:
         """Return the number of accepted trials on each other board.
 
         Only accepted trials change allocations.
         """
         return tuple(board.cycle.accepted_trials for name, board in self._boards.items() if name != pool)
 
-    def _set_remaining(self, pool: str) -> bool:
+    def _update_remaining_quotas(self, pool: str) -> bool:
         changed = False
         for account in self._accounts[pool]:
             group = account.group

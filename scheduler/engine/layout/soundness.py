@@ -11,7 +11,7 @@ from scheduler.engine.model import Node, Pod, PodState, Queue, Reservation
 ValidatedPods = tuple[list[Pod], list[Pod], list[str]]
 
 
-def validated_pods(
+def validate_pods(
     name: str, pods: Sequence[Pod], roles: Collection[str], nodes: Collection[str]
 ) -> ValidatedPods:
     """Validate a workload's pods. Duplicate pods count as stuck, and pods of unknown roles as invalid.
@@ -55,7 +55,7 @@ def queues_without_parent(queues: Sequence[Queue]) -> Iterator[str]:
             yield f"{queue.name}: there is no department {queue.parent}"
 
 
-def overallocated(nodes: Nodes, among: Iterable[int] | None = None) -> Iterator[str]:
+def overallocated_nodes(nodes: Nodes, among: Iterable[int] | None = None) -> Iterator[str]:
     """Yield a note for each node or device whose pods exceed its capacity."""
     for i in range(len(nodes.nodes)) if among is None else sorted(set(among)):
         node = nodes.nodes[i]

@@ -32,14 +32,14 @@ def find_room(
         all_nodes = board.topology.all_nodes if within is None else frozenset(within)
         placed = _ScopedPlacement(board, gang, horizon).place(arrangement, all_nodes)
         return placed or search(board, gang, arrangement, horizon, within)
-    return _place_unscoped(board, gang, arrangement, horizon, within)
+    return _place_without_scopes(board, gang, arrangement, horizon, within)
 
 
 def available_nodes(
     board: Board, gang: Gang, within: AbstractSet[int] | None = None
 ) -> AbstractSet[int] | None:
     """Return the nodes in `within` that are not held for another workload. None means all nodes."""
-    hold = board.cycle.hold()
+    hold = board.cycle.held_nodes()
     if hold is None or may_use_held_nodes(board, gang):
         return within
     return (board.topology.all_nodes if within is None else within) - hold.nodes
@@ -49,14 +49,14 @@ def may_use_held_nodes(board: Board, gang: Gang) -> bool:
     """Return whether the gang may use any node: no nodes are held, they are held for this gang, or the gang
     ends before they are needed.
     """
-    hold = board.cycle.hold()
+    hold = board.cycle.held_nodes()
     if hold is None or hold.name == gang.name:
         return True
     end = None if hold.until is None else known_end(gang, board.now)
     return end is not None and hold.until is not None and end <= hold.until
 
 
-def _place_unscoped(
+def _place_without_scopes(
     board: Board,
     gang: Gang,
     arrangement: Arrangement,
@@ -64,7 +64,7 @@ def _place_unscoped(
     within: AbstractSet[int] | None,
     max_steps: int = MAX_STEPS,
 ) -> bool:
-    start = board.mark()
+    start = board.log_position()
     for order in _replica_orders(arrangement) if len(arrangement) > 1 else (arrangement,):
         if all(place_replicas(board, gang, need, horizon, within) for need in order):
             return True
@@ -112,14 +112,14 @@ class _ScopedPlacement:
         """
         scope = next((need.scopes[depth] for need in arrangement if len(need.scopes) > depth), None)
         if scope is None:
-            return not arrangement or _place_unscoped(
+            return not arrangement or _place_without_scopes(
                 self.board, self.gang, arrangement, self.horizon, within, MIN_STEPS
             )
         inner = tuple(
             w for w in arrangement if len(w.scopes) > depth and w.scopes[depth].parts == scope.parts
         )
         rest = tuple(need for need in arrangement if need not in inner)
-        start = self.board.mark()
+        start = self.board.log_position()
         for domain in self._domains(scope, within, inner):
             if self.left <= 0:
                 break
@@ -164,7 +164,7 @@ def place_as_many_as_fit(
         slot = None if index is None else pick_slot(board, part, horizon, within)
         if index is None or slot is None:
             return 0
-        board.put(gang, part, index, slot)
+        board.place_pod(gang, part, index, slot)
         return 1
     slots = interchangeable_slots(board, part, need.count, horizon, within)
     for placed in range(need.count):
@@ -172,5 +172,5 @@ def place_as_many_as_fit(
         slot = next(slots, None) if index is not None else None
         if index is None or slot is None:
             return placed
-        board.put(gang, part, index, slot)
+        board.place_pod(gang, part, index, slot)
     return need.count

@@ -73,7 +73,7 @@ def _to_int_array(values: Iterable[int]) -> Ints:
 
 
 @dataclass(slots=True)
-class _Kind:
+class _KindLosses:
     """Fragmentation that one more replica of a request kind would cause on each node, and each node's best
     device.
     """
@@ -84,7 +84,7 @@ class _Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class _States:
+class _NodeStates:
     """Current or hypothetical states of nodes. The same node may appear more than once."""
 
     node: Ints
@@ -110,13 +110,13 @@ class Fragmentation:
             (r or b for r, b in zip(nodes.ready, nodes.booting, strict=True)), np.bool_, count
         )
         self._has_devices = np.fromiter((len(free) > 0 for free in nodes.devices), np.bool_, count)
-        self._kinds: dict[Hashable, _Kind] = {}
+        self._kinds: dict[Hashable, _KindLosses] = {}
         self._touched: list[int] = []
         nodes.touched = self._touched
         self._seen = 0
         self._update_losses(np.arange(count))
 
-    def best_first(self, part: BoardRole, among: Iterable[int] | None) -> Iterator[tuple[int, int]]:
+    def nodes_best_first(self, part: BoardRole, among: Iterable[int] | None) -> Iterator[tuple[int, int]]:
         """Yield nodes with room for a replica, best first, each with the device to share or -1 for any."""
         kind = self._evaluated_kind(part)
         losses = kind.losses
@@ -132,13 +132,13 @@ class Fragmentation:
                 return
             yield int(i), int(kind.device[i])
 
-    def _evaluated_kind(self, part: BoardRole) -> _Kind:
+    def _evaluated_kind(self, part: BoardRole) -> _KindLosses:
         self._apply_changes()
         key = (part.request, part.mask, part.ignores_limits)
         kind = self._kinds.get(key)
         count = len(self._nodes.nodes)
         if kind is None:
-            kind = self._kinds[key] = _Kind(np.full(count, NO_FIT), np.full(count, -1), 0)
+            kind = self._kinds[key] = _KindLosses(np.full(count, NO_FIT), np.full(count, -1), 0)
             self._evaluate(kind, part, np.arange(count))
         elif kind.counted < len(self._touched):
             self._evaluate(kind, part, _to_int_array(sorted(set(self._touched[kind.counted :]))))
@@ -157,10 +157,10 @@ class Fragmentation:
             free = nodes.devices[i]
             self._free[i, : len(free)] = free[: self._width]
         self._losses[changed] = self._losses_by_state(
-            _States(changed, self._cpu[changed], self._memory[changed], self._free[changed])
+            _NodeStates(changed, self._cpu[changed], self._memory[changed], self._free[changed])
         )
 
-    def _evaluate(self, kind: _Kind, part: BoardRole, stale: Ints) -> None:
+    def _evaluate(self, kind: _KindLosses, part: BoardRole, stale: Ints) -> None:
         kind.losses[stale], kind.device[stale] = NO_FIT, -1
         candidates, milli = self._nodes_with_room(part, stale)
         request = part.request
@@ -197,7 +197,7 @@ class Fragmentation:
             fits &= (self._free[stale] >= milli[:, None]).sum(axis=1) >= request.devices
         return stale[fits], milli[fits]
 
-    def _evaluate_shared(self, kind: _Kind, request: Request, candidates: Ints, milli: Ints) -> None:
+    def _evaluate_shared(self, kind: _KindLosses, request: Request, candidates: Ints, milli: Ints) -> None:
         """Evaluate devices with room, but only one from each group with the same free capacity."""
         free = self._free[candidates]
         best, which = np.full(len(candidates), NO_FIT), np.full(len(candidates), -1)
@@ -214,29 +214,29 @@ class Fragmentation:
             best[rows[better]], which[rows[better]] = scores[better], device
         kind.losses[candidates], kind.device[candidates] = best, which
 
-    def _states_after(self, request: Request, candidates: Ints, used: Ints) -> _States:
-        return _States(
+    def _states_after(self, request: Request, candidates: Ints, used: Ints) -> _NodeStates:
+        return _NodeStates(
             candidates,
             self._cpu[candidates] - request.limit_cpu,
             self._memory[candidates] - request.limit_memory_mib,
             self._free[candidates] - used,
         )
 
-    def _scores(self, after: _States) -> Ints:
+    def _scores(self, after: _NodeStates) -> Ints:
         """Return the additional loss per replica of the mix, in fifths of a device, for each state."""
         divisor = max(1, int(self._mix.weights.sum())) * LOSS_STEP
         return (self._losses_by_state(after) - self._losses[after.node]) // divisor
 
-    def _losses_by_state(self, states: _States) -> Ints:
+    def _losses_by_state(self, states: _NodeStates) -> Ints:
         parts = [
-            self._losses_in_batch(
-                _States(states.node[a:b], states.cpu[a:b], states.memory[a:b], states.free[a:b])
+            self._batch_losses(
+                _NodeStates(states.node[a:b], states.cpu[a:b], states.memory[a:b], states.free[a:b])
             )
             for a, b in ((a, a + BATCH_SIZE) for a in range(0, len(states.node), BATCH_SIZE))
         ]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
-    def _losses_in_batch(self, states: _States) -> Ints:
+    def _batch_losses(self, states: _NodeStates) -> Ints:
         mix, free, total = self._mix, states.free, states.free.sum(axis=1)
         large = free[:, None, :] >= mix.sizes[None, :, None]
         number = large.sum(axis=2)

@@ -14,7 +14,7 @@ from scheduler.engine.plan import Kind
 OVERCOMMIT_MESSAGE = "overcommitted: its requests fit, its limits do not"
 
 
-def overcommit(board: Board, choice: int) -> None:
+def place_overcommitted(board: Board, choice: int) -> None:
     order = PendingOrder(
         board,
         [group for group in find_pending_groups(board, choice) if may_overcommit(group.gangs[group.at])],
@@ -26,7 +26,7 @@ def overcommit(board: Board, choice: int) -> None:
                 # scale up.
                 trial.accept(Kind.START, OVERCOMMIT_MESSAGE, retry=True)
             else:
-                order.skip(group)
+                order.skip_group(group)
 
 
 def may_overcommit(gang: Gang) -> bool:
@@ -42,12 +42,12 @@ def may_overcommit(gang: Gang) -> bool:
 
 
 def _place_by_requests(board: Board, gang: Gang) -> bool:
-    with placed_by_requests(gang):
+    with ignoring_limits(gang):
         return any(find_room(board, gang, arrangement, Horizon.NOW) for arrangement in arrangements(gang))
 
 
 @contextmanager
-def placed_by_requests(*gangs: Gang) -> Iterator[None]:
+def ignoring_limits(*gangs: Gang) -> Iterator[None]:
     """Within the block, place the gangs by their requests instead of their limits."""
     parts = [part for gang in gangs for part in gang.parts]
     for part in parts:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, ReplicaRequest, Scope, least_request
+from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, ReplicaRequest, Scope, smallest_request
 from scheduler.engine.board.ledger import KINDS
 from scheduler.engine.board.nodes import Slot
 from scheduler.engine.placement.slots import Horizon, has_room, slot_on_node
@@ -37,7 +37,10 @@ def search(
     """Place all replicas. If that fails, return False and leave the board unchanged."""
     nodes = board.nodes
     usable = [i for i in range(len(nodes.nodes)) if nodes.ready[i] and (within is None or i in within)]
-    requested, free = least_request(arrangement), (nodes.gpu, nodes.cpu_unrequested, nodes.memory_unrequested)
+    requested, free = (
+        smallest_request(arrangement),
+        (nodes.gpu, nodes.cpu_unrequested, nodes.memory_unrequested),
+    )
     if any(requested[kind] > sum(max(0, free[kind][i]) for i in usable) for kind in KINDS):
         return False
     if any(not _fits_anywhere(board, need, horizon, usable) for need in arrangement):
@@ -115,8 +118,8 @@ class _Search:
             self.left -= 1
             if self.left < 0:
                 return False
-            mark = self.board.mark()
-            self.board.put(self.gang, need.part, index, choice.slot)
+            mark = self.board.log_position()
+            self.board.place_pod(self.gang, need.part, index, choice.slot)
             same = which + 1 < len(self.replicas) and self.replicas[which + 1] is need
             if self.place(which + 1, choice.position if same else 0, choice.inside):
                 return True
@@ -132,7 +135,7 @@ class _Search:
             i = self.usable[position]
             if not has_room(nodes, i, part, self.horizon):
                 continue
-            domains = self._with_domains_of(need.scopes, i, inside)
+            domains = self._with_node_domains(need.scopes, i, inside)
             if domains is None:
                 continue
             alike = self._state_key(i)
@@ -143,7 +146,7 @@ class _Search:
                 result.append(_Choice(nodes.gpu[i], position, number, slot, domains))
         return sorted(result, key=lambda choice: choice[:3])
 
-    def _with_domains_of(self, scopes: Sequence[Scope], i: int, inside: Domains) -> Domains | None:
+    def _with_node_domains(self, scopes: Sequence[Scope], i: int, inside: Domains) -> Domains | None:
         """Return `inside` with the node's domains added, or None if a topology scope rules out the node."""
         for scope in scopes:
             level = scope.constraint.required

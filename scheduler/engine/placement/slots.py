@@ -28,10 +28,10 @@ def pick_slot(
     """Return the best slot for one replica, or None if no slot fits. Ties are resolved by node name."""
     if part.avoid_mask is not None:
         kind = bytes(not avoid_mask for avoid_mask in part.avoid_mask)
-        preferred = _pick(board, part, horizon, within, kind)
+        preferred = _pick_slot(board, part, horizon, within, kind)
         if preferred is not None:
             return preferred
-    return _pick(board, part, horizon, within, None)
+    return _pick_slot(board, part, horizon, within, None)
 
 
 def interchangeable_slots(
@@ -109,11 +109,11 @@ def _node_sort_key(
     packed = _packing_key(nodes, part)
     if within is not None or horizon >= Horizon.BOOTING or not part.request.devices:
         return packed
-    shared = nodes.partly_free
+    shared = nodes.partly_free_nodes
     return lambda i: (0, *packed(i)) if i in shared else (1, nodes.whole[i], i)
 
 
-def _pick(
+def _pick_slot(
     board: Board, part: BoardRole, horizon: Horizon, within: AbstractSet[int] | None, only: bytes | None
 ) -> Slot | None:
     if board.pool.node_strategy is Strategy.FRAGMENTATION:
@@ -135,7 +135,7 @@ def _pick_least_fragmenting(
 ) -> Slot | None:
     nodes, strategy = board.nodes, board.pool.device_strategy
     for ready in (True, False) if horizon >= Horizon.BOOTING else (True,):
-        for i, device in board.fragmentation.best_first(part, within):
+        for i, device in board.fragmentation.nodes_best_first(part, within):
             if nodes.ready[i] is not ready or (only is not None and not only[i]):
                 continue
             if not has_room(nodes, i, part, horizon):
@@ -163,7 +163,7 @@ def has_room(nodes: Nodes, i: int, part: BoardRole, horizon: Horizon) -> bool:
     spread = part.role.spread_per_node
     if part.replicas_by_node is not None and spread is not None and part.replicas_by_node.get(i, 0) >= spread:
         return False
-    return horizon > Horizon.NOW or i not in nodes.leaving or nodes.starts_now(i, (), 0, request)
+    return horizon > Horizon.NOW or i not in nodes.leaving or nodes.can_start_now(i, (), 0, request)
 
 
 def slot_on_node(
@@ -214,14 +214,14 @@ def _candidates(
 
 
 def _fewest_free_devices_first(nodes: Nodes, count: int) -> Iterator[int]:
-    for bucket in nodes.by_free_devices[count:]:
+    for bucket in nodes.nodes_by_free_devices[count:]:
         yield from bucket
 
 
 def _shared_devices_first(nodes: Nodes, part: BoardRole) -> Iterator[int]:
     """Yield the nodes to try for a fraction of a device, first those with a partly free device."""
-    yield from sorted(nodes.partly_free, key=_packing_key(nodes, part))
-    for bucket in nodes.by_free_devices:
+    yield from sorted(nodes.partly_free_nodes, key=_packing_key(nodes, part))
+    for bucket in nodes.nodes_by_free_devices:
         yield from bucket
 
 

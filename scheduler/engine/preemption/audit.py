@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from berth.core.words import format_gpus
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
-from scheduler.engine.board.ledger import GPU, NO_BOUND, QueueAccount, QueueGroup, amounts
+from scheduler.engine.board.ledger import GPU, NO_BOUND, QueueAccount, QueueGroup, to_amounts
 from scheduler.engine.explain.reasons import blockers
 from scheduler.engine.plan import Blocker, Eviction, Kind, QueueImpact
-from scheduler.engine.preemption.outcome import Outcome
+from scheduler.engine.preemption.outcome import EvictionOutcome
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import Victim
 
@@ -25,12 +25,12 @@ RULES = {
 
 
 def eviction_records(
-    selection: VictimSelection, outcome: Outcome, before: AllocatedByQueue
+    selection: VictimSelection, outcome: EvictionOutcome, before: AllocatedByQueue
 ) -> tuple[Eviction, ...]:
     """Return an audit record for each gang that loses or moves pods, given the board's final state."""
     gang, impacts = selection.policy.gang, _QueueImpacts(selection.board, before)
-    winner = impacts.path(gang.account)
-    rejected = blockers(selection.board.reasons(gang))
+    winner = impacts.impacts_on_path(gang.account)
+    rejected = blockers(selection.board.pending_reasons(gang))
     by_gang: dict[str, list[Victim]] = {}
     for victim in outcome.evicted:
         if all(selection.board.is_newly_placed(pod) for _, pod in victim.pods):
@@ -47,7 +47,7 @@ def eviction_records(
                 rule=_format_rule(selection, victims[-1], before),
                 pods=_evicted_pods(selection, victims),
                 whole=whole,
-                victim=impacts.path(victims[0].gang.account),
+                victim=impacts.impacts_on_path(victims[0].gang.account),
                 winner=winner,
                 rejected=rejected,
                 lost_gpu_seconds=sum(victim.lost_gpu_seconds for victim in victims),
@@ -64,7 +64,10 @@ def _evicted_pods(selection: VictimSelection, victims: Sequence[Victim]) -> tupl
 
 
 def _move_records(
-    selection: VictimSelection, outcome: Outcome, impacts: "_QueueImpacts", rejected: tuple[Blocker, ...]
+    selection: VictimSelection,
+    outcome: EvictionOutcome,
+    impacts: "_QueueImpacts",
+    rejected: tuple[Blocker, ...],
 ) -> list[Eviction]:
     by_gang: dict[str, tuple[Gang, list[tuple[str, int]]]] = {}
     for gang, _, pod, _ in outcome.moved:
@@ -74,7 +77,8 @@ def _move_records(
     return [
         Eviction(
             Kind.CONSOLIDATE, name, selection.policy.gang.name, RULES["consolidate"], tuple(pods), False,
-            impacts.path(gang.account), impacts.path(selection.policy.gang.account), rejected,
+            impacts.impacts_on_path(gang.account),
+            impacts.impacts_on_path(selection.policy.gang.account), rejected,
         )
         for name, (gang, pods) in by_gang.items()
     ]  # fmt: skip
@@ -87,7 +91,7 @@ class _QueueImpacts:
         self._before, self._paths = before, dict[QueueAccount, tuple[QueueImpact, ...]]()
         self._usage = board.pool.fair_share.time_based
 
-    def path(self, account: QueueAccount) -> tuple[QueueImpact, ...]:
+    def impacts_on_path(self, account: QueueAccount) -> tuple[QueueImpact, ...]:
         if account not in self._paths:
             self._paths[account] = tuple(self._queue_impact(step) for step in account.path)
         return self._paths[account]
@@ -96,10 +100,10 @@ class _QueueImpacts:
         return QueueImpact(
             account.name,
             account.entitlement.quota,
-            amounts(account.share),
-            amounts(self._before[account]),
-            amounts(account.allocated),
-            account.entitlement.usage.normalized(0) if self._usage else 0.0,
+            to_amounts(account.share),
+            to_amounts(self._before[account]),
+            to_amounts(account.allocated),
+            account.entitlement.usage.fraction_of_parent(0) if self._usage else 0.0,
         )
 
 
@@ -116,10 +120,14 @@ def _format_rule(selection: VictimSelection, victim: Victim, before: AllocatedBy
         higher=selection.policy.gang.workload.priority,
         lower=victim.gang.workload.priority,
     )
-    return text if victim_queue.group is None else f"{text}{_group_clause(victim_queue, victim_queue.group)}"
+    return (
+        text
+        if victim_queue.group is None
+        else f"{text}{_quota_group_clause(victim_queue, victim_queue.group)}"
+    )
 
 
-def _group_clause(account: QueueAccount, group: QueueGroup) -> str:
+def _quota_group_clause(account: QueueAccount, group: QueueGroup) -> str:
     """Return a clause about the queue's allocation in other pools of its quota group, or an empty string."""
     elsewhere = sum(other.allocated[GPU] for other in group.accounts.values() if other is not account)
     if not elsewhere:

@@ -7,7 +7,13 @@ from typing import Any
 
 from berth.core.amounts import RESOURCES
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Arrangement, Gang, least_request, node_amount, pod_milli_gpus
+from scheduler.engine.board.gang import (
+    Arrangement,
+    Gang,
+    node_usage_per_replica,
+    pod_gpu_milli,
+    smallest_request,
+)
 from scheduler.engine.board.ledger import GPU, KINDS, QueueAccount
 from scheduler.engine.plan import Numbers, Reason
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
@@ -34,7 +40,7 @@ class _QueueTotals:
 
 def shortfall(selection: VictimSelection, arrangement: Arrangement) -> tuple[Reason, Numbers] | None:
     """Return why even evicting all possible victims would not suffice, or None if it might suffice."""
-    return _find_shortfall(_pool_totals(selection), selection.policy.requested, least_request(arrangement))
+    return _find_shortfall(_pool_totals(selection), selection.policy.requested, smallest_request(arrangement))
 
 
 @lru_cache(maxsize=256)
@@ -50,7 +56,7 @@ def _find_shortfall(
 ) -> tuple[Reason, Numbers] | None:
     for kind in KINDS:
         if least[kind] > sums.free[kind] + sums.reclaimable_amounts[kind] + sums.uncounted[kind]:
-            numbers = sums.numbers(requested, kind)
+            numbers = sums.shortfall_numbers(requested, kind)
             enough = numbers["protected"] >= numbers["missing"]
             return Reason.VICTIMS_PROTECTED if enough else Reason.NO_RECLAIMABLE_RESOURCES, numbers
     return None
@@ -64,7 +70,7 @@ def reclaim_numbers(selection: VictimSelection, resource: object) -> Numbers:
     """
     kinds = selection.policy.kinds
     kind = next((kind for kind in kinds if RESOURCES[kind] == resource), next(iter(kinds), 0))
-    return {**_pool_totals(selection).numbers(selection.policy.requested, kind), "missing": 0}
+    return {**_pool_totals(selection).shortfall_numbers(selection.policy.requested, kind), "missing": 0}
 
 
 def max_gpus_saved_by_moves(board: Board) -> int:
@@ -78,7 +84,7 @@ def max_gpus_saved_by_moves(board: Board) -> int:
     if not cache["larger devices"]:
         return 0
     return sum(
-        pod_milli_gpus(pod) - part.least_milli * part.request.devices
+        pod_gpu_milli(pod) - part.least_milli * part.request.devices
         for gangs in board.by_project.values()
         for gang in gangs.values()
         for part in gang.parts
@@ -103,7 +109,7 @@ class _PoolTotals:
     # CPU and memory that evictions may free beyond the pods' requests, and GPU shares that moves may save.
     uncounted: list[int] = field(default_factory=lambda: [0, 0, 0])
 
-    def numbers(self, requested: Requested, kind: int) -> dict[str, Any]:
+    def shortfall_numbers(self, requested: Requested, kind: int) -> dict[str, Any]:
         return {
             "resource": RESOURCES[kind],
             "requested": requested[kind],
@@ -160,7 +166,7 @@ def _project_totals(selection: VictimSelection, account: QueueAccount) -> _Queue
 
 
 def _merge_totals(one: _QueueTotals, other: _QueueTotals) -> _QueueTotals:
-    def add_kind(kind: int) -> tuple[int, int, int, int, int, int]:
+    def merge_resource(kind: int) -> tuple[int, int, int, int, int, int]:
         return (
             one.total[kind] + other.total[kind],
             one.runtime_protected[kind] + other.runtime_protected[kind],
@@ -170,7 +176,7 @@ def _merge_totals(one: _QueueTotals, other: _QueueTotals) -> _QueueTotals:
             one.above_requests[kind] + other.above_requests[kind],
         )
 
-    return _QueueTotals(*map(list, zip(*map(add_kind, KINDS), strict=True)))
+    return _QueueTotals(*map(list, zip(*map(merge_resource, KINDS), strict=True)))
 
 
 def _add_gang(result: _QueueTotals, gang: Gang, selection: VictimSelection) -> None:
@@ -185,14 +191,14 @@ def _add_gang(result: _QueueTotals, gang: Gang, selection: VictimSelection) -> N
                 live = len(part.live)
                 allocated += amount * live
                 if is_elastic:
-                    spare += amount * max(0, min(part.count - part.role.min, live))
+                    spare += amount * max(0, min(part.replica_count - part.role.min, live))
                 if kind == GPU and part.least_milli != part.milli:
                     # GPU shares depend on the device size, so assume the smallest devices.
-                    result.grain[kind] = gcd(result.grain[kind], *map(pod_milli_gpus, part.live.values()))
+                    result.grain[kind] = gcd(result.grain[kind], *map(pod_gpu_milli, part.live.values()))
                 elif result.grain[kind] != amount:
                     result.grain[kind] = gcd(result.grain[kind], amount)
             if kind != GPU:
-                result.above_requests[kind] += (node_amount(part, kind) - amount) * len(part.live)
+                result.above_requests[kind] += (node_usage_per_replica(part, kind) - amount) * len(part.live)
         if gang.non_preemptible:
             result.non_preemptible[kind] += allocated if evicts else 0
             continue

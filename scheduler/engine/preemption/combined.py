@@ -9,10 +9,10 @@ from scheduler.engine.board.gang import Arrangement
 from scheduler.engine.board.ledger import QueueAccount, main_resource
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.slots import Horizon
-from scheduler.engine.preemption.outcome import Outcome, resolve_outcome
+from scheduler.engine.preemption.outcome import EvictionOutcome, resolve_outcome
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.policies.pending import Consolidate
-from scheduler.engine.preemption.proposals import Budget, fits_under_limits, propose_victims
+from scheduler.engine.preemption.proposals import ProposalBudget, fits_under_limits, propose_victims
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.sets import select_all, sufficient_victim_sets
 
@@ -27,7 +27,7 @@ MAX_PROPOSALS = 24  # maximum number of move proposals per victim set
 
 def evict_and_move(
     policy: PreemptionPolicy, arrangement: Arrangement, *, keeps_quotas: bool
-) -> tuple[VictimSelection, Outcome] | None:
+) -> tuple[VictimSelection, EvictionOutcome] | None:
     """Place the arrangement by evicting some workloads and, if the pool allows it, moving others.
 
     Return the evictions and moves, which are applied to the board, or None if no solution was found. With
@@ -35,10 +35,10 @@ def evict_and_move(
     """
     board = policy.board
     consolidation = board.pool.consolidation
-    if policy.moves_only or not _could_fit(board, arrangement):
+    if policy.moves_only or not _could_fit_after_evictions(board, arrangement):
         return None
     may_move = consolidation.enabled and consolidation.max_moves != 0
-    start, pods = board.mark(), sum(map(len, board.on_node))
+    start, pods = board.log_position(), sum(map(len, board.on_node))
     tries = max(MIN_TRIED_SETS, min(MAX_TRIED_SETS, MAX_PODS // max(1, pods)))
     for below_quota, victims in sufficient_victim_sets(
         policy, arrangement, MAX_PRICED_VICTIMS, may_move=may_move
@@ -59,7 +59,7 @@ def evict_and_move(
     return None
 
 
-def _could_fit(board: Board, arrangement: Arrangement) -> bool:
+def _could_fit_after_evictions(board: Board, arrangement: Arrangement) -> bool:
     """Return whether each role's GPUs might fit if all preemptible pods were evicted."""
     nodes = board.nodes
     for need in arrangement:
@@ -82,7 +82,7 @@ def _could_fit(board: Board, arrangement: Arrangement) -> bool:
     return True
 
 
-def total_below_quota(policy: PreemptionPolicy, before: dict[QueueAccount, tuple[int, ...]]) -> int:
+def total_reduction_below_quota(policy: PreemptionPolicy, before: dict[QueueAccount, tuple[int, ...]]) -> int:
     """Return the total amount by which evictions have reduced victim queues below their quotas.
 
     For a queue that was already below its quota, only its new losses count.
@@ -97,7 +97,7 @@ def total_below_quota(policy: PreemptionPolicy, before: dict[QueueAccount, tuple
 
 def _place_after_evictions(
     selection: VictimSelection, start: int, arrangement: Arrangement
-) -> Outcome | None:
+) -> EvictionOutcome | None:
     """Place the arrangement without moving other workloads, after the selected victims have been removed.
     Return None if that fails.
     """
@@ -107,14 +107,16 @@ def _place_after_evictions(
     return resolve_outcome(selection, start, arrangement)
 
 
-def _place_by_moves(selection: VictimSelection, arrangement: Arrangement) -> Outcome | None:
+def _place_by_moves(selection: VictimSelection, arrangement: Arrangement) -> EvictionOutcome | None:
     """Place the arrangement by moving other workloads, after the selected victims have been removed. Return
     None if that fails or would be unfair to the victim queues.
     """
     board, policy = selection.board, selection.policy
-    start, moves = board.mark(), Consolidate(board, policy.gang, policy.requested)
+    start, moves = board.log_position(), Consolidate(board, policy.gang, policy.requested)
     sides = {policy.diverging_queues(victim.gang.account) for victim in selection.selected}
-    for proposal in propose_victims(board, moves, arrangement, Budget(min(MAX_PROPOSALS, moves.max_trials))):
+    for proposal in propose_victims(
+        board, moves, arrangement, ProposalBudget(min(MAX_PROPOSALS, moves.max_trials))
+    ):
         outcome = resolve_outcome(proposal, start, arrangement, moves.max_moves)
         if outcome is None:
             continue

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, node_amount, scopes_above
+from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, enclosing_scopes, node_usage_per_replica
 from scheduler.engine.board.ledger import CPU, GPU, MEMORY
 from scheduler.engine.board.nodes import Slot
 from scheduler.engine.model import Pod
@@ -23,7 +23,7 @@ MAX_STEPS = 2000  # maximum number of steps per cycle, summed over all searches
 MAX_DEVICE_CHOICES = 16  # maximum number of device combinations tried per node
 
 
-class _Item(NamedTuple):
+class _PodToPlace(NamedTuple):
     gang: Gang
     part: BoardRole
     pod: Pod | None  # the pod to place, or None for a replica of the preemptor
@@ -61,18 +61,20 @@ def place_exactly(selection: VictimSelection, arrangement: Arrangement) -> bool:
         return False
     for item, slot in zip(items, slots, strict=True):
         if item.pod is None:
-            board.put(preemptor, item.part, next(item.part.free_indices()), slot)
+            board.place_pod(preemptor, item.part, next(item.part.free_indices()), slot)
         else:
             selection.planned_slots[id(item.pod)] = slot
     return True
 
 
-def _replicas_to_place(selection: VictimSelection, arrangement: Arrangement) -> list[_Item]:
+def _replicas_to_place(selection: VictimSelection, arrangement: Arrangement) -> list[_PodToPlace]:
     """Return the replicas to place. Pods that must stay come first, followed by all others, largest first."""
     board, preemptor = selection.board, selection.policy.gang
-    items = [_Item(preemptor, need.part, None, False) for need in arrangement for _ in range(need.count)]
+    items = [
+        _PodToPlace(preemptor, need.part, None, False) for need in arrangement for _ in range(need.count)
+    ]
     items += [
-        _Item(victim.gang, part, pod, _must_stay(board, victim.gang, part, pod))
+        _PodToPlace(victim.gang, part, pod, _must_stay_on_node(board, victim.gang, part, pod))
         for victim in selection.selected
         for part, pod in victim.pods
     ]
@@ -80,19 +82,19 @@ def _replicas_to_place(selection: VictimSelection, arrangement: Arrangement) -> 
     return items
 
 
-def _must_stay(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> bool:
-    is_bound = part.role.spread_per_node is not None or bool(scopes_above(gang, part))
+def _must_stay_on_node(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> bool:
+    is_bound = part.role.spread_per_node is not None or bool(enclosing_scopes(gang, part))
     return is_bound or board.is_newly_placed(pod)
 
 
-def _sort_key(item: _Item) -> tuple[object, ...]:
+def _sort_key(item: _PodToPlace) -> tuple[object, ...]:
     name = "" if item.pod is None else item.gang.name
     index = 0 if item.pod is None else item.pod.index
-    amounts = (-node_amount(item.part, kind) for kind in (GPU, CPU, MEMORY))
+    amounts = (-node_usage_per_replica(item.part, kind) for kind in (GPU, CPU, MEMORY))
     return (not item.is_fixed, *amounts, name, item.part.role.name, index)
 
 
-def _is_move(item: _Item, slot: Slot, board: Board) -> bool:
+def _is_move(item: _PodToPlace, slot: Slot, board: Board) -> bool:
     pod = item.pod
     return pod is not None and (board.nodes.index[pod.node], pod.devices) != (slot.node, slot.devices)
 
@@ -104,7 +106,7 @@ def _sorted_devices(free: _FreeResources) -> _FreeResources:
 class _ExactSearch:
     """Depth-first search that places the replicas in order."""
 
-    def __init__(self, board: Board, items: Sequence[_Item], max_moves: int | None) -> None:
+    def __init__(self, board: Board, items: Sequence[_PodToPlace], max_moves: int | None) -> None:
         self._board, self._items, self._max_moves = board, items, max_moves
         nodes = board.nodes
         self._open = [self._allowed_nodes(item) for item in items]
@@ -126,7 +128,7 @@ class _ExactSearch:
         """Return a slot for each item, or None if there is no solution."""
         return self._slots if self._place(0, 0) else None
 
-    def _allowed_nodes(self, item: _Item) -> frozenset[int]:
+    def _allowed_nodes(self, item: _PodToPlace) -> frozenset[int]:
         """Return the nodes where the item may be placed."""
         nodes, mask = self._board.nodes, item.part.mask
         within = available_nodes(self._board, item.gang)
@@ -195,10 +197,10 @@ class _ExactSearch:
             free = self._free[i]
             if free not in tried:
                 tried.add(free)
-                for slot in self._slots_on(i, item.part):
+                for slot in self._slots_on_node(i, item.part):
                     yield slot, item.pod is not None
 
-    def _slots_on(self, i: int, part: BoardRole) -> Iterator[Slot]:
+    def _slots_on_node(self, i: int, part: BoardRole) -> Iterator[Slot]:
         """Yield slots for device combinations, treating equally free devices as interchangeable."""
         milli, count = self._board.nodes.milli_on(i, part.request), part.request.devices
         free = self._free[i].devices
@@ -214,8 +216,8 @@ class _ExactSearch:
     def _fits(self, part: BoardRole, slot: Slot) -> bool:
         free = self._free[slot.node]
         return (
-            free.cpu >= node_amount(part, CPU)
-            and free.memory >= node_amount(part, MEMORY)
+            free.cpu >= node_usage_per_replica(part, CPU)
+            and free.memory >= node_usage_per_replica(part, MEMORY)
             and free.pods >= 1
             and slot.milli <= MILLI
             and all(free.devices[device] >= slot.milli for device in slot.devices)
@@ -230,7 +232,7 @@ class _ExactSearch:
         return _FreeResources(
             free.kind,
             tuple(devices),
-            free.cpu - node_amount(part, CPU),
-            free.memory - node_amount(part, MEMORY),
+            free.cpu - node_usage_per_replica(part, CPU),
+            free.memory - node_usage_per_replica(part, MEMORY),
             free.pods - 1,
         )

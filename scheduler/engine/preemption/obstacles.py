@@ -18,8 +18,8 @@ Obstacle = tuple[Reason, Numbers]
 Requested = tuple[int, int, int]
 
 
-def obstacle(board: Board, policy: PreemptionPolicy) -> Obstacle | None:
-    """Return an obstacle that evictions cannot remove, or None."""
+def eviction_obstacle(board: Board, policy: PreemptionPolicy) -> Obstacle | None:
+    """Return an eviction_obstacle that evictions cannot remove, or None."""
     if not policy.may_evict():
         return exceeded_share(policy.gang, policy.requested) or (Reason.NO_RECLAIMABLE_RESOURCES, {})
     return _bound_obstacle(board, policy.gang, policy.requested, type(policy))
@@ -45,7 +45,7 @@ def policy_obstacle(
     first: Obstacle | None = None
     for arrangement in arrangements(gang):
         policy = policy_type(board, gang, total_request(arrangement))
-        short = obstacle(board, policy) or shortfall(VictimSelection(board, policy), arrangement)
+        short = eviction_obstacle(board, policy) or shortfall(VictimSelection(board, policy), arrangement)
         if short is None:
             return None
         first = first or short

@@ -10,13 +10,13 @@ from scheduler.engine.board.nodes import Slot
 from scheduler.engine.board.steps import Move
 from scheduler.engine.placement.find_room import find_room
 from scheduler.engine.placement.slots import Horizon
-from scheduler.engine.preemption.restore import Moved, Restorer, group_victims, restore_in_place
+from scheduler.engine.preemption.restore import Moved, VictimRestorer, group_victims, restore_in_place
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import PlacedPod, Victim, single_pod_victim
 
 
 @dataclass(slots=True)
-class Outcome:
+class EvictionOutcome:
     """Victims of one preemptor that were evicted or moved."""
 
     evicted: list[Victim] = field(default_factory=list)
@@ -35,24 +35,24 @@ class Outcome:
             account.allocated[GPU] > account.limit[GPU] for project in grown for account in project.path
         )
 
-    def moves(self, victim: Victim) -> list[PlacedPod]:
+    def moved_pods(self, victim: Victim) -> list[PlacedPod]:
         return [(part, pod) for gang, part, pod, _ in self.moved if gang is victim.gang]
 
 
 def resolve_outcome(
     selection: VictimSelection, start: int, arrangement: Arrangement, max_moves: int | None = None
-) -> Outcome | None:
+) -> EvictionOutcome | None:
     """Restore the victims that can stay or move, so that only the others are evicted. Return None if the
     outcome is not acceptable.
     """
     board, policy = selection.board, selection.policy
-    preemptor_moves = [move for move in board.moves(start) if move.placed]
-    outcome = Outcome()
-    restorer = Restorer(selection)
+    preemptor_moves = [move for move in board.moves_since(start) if move.placed]
+    outcome = EvictionOutcome()
+    restorer = VictimRestorer(selection)
     stopped: set[Gang] = set()
     # Restore the costliest victims first, so that they are evicted only if necessary.
     for gang, pods, victims in group_victims(selection):
-        mark = board.mark()
+        mark = board.log_position()
         # Extra replicas cannot stay if their gang stops.
         # The gang's core was selected last, so this loop handles it first.
         moved = None if gang in stopped else restorer.restore(gang, pods)
@@ -83,8 +83,8 @@ def resolve_outcome(
     return outcome
 
 
-def _evict_moved_replicas(selection: VictimSelection, outcome: Outcome) -> None:
-    """If a replica is evicted and another replica of its role moves, evict the moving replica instead,
+def _evict_moved_replicas(selection: VictimSelection, outcome: EvictionOutcome) -> None:
+    """If a replica is evicted and another replica of its role moved_pods, evict the moving replica instead,
     provided that the first can stay in place.
     """
     board = selection.board
@@ -96,8 +96,8 @@ def _evict_moved_replicas(selection: VictimSelection, outcome: Outcome) -> None:
             other, away = entry[1:3]
             if other is not part:
                 continue
-            mark = board.mark()
-            board.drop(victim.gang, part, part.live[away.index])
+            mark = board.log_position()
+            board.remove_pod(victim.gang, part, part.live[away.index])
             if restore_in_place(board, victim.gang, part, pod):
                 outcome.moved.remove(entry)
                 outcome.evicted[at] = single_pod_victim(board, victim.gang, part, away)
@@ -106,10 +106,12 @@ def _evict_moved_replicas(selection: VictimSelection, outcome: Outcome) -> None:
             board.rewind(mark)
 
 
-def _place_without_moves(selection: VictimSelection, outcome: Outcome, arrangement: Arrangement) -> bool:
+def _place_without_moves(
+    selection: VictimSelection, outcome: EvictionOutcome, arrangement: Arrangement
+) -> bool:
     """Try to place the preemptor without moving any pods, and return whether it was placed."""
-    board, start = selection.board, selection.board.mark()
-    _drop_evicted(board, outcome)
+    board, start = selection.board, selection.board.log_position()
+    _remove_evicted(board, outcome)
     if find_room(board, selection.policy.gang, arrangement, Horizon.LEAVING):
         outcome.moved = []
         return True
@@ -120,7 +122,7 @@ def _place_without_moves(selection: VictimSelection, outcome: Outcome, arrangeme
 def _would_meet_minimum(victim: Victim) -> bool:
     """Return whether the gang meets its minimum with the victim restored."""
     part = victim.pods[0][0]
-    return victim.is_gang or victim.is_group or part.count > part.role.min
+    return victim.is_gang or victim.is_group or part.replica_count > part.role.min
 
 
 def _is_within_max_allocations(selection: VictimSelection) -> bool:
@@ -133,27 +135,27 @@ def _is_within_max_allocations(selection: VictimSelection) -> bool:
     )
 
 
-def _apply_outcome(board: Board, outcome: Outcome, preemptor_moves: Sequence[Move]) -> None:
-    _drop_evicted(board, outcome)
+def _apply_outcome(board: Board, outcome: EvictionOutcome, preemptor_moves: Sequence[Move]) -> None:
+    _remove_evicted(board, outcome)
     for gang, part, pod, _ in outcome.moved:
-        board.drop(gang, part, pod)
+        board.remove_pod(gang, part, pod)
     for move in preemptor_moves:
         pod = move.pod
-        board.put(move.gang, move.part, pod.index, Slot(move.node, pod.devices, pod.milli))
+        board.place_pod(move.gang, move.part, pod.index, Slot(move.node, pod.devices, pod.milli))
     for gang, part, pod, slot in outcome.moved:
-        board.put(gang, part, pod.index, slot)
+        board.place_pod(gang, part, pod.index, slot)
 
 
 def reapply_moves(board: Board, moves: Sequence[Move]) -> None:
     """Repeat moves that were undone by rewinding the board."""
     for gang, part, pod, node, placed, _ in moves:
         if placed:
-            board.put(gang, part, pod.index, Slot(node, pod.devices, pod.milli))
+            board.place_pod(gang, part, pod.index, Slot(node, pod.devices, pod.milli))
         else:
-            board.drop(gang, part, part.live[pod.index])
+            board.remove_pod(gang, part, part.live[pod.index])
 
 
-def _drop_evicted(board: Board, outcome: Outcome) -> None:
+def _remove_evicted(board: Board, outcome: EvictionOutcome) -> None:
     for victim in outcome.evicted:
         for part, pod in victim.pods:
-            board.drop(victim.gang, part, pod)
+            board.remove_pod(victim.gang, part, pod)

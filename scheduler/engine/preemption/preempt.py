@@ -14,13 +14,13 @@ from scheduler.engine.board.steps import Move
 from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Kind, Numbers, Reason
 from scheduler.engine.preemption.audit import AllocatedByQueue, eviction_records
 from scheduler.engine.preemption.bounds import reclaim_numbers, shortfall
-from scheduler.engine.preemption.combined import evict_and_move, total_below_quota
-from scheduler.engine.preemption.obstacles import Obstacle, obstacle, policy_obstacle
-from scheduler.engine.preemption.outcome import Outcome, reapply_moves, resolve_outcome
+from scheduler.engine.preemption.combined import evict_and_move, total_reduction_below_quota
+from scheduler.engine.preemption.obstacles import Obstacle, eviction_obstacle, policy_obstacle
+from scheduler.engine.preemption.outcome import EvictionOutcome, reapply_moves, resolve_outcome
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
 from scheduler.engine.preemption.policies.pending import Consolidate, Preempt, Reclaim
 from scheduler.engine.preemption.policies.scaling import Shrink
-from scheduler.engine.preemption.proposals import Budget, propose_victims
+from scheduler.engine.preemption.proposals import ProposalBudget, propose_victims
 from scheduler.engine.preemption.victims.selection import VictimSelection
 
 # Alternative policies, tried if evictions would leave a queue below its quota.
@@ -31,14 +31,14 @@ ALTERNATIVES: Mapping[type[PreemptionPolicy], Sequence[type[PreemptionPolicy]]] 
 # Maximum number of proposals per preemptor and policy. A time limit would not be deterministic.
 MAX_PROPOSALS = 24
 
-Result = tuple[VictimSelection, Outcome]
+Result = tuple[VictimSelection, EvictionOutcome]
 
 
-class Acceptance(NamedTuple):
+class AcceptedEvictions(NamedTuple):
     """Accepted evictions and moves, with the queues' allocations before them."""
 
     selection: VictimSelection
-    outcome: Outcome
+    outcome: EvictionOutcome
     before: AllocatedByQueue
     over_bounds_before: bool
 
@@ -56,12 +56,12 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
         for group in find_pending_groups(board, choice)
         if not UNSCHEDULABLE_REASONS & group.reasons.keys()
     }
-    served = not _all_rejected(board, candidates, policy_type)
+    served = not _reject_all_if_policy_cannot_help(board, candidates, policy_type)
     while served:
         served = False
         order = PendingOrder(board, candidates)
         for group, gang in order:
-            order.skip(group)
+            order.skip_group(group)
             if gang.name in tried:
                 candidates.remove(group)
                 continue
@@ -73,7 +73,7 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
                 break
 
 
-def _all_rejected(
+def _reject_all_if_policy_cannot_help(
     board: Board, candidates: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]
 ) -> bool:
     """If the policy cannot help any group, reject all groups without trying moves, and return True.
@@ -96,7 +96,7 @@ def _all_rejected(
 def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -> bool:
     """Try a policy for one gang. Return whether the gang was placed or fits without evictions."""
     cycle = board.cycle
-    hold, find_hold, is_holder = cycle.backfill_hold, cycle.find_hold, _may_hold_nodes(board, gang)
+    hold, find_hold, is_holder = cycle.backfill_hold, cycle.find_hold, _has_or_may_get_hold(board, gang)
     if is_holder:
         # victims may move to the nodes held for the gang
         cycle.backfill_hold = cycle.find_hold = None
@@ -110,7 +110,7 @@ def _try_policy(board: Board, gang: Gang, policy_type: type[PreemptionPolicy]) -
     return rejection is None
 
 
-def _may_hold_nodes(board: Board, gang: Gang) -> bool:
+def _has_or_may_get_hold(board: Board, gang: Gang) -> bool:
     """Return whether nodes are held for the gang, or would be if a search were run now."""
     cycle = board.cycle
     if cycle.find_hold is not None:
@@ -138,27 +138,27 @@ def _try_arrangements(
     """
     board, gang = trial.board, trial.gang
     result: Obstacle | None = None
-    below_quota: tuple[Acceptance, list[Move]] | None = None
+    below_quota: tuple[AcceptedEvictions, list[Move]] | None = None
     for arrangement in choices:
         requested = total_request(arrangement)
         policy = policy if requested == policy.requested else type(policy)(board, gang, requested)
-        short = obstacle(board, policy) or shortfall(VictimSelection(board, policy), arrangement)
+        short = eviction_obstacle(board, policy) or shortfall(VictimSelection(board, policy), arrangement)
         if short is not None:
             result = result or short
             continue
         before, over_bounds_before = _allocated_by_queue(board), exceeded_bound(gang, requested) is not None
-        budget = Budget(min(MAX_PROPOSALS, policy.max_trials))
+        budget = ProposalBudget(min(MAX_PROPOSALS, policy.max_trials))
         best = _find_outcome(trial, policy, arrangement, budget, before)
         if best is not None:
             selection, outcome = best
             if not outcome.evicted and not outcome.moved:
                 board.rewind(trial.start)
                 return None  # the gang fits without evictions, so `allocate` places it
-            acceptance = Acceptance(selection, outcome, before, over_bounds_before)
-            if not total_below_quota(policy, before):
+            acceptance = AcceptedEvictions(selection, outcome, before, over_bounds_before)
+            if not total_reduction_below_quota(policy, before):
                 _accept_trial(trial, acceptance)
                 return None
-            below_quota = below_quota or (acceptance, board.moves(trial.start))
+            below_quota = below_quota or (acceptance, board.moves_since(trial.start))
         board.rewind(trial.start)
         result = result or _rejection_after_attempts(board, policy, budget)
     if below_quota is None:
@@ -169,7 +169,7 @@ def _try_arrangements(
     return None
 
 
-def _accept_trial(trial: Trial, acceptance: Acceptance) -> None:
+def _accept_trial(trial: Trial, acceptance: AcceptedEvictions) -> None:
     selection, outcome, before, over_bounds_before = acceptance
     trial.delayed = over_bounds_before and outcome.stops_running_pods(trial.board)
     records, kind = eviction_records(selection, outcome, before), selection.policy.kind
@@ -180,7 +180,7 @@ def _find_outcome(
     trial: Trial,
     policy: PreemptionPolicy,
     arrangement: Arrangement,
-    budget: Budget,
+    budget: ProposalBudget,
     before: AllocatedByQueue,
 ) -> Result | None:
     """Return the best evictions and moves, which are applied to the board, or None.
@@ -189,19 +189,19 @@ def _find_outcome(
     """
     board, start = trial.board, trial.start
     best = _find_outcome_by_policy(trial, policy, arrangement, budget, before)
-    if best is None or not total_below_quota(policy, before):
+    if best is None or not total_reduction_below_quota(policy, before):
         return best
-    moves = board.moves(start)
+    moves = board.moves_since(start)
     for other_type in ALTERNATIVES.get(type(policy), ()):
         board.rewind(start)
         if other_type is Consolidate and not board.pool.consolidation.enabled:
             continue
         other = other_type(board, trial.gang, policy.requested)
-        if obstacle(board, other) or shortfall(VictimSelection(board, other), arrangement):
+        if eviction_obstacle(board, other) or shortfall(VictimSelection(board, other), arrangement):
             continue
-        budget = Budget(min(MAX_PROPOSALS, other.max_trials))
+        budget = ProposalBudget(min(MAX_PROPOSALS, other.max_trials))
         result = _find_outcome_by_policy(trial, other, arrangement, budget, before)
-        if result is not None and not total_below_quota(other, before):
+        if result is not None and not total_reduction_below_quota(other, before):
             return result
     board.rewind(start)
     reapply_moves(board, moves)
@@ -212,7 +212,7 @@ def _find_outcome_by_policy(
     trial: Trial,
     policy: PreemptionPolicy,
     arrangement: Arrangement,
-    budget: Budget,
+    budget: ProposalBudget,
     before: AllocatedByQueue,
 ) -> Result | None:
     """Return the policy's best evictions and moves, which are applied to the board, or None.
@@ -221,14 +221,14 @@ def _find_outcome_by_policy(
     quota.
     """
     board, best = trial.board, None
-    for selection in _all_proposals(board, policy, arrangement, budget):
+    for selection in _propose_all(board, policy, arrangement, budget):
         outcome = resolve_outcome(selection, trial.start, arrangement, policy.max_moves)
         if outcome is not None:
             best = selection, outcome
             break
-    if best is not None and not total_below_quota(policy, before):
+    if best is not None and not total_reduction_below_quota(policy, before):
         return best
-    moves = board.moves(trial.start) if best else []
+    moves = board.moves_since(trial.start) if best else []
     board.rewind(trial.start)
     policy.allow_exceeding_share_again()
     combined = evict_and_move(policy, arrangement, keeps_quotas=best is not None)
@@ -238,10 +238,10 @@ def _find_outcome_by_policy(
 
 
 def _rejection_after_attempts(
-    board: Board, policy: PreemptionPolicy, budget: Budget
+    board: Board, policy: PreemptionPolicy, budget: ProposalBudget
 ) -> tuple[Reason, Numbers]:
     """Return the rejection of a gang for which all attempts failed even though total resources suffice."""
-    reasons = board.reasons(policy.gang)
+    reasons = board.pending_reasons(policy.gang)
     short = reasons.get(Reason.FRAGMENTED) or reasons.get(Reason.WAITING_FOR_CAPACITY) or {}
     numbers = reclaim_numbers(VictimSelection(board, policy), short.get("resource"))
     if budget.left <= 0:
@@ -253,8 +253,8 @@ def _allocated_by_queue(board: Board) -> AllocatedByQueue:
     return {account: tuple(account.allocated) for account in board.ledger.accounts.values()}
 
 
-def _all_proposals(
-    board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: Budget
+def _propose_all(
+    board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: ProposalBudget
 ) -> Iterator[VictimSelection]:
     yield from propose_victims(board, policy, arrangement, budget)
     if policy.retries_within_share():
@@ -263,7 +263,7 @@ def _all_proposals(
         yield from propose_victims(board, policy, arrangement, budget.reset())
 
 
-def _bundle_message(kind: Kind, outcome: Outcome) -> str:
+def _bundle_message(kind: Kind, outcome: EvictionOutcome) -> str:
     stopped = len({victim.gang.name for victim in outcome.evicted if victim.is_gang})
     scaled_down = sum(len(victim.pods) for victim in outcome.evicted if not victim.is_gang)
     parts = [

@@ -6,7 +6,7 @@ from itertools import islice
 
 from berth.core.amounts import MILLI
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Arrangement, Gang, least_request, total_request
+from scheduler.engine.board.gang import Arrangement, Gang, smallest_request, total_request
 from scheduler.engine.board.ledger import KINDS, QueueAccount
 from scheduler.engine.placement.find_room import available_nodes, difficulty_key, find_room
 from scheduler.engine.placement.slots import Horizon, interchangeable_slots
@@ -14,8 +14,8 @@ from scheduler.engine.preemption.bounds import largest_victim
 from scheduler.engine.preemption.exact_repack import place_exactly
 from scheduler.engine.preemption.outcome import reapply_moves
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
-from scheduler.engine.preemption.repack import place_repacked, size_key
-from scheduler.engine.preemption.victims.costs import NodeCosts, OfferCache, full_cost
+from scheduler.engine.preemption.repack import place_repacked, size_sort_key
+from scheduler.engine.preemption.victims.costs import NodeCosts, OfferCache, victims_sort_key
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.sets import select_all, set_cost, sufficient_victim_sets
 from scheduler.engine.preemption.victims.units import Victim
@@ -28,7 +28,7 @@ MAX_COMPARED_VICTIMS = 8
 MAX_COMPARED_CANDIDATES = 256
 
 
-class Budget:
+class ProposalBudget:
     """Number of proposals that may still be tried."""
 
     def __init__(self, total: int) -> None:
@@ -38,19 +38,19 @@ class Budget:
         self.left -= 1
         return self.left >= 0
 
-    def reset(self) -> "Budget":
+    def reset(self) -> "ProposalBudget":
         self.left = self.total
         return self
 
 
 def propose_victims(
-    board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: Budget
+    board: Board, policy: PreemptionPolicy, arrangement: Arrangement, budget: ProposalBudget
 ) -> Iterator[VictimSelection]:
     """Yield victim selections, each applied to the board and undone before the next."""
-    start, banned, offer_cache = board.mark(), set[int](), OfferCache()
+    start, banned, offer_cache = board.log_position(), set[int](), OfferCache()
     if not any(need.scopes for need in arrangement):
         replicas = sum(need.count for need in arrangement)
-        alternatives = _Alternatives(board, policy, arrangement)
+        alternatives = _CheaperAlternatives(board, policy, arrangement)
         while budget.spend() and board.cycle.placement_attempts.use_attempt(policy.gang, replicas):
             board.begin_attempt()
             selection = VictimSelection(board, policy)
@@ -59,7 +59,7 @@ def propose_victims(
                 break
             stopped = [] if banned or policy.moves_only else list(selection.selected)
             if alternatives.may_exist(stopped):
-                moves = board.moves(start)
+                moves = board.moves_since(start)
                 board.rewind(start)
                 yield from _placeable_selections(
                     board, policy, arrangement, alternatives.cheaper_than(stopped)
@@ -93,7 +93,7 @@ def propose_victims(
 def _placeable_selections(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, sets: Iterable[Sequence[Victim]]
 ) -> Iterator[VictimSelection]:
-    start = board.mark()
+    start = board.log_position()
     for victims in sets:
         board.begin_attempt()
         selection = VictimSelection(board, policy)
@@ -123,7 +123,7 @@ def _propose_by_node(
     if not make_room_under_limits(selection, arrangement):
         return False
     within = available_nodes(board, gang, inside)
-    hold = board.cycle.hold()
+    hold = board.cycle.held_nodes()
     closed = banned if within is None or hold is None else hold.nodes.union(banned)
     untouched = True
     for need in sorted(arrangement, key=difficulty_key):
@@ -134,14 +134,14 @@ def _propose_by_node(
             slot = next(slots, None)
             if slot is None:
                 costs = costs or NodeCosts(selection, need.part, closed, offer_cache if untouched else None)
-                slot, untouched = costs.clear_cheapest(), False
+                slot, untouched = costs.clear_cheapest_node(), False
                 left = need.count - placed - 1
                 # Search again, because nodes have changed.
                 slots = interchangeable_slots(board, need.part, left, Horizon.LEAVING, within)
             index = next(indices, None)
             if slot is None or index is None:
                 return False
-            board.put(gang, need.part, index, slot)
+            board.place_pod(gang, need.part, index, slot)
     return True
 
 
@@ -153,7 +153,7 @@ def _propose_by_domain(
     for number, domain in enumerate(_domains(board, policy, arrangement)):
         victims = _victims_to_clear(board, policy, arrangement, domain)
         if victims:
-            priced.append((full_cost(selection, victims), number, domain, victims))
+            priced.append((victims_sort_key(selection, victims), number, domain, victims))
     priced.sort(key=lambda entry: entry[:2])
     return [(domain, victims) for _, _, domain, victims in priced]
 
@@ -170,7 +170,7 @@ def _domains(board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -
     ):
         return []
     occupied = {board.nodes.index[pod.node] for part in scope.parts for pod in part.live.values()}
-    requested, nodes = least_request(arrangement), board.nodes
+    requested, nodes = smallest_request(arrangement), board.nodes
     result: list[tuple[int, int, AbstractSet[int]]] = []
     for domain in board.topology.domains(scope.constraint.required).values():
         inside = available_nodes(board, policy.gang, domain)
@@ -183,14 +183,14 @@ def _domains(board: Board, policy: PreemptionPolicy, arrangement: Arrangement) -
 def _victims_to_clear(
     board: Board, policy: PreemptionPolicy, arrangement: Arrangement, domain: AbstractSet[int]
 ) -> list[Victim]:
-    start, selection = board.mark(), VictimSelection(board, policy)
+    start, selection = board.log_position(), VictimSelection(board, policy)
     result = _propose_by_node(selection, arrangement, board.topology.all_nodes - domain, OfferCache(), domain)
     victims = list(selection.selected) if result else []
     board.rewind(start)
     return victims
 
 
-class _Alternatives:
+class _CheaperAlternatives:
     """Sets of victims that may cost less than clearing nodes one by one.
 
     If a node is cleared for each replica, larger victims that make room for several replicas are missed.
@@ -206,13 +206,13 @@ class _Alternatives:
             VictimSelection(board, policy), arrangement, self._free
         )
 
-    def _only_single_victims(self, stopped: Sequence[Victim]) -> bool:
+    def _should_try_single_victims_only(self, stopped: Sequence[Victim]) -> bool:
         return self._too_many_candidates or len(stopped) > MAX_COMPARED_VICTIMS
 
     def may_exist(self, stopped: Sequence[Victim]) -> bool:
         """Return whether other victims may cost less than the `stopped` victims."""
         return sum(victim.is_gang for victim in stopped) > 1 and (
-            self._single_may_suffice or not self._only_single_victims(stopped)
+            self._single_may_suffice or not self._should_try_single_victims_only(stopped)
         )
 
     def cheaper_than(self, stopped: Sequence[Victim]) -> Sequence[Sequence[Victim]]:
@@ -221,7 +221,7 @@ class _Alternatives:
         The `stopped` victims must have been restored to the board.
         """
         policy, selection = self._policy, VictimSelection(self._board, self._policy)
-        if self._only_single_victims(stopped):
+        if self._should_try_single_victims_only(stopped):
             singles = _cheaper_single_victims(selection, self._arrangement, self._free, stopped)
             return [(victim,) for victim in singles]
         max_cost = set_cost(policy, stopped)
@@ -233,7 +233,7 @@ def _single_victim_may_suffice(
     selection: VictimSelection, arrangement: Arrangement, free: Sequence[int]
 ) -> bool:
     """Return whether evicting a single gang could make room for several replicas."""
-    policy, requested = selection.policy, least_request(arrangement)
+    policy, requested = selection.policy, smallest_request(arrangement)
     if policy.moves_only or not policy.evicts_gangs or sum(need.count for need in arrangement) < 2:
         return False
     return all(largest_victim(selection, kind) >= requested[kind] - free[kind] for kind in policy.kinds)
@@ -243,7 +243,7 @@ def _cheaper_single_victims(
     selection: VictimSelection, arrangement: Arrangement, free: Sequence[int], stopped: Sequence[Victim]
 ) -> list[Victim]:
     """Return single gangs that free enough and cost less than the `stopped` victims, cheapest first."""
-    policy, requested = selection.policy, least_request(arrangement)
+    policy, requested = selection.policy, smallest_request(arrangement)
     missing = [requested[kind] - free[kind] for kind in policy.kinds]
     priced = []
     for account in policy.projects():
@@ -253,13 +253,13 @@ def _cheaper_single_victims(
                 for kind, amount in zip(policy.kinds, missing, strict=True)
             ):
                 priced += [
-                    (full_cost(selection, (victim,)), victim)
+                    (victims_sort_key(selection, (victim,)), victim)
                     for victim in selection.victims_in(gang)
                     if victim.is_gang and policy.rule(victim) is not None
                 ]
     if not priced:
         return []
-    max_cost = full_cost(selection, stopped)
+    max_cost = victims_sort_key(selection, stopped)
     priced.sort(key=lambda entry: entry[0])
     return [victim for cost, victim in priced[:MAX_SETS] if cost < max_cost]
 
@@ -293,7 +293,7 @@ def _fits_under_limit(selection: VictimSelection, account: QueueAccount, request
 
 
 def _victims_in(selection: VictimSelection, account: QueueAccount) -> Iterator[Victim]:
-    return (victim for victim in selection.candidates() if account in victim.gang.account.path)
+    return (victim for victim in selection.victim_candidates() if account in victim.gang.account.path)
 
 
 def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> Iterator[None]:
@@ -307,7 +307,7 @@ def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> 
     ordered_victims = (
         None
         if board.elastic or not selection.policy.moves_only
-        else iter(selection.in_eviction_order(selection.candidates()))
+        else iter(selection.in_eviction_order(selection.victim_candidates()))
     )
     while more:
         more = (
@@ -315,16 +315,16 @@ def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> 
             if ordered_victims is None
             else _select_in_order(selection, goal, ordered_victims)
         )
-        start = board.mark()
+        start = board.log_position()
         if find_room(board, gang, arrangement, Horizon.LEAVING):
             yield
             board.rewind(start)
         goal *= 2
     if not selection.policy.moves_only:
         return
-    start = board.mark()
+    start = board.log_position()
     if place_repacked(selection, arrangement):
-        selection.selected.sort(key=size_key)  # victims are restored in reverse order
+        selection.selected.sort(key=size_sort_key)  # victims are restored in reverse order
         yield
         board.rewind(start)
     if place_exactly(selection, arrangement):
@@ -335,7 +335,7 @@ def _select_up_to(selection: VictimSelection, goal: int) -> bool:
     """Select victims until `goal` victims are selected. Return False if there are too few."""
     while len(selection.selected) < goal:
         before = len(selection.selected)
-        for victim in selection.in_eviction_order(selection.candidates()):
+        for victim in selection.in_eviction_order(selection.victim_candidates()):
             if len(selection.selected) >= goal:
                 break
             selection.select(victim)

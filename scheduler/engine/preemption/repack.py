@@ -20,7 +20,7 @@ def place_repacked(selection: VictimSelection, arrangement: Arrangement) -> bool
     if len(selection.selected) > MAX_PODS or any(need.scopes for need in arrangement):
         return False
     board, preemptor = selection.board, selection.policy.gang
-    start, own = board.mark(), list[tuple[BoardRole, Slot]]()
+    start, own = board.log_position(), list[tuple[BoardRole, Slot]]()
     for gang, part, index in _largest_first(selection, arrangement):
         slot = _place_pod(board, gang, part, index)
         if slot is None:
@@ -30,11 +30,11 @@ def place_repacked(selection: VictimSelection, arrangement: Arrangement) -> bool
             own.append((part, slot))
     board.rewind(start)
     for part, slot in own:
-        board.put(preemptor, part, next(part.free_indices()), slot)
+        board.place_pod(preemptor, part, next(part.free_indices()), slot)
     return True
 
 
-def size_key(victim: Victim) -> tuple[int, int, int, str, int]:
+def size_sort_key(victim: Victim) -> tuple[int, int, int, str, int]:
     return (*victim.amounts, victim.gang.name, victim.index)
 
 
@@ -58,5 +58,5 @@ def _place_pod(board: Board, gang: Gang, part: BoardRole, index: int | None) -> 
     index = next(part.free_indices(), None) if index is None else index
     if slot is None or index is None:
         return None
-    board.put(gang, part, index, slot)
+    board.place_pod(gang, part, index, slot)
     return slot

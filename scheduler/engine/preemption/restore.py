@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import BoardRole, Gang, ReplicaRequest, scopes_above
+from scheduler.engine.board.gang import BoardRole, Gang, ReplicaRequest, enclosing_scopes
 from scheduler.engine.board.nodes import Slot
 from scheduler.engine.model import Pod
 from scheduler.engine.placement.find_room import available_nodes, find_room, may_use_held_nodes
@@ -15,7 +15,7 @@ from scheduler.engine.preemption.victims.units import PlacedPod, Victim
 Moved = tuple[Gang, BoardRole, Pod, Slot]
 
 
-class Restorer:
+class VictimRestorer:
     """Helper that restores victims one by one and remembers how many replicas of each kind still fit."""
 
     def __init__(self, selection: VictimSelection) -> None:
@@ -31,7 +31,7 @@ class Restorer:
         """
         if self._planned_slots:
             return self._restore_as_planned(gang, pods)
-        start = self._board.mark()
+        start = self._board.log_position()
         moved = self._restore_separately(gang, pods)
         if moved is None and not gang.simple:
             self._board.rewind(start)
@@ -44,7 +44,7 @@ class Restorer:
             slot = self._planned_slots[id(pod)]
             if (slot.node, slot.devices) != (self._board.nodes.index[pod.node], pod.devices):
                 moved.append((gang, part, pod, slot))
-            self._board.put(gang, part, pod.index, slot)
+            self._board.place_pod(gang, part, pod.index, slot)
         return moved
 
     def _restore_separately(self, gang: Gang, pods: Sequence[PlacedPod]) -> list[Moved] | None:
@@ -62,7 +62,7 @@ class Restorer:
                 self._cache_free_slots(gang, pods, len(pods) - len(away) + len(moved))
                 return None
             moved.append((gang, part, pod, slot))
-            board.put(gang, part, pod.index, slot)
+            board.place_pod(gang, part, pod.index, slot)
         return moved
 
     def _cache_free_slots(self, gang: Gang, pods: Sequence[PlacedPod], fitting: int) -> None:
@@ -101,18 +101,18 @@ def restore_in_place(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> boo
         or any(nodes.devices[i][device] < pod.milli for device in pod.devices)
     ):
         return False
-    board.put(gang, part, pod.index, Slot(i, pod.devices, pod.milli))
+    board.place_pod(gang, part, pod.index, Slot(i, pod.devices, pod.milli))
     return True
 
 
 def _find_other_slot(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Slot | None:
     allowed_nodes = None if gang.simple else board.topology.allowed_nodes(gang, part)
     inside = available_nodes(board, gang, allowed_nodes)
-    slots = (pick_slot(board, part, horizon, inside) for horizon in _horizons(board, [pod]))
+    slots = (pick_slot(board, part, horizon, inside) for horizon in _placement_horizons(board, [pod]))
     return next((slot for slot in slots if slot is not None), None)
 
 
-def _horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
+def _placement_horizons(board: Board, pods: Iterable[Pod]) -> Sequence[Horizon]:
     """Return the placement horizons to try. `NOW` comes first if this cycle placed any of the pods."""
     fresh = any(board.is_newly_placed(pod) for pod in pods)
     return (Horizon.NOW, Horizon.LEAVING) if fresh else (Horizon.LEAVING,)
@@ -129,20 +129,20 @@ def _place_together(board: Board, gang: Gang, pods: Sequence[PlacedPod]) -> list
     for part, pod in pods:
         by_part.setdefault(part, []).append(pod)
     arrangement = tuple(
-        ReplicaRequest(part, len(placed), scopes_above(gang, part)) for part, placed in by_part.items()
+        ReplicaRequest(part, len(placed), enclosing_scopes(gang, part)) for part, placed in by_part.items()
     )
-    start = board.mark()
-    horizons = _horizons(board, (pod for _, pod in pods))
+    start = board.log_position()
+    horizons = _placement_horizons(board, (pod for _, pod in pods))
     if not any(find_room(board, gang, arrangement, horizon) for horizon in horizons):
         return None
     slots: dict[BoardRole, list[Slot]] = {}
-    for move in board.moves(start):
+    for move in board.moves_since(start):
         slots.setdefault(move.part, []).append(Slot(move.node, move.pod.devices, move.pod.milli))
     board.rewind(start)
     moved = []
     for part, placed in by_part.items():
         for pod, slot in zip(placed, slots[part], strict=True):
-            board.put(gang, part, pod.index, slot)
+            board.place_pod(gang, part, pod.index, slot)
             if (pod.node, pod.devices) != (board.nodes.nodes[slot.node].name, slot.devices):
                 moved.append((gang, part, pod, slot))
     return moved

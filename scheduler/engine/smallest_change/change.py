@@ -51,7 +51,7 @@ class ChangeKind(StrEnum):
 Value = int | str | None
 
 
-def as_integer(value: object) -> int:
+def require_integer(value: object) -> int:
     """Return the value, which must be an integer."""
     assert isinstance(value, int)
     return value
@@ -94,7 +94,7 @@ def apply_change(snapshot: Snapshot, name: str, change: Change) -> Snapshot:
             pool = _edit_consolidation(_find_by_name(snapshot.pools, change.pool), change)
             return replace(snapshot, pools=_replace_by_name(snapshot.pools, pool))
         case ChangeKind.MINIMUM_RUNTIME_OVER:
-            return _with_shorter_minimum_runtimes(snapshot, as_integer(change.before))
+            return _with_shorter_minimum_runtimes(snapshot, require_integer(change.before))
     return replace_workload(snapshot, _edit_workload(_find_by_name(snapshot.workloads, name), change))
 
 
@@ -130,7 +130,7 @@ def _edit_queue(queue: Queue, change: Change) -> Queue:
 
 
 def _with_raised_bound(entitlement: Entitlement, change: Change) -> Entitlement:
-    raised = {change.resource: as_integer(change.after)}
+    raised = {change.resource: require_integer(change.after)}
     if change.kind is ChangeKind.QUOTA_RAISED:
         return replace(entitlement, quota=entitlement.quota._replace(**raised))
     return replace(entitlement, limit=entitlement.limit._replace(**raised))
@@ -141,20 +141,20 @@ def _new_nodes(snapshot: Snapshot, change: Change) -> Iterator[Node]:
     shape = new_node_shape(_find_by_name(snapshot.pools, change.pool), nodes)
     assert shape is not None, "nodes are added only to a pool with a node shape"
     first = max((node.ordinal for node in nodes), default=-1) + 1
-    for ordinal in range(first, first + as_integer(change.after)):
+    for ordinal in range(first, first + require_integer(change.after)):
         yield replace(make_node(f"{change.pool}+{ordinal}", change.pool, shape), ordinal=ordinal)
 
 
 def _edit_consolidation(pool: Pool, change: Change) -> Pool:
     if change.kind is ChangeKind.CONSOLIDATION_ENABLED:
         return replace(pool, consolidation=replace(pool.consolidation, enabled=True))
-    return replace(pool, consolidation=replace(pool.consolidation, max_moves=as_integer(change.after)))
+    return replace(pool, consolidation=replace(pool.consolidation, max_moves=require_integer(change.after)))
 
 
 def _with_shorter_minimum_runtimes(snapshot: Snapshot, seconds: int) -> Snapshot:
     """Return the snapshot with all minimum runtimes shortened by `seconds`."""
 
-    def remaining(minimum: int | None) -> int | None:
+    def remaining_seconds(minimum: int | None) -> int | None:
         return None if minimum is None else max(0, minimum - seconds)
 
     pools = tuple(
@@ -168,8 +168,8 @@ def _with_shorter_minimum_runtimes(snapshot: Snapshot, seconds: int) -> Snapshot
     queues = tuple(
         replace(
             queue,
-            reclaim_min_runtime=remaining(queue.reclaim_min_runtime),
-            preempt_min_runtime=remaining(queue.preempt_min_runtime),
+            reclaim_min_runtime=remaining_seconds(queue.reclaim_min_runtime),
+            preempt_min_runtime=remaining_seconds(queue.preempt_min_runtime),
         )
         for queue in snapshot.queues
     )
@@ -189,9 +189,9 @@ def _edit_workload(workload: Workload, change: Change) -> Workload:
         case ChangeKind.POOL_ALLOWED:
             return replace(workload, pools=(*workload.pools, change.subject))
         case ChangeKind.MAX_RUNTIME_LOWERED:
-            return replace(workload, max_runtime=as_integer(change.after))
+            return replace(workload, max_runtime=require_integer(change.after))
         case ChangeKind.PRIORITY_RAISED:
-            return replace(workload, priority=as_integer(change.after))
+            return replace(workload, priority=require_integer(change.after))
     return replace(workload, tree=_edit_group(workload.tree, change))
 
 
@@ -224,8 +224,8 @@ def edit_role(role: Role, change: Change) -> Role:
         case ChangeKind.GPU_MODEL_ALLOWED:
             return replace(role, gpu_models=(*role.gpu_models, str(change.after)))
         case ChangeKind.SPREAD_RAISED:
-            return replace(role, spread_per_node=as_integer(change.after))
-    return _lower_request(role, change.resource, as_integer(change.after))
+            return replace(role, spread_per_node=require_integer(change.after))
+    return _lower_request(role, change.resource, require_integer(change.after))
 
 
 def _lower_request(role: Role, resource: str, amount: int) -> Role:

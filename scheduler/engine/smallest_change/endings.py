@@ -14,12 +14,12 @@ MAX_ENDINGS = 4  # maximum number of workloads whose end is tried
 Amounts = tuple[int, int, int]
 
 
-def end_of_own_workload(case: PendingCase) -> Iterator[Proposals]:
+def end_own_workload(case: PendingCase) -> Iterator[Proposals]:
     """Propose ending another workload in the project, preferring the smallest and then the youngest."""
     return _proposed_endings(case, own=True)
 
 
-def end_of_other_workload(case: PendingCase) -> Iterator[Proposals]:
+def end_other_workload(case: PendingCase) -> Iterator[Proposals]:
     """Propose ending a workload in another project, preferring the same department."""
     return _proposed_endings(case, own=False)
 
@@ -76,17 +76,17 @@ def _room_shortfall(board: Board, case: PendingCase) -> Shortfall:
     options = [[(need.part, need.count) for need in option] for option in arrangements(pending)]
     parts = {part for option in options for part, _ in option}
     every_node = range(len(board.nodes.nodes))
-    before = {part: [_replicas_on(board, i, part) for i in every_node] for part in parts}
+    before = {part: [_replicas_that_fit(board, i, part) for i in every_node] for part in parts}
     totals = {part: sum(counts) for part, counts in before.items()}
 
     def shortfall(gang: Gang) -> int | None:
-        start = board.mark()
+        start = board.log_position()
         for role in gang.parts:
             for pod in tuple(role.live.values()):
-                board.drop(gang, role, pod)
-        nodes = {move.node for move in board.moves(start)}
+                board.remove_pod(gang, role, pod)
+        nodes = {move.node for move in board.moves_since(start)}
         fitting = {
-            part: totals[part] + sum(_replicas_on(board, i, part) - before[part][i] for i in nodes)
+            part: totals[part] + sum(_replicas_that_fit(board, i, part) - before[part][i] for i in nodes)
             for part in parts
         }
         board.rewind(start)
@@ -101,7 +101,7 @@ def _allocated_amounts(gang: Gang) -> Amounts:
     return gpu, cpu, memory
 
 
-def _replicas_on(board: Board, i: int, part: BoardRole) -> int:
+def _replicas_that_fit(board: Board, i: int, part: BoardRole) -> int:
     """Return how many replicas would fit on the node, based on their requests."""
     nodes, request = board.nodes, part.request
     if not nodes.ready[i] or (part.mask is not None and not part.mask[i]):

@@ -9,23 +9,23 @@ from scheduler.engine.smallest_change.pending_case import PendingCase
 from scheduler.engine.smallest_change.proposals import Proposals, halving_proposals, lowering_proposals
 
 
-def requests_of_at_least_half(case: PendingCase) -> Iterator[Proposals]:
+def lower_requests_to_half(case: PendingCase) -> Iterator[Proposals]:
     """Propose lower requests that keep at least half of the current amount."""
     for role, resource, amount in _role_amounts(case):
         yield lowering_proposals(
-            amount, resource, _half_rounded_up(amount), _lowered_request(role, resource, amount)
+            amount, resource, _halve_rounding_up(amount), _lowered_request(role, resource, amount)
         )
 
 
-def requests_below_half(case: PendingCase) -> Iterator[Proposals]:
+def lower_requests_below_half(case: PendingCase) -> Iterator[Proposals]:
     """Propose lower requests down to one unit, in steps that shrink as the request does."""
     for role, resource, amount in _role_amounts(case):
         yield halving_proposals(
-            amount, resource, _half_rounded_up(amount), _lowered_request(role, resource, amount)
+            amount, resource, _halve_rounding_up(amount), _lowered_request(role, resource, amount)
         )
 
 
-def _half_rounded_up(amount: int) -> int:
+def _halve_rounding_up(amount: int) -> int:
     return -(-amount // 2)
 
 
@@ -63,4 +63,6 @@ def _limited_amount(case: PendingCase, resource: str, request: int, limit: int) 
 
     A node needs room for its pods' limits.
     """
-    return (f"limit.{resource}", limit) if limit > request and case.capacity_may_help else (resource, request)
+    return (
+        (f"limit.{resource}", limit) if limit > request and case.could_capacity_help else (resource, request)
+    )

@@ -6,52 +6,54 @@ from berth.core.priorities import HIGHEST, PREEMPTIBLE_BELOW
 from scheduler.engine.board.matching import HARD_TAINT_EFFECTS, meets_constraints, tolerates
 from scheduler.engine.model import Group, NodeState, Role
 from scheduler.engine.plan import Blocker, Reason
-from scheduler.engine.smallest_change.change import Change, ChangeKind, as_integer, edit_role
+from scheduler.engine.smallest_change.change import Change, ChangeKind, edit_role, require_integer
 from scheduler.engine.smallest_change.pending_case import NON_PREEMPTIBLE_QUOTAS, PendingCase
 from scheduler.engine.smallest_change.proposals import (
     Proposals,
-    proposals_in_order,
     raising_proposals,
+    ranked_proposals,
     single_proposal,
 )
 
 MAX_CHOICES = 3  # maximum number of pools tried, and of constraints tried per role
 
 
-def end_of_own_wait(case: PendingCase) -> Iterator[Proposals]:
+def end_own_wait(case: PendingCase) -> Iterator[Proposals]:
     """Propose resuming the workload, or waiting for its backoff, dependency or preemption delay to end."""
     for blocker in case.rejection.blockers:
-        change = _end_of_wait(blocker)
+        change = _change_that_ends_wait(blocker)
         if change is not None:
             yield single_proposal(change)
 
 
-def _end_of_wait(blocker: Blocker) -> Change | None:
+def _change_that_ends_wait(blocker: Blocker) -> Change | None:
     numbers = blocker.numbers
     match blocker.reason:
         case Reason.SUSPENDED:
             return Change(ChangeKind.RESUMED)
         case Reason.BACKOFF if "seconds" in numbers:
-            return Change(ChangeKind.BACKOFF_OVER, before=as_integer(numbers["seconds"]), after=0)
+            return Change(ChangeKind.BACKOFF_OVER, before=require_integer(numbers["seconds"]), after=0)
         case Reason.DEPENDENCY_NOT_MET if numbers.get("count") == 1:
             return Change(ChangeKind.DEPENDENCY_ENDED, str(numbers["after"]), after=str(numbers["state"]))
         case Reason.IN_PREEMPTION_DELAY:
-            return Change(ChangeKind.PREEMPTION_DELAY_OVER, before=as_integer(numbers["seconds"]), after=0)
+            return Change(
+                ChangeKind.PREEMPTION_DELAY_OVER, before=require_integer(numbers["seconds"]), after=0
+            )
     return None
 
 
-def preemptibility(case: PendingCase) -> Iterator[Proposals]:
+def allow_preemption(case: PendingCase) -> Iterator[Proposals]:
     if case.reasons & NON_PREEMPTIBLE_QUOTAS:
         yield single_proposal(Change(ChangeKind.PREEMPTIBLE))
 
 
-def other_pools(case: PendingCase) -> Iterator[Proposals]:
+def allow_other_pools(case: PendingCase) -> Iterator[Proposals]:
     others = sorted(pool.name for pool in case.snapshot.pools if pool.name not in case.workload.pools)
     for name in others[:MAX_CHOICES]:
         yield single_proposal(Change(ChangeKind.POOL_ALLOWED, name))
 
 
-def fewer_constraints(case: PendingCase) -> Iterator[Proposals]:
+def drop_constraints(case: PendingCase) -> Iterator[Proposals]:
     """Propose dropping or relaxing a constraint that excludes nodes of the pool."""
     for role in case.roles:
         changes = [
@@ -97,26 +99,26 @@ def _required_levels(group: Group) -> Iterator[str]:
 
 
 def _higher_spread(role: Role, spread: int) -> Proposals:
-    def change(after: int) -> Change:
+    def raise_spread(after: int) -> Change:
         return Change(ChangeKind.SPREAD_RAISED, role.name, before=spread, after=after)
 
-    return raising_proposals(spread, "replicas", [role.min], change)
+    return raising_proposals(spread, "replicas", [role.min], raise_spread)
 
 
-def shorter_max_runtime(case: PendingCase) -> Iterator[Proposals]:
+def shorten_max_runtime(case: PendingCase) -> Iterator[Proposals]:
     """Propose a maximum runtime that ends the workload before held nodes or quota are needed.
 
     The nodes or the quota are held for another workload.
     """
     for blocker in case.rejection.blockers:
         if "behind" in blocker.numbers and blocker.numbers["until"] is not None:
-            seconds = as_integer(blocker.numbers["until"]) - case.snapshot.now
+            seconds = require_integer(blocker.numbers["until"]) - case.snapshot.now
             if seconds > 0:
                 before = case.workload.max_runtime
                 yield single_proposal(Change(ChangeKind.MAX_RUNTIME_LOWERED, before=before, after=seconds))
 
 
-def higher_priority(case: PendingCase) -> Iterator[Proposals]:
+def raise_priority(case: PendingCase) -> Iterator[Proposals]:
     """Propose priorities just above those of the project's other workloads.
 
     A preemptible workload stays below the priorities that are non-preemptible by default.
@@ -129,6 +131,6 @@ def higher_priority(case: PendingCase) -> Iterator[Proposals]:
         if other.project == workload.project and workload.priority <= other.priority < end - 1
         and other.name != workload.name
     })  # fmt: skip
-    yield proposals_in_order(
+    yield ranked_proposals(
         Change(ChangeKind.PRIORITY_RAISED, before=workload.priority, after=priority) for priority in targets
     )

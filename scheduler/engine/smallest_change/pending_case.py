@@ -11,7 +11,7 @@ from scheduler.engine.forecast import minimum_request
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Node, Pool, Queue, Role, Snapshot, Workload
 from scheduler.engine.plan import Blocker, Plan, QueueReport, Reason, Rejection
-from scheduler.engine.smallest_change.change import as_integer
+from scheduler.engine.smallest_change.change import require_integer
 
 HELD_BACK = frozenset({
     Reason.MISCONFIGURED, Reason.SUSPENDED, Reason.DEPENDENCY_NOT_MET, Reason.FETCHING_CODE, Reason.BACKOFF,
@@ -52,7 +52,7 @@ class PendingCase:
         return bool(self.reasons & HELD_BACK)
 
     @property
-    def capacity_may_help(self) -> bool:
+    def could_capacity_help(self) -> bool:
         """Return whether more free nodes could help because no limit or quota rules out the workload."""
         return not self.reasons & {*BOUNDS, Reason.CLUSTER_QUOTA}
 
@@ -112,7 +112,7 @@ class PendingCase:
         amounts = dict(zip(RESOURCES, minimum_request(self.workload.tree), strict=True))
         for blocker in self.rejection.blockers:
             if blocker.reason in BOUNDS or blocker.reason is Reason.WOULD_EXCEED_FAIR_SHARE:
-                amounts[str(blocker.numbers["resource"])] = as_integer(blocker.numbers["requested"])
+                amounts[str(blocker.numbers["resource"])] = require_integer(blocker.numbers["requested"])
         return amounts
 
     @cached_property
@@ -156,17 +156,17 @@ class PendingCase:
 
 def _exceeded_bound(blocker: Blocker, queues: Mapping[str, Queue]) -> ExceededBound:
     numbers = blocker.numbers
-    missing = as_integer(numbers["missing"])
+    missing = require_integer(numbers["missing"])
     return ExceededBound(
         reason=blocker.reason,
         queue=queues[str(numbers["queue"])],
         kind=RESOURCES.index(str(numbers["resource"])),
         missing=missing,
-        target=as_integer(numbers["bound"]) + missing,
+        target=require_integer(numbers["bound"]) + missing,
     )
 
 
-def pending_case(
+def find_pending_case(
     snapshot: Snapshot, plan: Plan, layout: Callable[[], Layout], name: str
 ) -> PendingCase | None:
     """Return the PendingCase of a workload that is pending and has no pods or reservations, or else None.

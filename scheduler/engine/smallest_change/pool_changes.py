@@ -10,7 +10,7 @@ from scheduler.engine.smallest_change.pending_case import PendingCase
 from scheduler.engine.smallest_change.proposals import (
     MAX_PROPOSALS,
     Proposals,
-    proposals_in_order,
+    ranked_proposals,
     single_proposal,
 )
 
@@ -20,12 +20,12 @@ MAX_NEW_NODES = 16
 CLOSED_STATES = (NodeState.CORDONED, NodeState.DRAINING)
 
 
-def minimum_runtime_end(case: PendingCase) -> Iterator[Proposals]:
+def wait_for_minimum_runtimes(case: PendingCase) -> Iterator[Proposals]:
     """Propose waiting until running workloads have passed their minimum runtime."""
     workloads = case.snapshot.workloads
     left = sorted({seconds for each in workloads for seconds in _protected_seconds(case, each)})
     stride = len(left) // MAX_PROPOSALS + 1
-    yield proposals_in_order(
+    yield ranked_proposals(
         Change(ChangeKind.MINIMUM_RUNTIME_OVER, before=seconds, after=0, pool=case.pool.name)
         for seconds in reversed(left[::-stride])
     )
@@ -43,9 +43,9 @@ def _protected_seconds(case: PendingCase, workload: Workload) -> Iterator[int]:
                 yield started + minimum - case.snapshot.now
 
 
-def uncordoned_nodes(case: PendingCase) -> Iterator[Proposals]:
+def uncordon_nodes(case: PendingCase) -> Iterator[Proposals]:
     """Propose uncordoning a node or cancelling its drain."""
-    if not case.capacity_may_help:
+    if not case.could_capacity_help:
         return
     tried: dict[Hashable, Node] = {}
     for node in case.nodes:
@@ -62,33 +62,33 @@ def _equivalence_key(case: PendingCase, node: Node) -> Hashable:
     return devices, node.cpu, node.memory_mib, labels, closed, case.gpu_milli_by_node.get(node.name)
 
 
-def consolidation(case: PendingCase) -> Iterator[Proposals]:
+def change_consolidation(case: PendingCase) -> Iterator[Proposals]:
     settings = case.pool.consolidation
-    if not case.capacity_may_help:
+    if not case.could_capacity_help:
         return
     if not settings.enabled:
         yield single_proposal(Change(ChangeKind.CONSOLIDATION_ENABLED, pool=case.pool.name))
     elif settings.max_moves is not None:
         most = settings.max_moves
-        yield proposals_in_order(
+        yield ranked_proposals(
             Change(ChangeKind.MAX_MOVES_RAISED, before=most, after=after, pool=case.pool.name)
             for after in range(most + 1, most + MAX_MORE_MOVES + 1)
         )
 
 
-def new_nodes(case: PendingCase) -> Iterator[Proposals]:
+def add_nodes(case: PendingCase) -> Iterator[Proposals]:
     """Propose adding nodes of the pool's shape.
 
     `before` is the number of nodes that the pool's maximum still allows, or None without a maximum.
     """
     shape = new_node_shape(case.pool, case.nodes)
-    if not case.capacity_may_help or shape is None:
+    if not case.could_capacity_help or shape is None:
         return
     node = make_node("", case.pool.name, shape)
     if any(node.capacity) and any(matches(role, node) for role in case.roles):
         most = case.pool.nodes_max if case.pool.nodes_ever is None else case.pool.nodes_ever
         left = None if most is None else max(0, most - len(case.nodes))
-        yield proposals_in_order(
+        yield ranked_proposals(
             Change(ChangeKind.NODES_ADDED, before=left, after=count, pool=case.pool.name)
             for count in range(1, MAX_NEW_NODES + 1)
         )

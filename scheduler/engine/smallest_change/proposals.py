@@ -29,7 +29,7 @@ def single_proposal(change: Change, amount: int = 0) -> Proposals:
     return [sized_proposal(change, amount)]
 
 
-def proposals_in_order(changes: Iterable[Change]) -> Proposals:
+def ranked_proposals(changes: Iterable[Change]) -> Proposals:
     """Propose changes that are already sorted by amount, each with its size."""
     return [sized_proposal(change, rank) for rank, change in enumerate(changes)]
 

@@ -13,7 +13,7 @@ from scheduler.engine.smallest_change.pending_case import (
 from scheduler.engine.smallest_change.proposals import Proposals, raising_proposals
 
 
-def higher_limits(case: PendingCase) -> Iterator[Proposals]:
+def raise_limits(case: PendingCase) -> Iterator[Proposals]:
     """Propose higher limits, up to the amount that admits all of the queue's workloads."""
     for bound in case.exceeded_bounds:
         limit = _entitlement_in_pool(case, bound.queue).limit[bound.kind]
@@ -24,7 +24,7 @@ def higher_limits(case: PendingCase) -> Iterator[Proposals]:
             yield _quota_proposals(case, ChangeKind.LIMIT_RAISED, bound.queue, bound.kind, limit, targets)
 
 
-def higher_quotas(case: PendingCase) -> Iterator[Proposals]:
+def raise_quotas(case: PendingCase) -> Iterator[Proposals]:
     """Propose higher quotas, up to the amount that brings the workload within its queue's quota."""
     for queue in case.path:
         for kind, quota in enumerate(_entitlement_in_pool(case, queue).quota):
@@ -41,7 +41,7 @@ def _target_quotas(case: PendingCase, queue: Queue, kind: int) -> Iterator[int]:
         if (bound.queue.name, bound.kind) == (queue.name, kind) and not is_limit:
             yield bound.target
     requested = case.requested[RESOURCES[kind]]
-    if requested and (case.capacity_may_help or case.reasons & NON_PREEMPTIBLE_QUOTAS):
+    if requested and (case.could_capacity_help or case.reasons & NON_PREEMPTIBLE_QUOTAS):
         yield case.allocated(queue, kind) + requested
 
 
@@ -50,10 +50,10 @@ def _quota_proposals(
 ) -> Proposals:
     resource = RESOURCES[kind]
 
-    def change(after: int) -> Change:
+    def raise_bound(after: int) -> Change:
         return Change(change_kind, queue.name, resource, amount, after, case.pool.name)
 
-    return raising_proposals(amount, resource, targets, change)
+    return raising_proposals(amount, resource, targets, raise_bound)
 
 
 def _entitlement_in_pool(case: PendingCase, queue: Queue) -> Entitlement:

@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 
 from berth.core.backports import StrEnum
 from scheduler.engine.decide import decide, decide_with_layout
-from scheduler.engine.explain.reasons import exceeds_whole_limit, is_schedulable
+from scheduler.engine.explain.reasons import exceeds_entire_limit, is_schedulable
 from scheduler.engine.layout.carry_over import prepare_layout
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import NodeState, Snapshot
 from scheduler.engine.plan import Kind, Place, Plan, Rejection
 from scheduler.engine.smallest_change import lower_requests, own_changes, pool_changes, queue_changes
 from scheduler.engine.smallest_change.change import Change, apply_change, replace_workload
-from scheduler.engine.smallest_change.endings import end_of_other_workload, end_of_own_workload
-from scheduler.engine.smallest_change.pending_case import PendingCase, pending_case
+from scheduler.engine.smallest_change.endings import end_other_workload, end_own_workload
+from scheduler.engine.smallest_change.pending_case import PendingCase, find_pending_case
 from scheduler.engine.smallest_change.proposals import Proposal, Proposals
 
 MAX_POOLS = 4  # maximum number of the workload's pools that are considered
@@ -23,37 +23,37 @@ Stage = Callable[[PendingCase], Iterator[Proposals]]
 
 # Order of changes. Within a stage, changes are ordered by amount, then by name.
 OWNER_STAGES: tuple[Stage, ...] = (
-    own_changes.end_of_own_wait,
-    own_changes.preemptibility,
-    own_changes.other_pools,
-    own_changes.fewer_constraints,
-    lower_requests.requests_of_at_least_half,
-    own_changes.shorter_max_runtime,
-    end_of_own_workload,
-    own_changes.higher_priority,
+    own_changes.end_own_wait,
+    own_changes.allow_preemption,
+    own_changes.allow_other_pools,
+    own_changes.drop_constraints,
+    lower_requests.lower_requests_to_half,
+    own_changes.shorten_max_runtime,
+    end_own_workload,
+    own_changes.raise_priority,
 )
 # Changes by the owner after which an otherwise unschedulable workload may start later.
 SCHEDULABLE_STAGES: tuple[Stage, ...] = (
-    own_changes.other_pools,
-    own_changes.fewer_constraints,
-    lower_requests.requests_of_at_least_half,
+    own_changes.allow_other_pools,
+    own_changes.drop_constraints,
+    lower_requests.lower_requests_to_half,
 )
 OTHER_STAGES: tuple[Stage, ...] = (
     # Changes that department or platform admins can make.
-    queue_changes.higher_limits,
-    queue_changes.higher_quotas,
-    pool_changes.minimum_runtime_end,
-    pool_changes.uncordoned_nodes,
-    pool_changes.consolidation,
-    pool_changes.new_nodes,
+    queue_changes.raise_limits,
+    queue_changes.raise_quotas,
+    pool_changes.wait_for_minimum_runtimes,
+    pool_changes.uncordon_nodes,
+    pool_changes.change_consolidation,
+    pool_changes.add_nodes,
     # Changes that affect other tenants.
-    end_of_other_workload,
+    end_other_workload,
     # Reductions so large that they would change the purpose of the workload.
-    lower_requests.requests_below_half,
+    lower_requests.lower_requests_below_half,
 )
 
 
-class Outcome(StrEnum):
+class SearchOutcome(StrEnum):
     CHANGE = "change"  # the change starts the workload
     # With the change, a workload that could never start waits for resources instead.
     SCHEDULABLE = "schedulable"
@@ -73,7 +73,7 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class SmallestChange:
-    outcome: Outcome
+    outcome: SearchOutcome
     change: Change | None = None
     effects: Effects = Effects()
     runs: int = 0  # number of engine runs
@@ -95,7 +95,7 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
     runs = _TrialRuns(snapshot, name, max_runs)
     cases = list(_pending_cases(runs, snapshot, name))
     if not cases:
-        return SmallestChange(Outcome.NOT_NEEDED, runs=runs.count)
+        return SmallestChange(SearchOutcome.NOT_NEEDED, runs=runs.count)
     for stage, later in _stages(cases):
         best = runs.smallest(
             (proposals for case in cases for proposals in _proposals_of_stage(stage, case)), later=later
@@ -103,9 +103,9 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
         if best is not None:
             change, effects = best
             return SmallestChange(
-                Outcome.SCHEDULABLE if later else Outcome.CHANGE, change, effects, runs.count
+                SearchOutcome.SCHEDULABLE if later else SearchOutcome.CHANGE, change, effects, runs.count
             )
-    outcome = Outcome.UNDECIDED if runs.rejected else Outcome.NO_CHANGE
+    outcome = SearchOutcome.UNDECIDED if runs.rejected else SearchOutcome.NO_CHANGE
     return SmallestChange(outcome, runs=runs.count)
 
 
@@ -117,11 +117,11 @@ def _stages(cases: Sequence[PendingCase]) -> Iterator[tuple[Stage, bool]]:
         yield from ((stage, True) for stage in SCHEDULABLE_STAGES)
     yield from ((stage, False) for stage in OTHER_STAGES)
     if never_starts:
-        yield lower_requests.requests_below_half, True
+        yield lower_requests.lower_requests_below_half, True
 
 
 def _proposals_of_stage(stage: Stage, case: PendingCase) -> Iterable[Proposals]:
-    return () if case.is_blocked and stage is not own_changes.end_of_own_wait else stage(case)
+    return () if case.is_blocked and stage is not own_changes.end_own_wait else stage(case)
 
 
 def _pending_cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterator[PendingCase]:
@@ -130,14 +130,14 @@ def _pending_cases(runs: "_TrialRuns", snapshot: Snapshot, name: str) -> Iterato
     A plan contains only one pool's blockers, so the engine also decides as if the workload allowed no other
     pool.
     """
-    first = pending_case(snapshot, runs.plan(snapshot), runs.layout, name)
+    first = find_pending_case(snapshot, runs.plan(snapshot), runs.layout, name)
     if first is None:
         return
     yield first
     for pool in first.workload.pools[:MAX_POOLS]:
         if pool != first.pool.name:
             only = replace_workload(snapshot, replace(first.workload, pools=(pool,)))
-            case = pending_case(only, runs.plan(only), runs.layout, name)
+            case = find_pending_case(only, runs.plan(only), runs.layout, name)
             if case is not None:
                 yield replace(case, snapshot=snapshot, workload=first.workload)
 
@@ -227,7 +227,7 @@ def _may_start_later(plan: Plan, name: str) -> bool:
 
 def _may_ever_start(rejection: Rejection) -> bool:
     """Return whether the workload can start without changes to its request, the pool or limits."""
-    return is_schedulable(rejection.blockers) and not any(map(exceeds_whole_limit, rejection.blockers))
+    return is_schedulable(rejection.blockers) and not any(map(exceeds_entire_limit, rejection.blockers))
 
 
 def _start_effects(snapshot: Snapshot, plan: Plan, name: str) -> Effects | None:

@@ -7,8 +7,8 @@ from berth.core.dependencies import PAST_VERBS
 from berth.core.durations import format_duration
 from berth.core.words import format_amount, format_count, format_mib, format_number
 from scheduler.engine.model import NodeState
-from scheduler.engine.smallest_change.change import Change, ChangeKind, Value, as_integer
-from scheduler.engine.smallest_change.search import Effects, Outcome, SmallestChange
+from scheduler.engine.smallest_change.change import Change, ChangeKind, Value, require_integer
+from scheduler.engine.smallest_change.search import Effects, SearchOutcome, SmallestChange
 
 NAMED_MAX = 3  # maximum number of affected workloads that a sentence names
 
@@ -16,11 +16,11 @@ NAMED_MAX = 3  # maximum number of affected workloads that a sentence names
 def change_sentence(result: SmallestChange, project: str, display_name: Callable[[str], str] = str) -> str:
     """Return the sentence for a workload of `project`. `display_name` redacts workload names."""
     match result.outcome:
-        case Outcome.NO_CHANGE:
+        case SearchOutcome.NO_CHANGE:
             return "No single change would start the workload now."
-        case Outcome.UNDECIDED:
+        case SearchOutcome.UNDECIDED:
             return "The search for a change that would start the workload now was not completed."
-        case Outcome.NOT_NEEDED:
+        case SearchOutcome.NOT_NEEDED:
             return "The workload needs no change: the next cycle starts it or reserves capacity for it."
     assert result.change is not None
     if result.change.kind is ChangeKind.BACKOFF_OVER:  # a backoff ends on its own, so it is not a condition
@@ -28,7 +28,7 @@ def change_sentence(result: SmallestChange, project: str, display_name: Callable
         effects = _effects_sentence(result.effects, display_name)
         return f"The workload would start when its restart delay ends, in {left} s.{effects}"
     clause = _change_clause(result.change, project, display_name)
-    if result.outcome is Outcome.SCHEDULABLE:
+    if result.outcome is SearchOutcome.SCHEDULABLE:
         return f"The workload could start once resources are free if {clause}."
     return f"The workload would start now if {clause}.{_effects_sentence(result.effects, display_name)}"
 
@@ -67,8 +67,8 @@ def _change_clause(change: Change, project: str, display_name: Callable[[str], s
         case ChangeKind.TOPOLOGY_DROPPED:
             return f"it did not have to run within one {change.resource}"
         case ChangeKind.MAX_RUNTIME_LOWERED:
-            old = "" if before is None else f" instead of {format_duration(as_integer(before))}"
-            return f"its maximum runtime were {format_duration(as_integer(after))}{old}"
+            old = "" if before is None else f" instead of {format_duration(require_integer(before))}"
+            return f"its maximum runtime were {format_duration(require_integer(after))}{old}"
         case ChangeKind.PRIORITY_RAISED:
             return f"its priority were {after} instead of {before}"
         case ChangeKind.WORKLOAD_ENDED:
@@ -112,14 +112,16 @@ def _pool_clause(change: Change) -> str:
         case ChangeKind.MAX_MOVES_RAISED:
             pods = _format_count(after, "pod")
             return f"consolidation in {pool} could move {pods} at a time instead of {before}"
-    return f"{pool} had {_format_count(after, 'more node')}{_maximum_note(before, as_integer(after))}"
+    return (
+        f"{pool} had {_format_count(after, 'more node')}{_pool_maximum_note(before, require_integer(after))}"
+    )
 
 
-def _maximum_note(allowed: Value, added: int) -> str:
+def _pool_maximum_note(allowed: Value, added: int) -> str:
     """Return a note on how many of the added nodes the pool's maximum allows, or an empty string if it allows
     all.
     """
-    if allowed is None or as_integer(allowed) >= added:
+    if allowed is None or require_integer(allowed) >= added:
         return ""
     return f" (its maximum allows only {allowed})" if allowed else " (it is at its maximum)"
 
@@ -127,7 +129,7 @@ def _maximum_note(allowed: Value, added: int) -> str:
 def _amount_phrase(change: Change) -> str:
     """Return the new amount with its unit and the old amount, as in "5 GPUs instead of 4"."""
     resource = change.resource.removeprefix("limit.")
-    before, after = as_integer(change.before), as_integer(change.after)
+    before, after = require_integer(change.before), require_integer(change.after)
     if resource == "devices":
         resource, before, after = "gpu", before * MILLI, after * MILLI
     if not resource.endswith("memory_mib"):
@@ -137,4 +139,4 @@ def _amount_phrase(change: Change) -> str:
 
 
 def _format_count(value: Value, noun: str) -> str:
-    return format_count(as_integer(value), noun)
+    return format_count(require_integer(value), noun)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from berth.core.spec import WorkloadSpec
 from projects.models import Phase, PodState
 from scheduler.engine import model
-from scheduler.engine.from_spec import avoid_nodes, is_endless, scale_up_adds_nodes, to_timestamp
+from scheduler.engine.from_spec import is_endless, scale_up_adds_nodes, to_timestamp, with_avoided_nodes
 from scheduler.loop.observe.image_policies import NONE, Rejections
 from scheduler.loop.observe.live_rows import PodRow, WorkloadRow
 from scheduler.loop.observe.specs import ParsedSpec
@@ -79,7 +79,7 @@ def convert(
     workload = model.Workload(
         name=names.name,
         project=names.queue,
-        tree=avoid_nodes(parsed.tree, row.avoided_nodes) if avoids else parsed.tree,
+        tree=with_avoided_nodes(parsed.tree, row.avoided_nodes) if avoids else parsed.tree,
         pools=tuple(pools or row.pools),
         priority=row.priority,
         preemptible=row.preemptible,

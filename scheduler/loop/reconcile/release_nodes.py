@@ -16,7 +16,12 @@ from berth.db.lease import fenced_transaction
 from pools.engine.budgets import DisruptionReason
 from pools.models import NodePool
 from pools.services import ReleasableNodes, releasable_nodes, release_pool_nodes
-from scheduler.engine.node_release import ReleasableNode, find_empty_nodes, find_node_to_release, is_settled
+from scheduler.engine.node_release import (
+    ReleasableNode,
+    find_empty_nodes,
+    find_node_to_release,
+    is_pool_settled,
+)
 from scheduler.engine.plan import Plan
 from scheduler.loop.commit import commit
 from scheduler.loop.context import SchedulerContext
@@ -53,7 +58,7 @@ class NodeReleases:
         )
 
     def _release_from(self, pool: NodePool, run: CycleRun, now: datetime, context: SchedulerContext) -> int:
-        if not self._is_search_due(pool, now) or not is_settled(run.plan, pool.name):
+        if not self._is_search_due(pool, now) or not is_pool_settled(run.plan, pool.name):
             return 0
         offered = releasable_nodes(pool, now)
         if not offered:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
-from scheduler.engine.actions.backfill import hold_period
+from scheduler.engine.actions.backfill import current_hold_or_pause
 from scheduler.engine.decide import decide_with_layout
 from scheduler.engine.expected_runtime import LAST_RUNS, expected_runtime
 from scheduler.engine.layout.layout import Layout
@@ -126,7 +126,7 @@ class ReplayRun:
             hold, after = board.cycle.backfill_hold, board.pool.reservation_after
             if hold is not None and after is not None:
                 earliest = self.world.workloads[hold.name].submitted + after
-                end, holds = hold_period(self.world.now - earliest)
+                end, holds = current_hold_or_pause(self.world.now - earliest)
                 ends += [earliest + end] if holds else []
         return min(ends, default=None)
 

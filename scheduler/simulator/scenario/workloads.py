@@ -8,7 +8,7 @@ from typing import TypeVar
 from berth.core.problems import Problem, closest_match, format_value, suggest
 from berth.core.words import format_count
 from scheduler.engine.board.gang import leaf_roles
-from scheduler.engine.from_spec import avoid_nodes, to_timestamp, workload_from_spec
+from scheduler.engine.from_spec import to_timestamp, with_avoided_nodes, workload_from_spec
 from scheduler.engine.model import Node, Pod, PodState, Pool, Reservation, Role, Workload
 from scheduler.simulator.scenario.devices import RESERVABLE_STATES, DeviceAllocator, milli_on
 from scheduler.simulator.scenario.errors import ScenarioError
@@ -65,7 +65,7 @@ def _build_workload(spec: ScenarioWorkload, all_pools: tuple[str, ...], now: int
     workload = workload_from_spec(spec)
     return replace(
         workload,
-        tree=avoid_nodes(workload.tree, sorted(spec.avoided_nodes)),
+        tree=with_avoided_nodes(workload.tree, sorted(spec.avoided_nodes)),
         pools=spec.pools or all_pools,
         submitted=now if spec.submitted is None else to_timestamp(spec.submitted),
         runtime_seconds=spec.runtime_seconds,

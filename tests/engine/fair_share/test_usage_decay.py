@@ -39,7 +39,9 @@ def test_decayed_usage_does_not_depend_on_cycle_length() -> None:
 
 def test_usage_relative_to_the_parent_does_not_decay() -> None:
     for seconds in (1, 50, 5000):
-        assert used(FairShareMode(True, half_life=100), (seconds, BUSY)).normalized(0) == pytest.approx(0.5)
+        assert used(FairShareMode(True, half_life=100), (seconds, BUSY)).fraction_of_parent(
+            0
+        ) == pytest.approx(0.5)
 
 
 @pytest.mark.shows("RAI-74")

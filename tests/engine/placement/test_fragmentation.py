@@ -119,14 +119,16 @@ def test_incremental_fragmentation_losses_equal_recomputed_losses(
     (board,) = Layout(mixed_cluster(nodes, requests).snapshot()).boards.values()
     parts = [(gang, part) for gang in board.gangs.values() for part in gang.parts]
     for gang, part in parts:
-        mark, slot = board.mark(), pick_slot(board, part, Horizon.NOW)
+        mark, slot = board.log_position(), pick_slot(board, part, Horizon.NOW)
         afresh = Fragmentation(board.nodes, RequestMix({}))
         afresh._mix = board.fragmentation._mix
         afresh._update_losses(afresh._open.nonzero()[0])
         board.nodes.touched = board.fragmentation._touched
-        assert list(afresh.best_first(part, None)) == list(board.fragmentation.best_first(part, None))
+        assert list(afresh.nodes_best_first(part, None)) == list(
+            board.fragmentation.nodes_best_first(part, None)
+        )
         if slot is not None:
-            board.put(gang, part, 0, slot)
+            board.place_pod(gang, part, 0, slot)
             if chance.random() < 0.3:
                 board.rewind(mark)
 
@@ -146,5 +148,5 @@ def test_fragmentation_strategy_places_every_workload_that_binpack_places(
         board.pool = counting
         assert (slot is None) == (other is None)
         if slot is not None:
-            board.put(gang, gang.parts[0], 0, slot)
+            board.place_pod(gang, gang.parts[0], 0, slot)
             assert min(board.nodes.devices[slot.node], default=0) >= 0 <= board.nodes.cpu[slot.node]

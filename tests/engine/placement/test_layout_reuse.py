@@ -125,9 +125,9 @@ def test_pods_of_a_victim_are_in_index_order_after_a_rolled_back_trial() -> None
     cluster = Cluster(n=3).department("d", quota=3).project("a", "d", 3).running("gang", "a", "n n n")
     (board,) = Layout(cluster.snapshot()).boards.values()
     gang = board.gangs["gang"]
-    start = board.mark()
+    start = board.log_position()
     for pod in list(gang.parts[0].live.values()):
-        board.drop(gang, gang.parts[0], pod)
+        board.remove_pod(gang, gang.parts[0], pod)
     board.rewind(start)
     assert [pod.index for _, pod in gang_as_victim(board, gang).pods] == [0, 1, 2]
 

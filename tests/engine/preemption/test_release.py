@@ -14,7 +14,7 @@ from scheduler.engine.node_release import (
     ReleasableNode,
     find_empty_nodes,
     find_node_to_release,
-    is_settled,
+    is_pool_settled,
 )
 from scheduler.engine.plan import Evict, Kind, Place, Plan
 from scheduler.simulator.scenario.load import load
@@ -124,7 +124,7 @@ def test_workload_pending_for_other_reasons_does_not_block_release() -> None:
 
 def test_no_node_is_released_while_the_plan_has_decisions() -> None:
     made = world().running("a", "p", "n1", 2, since=900).queued("new", "p", 1, 1)
-    assert not is_settled(made.decide(), "default")
+    assert not is_pool_settled(made.decide(), "default")
     assert release_from(made) is None
 
 

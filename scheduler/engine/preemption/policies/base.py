@@ -6,7 +6,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import KINDS, NO_BOUND, QueueAccount, fits_within
 from scheduler.engine.plan import Kind, Reason
-from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, within_min_runtime
+from scheduler.engine.preemption.victims.units import EvictedByQueue, Victim, is_within_min_runtime
 
 Key = tuple[float | int | str, ...]
 
@@ -140,7 +140,7 @@ class PreemptionPolicy:
         del victim, evicted
         return ()
 
-    def key(self, victim: Victim) -> Key | None:
+    def victim_sort_key(self, victim: Victim) -> Key | None:
         """Return a victim's sort key, or None if the policy does not allow its eviction now."""
         queue_key_prefix = self.queue_key_prefix(victim)
         return None if queue_key_prefix is None else queue_key_prefix + self.victim_key(victim)
@@ -183,15 +183,13 @@ class PreemptionPolicy:
         if gang.non_preemptible or gang is self.gang:
             return True
         seconds = self._gang_min_runtime(gang)
-        if seconds > 0 and within_min_runtime(self.board, gang, seconds):
+        if seconds > 0 and is_within_min_runtime(self.board, gang, seconds):
             return True
         return self.protects_new_gangs and self._is_protected_next_cycle(gang)
 
     def _is_protected_next_cycle(self, gang: Gang) -> bool:
         return (
-            self._gang_min_runtime(gang) > 0
-            and not gang.non_preemptible
-            and self.board.starts_completely(gang)
+            self._gang_min_runtime(gang) > 0 and not gang.non_preemptible and self.board.starts_entirely(gang)
         )
 
     def _gang_min_runtime(self, gang: Gang) -> int:

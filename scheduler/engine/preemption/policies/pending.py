@@ -7,7 +7,7 @@ removed.
 from collections.abc import Hashable, Iterator, Sequence
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import exceeded_share, lowest_priority
+from scheduler.engine.board.eligible import exceeded_share, lowest_running_priority
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import NO_BOUND, NOTHING, QueueAccount, fits_within, siblings_over_quota
 from scheduler.engine.fair_share.turns import TurnTaking
@@ -202,7 +202,7 @@ class Reclaim(PreemptionPolicy):
         Each victim's stage is computed as if the victims before it had already been evicted.
         """
         if len(victims) == 1 or _have_same_queue_and_size(victims):
-            return self._equal_victims_stage(victims[0], len(victims))
+            return self._worst_stage_of_equal_victims(victims[0], len(victims))
         evicted, worst = EvictedByQueue(), Key()
         for victim in victims:
             worst = max(worst, self.queue_stage(victim, evicted))
@@ -224,7 +224,7 @@ class Reclaim(PreemptionPolicy):
                 below_quota = False
         return below_quota, stage, self._usage_rank(victim_queue, account), inside
 
-    def _equal_victims_stage(self, victim: Victim, count: int) -> Key:
+    def _worst_stage_of_equal_victims(self, victim: Victim, count: int) -> Key:
         """Return the worst queue stage for `count` victims that have the same queue and size as `victim`."""
         account = victim.gang.account
         sides = self.diverging_queues(account)
@@ -291,7 +291,7 @@ class Preempt(PreemptionPolicy):
 
     @classmethod
     def has_no_victims_over_share(cls, board: Board, gang: Gang) -> bool:
-        lowest = lowest_priority(board, gang.account)
+        lowest = lowest_running_priority(board, gang.account)
         return lowest is None or lowest >= gang.workload.priority
 
     def may_evict_from_queue(self, account: QueueAccount) -> bool:

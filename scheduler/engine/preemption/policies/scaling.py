@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import runs_elastic_gang
+from scheduler.engine.board.eligible import has_elastic_gang
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import QueueAccount, fits_within
 from scheduler.engine.plan import Kind, Reason
@@ -28,7 +28,7 @@ class Shrink(Reclaim):
 
     @classmethod
     def has_no_victims_over_share(cls, board: Board, gang: Gang) -> bool:
-        return not runs_elastic_gang(board, gang.account)
+        return not has_elastic_gang(board, gang.account)
 
     def __init__(self, board: Board, gang: Gang, requested: tuple[int, int, int]) -> None:
         super().__init__(board, gang, requested)

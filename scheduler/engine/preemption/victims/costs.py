@@ -48,14 +48,14 @@ class NodeCosts:
         if offer_cache is None or offer_cache.offers is None:
             self._price_nodes(banned)
         if offer_cache is not None:
-            self._share_offers(offer_cache, banned)
+            self._reuse_cached_offers(offer_cache, banned)
         self._queues: list[tuple[Key, str]] = []
         # Current cost by queue. Heap entries with a different cost are stale.
         self._queue_costs: dict[str, Key] = {}
         for name in self._offers:
             self._push_queue(name)
 
-    def clear_cheapest(self) -> Slot | None:
+    def clear_cheapest_node(self) -> Slot | None:
         while self._queues:
             cost, name = self._queues[0]
             offers = self._offers[name][1]
@@ -89,7 +89,7 @@ class NodeCosts:
             if ready[i] and i not in banned and (mask is None or mask[i]):
                 self._price_node(i)
 
-    def _share_offers(self, offer_cache: OfferCache, banned: Collection[int]) -> None:
+    def _reuse_cached_offers(self, offer_cache: OfferCache, banned: Collection[int]) -> None:
         """Cache the first proposal's node costs, or reuse the cached costs except those of banned nodes."""
         if offer_cache.offers is None:
             offer_cache.offers = {
@@ -147,14 +147,14 @@ class NodeCosts:
             heappush(self._offers[name][1], offer)
 
     def _queue_cost(self, name: str) -> Key:
-        """Return the sort key of the queue's cheapest node, comparable with `full_cost`."""
+        """Return the sort key of the queue's cheapest node, comparable with `victims_sort_key`."""
         queue, offers = self._offers[name]
         worst_queue_stage, cost, i, _ = offers[0]
         return (*worst_queue_stage, cost[0], *self.selection.policy.queue_key(queue), *cost[1:], i)
 
     def _clear_node(self, i: int, victims: Sequence[Victim]) -> Slot | None:
         board, selection = self.board, self.selection
-        start, count = board.mark(), len(selection.selected)
+        start, count = board.log_position(), len(selection.selected)
         if all(selection.select(victim) for victim in victims) and has_room(
             board.nodes, i, self.part, Horizon.LEAVING
         ):
@@ -163,7 +163,7 @@ class NodeCosts:
             if slot is not None:
                 return slot
         board.rewind(start)
-        selection.keep_first(count)
+        selection.keep_first_selected(count)
         return None
 
 
@@ -188,11 +188,11 @@ def cheapest_victims_on(selection: VictimSelection, part: BoardRole, i: int) -> 
         sets.append([single_victim])
     chosen: list[Victim] = []
     for victim in ordered:
-        if not _conflicts(victim, chosen):
+        if not _conflicts_with_chosen(victim, chosen):
             chosen.append(victim)
             missing -= victim.amounts[0]
             if missing <= 0 and room.fits_after(chosen):
-                sets.append(_prune(room, chosen))
+                sets.append(_remove_unneeded_victims(room, chosen))
                 break
     if len(chosen) > 1 and any(victim.amounts[0] != chosen[0].amounts[0] for victim in ordered):
         sets += _select_largest(room, ordered)
@@ -204,7 +204,7 @@ def cheapest_victims_on(selection: VictimSelection, part: BoardRole, i: int) -> 
         sets += _select_across_queues(selection, room, ordered)
     if len(sets) < 2:
         return sets[0] if sets else None
-    return min(sets, key=lambda victims: full_cost(selection, victims))
+    return min(sets, key=lambda victims: victims_sort_key(selection, victims))
 
 
 def _select_largest(room: "_Room", ordered: Sequence[Victim]) -> list[list[Victim]]:
@@ -212,10 +212,10 @@ def _select_largest(room: "_Room", ordered: Sequence[Victim]) -> list[list[Victi
     chosen: list[Victim] = []
     # The sort is stable: victims of equal size stay in order of cost, cheapest first.
     for victim in sorted(ordered, key=lambda victim: -victim.amounts[0]):
-        if not _conflicts(victim, chosen):
+        if not _conflicts_with_chosen(victim, chosen):
             chosen.append(victim)
             if room.fits_after(chosen):
-                return [_prune(room, chosen)]
+                return [_remove_unneeded_victims(room, chosen)]
     return []
 
 
@@ -231,21 +231,21 @@ def _select_across_queues(
         stages = [max(worst, selection.policy.queue_stage(victim, evicted)) for victim in left]
         stage = min(stages)
         victim = left.pop(stages.index(stage))  # take the first of several equal victims
-        if not _conflicts(victim, chosen):
+        if not _conflicts_with_chosen(victim, chosen):
             chosen.append(victim)
             worst = stage
             add_evicted(evicted, victim)
-    return [_prune(room, chosen)] if room.fits_after(chosen) else []
+    return [_remove_unneeded_victims(room, chosen)] if room.fits_after(chosen) else []
 
 
-def full_cost(selection: VictimSelection, victims: Sequence[Victim]) -> Key:
+def victims_sort_key(selection: VictimSelection, victims: Sequence[Victim]) -> Key:
     """Return the sort key of victims: worst queue stage, stopped workloads, queue, other costs."""
     queue = max(selection.policy.queue_key(victim.gang.account) for victim in victims)
     cost = selection.policy.cost(victims)
     return (*selection.policy.worst_queue_stage(victims), cost[0], *queue, *cost[1:])
 
 
-def _conflicts(victim: Victim, chosen: Sequence[Victim]) -> bool:
+def _conflicts_with_chosen(victim: Victim, chosen: Sequence[Victim]) -> bool:
     """Return whether the victim overlaps with selected victims, or its gang cannot lose all of them."""
     gang = victim.gang
     same = [other for other in chosen if other.gang is gang]
@@ -257,10 +257,10 @@ def _conflicts(victim: Victim, chosen: Sequence[Victim]) -> bool:
     if any(id(pod) in pods for other in same for _, pod in other.pods):
         return True  # both victims include the same follower
     part = victim.pods[0][0]
-    return sum(other.pods[0][0] is part for other in same) >= part.count - part.role.min
+    return sum(other.pods[0][0] is part for other in same) >= part.replica_count - part.role.min
 
 
-def _prune(room: "_Room", chosen: list[Victim]) -> list[Victim]:
+def _remove_unneeded_victims(room: "_Room", chosen: list[Victim]) -> list[Victim]:
     """Remove unneeded victims, starting with the last, and return the rest."""
     spare = sum([victim.amounts[0] for victim in chosen]) - room.missing
     for victim in tuple(reversed(chosen)) if len(chosen) > 1 else ():

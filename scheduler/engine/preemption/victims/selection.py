@@ -68,7 +68,7 @@ class VictimSelection:
             result = self._gang_victims[gang.name] = gang_as_victim(self.board, gang)
         return result
 
-    def candidates(self) -> Iterator[Victim]:
+    def victim_candidates(self) -> Iterator[Victim]:
         """Yield all victims that could be selected."""
         by_project = self.board.by_project
         for account in self.policy.projects() if self.policy.is_limited_to_own_project else by_project:
@@ -98,7 +98,7 @@ class VictimSelection:
     def in_eviction_order(self, victims: Iterable[Victim]) -> list[Victim]:
         """Return the victims that the policy allows now, in eviction order."""
         policy = self.policy
-        allowed = [(key, victim) for victim in victims if (key := policy.key(victim)) is not None]
+        allowed = [(key, victim) for victim in victims if (key := policy.victim_sort_key(victim)) is not None]
         allowed.sort(key=itemgetter(0))
         return [victim for _, victim in allowed]
 
@@ -108,7 +108,7 @@ class VictimSelection:
         if rule is None or not self.is_available(victim):
             return False
         for part, pod in victim.pods:
-            self.board.drop(victim.gang, part, pod)
+            self.board.remove_pod(victim.gang, part, pod)
         self._gang_victims.pop(victim.gang.name, None)
         self._allowed_queues.clear()
         self.rules[id(victim)] = rule
@@ -122,12 +122,12 @@ class VictimSelection:
         if victim.is_gang or self.policy.moves_only:
             return True
         part = victim.pods[0][0]
-        if len(victim.pods) == 1 and part.count > part.role.min:
+        if len(victim.pods) == 1 and part.replica_count > part.role.min:
             return True
         return any({id(p) for _, p in other.pods} == {id(p) for _, p in victim.pods}
                    for other in extra_replica_victims(self.board, victim.gang))  # fmt: skip
 
-    def keep_first(self, count: int) -> None:
+    def keep_first_selected(self, count: int) -> None:
         """Discard all but the first `count` selected victims, after the board has been rewound."""
         for victim in self.selected[count:]:
             self._gang_victims.pop(victim.gang.name, None)

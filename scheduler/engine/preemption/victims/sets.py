@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.gang import Arrangement, least_request, node_amount
+from scheduler.engine.board.gang import Arrangement, node_usage_per_replica, smallest_request
 from scheduler.engine.board.ledger import CPU, GPU, MEMORY, NOTHING, main_resource
 from scheduler.engine.placement.find_room import available_nodes
 from scheduler.engine.preemption.bounds import max_gpus_saved_by_moves
@@ -138,7 +138,7 @@ def _freed_amount(victim: Victim, kind: int) -> int:
     """Return the amount that the victim frees on its nodes. CPU and memory amounts are limits."""
     if kind == GPU:
         return victim.amounts[GPU]
-    return sum(node_amount(part, kind) for part, _ in victim.pods)
+    return sum(node_usage_per_replica(part, kind) for part, _ in victim.pods)
 
 
 def _missing_amounts(
@@ -146,10 +146,13 @@ def _missing_amounts(
 ) -> dict[int, int]:
     """Return how much of each requested resource is missing even if all free resources could be used."""
     nodes = policy.board.nodes
-    gpus, _, _ = least_request(arrangement)
+    gpus, _, _ = smallest_request(arrangement)
     requested = (
         gpus,
-        *(sum(node_amount(need.part, kind) * need.count for need in arrangement) for kind in (CPU, MEMORY)),
+        *(
+            sum(node_usage_per_replica(need.part, kind) * need.count for need in arrangement)
+            for kind in (CPU, MEMORY)
+        ),
     )
     return {
         kind: requested[kind] - sum(max(0, (nodes.gpu, nodes.cpu, nodes.memory)[kind][i]) for i in usable)
@@ -164,8 +167,8 @@ def _victim_groups(selection: VictimSelection, usable: frozenset[int], may_move:
     """
     index = selection.board.nodes.index
     groups: dict[tuple[object, ...], list[tuple[Key, Victim]]] = {}
-    for victim in selection.candidates():
-        key = selection.policy.key(victim)
+    for victim in selection.victim_candidates():
+        key = selection.policy.victim_sort_key(victim)
         if key is not None and any(index[pod.node] in usable for _, pod in victim.pods):
             gang = victim.gang
             group: tuple[object, ...] = (

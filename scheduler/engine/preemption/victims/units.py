@@ -12,7 +12,7 @@ from scheduler.engine.board.gang import (
     compute_lost_gpu_seconds,
     current_max,
     leaf_parts,
-    pod_milli_gpus,
+    pod_gpu_milli,
 )
 from scheduler.engine.board.ledger import NOTHING, QueueAccount
 from scheduler.engine.model import Pod, PodState
@@ -46,12 +46,12 @@ class Victim:
     def __post_init__(self) -> None:
         if len(self.pods) == 1:
             ((part, pod),) = self.pods
-            self.amounts = (pod_milli_gpus(pod), part.amounts[1], part.amounts[2])
+            self.amounts = (pod_gpu_milli(pod), part.amounts[1], part.amounts[2])
             self.started, self.index = pod.started, pod.index
             return
         gpu = cpu = memory = 0
         for part, pod in self.pods:
-            gpu += pod_milli_gpus(pod)
+            gpu += pod_gpu_milli(pod)
             cpu += part.amounts[1]
             memory += part.amounts[2]
         self.amounts = (gpu, cpu, memory)
@@ -86,7 +86,7 @@ def _build_gang_victim(board: Board, gang: Gang) -> Victim:
     lost_gpu_seconds = sum(compute_lost_gpu_seconds(gang, pod, board.now) for _, pod in pods)
     extra_amounts = [0, 0, 0]
     for part in gang.parts:
-        spare = min(part.count - part.role.min, len(part.live))
+        spare = min(part.replica_count - part.role.min, len(part.live))
         if spare > 0:
             extra_amounts = [
                 sum_ + spare * amount for sum_, amount in zip(extra_amounts, part.amounts, strict=True)
@@ -117,8 +117,8 @@ def single_pod_victim(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> Vi
 def extra_replica_victims(board: Board, gang: Gang) -> Iterator[Victim]:
     """Yield the victims that the gang does not need to meet its minimum, newest replicas first."""
     for part in gang.parts:
-        if part.count > part.role.min and part.role.scale_with is None:
-            followers = _followers(gang, part)
+        if part.replica_count > part.role.min and part.role.scale_with is None:
+            followers = _dependent_replicas(gang, part)
             for index in sorted(part.live, reverse=True):
                 victim = single_pod_victim(board, gang, part, part.live[index])
                 if followers:
@@ -133,13 +133,15 @@ def extra_replica_victims(board: Board, gang: Gang) -> Iterator[Victim]:
         yield from _optional_children(board, gang, gang.root)
 
 
-def _followers(gang: Gang, leader: BoardRole) -> tuple[PlacedPod, ...]:
+def _dependent_replicas(gang: Gang, leader: BoardRole) -> tuple[PlacedPod, ...]:
     """Return the replicas of following roles that must be evicted if their leader loses a replica."""
     return tuple(
         (part, part.live[index])
         for part in gang.parts
         if part.role.scale_with is not None and part.role.scale_with.role == leader.role.name
-        for index in sorted(part.live, reverse=True)[: max(0, part.count - current_max(gang, part, -1))]
+        for index in sorted(part.live, reverse=True)[
+            : max(0, part.replica_count - current_max(gang, part, -1))
+        ]
     )
 
 
@@ -158,7 +160,7 @@ def _optional_children(board: Board, gang: Gang, section: BoardGroup) -> Iterato
             yield from _optional_children(board, gang, child)
 
 
-def within_min_runtime(board: Board, gang: Gang, seconds: int) -> bool:
+def is_within_min_runtime(board: Board, gang: Gang, seconds: int) -> bool:
     """Return whether the gang has run for less than its minimum runtime of `seconds`."""
     started = gang.workload.started
     if started is None:
