@@ -22,7 +22,7 @@ from berth.core.garbage import relax_garbage_collection
 from scheduler.engine.decide import decide, decide_with_layout
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Evict, Place, Plan
-from scheduler.simulator.simulation import World
+from scheduler.simulator.simulation import SimulatedCluster
 
 RUNS = 5
 Answer = TypeVar("Answer")
@@ -79,7 +79,7 @@ def _measure_reused_layout(
         plan, layout = decide_with_layout(snapshot, None)
         spent = []
         for turn in range(RUNS + 1):
-            world = World(snapshot)
+            world = SimulatedCluster(snapshot)
             world.apply_plan(plan)
             snapshot = change(world.snapshot(), ROWS, turn)
             seconds, (plan, layout) = _timed(partial(decide_with_layout, snapshot, layout))

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.decide import RESULTS, commit, machine
 from benchmarks.setup.arguments import parser
 from berth.core.garbage import relax_garbage_collection
-from scheduler.simulator.replay.figures import summarize
+from scheduler.simulator.replay.figures import summary_figures
 from scheduler.simulator.replay.files import TraceNotFound, load_trace, shrink_trace
 from scheduler.simulator.replay.policies import Policy, play
 from scheduler.simulator.replay.records import Records
@@ -68,7 +68,7 @@ def _replay(trace: Trace, policy: Policy, checkpoint: int | None) -> dict[str, o
     wall, cpu = time.perf_counter(), time.process_time()
     for step in play(trace, policy, records, checkpoint=checkpoint):
         now, cycles = step.now, step.cycles
-    return summarize(records, now) | {
+    return summary_figures(records, now) | {
         "cycles": cycles,
         "cpu_seconds": round(time.process_time() - cpu, 1),
         "wall_seconds": round(time.perf_counter() - wall, 1),

@@ -15,7 +15,7 @@ from benchmarks.decide import RESULTS, commit, machine
 from benchmarks.setup.arguments import parser
 from scheduler.engine.decide import decide
 from scheduler.simulator import load
-from scheduler.simulator.simulation import World
+from scheduler.simulator.simulation import SimulatedCluster
 from scheduler.simulator.usage import UsageMeter, allocated_by_queue
 
 GPUS, JOBS, CYCLES = 16, 100, 1024
@@ -94,7 +94,7 @@ def measured(case: Case, cycles: int = CYCLES) -> dict[str, Any]:
 def _simulate(case: Case, cycles: int) -> Iterator[tuple[list[float], int]]:
     """After each cycle, yield the GPUs allocated to each queue and the number of evictions."""
     scenario = load(_document(case))
-    world, meter = World(scenario.snapshot), UsageMeter(scenario.snapshot)
+    world, meter = SimulatedCluster(scenario.snapshot), UsageMeter(scenario.snapshot)
     names = [f"q{number}" for number in range(len(case.sizes))]
     for _ in range(cycles):
         snapshot = world.snapshot()

@@ -41,9 +41,9 @@ def _predict_start(
 
     The engine is imported on the first call, because most processes never need it.
     """
-    from scheduler.reports.what_if.dry_run import predict
+    from scheduler.reports.what_if.dry_run import predict_workloads
 
-    return predict(
+    return predict_workloads(
         actor=actor, workload=workload, spec=spec, now=now, others=others, edited=edited, requeued=requeued
     )
 

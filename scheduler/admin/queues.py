@@ -12,7 +12,7 @@ from berth.server.web.admin_site.base import ReadOnlyModelAdmin, render_table
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import thousandths
 from scheduler.models import Allocation, QueueStatus, Reservation, Usage, UsageHour
-from scheduler.reports.fair_share.trace import UNITS, full_share_traces
+from scheduler.reports.fair_share.trace import UNITS, unredacted_share_traces
 
 
 @admin.register(Allocation)
@@ -112,7 +112,7 @@ class QueueStatusAdmin(QueueAdmin):
         owner = row.project or row.department
         assert owner is not None, "a queue status has an owner"
         kind = "department" if row.project is None else "project"
-        own = [trace for trace in full_share_traces(owner, row.pool) if trace.kind == kind]
+        own = [trace for trace in unredacted_share_traces(owner, row.pool) if trace.kind == kind]
         return render_table(
             ("Resource", "Explanation"),
             [(UNITS[trace.resource], line) for trace in own for line in trace.explanation],

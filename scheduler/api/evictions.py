@@ -28,7 +28,7 @@ from projects.actor import Actor
 from projects.known_names import unknown_pool, unknown_project
 from scheduler.models import Eviction
 from scheduler.reports import selectors
-from scheduler.reports.evictions.known_parties import unknown_parties
+from scheduler.reports.evictions.known_parties import unknown_party_problems
 from scheduler.reports.evictions.matrix import totals_by_project_pair
 from scheduler.reports.evictions.rendering import RenderedEviction, render
 from scheduler.reports.visibility import Viewer, viewer_for
@@ -208,7 +208,7 @@ def _filter_evictions(actor: Actor, query: "EvictionsQuery | EvictionMatrixQuery
     check_names(
         unknown_pool(actor, query.pool, Names(rows, "pool_name")),
         unknown_project(actor, query.project, Names(rows, "project_name")),
-        *unknown_parties(actor, preemptor=query.preemptor, victim=workload),
+        *unknown_party_problems(actor, preemptor=query.preemptor, victim=workload),
     )
     rows = filter_by(
         rows, kind=query.kind, pool_name=query.pool, project_name=query.project,

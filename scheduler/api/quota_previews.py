@@ -17,7 +17,7 @@ from projects.api.quotas.groups import QuotaGroupBody, resolve_pools
 from projects.api.quotas.schemas import DraftBody, OwnerKind, QuotaWarningResponse
 from projects.services.quotas.documents import read_draft
 from scheduler.reports.what_if.group_preview import preview_group
-from scheduler.reports.what_if.quota_preview import preview
+from scheduler.reports.what_if.quota_preview import preview_draft
 
 
 class QuotaEditResponse(ResponseModel):
@@ -90,7 +90,7 @@ class QuotaPreview(ApiView):
                response=QuotaImpactResponse)  # fmt: skip
     @idempotent
     def post(self, request: Request) -> Response:
-        impact = preview(actor=self.actor, draft=read_draft(self.actor, parse_document(request)))
+        impact = preview_draft(actor=self.actor, draft=read_draft(self.actor, parse_document(request)))
         return Response(QuotaImpactResponse.from_row(impact), headers={"ETag": etag(impact.tag)})
 
 

@@ -16,7 +16,7 @@ from projects.api.quotas.schemas import OwnerKind, QuotaWarningResponse
 from projects.models import Department, Project
 from projects.models.tenants import PoolOrGroup, Tenant
 from scheduler.reports.fair_share.trace import share_trace
-from scheduler.reports.what_if.quota_preview import current_warnings
+from scheduler.reports.what_if.quota_preview import current_quota_warnings
 
 
 class DepartmentQuota(quota_views.DepartmentQuota):
@@ -30,7 +30,7 @@ class ProjectQuota(quota_views.ProjectQuota):
 
 
 def serialize_warnings(owner: Tenant, pool: PoolOrGroup) -> list[QuotaWarningResponse]:
-    return [QuotaWarningResponse(**warning) for warning in current_warnings(owner, pool)]
+    return [QuotaWarningResponse(**warning) for warning in current_quota_warnings(owner, pool)]
 
 
 class ShareRoundResponse(ResponseModel):

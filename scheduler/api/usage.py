@@ -23,7 +23,7 @@ from berth.server.api.transport.streaming import csv_response
 from berth.server.api.views import ApiView
 from scheduler.reports.usage.known_names import unknown_names
 from scheduler.reports.usage.query import usage_request
-from scheduler.reports.usage.report import Dimension, UsageRequest, UsageRow, total, usage_report
+from scheduler.reports.usage.report import UsageDimension, UsageRequest, UsageRow, sum_rows, usage_report
 
 DimensionName = Literal["department", "project", "user", "pool"]
 AMOUNTS = ("gpu_hours", "cpu_hours", "memory_gib_hours", "cost")
@@ -76,7 +76,7 @@ class UsageReport(ApiView):
         report_request = usage_request(
             now, since=query.since, until=query.until, group_by=query.group_by, step=query.step,
             time_zone=query.time_zone,
-            only={word: getattr(query, word) for word in Dimension},
+            only={word: getattr(query, word) for word in UsageDimension},
         )  # fmt: skip
         check_names(*unknown_names(self.actor, report_request.only))
         rows = usage_report(self.actor, report_request, now)
@@ -88,7 +88,7 @@ class UsageReport(ApiView):
             UsageReportResponse(
                 since=report_request.since,
                 until=report_request.until,
-                total=serialize_row(total(rows)),
+                total=serialize_row(sum_rows(rows)),
                 items=[serialize_row(row) for row in rows[begin:end]],
                 next=_format_cursor(end) if end < len(rows) else None,
             )

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from berth.server.api.responses import ResponseModel, from_milli
 from scheduler.reports.utilization import summary
-from scheduler.reports.utilization.over_time import Point
+from scheduler.reports.utilization.over_time import MeanUtilization
 
 
 class AllocatedResourcesResponse(ResponseModel):
@@ -67,11 +67,11 @@ def serialize_utilization(use: summary.Utilization) -> UtilizationResponse:
     )
 
 
-def serialize_points(points: Iterable[Point]) -> list[UtilizationPointResponse]:
+def serialize_points(points: Iterable[MeanUtilization]) -> list[UtilizationPointResponse]:
     return [UtilizationPointResponse(at=point.at, **_resource_fields(point)) for point in points]
 
 
-def _resource_fields(measured: summary.Utilization | Point) -> dict[str, Any]:
+def _resource_fields(measured: summary.Utilization | MeanUtilization) -> dict[str, Any]:
     return {
         "allocated": AllocatedResourcesResponse(
             gpu=_to_units(measured.allocated_gpu_milli), cpu=_to_units(measured.allocated_cpu_milli),
@@ -85,7 +85,7 @@ def _resource_fields(measured: summary.Utilization | Point) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def serialize_devices(devices: Iterable[summary.Device]) -> list[DeviceUtilizationResponse]:
+def serialize_devices(devices: Iterable[summary.DeviceMeasurements]) -> list[DeviceUtilizationResponse]:
     return [
         DeviceUtilizationResponse.from_row(
             device, busy_percent=None if device.busy_milli is None else device.busy_milli / 10

@@ -29,7 +29,7 @@ class LeftoversCollector(LeasedThread):
         return bool(prepared.fetch_all(self.waiting, {"state": OutputState.WAITING})[0][0])
 
     @property
-    def _ttl(self) -> float:
+    def _lease_ttl(self) -> float:
         return max(LEASE_SECONDS, LEASE_INTERVALS * self._seconds)
 
     def _due_outputs(self, now: datetime) -> QuerySet[PodOutputs]:
@@ -39,8 +39,8 @@ class LeftoversCollector(LeasedThread):
         rows = rows.exclude(pod__state__in=LIVE_POD_STATES)
         return rows.select_related("pod__workload__project", "pod__node__pool")
 
-    def _renew(self, held: HeldLease) -> None:
-        if self._stop_requested.is_set() or not lease.renew(held, self._ttl):
+    def _renew_lease(self, held: HeldLease) -> None:
+        if self._stop_requested.is_set() or not lease.renew(held, self._lease_ttl):
             raise LeadershipLost("copying pod files was interrupted and will be resumed")
 
     def _postpone(self, outputs: PodOutputs, held: HeldLease, now: datetime, error: Exception) -> None:
@@ -51,14 +51,16 @@ class LeftoversCollector(LeasedThread):
             return
         log.warning("files of the pod %s cannot be stored now: %s", pod.pk, error)
         pause = min(PAUSE * 2.0 ** min(outputs.attempts, 10), PAUSE_MAX)
-        message = f"{sentence(error)} Berth tries again."
-        self._update(outputs, held, message=message, attempts=outputs.attempts + 1, retry_at=now + pause)
+        message = f"{error_sentence(error)} Berth tries again."
+        self._update_if_waiting(
+            outputs, held, message=message, attempts=outputs.attempts + 1, retry_at=now + pause
+        )
 
     def _give_up(self, outputs: PodOutputs, held: HeldLease, error: Exception) -> None:
         """Stop trying to store the files, so that the node may delete them."""
-        self._update(outputs, held, state=OutputState.FAILED, message=sentence(error))
+        self._update_if_waiting(outputs, held, state=OutputState.FAILED, message=error_sentence(error))
 
-    def _update(self, outputs: PodOutputs, held: HeldLease, **columns: Any) -> bool:
+    def _update_if_waiting(self, outputs: PodOutputs, held: HeldLease, **columns: Any) -> bool:
         """Update the row, unless the workload was deleted or another process has stored the files. Return
         whether the row was updated.
         """
@@ -67,7 +69,7 @@ class LeftoversCollector(LeasedThread):
             return bool(rows.update(**columns))
 
 
-def sentence(error: Exception) -> str:
+def error_sentence(error: Exception) -> str:
     """Format an error's message as a sentence of at most 500 characters."""
     detail = str(getattr(error, "detail", "") or error)[:500]
     return f"{detail[:1].upper()}{detail[1:]}{'' if detail.endswith('.') else '.'}"

@@ -24,16 +24,16 @@ class OutputsCollector(LeftoversCollector):
     def work(self, held: HeldLease) -> None:
         rows = self._due_outputs(self._clock.now()).filter(volume="")
         for outputs in rows.order_by("retry_at", "pod__ended_at")[:PODS_PER_ROUND]:
-            self._collect(outputs, held)
+            self._store_outputs(outputs, held)
 
-    def _collect(self, outputs: PodOutputs, held: HeldLease) -> None:
+    def _store_outputs(self, outputs: PodOutputs, held: HeldLease) -> None:
         assert_no_transaction()
         pod, now = outputs.pod, self._clock.now()
         try:
             runtime = self._runtime_of(pod.node.pool)
             listing = runtime.list_files(str(pod.pk), outputs.paths)
             project = pod.workload.project
-            tree = store_files(project, runtime, str(pod.pk), listing, now, lambda: self._renew(held))
+            tree = store_files(project, runtime, str(pod.pk), listing, now, lambda: self._renew_lease(held))
         except (OutputsRejected, FilesNotFound) as error:
             self._give_up(outputs, held, error)
         except (RuntimeFailure, StoreFailure, LookupError, OSError) as error:
@@ -43,7 +43,7 @@ class OutputsCollector(LeftoversCollector):
             message = (
                 "" if tree is not None else "None of the declared paths is a file or a directory with files."
             )
-            self._update(
+            self._update_if_waiting(
                 outputs, held, state=OutputState.STORED, message=message, tree=tree, stored_at=now,
                 skipped=dict(listing.skipped),
             )  # fmt: skip

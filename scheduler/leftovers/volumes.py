@@ -18,7 +18,7 @@ from pools.runtimes.files.reading import SKIPPED_MAX
 from projects.models import OutputState, PodOutputs
 from projects.services import events
 from projects.services.outputs import OutputsRejected
-from scheduler.leftovers.collector import WAITING, LeftoversCollector, sentence
+from scheduler.leftovers.collector import WAITING, LeftoversCollector, error_sentence
 
 if TYPE_CHECKING:
     from pools.buckets.bucket import Bucket
@@ -51,14 +51,16 @@ class VolumesCollector(LeftoversCollector):
             rows = waiting.filter(pod__workload__project=project)
             for outputs in rows.order_by("pod__ended_at", "pk"):
                 if time.monotonic() < deadline:
-                    self._collect(outputs, held, partial(_has_passed, deadline))
+                    self._upload_changes(outputs, held, partial(_has_passed, deadline))
 
-    def _collect(self, outputs: PodOutputs, held: HeldLease, is_time_up: Callable[[], bool]) -> None:
+    def _upload_changes(self, outputs: PodOutputs, held: HeldLease, is_time_up: Callable[[], bool]) -> None:
         assert_no_transaction()
         try:
-            transfer = self._open(outputs, held)
+            transfer = self._open_transfer(outputs, held)
             if transfer is not None and not transfer.run(is_time_up):
-                self._update(outputs, held, progress=transfer.progress.to_json(), message="", attempts=0)
+                self._update_if_waiting(
+                    outputs, held, progress=transfer.progress.to_json(), message="", attempts=0
+                )
                 return
         except (OutputsRejected, FilesNotFound) as error:
             self._give_up(outputs, held, error)
@@ -66,9 +68,9 @@ class VolumesCollector(LeftoversCollector):
             self._postpone(outputs, held, self._clock.now(), error)
         else:
             crash_point("volumes.copied")
-            self._finish(outputs, held, transfer)
+            self._mark_stored(outputs, held, transfer)
 
-    def _open(self, outputs: PodOutputs, held: HeldLease) -> "Transfer | None":
+    def _open_transfer(self, outputs: PodOutputs, held: HeldLease) -> "Transfer | None":
         """Return the transfer of a pod's changes, or None if the pod has changed nothing."""
         pod = outputs.pod
         runtime, pod_id = self._runtime_of(pod.node.pool), str(pod.pk)
@@ -86,34 +88,34 @@ class VolumesCollector(LeftoversCollector):
 
         return Transfer(
             changes, Progress.from_json(outputs.progress), volume, bucket, writer,
-            read=lambda path, offset, limit: self._read(runtime, outputs, held, path, offset, limit),
+            read=lambda path, offset, limit: self._read_file(runtime, outputs, held, path, offset, limit),
             save=self._progress_saver(outputs, held),
         )  # fmt: skip
 
-    def _read(
+    def _read_file(
         self, runtime: Runtime, outputs: PodOutputs, held: HeldLease, path: str, offset: int, limit: int
     ) -> bytes:
-        self._renew(held)
+        self._renew_lease(held)
         return runtime.read_volume_file(str(outputs.pod_id), outputs.volume, path, offset, limit)
 
     def _progress_saver(self, outputs: PodOutputs, held: HeldLease) -> "Callable[[Progress], None]":
         """Return a function that stores the progress. The function raises LeadershipLost."""
         due = 0.0
 
-        def save(progress: "Progress") -> None:
+        def save_progress(progress: "Progress") -> None:
             nonlocal due
             if progress.upload is None and time.monotonic() < due:
                 return
             due = time.monotonic() + SAVE_SECONDS
-            self._renew(held)
-            self._update(outputs, held, progress=progress.to_json())
+            self._renew_lease(held)
+            self._update_if_waiting(outputs, held, progress=progress.to_json())
 
-        return save
+        return save_progress
 
-    def _finish(self, outputs: PodOutputs, held: HeldLease, transfer: "Transfer | None") -> None:
+    def _mark_stored(self, outputs: PodOutputs, held: HeldLease, transfer: "Transfer | None") -> None:
         now = self._clock.now()
         if transfer is None:
-            self._update(outputs, held, state=OutputState.STORED, message="", stored_at=now)
+            self._update_if_waiting(outputs, held, state=OutputState.STORED, message="", stored_at=now)
             return
         progress = transfer.progress
         files = format_count(progress.file_count, "changed file")
@@ -135,8 +137,8 @@ class VolumesCollector(LeftoversCollector):
     def _give_up(self, outputs: PodOutputs, held: HeldLease, error: Exception) -> None:
         self._abort_upload(outputs)
         text = f"Changes by pod {_pod_name(outputs)} to volume {outputs.volume} could not be stored: "
-        columns = {"state": OutputState.FAILED, "message": sentence(error)}
-        self._update_with_event(outputs, held, FAILED, text + sentence(error), columns)
+        columns = {"state": OutputState.FAILED, "message": error_sentence(error)}
+        self._update_with_event(outputs, held, FAILED, text + error_sentence(error), columns)
 
     def _update_with_event(
         self, outputs: PodOutputs, held: HeldLease, kind: str, text: str, columns: dict[str, Any]

@@ -30,7 +30,7 @@ class SentCommands:
     releases: dict[uuid.UUID, int] = field(default_factory=dict)
     starts_left: bool = False  # True if the last tick postponed some starts to the next tick
 
-    def keep_starts(self, pods: Container[uuid.UUID]) -> None:
+    def retain_starts(self, pods: Container[uuid.UUID]) -> None:
         """Forget the starts of pods that are not in `pods`, the pods that are still starting."""
         self.started = {pk: at for pk, at in self.started.items() if pk in pods}
 
@@ -52,18 +52,18 @@ class StartMessages:
     progress: dict[uuid.UUID, tuple[tuple[str, ...], datetime]] = field(default_factory=dict)
     pulling: frozenset[uuid.UUID] = frozenset()
 
-    def keep_only(self, workloads: Container[uuid.UUID]) -> None:
+    def retain_workloads(self, workloads: Container[uuid.UUID]) -> None:
         """Remove the entries of workloads that are not in `workloads`, the workloads that are still
         starting.
         """
         self.shown = {pk: value for pk, value in self.shown.items() if pk in workloads}
         self.progress = {pk: value for pk, value in self.progress.items() if pk in workloads}
 
-    def note_progress(self, workload: uuid.UUID, progress: tuple[str, ...], now: datetime) -> None:
+    def record_progress(self, workload: uuid.UUID, progress: tuple[str, ...], now: datetime) -> None:
         if any(progress) and self.progress.get(workload, ((), now))[0] != progress:
             self.progress[workload] = (progress, now)
 
-    def progressed_since(self, workload: uuid.UUID, since: datetime) -> bool:
+    def has_progressed_since(self, workload: uuid.UUID, since: datetime) -> bool:
         return workload in self.progress and self.progress[workload][1] >= since
 
 

@@ -18,17 +18,17 @@ from scheduler.engine.forecast import forecasts
 from scheduler.engine.model import Node, Pool
 from scheduler.engine.plan import Bundle, Evict, Plan, QueueReport
 from scheduler.loop import log_context
-from scheduler.loop.commit import Outcome
+from scheduler.loop.commit import CommitOutcome
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.engine_version import engine_version
 from scheduler.loop.observe.view import ClusterView
 from scheduler.loop.snapshot_codec import SnapshotEncoder
-from scheduler.loop.snapshots import MAX_WORKLOADS, pack
+from scheduler.loop.snapshots import MAX_WORKLOADS, compress_document
 from scheduler.models import Cycle
 from scheduler.reports.explanations.pool_readiness import with_pool_readiness
 from scheduler.reports.explanations.scale_up import with_scale_up_first, with_unknown_boots
 from scheduler.reports.explanations.writer import ExplanationWriter
-from scheduler.reports.queues.queue_statuses import settle_usage, store_queue_statuses
+from scheduler.reports.queues.queue_statuses import settle_due_usage_ledgers, store_queue_statuses
 from scheduler.reports.queues.queue_totals import totals_by_queue
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ IdleState = tuple[tuple[Pool, ...], tuple[Node, ...], tuple[QueueReport, ...]]
 
 
 @dataclass(slots=True)
-class Pace:
+class RunInterval:
     """Minimum interval between runs of a task, in proportion to the number of workloads."""
 
     per_second: int
@@ -105,8 +105,8 @@ class CycleMemory:
     explanations: ExplanationWriter = field(default_factory=ExplanationWriter)
     encoder: SnapshotEncoder = field(default_factory=SnapshotEncoder)  # encoded parts of stored snapshots
     recorded_at: datetime | None = None
-    snapshots: Pace = field(default_factory=lambda: Pace(SNAPSHOTS_PER_SECOND))
-    explained: Pace = field(default_factory=lambda: Pace(EXPLANATIONS_PER_SECOND))
+    snapshots: RunInterval = field(default_factory=lambda: RunInterval(SNAPSHOTS_PER_SECOND))
+    explained: RunInterval = field(default_factory=lambda: RunInterval(EXPLANATIONS_PER_SECOND))
     notes: tuple[str, ...] = ()
     idle_state: IdleState | None = None  # state of the last cycle, if that cycle had no workloads
 
@@ -117,7 +117,7 @@ class CycleRun:
 
     view: ClusterView
     plan: Plan
-    outcome: Outcome
+    outcome: CommitOutcome
     record: Cycle
     written: bool = False
     is_snapshot_due: bool = False  # True if `store_snapshot` still has to be called
@@ -140,7 +140,7 @@ def record_newest_cycle(
     with span("record cycle") as traced:
         key = run.record.pk
         try:
-            changed = _record(run, context, memory, notes)
+            changed = _record_if_due(run, context, memory, notes)
         except Exception:
             run.record.pk = key  # if this transaction inserted the row, the next attempt inserts it again
             raise
@@ -183,7 +183,7 @@ def _note_record(run: CycleRun, memory: CycleMemory, notes: tuple[str, ...]) -> 
     memory.recorded_at, memory.notes = run.view.at, notes
 
 
-def _record(run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes: list[str]) -> bool:
+def _record_if_due(run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes: list[str]) -> bool:
     view, plan, record = run.view, run.plan, run.record
     all_notes = (*plan.notes, *notes)
     due = _is_record_due(run, memory)
@@ -199,10 +199,10 @@ def _record(run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes
             if any(demand.nodes_wanted for demand in plan.demand):
                 rejections = with_scale_up_first(rejections)
                 predicted = with_unknown_boots(predicted, rejections)
-            explained_count = memory.explanations.write(view, rejections, record.pk, predicted)
+            explained_count = memory.explanations.write_first_batch(view, rejections, record.pk, predicted)
         totals = totals_by_queue()
         store_queue_statuses(view, plan.queues, totals)
-        settle_usage(view.at, totals)
+        settle_due_usage_ledgers(view.at, totals)
         changed = bool(plan.bundles or explained_count or all_notes != memory.notes)
         if changed or due:
             save_outcome(run, all_notes)
@@ -266,7 +266,7 @@ def _fill_record(run: CycleRun, notes: Sequence[str]) -> Cycle:
     return record
 
 
-def write_more_reasons(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> bool:
+def write_next_reasons(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> bool:
     """Write a batch of the pending reasons that `record_newest_cycle` did not write.
 
     Return whether rows changed.
@@ -275,7 +275,7 @@ def write_more_reasons(run: CycleRun, context: SchedulerContext, memory: CycleMe
         return bool(memory.explanations.write_batch(run.view.at, run.record.pk))
 
 
-def prepare_snapshot(run: CycleRun, memory: CycleMemory) -> bool:
+def encode_next_workloads(run: CycleRun, memory: CycleMemory) -> bool:
     """Encode the next batch of workloads for `store_snapshot`. Return whether more may remain."""
     snapshot = run.view.snapshot
     return len(snapshot.workloads) <= MAX_WORKLOADS and memory.encoder.encode_part(snapshot, PART_SIZE)
@@ -294,7 +294,7 @@ def store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory
     If the process crashes before this step, the cycle cannot be replayed.
     """
     run.is_snapshot_due = False
-    snapshot = pack(run.view.snapshot, run.plan, memory.encoder)
+    snapshot = compress_document(run.view.snapshot, run.plan, memory.encoder)
     if snapshot is not None:
         with fenced_transaction(context.held_lease, waits_for_disk=False):
             Cycle.objects.filter(pk=run.record.pk).update(snapshot=snapshot)

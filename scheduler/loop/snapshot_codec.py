@@ -49,7 +49,7 @@ class SnapshotEncoder:
 
     def encode(self, snapshot: Snapshot) -> str:
         parts = []
-        for name, default in _fields(Snapshot):
+        for name, default in _fields_with_defaults(Snapshot):
             value = getattr(snapshot, name)
             if name in LARGE_FIELDS and value:
                 text = f"[{','.join(self._encode_each(name, value))}]"
@@ -106,7 +106,7 @@ def _to_plain(value: Any) -> Any:
     kind = type(value)
     if kind in _FIELDS_BY_TYPE or is_dataclass(value):
         document = {}
-        for name, default in _fields(kind):
+        for name, default in _fields_with_defaults(kind):
             part = getattr(value, name)
             if part is not default and part != default:
                 document[name] = part
@@ -117,7 +117,7 @@ def _to_plain(value: Any) -> Any:
 _FIELDS_BY_TYPE: dict[type, list[tuple[str, Any]]] = {}
 
 
-def _fields(kind: type) -> list[tuple[str, Any]]:
+def _fields_with_defaults(kind: type) -> list[tuple[str, Any]]:
     """Return the field names with their defaults, which are MISSING for required fields."""
     if kind not in _FIELDS_BY_TYPE:
         _FIELDS_BY_TYPE[kind] = [
@@ -168,7 +168,10 @@ def _union_decoder(inner: tuple[Any, ...]) -> Decoder:
     if len(kinds) == 1:
         only = _decoder(kinds[0])
         return lambda raw: None if raw is None else only(raw)
-    choices = [({name for name, default in _fields(kind) if default is MISSING}, kind) for kind in kinds]
+    choices = [
+        ({name for name, default in _fields_with_defaults(kind) if default is MISSING}, kind)
+        for kind in kinds
+    ]
 
     def read(raw: Any) -> Any:
         for needed, kind in choices:

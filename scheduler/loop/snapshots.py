@@ -38,7 +38,7 @@ class StoredCycle:
     plan: Document
 
 
-def pack(snapshot: Snapshot, plan: Plan, encoder: SnapshotEncoder | None = None) -> bytes | None:
+def compress_document(snapshot: Snapshot, plan: Plan, encoder: SnapshotEncoder | None = None) -> bytes | None:
     """Return the compressed snapshot and plan, or None if the snapshot has more than MAX_WORKLOADS workloads.
 
     `encoder` caches encoded parts between cycles; without it, packing takes longer than making the cycle's

@@ -37,12 +37,12 @@ from scheduler.loop.cycle_record import (
     CycleRun,
     CycleTimer,
     compose_reasons,
-    prepare_snapshot,
+    encode_next_workloads,
     record_earlier_cycles,
     record_failure,
     record_newest_cycle,
     store_snapshot,
-    write_more_reasons,
+    write_next_reasons,
 )
 from scheduler.loop.decide import decide_pools
 from scheduler.loop.dispatch import record_reports, start_pods, stop_pods
@@ -51,7 +51,7 @@ from scheduler.loop.dispatch.checkpoints import CHECK_INTERVAL, record_checkpoin
 from scheduler.loop.dispatch.cluster_quotas import record_cluster_quotas
 from scheduler.loop.dispatch.dependencies import cancel_dependents
 from scheduler.loop.dispatch.drains import evict_from_overdue_drains
-from scheduler.loop.dispatch.leftovers import clear_logs, queue_workspaces
+from scheduler.loop.dispatch.leftovers import delete_logs_of_deleted_workloads, queue_workspace_deletions
 from scheduler.loop.dispatch.limits import IdleTracker, end_overdue
 from scheduler.loop.dispatch.rendezvous import rendezvous_for_plan
 from scheduler.loop.dispatch.reports import ReportSummary
@@ -230,9 +230,7 @@ class Loop:
         yield from self._record_cycles()
         if self._has_draining_nodes():
             yield bool(
-                self._run_safely(
-                    "empty drained nodes", self._only_while_leading(lambda: report_empty_drains(now))
-                )
+                self._run_safely("empty drained nodes", self._fence_step(lambda: report_empty_drains(now)))
             )
         yield self._release_nodes(now)
         yield from self._reconcile_pools(now)
@@ -255,13 +253,15 @@ class Loop:
             if time.monotonic() - began >= CLEAN_UP_SECONDS:
                 yield False
                 began = time.monotonic()
-        for _ in self._run_steps_safely("logs of deleted workloads", clear_logs(self.context)):
-            yield False
         for _ in self._run_steps_safely(
-            "workspaces of deleted workloads", queue_workspaces(now, self.context)
+            "logs of deleted workloads", delete_logs_of_deleted_workloads(self.context)
         ):
             yield False
-        self._run_safely("schedules", self._only_while_leading(sync_schedules))
+        for _ in self._run_steps_safely(
+            "workspaces of deleted workloads", queue_workspace_deletions(now, self.context)
+        ):
+            yield False
+        self._run_safely("schedules", self._fence_step(sync_schedules))
 
     def _advance_arrays(self, now: datetime) -> bool:
         advanced = bool(self._run_safely("arrays", lambda: advance_arrays(now, self.context)))
@@ -304,12 +304,12 @@ class Loop:
             yield self._record(lambda: record_newest_cycle(newest, context, memory, notes))
         for run in runs:
             if run.is_snapshot_due:
-                while self._run_safely("snapshots", self._bind_step(prepare_snapshot, run)):
+                while self._run_safely("snapshots", self._bind_step(encode_next_workloads, run)):
                     yield False
                 self._run_safely("snapshots", self._snapshot_step(run))
                 yield False
-        while runs and memory.explanations.has_more:
-            yield self._record(lambda: write_more_reasons(runs[-1], context, memory))
+        while runs and memory.explanations.has_unwritten:
+            yield self._record(lambda: write_next_reasons(runs[-1], context, memory))
         self._runs = self._runs[len(runs) :] or self._runs[-1:]
 
     def _record(self, step: Callable[[], bool]) -> bool:
@@ -326,7 +326,7 @@ class Loop:
             return False
         return bool(
             self._run_safely(
-                "nodes", lambda: self.releases.release_unneeded(self._runs[-1], now, self.context)
+                "nodes", lambda: self.releases.release_unneeded_nodes(self._runs[-1], now, self.context)
             )
         )
 
@@ -369,7 +369,7 @@ class Loop:
             )
         return result
 
-    def _only_while_leading(self, step: Callable[[], Result]) -> Callable[[], Result]:
+    def _fence_step(self, step: Callable[[], Result]) -> Callable[[], Result]:
         """Wrap a step that does not check the lease, so that it writes only while this process leads."""
 
         def fenced_step() -> Result:

@@ -20,7 +20,7 @@ class TickSize:
     starts: int = SMALLEST
 
     @property
-    def changes(self) -> int:
+    def max_changes(self) -> int:
         """Maximum number of reported pod changes to record.
 
         All changes of one workload belong to the same tick.

@@ -41,7 +41,7 @@ class RegistryClient:
         try:
             async with asyncio.timeout(self.access.seconds):
                 calls = RegistryCalls(self.access, self._tls)
-                return await _Lookup(calls, image, find_login(auth, image)).run()
+                return await _DigestLookup(calls, image, find_login(auth, image)).run()
         except TimeoutError:
             text = f"Registry {image.registry} did not respond within {self.access.seconds:g} s."
             raise RegistryError(RegistryFault.TIMEOUT, text) from None
@@ -56,7 +56,7 @@ class RegistryClient:
 
 
 @dataclass(slots=True)
-class _Lookup:
+class _DigestLookup:
     """Lookup of one digest: a manifest request, repeated with a login if the registry requires one."""
 
     calls: RegistryCalls
@@ -65,19 +65,19 @@ class _Lookup:
 
     async def run(self) -> str:
         headers = {"Accept": ", ".join(MANIFEST_TYPES)}
-        response = await self._call("HEAD", headers)
+        response = await self._request_manifest("HEAD", headers)
         if response.status == HTTPStatus.UNAUTHORIZED:
             headers["Authorization"] = await self._authorize(response.headers)
-            response = await self._call("HEAD", headers)
+            response = await self._request_manifest("HEAD", headers)
         self._raise_for_status(response.status)
         digest = response.headers.get("docker-content-digest", "")
         if DIGEST.fullmatch(digest):
             return digest
-        response = await self._call("GET", headers)
+        response = await self._request_manifest("GET", headers)
         self._raise_for_status(response.status)
         return f"sha256:{hashlib.sha256(response.body).hexdigest()}"
 
-    async def _call(self, method: str, headers: Mapping[str, str]) -> Response:
+    async def _request_manifest(self, method: str, headers: Mapping[str, str]) -> Response:
         registry = self.image.registry
         scheme = "http" if self._is_insecure else "https"
         host = DOCKER_HUB_HOST if registry == DOCKER_HUB else registry

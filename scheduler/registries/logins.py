@@ -18,10 +18,10 @@ def find_login(auth: str, image: ImageReference) -> tuple[str, str] | None:
     keys = ["/".join(parts[:length]) for length in range(len(parts), 0, -1)]
     if image.registry == DOCKER_HUB:
         keys += DOCKER_HUB_KEYS
-    return next((login for key in keys if key in auths and (login := _decode(auths[key]))), None)
+    return next((login for key in keys if key in auths and (login := _decode_credentials(auths[key]))), None)
 
 
-def _decode(entry: object) -> tuple[str, str] | None:
+def _decode_credentials(entry: object) -> tuple[str, str] | None:
     encoded = entry.get("auth") if isinstance(entry, dict) else None
     try:
         username, colon, password = base64.b64decode(str(encoded or "")).decode().partition(":")

@@ -17,7 +17,7 @@ from projects.actor import Actor
 from projects.selectors import workloads
 from scheduler.models import Cycle
 from scheduler.reports.selectors import evictions
-from scheduler.reports.visibility import project_in_handle
+from scheduler.reports.visibility import project_of_handle
 
 KIND_TITLES = {
     "start": "Start",
@@ -70,7 +70,7 @@ class NamedWorkload:
 
 
 @dataclass(frozen=True, slots=True)
-class VictimOfDecision:
+class DecisionVictim:
     workload: NamedWorkload
     pods: int
     eviction_id: int | None
@@ -102,7 +102,7 @@ class Decision:
     workload: NamedWorkload
     effect: str
     message: str
-    victims: list[VictimOfDecision]
+    victims: list[DecisionVictim]
     steps: list[DecisionStep]
     summary: str
     reason: str
@@ -127,7 +127,7 @@ class DecidedCycle:
 
 
 @dataclass(frozen=True, slots=True)
-class _Submission:
+class _SubmittedWorkload:
     """Workload that was submitted under a given name, with the ID and name of its array."""
 
     at: datetime
@@ -135,7 +135,7 @@ class _Submission:
     array: tuple[UUID, str] | None
 
 
-class _Redaction:
+class _DecisionRedaction:
     """Rules that hide other projects' decisions. `projects` is None if the user may see all projects.
 
     If a deleted project's name is used again, the new project's members cannot see the old project's
@@ -150,7 +150,7 @@ class _Redaction:
     def can_see(self, handle: str, at: datetime) -> bool:
         if self.projects is None:
             return True
-        created = self.projects.get(project_in_handle(handle))
+        created = self.projects.get(project_of_handle(handle))
         return created is not None and created <= at
 
 
@@ -161,7 +161,7 @@ def decided_cycles(
 
     Unless all cycles with decisions match, only the latest CYCLES_SEARCHED of them are searched.
     """
-    redaction = _Redaction(actor)
+    redaction = _DecisionRedaction(actor)
     rows = Cycle.objects.defer("snapshot")
     if since is not None:
         rows = rows.filter(at__gte=since)
@@ -176,7 +176,7 @@ def decided_cycles(
     earlier = rows.order_by("-pk").values_list("pk", flat=True)[CYCLES_SEARCHED : CYCLES_SEARCHED + 1].first()
     if earlier is not None:
         rows = rows.filter(pk__gt=earlier)
-    path = _json_path(redaction, filters)
+    path = _bundle_json_path(redaction, filters)
     matches = Func(
         F("plan"),
         Value(path),
@@ -186,18 +186,18 @@ def decided_cycles(
     return rows.filter(matches)
 
 
-def _json_path(redaction: _Redaction, filters: DecisionFilters) -> str:
+def _bundle_json_path(redaction: _DecisionRedaction, filters: DecisionFilters) -> str:
     """Return a JSONPath expression for bundles that match the filters and involve a visible project."""
     tests = [f"@.{key} == {json.dumps(value)}"
              for key, value in (("kind", filters.kind), ("pool", filters.pool)) if value]  # fmt: skip
     visible = "" if redaction.projects is None else _project_pattern(redaction.projects)
     if visible:
-        tests.append(_names_condition(visible))
+        tests.append(_workload_names_condition(visible))
     if filters.project:
-        tests.append(_names_condition(_project_pattern([filters.project])))
+        tests.append(_workload_names_condition(_project_pattern([filters.project])))
     if filters.workload:
         name_test = f'@ like_regex {json.dumps(filters.workload)} flag "iq"'
-        tests.append(_names_condition(f"{visible} && {name_test}" if visible else name_test))
+        tests.append(_workload_names_condition(f"{visible} && {name_test}" if visible else name_test))
     return f"$.bundles[*] ? ({' && '.join(tests)})"
 
 
@@ -206,14 +206,14 @@ def _project_pattern(projects: Iterable[str]) -> str:
     return f"@ like_regex {json.dumps(f'^({names})/')}"
 
 
-def _names_condition(test: str) -> str:
+def _workload_names_condition(test: str) -> str:
     """Return a JSONPath condition that is true if `test` matches any workload of a bundle."""
     return f"(exists(@.workload ? ({test})) || exists(@.steps[*].workload ? ({test})))"
 
 
 def render_cycles(actor: Actor, rows: Sequence[Cycle], filters: DecisionFilters) -> list[DecidedCycle]:
     """Return the cycles with their matching decisions, redacting the names of hidden workloads."""
-    redaction = _Redaction(actor)
+    redaction = _DecisionRedaction(actor)
     handles = {
         handle for row in rows for bundle in _stored_bundles(row) for handle in _workload_handles(bundle)
     }
@@ -229,9 +229,9 @@ def render_cycles(actor: Actor, rows: Sequence[Cycle], filters: DecisionFilters)
 
 def _render_cycle(
     row: Cycle,
-    redaction: _Redaction,
+    redaction: _DecisionRedaction,
     filters: DecisionFilters,
-    submissions: Mapping[str, list[_Submission]],
+    submissions: Mapping[str, list[_SubmittedWorkload]],
     recorded_evictions: Mapping[tuple[int | None, str], tuple[int, str]],
 ) -> DecidedCycle:
     def named_workload(handle: str) -> NamedWorkload:
@@ -264,13 +264,13 @@ def _render_cycle(
 
 
 def _matches_filters(
-    bundle: Mapping[str, Any], filters: DecisionFilters, redaction: _Redaction, at: datetime
+    bundle: Mapping[str, Any], filters: DecisionFilters, redaction: _DecisionRedaction, at: datetime
 ) -> bool:
     handles, text = _workload_handles(bundle), filters.workload.lower()
     return (
         filters.kind in ("", bundle["kind"])
         and filters.pool in ("", bundle["pool"])
-        and (not filters.project or any(project_in_handle(each) == filters.project for each in handles))
+        and (not filters.project or any(project_of_handle(each) == filters.project for each in handles))
         and (not text or any(text in each.lower() and redaction.can_see(each, at) for each in handles))
     )
 
@@ -292,7 +292,7 @@ def _render(
     )
     message = bundle.get("message", "") if is_visible else ""
     victims = [
-        VictimOfDecision(names[each], pods, *recorded_evictions.get((cycle, each), (None, "")))
+        DecisionVictim(names[each], pods, *recorded_evictions.get((cycle, each), (None, "")))
         for each, pods in stopped.items()
         if is_visible or names[each].name
     ]
@@ -315,7 +315,7 @@ def _summary(
     bundle: Mapping[str, Any],
     workload: NamedWorkload,
     placed: Sequence[Mapping[str, Any]],
-    victims: Sequence[VictimOfDecision],
+    victims: Sequence[DecisionVictim],
 ) -> str:
     """Return a sentence such as "Berth started 4 pods of vision/train on node-1 in pool train."."""
     name, parts = _display_name(workload), []
@@ -384,17 +384,17 @@ def _workload_handles(bundle: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys((bundle["workload"], *(step["workload"] for step in bundle["steps"]))))
 
 
-def _submissions_by_name(actor: Actor, handles: Iterable[str]) -> dict[str, list[_Submission]]:
+def _submissions_by_name(actor: Actor, handles: Iterable[str]) -> dict[str, list[_SubmittedWorkload]]:
     """Return the visible workloads with any of the names, in submission order."""
     pairs = [handle.partition("/")[::2] for handle in handles]
     rows = workloads(actor).filter(
         project__name__in={project for project, _ in pairs}, name__in={name for _, name in pairs}
     )
-    submissions: dict[str, list[_Submission]] = {}
+    submissions: dict[str, list[_SubmittedWorkload]] = {}
     values = rows.order_by("submitted_at").values_list(
         "pk", "project__name", "name", "submitted_at", "array_id", "array__name"
     )
     for pk, project, name, submitted_at, array, array_name in values:
-        submission = _Submission(submitted_at, pk, (array, array_name) if array else None)
+        submission = _SubmittedWorkload(submitted_at, pk, (array, array_name) if array else None)
         submissions.setdefault(f"{project}/{name}", []).append(submission)
     return submissions

@@ -35,7 +35,7 @@ class Fragmentation:
     partial_milli: int
 
     @property
-    def largest(self) -> FragmentationLevel | None:
+    def largest_fitting_level(self) -> FragmentationLevel | None:
         """Level of the largest replica that fits on one node, or None if no GPU is free."""
         fitting = [level for level in self.levels if level.gpus and level.replicas]
         return fitting[-1] if fitting else None

@@ -80,14 +80,14 @@ class LeasedThread:
     def _run(self) -> None:
         try:
             while not self._stop_requested.wait(self._seconds):
-                self._try_once()
+                self._run_once_safely()
             self._release_lease()
         except (OperationalError, InterfaceError):
             log.info("the database stopped before the thread %s", self.lease_name)
         finally:
             connection.close()
 
-    def _try_once(self) -> None:
+    def _run_once_safely(self) -> None:
         try:
             self.run_once()
         except LeadershipLost as error:

@@ -13,7 +13,7 @@ from scheduler.reports.log_search import (
     ReadChunk,
     line_with_context,
 )
-from scheduler.reports.log_text import shown_text
+from scheduler.reports.log_text import as_shown_in_terminal
 
 # The page marks lines with the same pattern, which must therefore mean the same in JavaScript.
 ERROR_PATTERN = (
@@ -91,10 +91,10 @@ def _error_lines(data: bytes, *, is_last: bool) -> tuple[list[int], int]:
         start = data.rfind(b"\n", 0, candidate.start()) + 1
         end = data.find(b"\n", candidate.start())
         end = len(data) if end < 0 else end
-        line = shown_text(data[start : min(end, start + _LINE_MAX)])
+        line = as_shown_in_terminal(data[start : min(end, start + _LINE_MAX)])
         if _ERROR.search(line):
             prefix, traceback, _ = line.partition(_TRACEBACK)
-            names_error = _ends_with_error(data, end + 1, prefix) if traceback else False
+            names_error = _names_error(data, end + 1, prefix) if traceback else False
             if names_error is None and not is_last and len(data) - start < _TRACEBACK_SIZE:
                 return starts, start
             if not names_error:
@@ -103,7 +103,7 @@ def _error_lines(data: bytes, *, is_last: bool) -> tuple[list[int], int]:
     return starts, len(data)
 
 
-def _ends_with_error(data: bytes, position: int, prefix: str) -> bool | None:
+def _names_error(data: bytes, position: int, prefix: str) -> bool | None:
     """Return whether the line that ends a traceback names an error, or None if the traceback has not ended.
 
     The lines of the traceback have the same prefix, such as `[rank0]: `, and are indented. Other lines may
@@ -114,7 +114,7 @@ def _ends_with_error(data: bytes, position: int, prefix: str) -> bool | None:
             return None
         end = data.find(b"\n", position)
         end = len(data) if end < 0 else end
-        line = shown_text(data[position : min(end, position + _LINE_MAX)])
+        line = as_shown_in_terminal(data[position : min(end, position + _LINE_MAX)])
         rest = line[len(prefix) :] if line.startswith(prefix) else ""
         if rest and not rest[0].isspace():
             return _TRACEBACK not in rest and _ERROR.search(line) is not None

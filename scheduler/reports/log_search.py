@@ -78,7 +78,7 @@ class _LogSearch:
         """Start of the current line, which may be incomplete."""
         return self._line
 
-    def feed(self, chunk: LogChunk) -> None:
+    def process_chunk(self, chunk: LogChunk) -> None:
         if chunk.offset != self._next:  # bytes in between were deleted, so a new line begins
             self._line, self._has_matched, self._tail = (
                 LinePosition(chunk.offset, self._line.line + 1),
@@ -143,7 +143,7 @@ def search_log(
         chunk = read(offset, min(CHUNK_SIZE, size - offset))
         if not chunk.data:
             break
-        log_search.feed(chunk)
+        log_search.process_chunk(chunk)
         offset = chunk.next_offset
         if clock() >= until:
             break

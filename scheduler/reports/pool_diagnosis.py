@@ -22,12 +22,12 @@ from scheduler.reports.pool_findings import (
     PoolFacts,
     RemedyForm,
     Severity,
-    all_names,
     count_gpus,
     format_age,
     format_node_names,
     has_or_have,
     is_or_are,
+    node_names,
     to_sentence,
 )
 from scheduler.reports.workload_findings import check_pending, check_quotas, check_starts
@@ -106,7 +106,7 @@ def _boot_findings(facts: PoolFacts) -> Iterator[Finding]:
         )
     slow = [
         node
-        for node in facts.in_states(*PENDING)
+        for node in facts.nodes_in_states(*PENDING)
         if not node.queued and facts.now - node.created_at > timedelta(seconds=pool.boot_timeout) / 2
     ]
     if slow:
@@ -120,12 +120,12 @@ def _boot_findings(facts: PoolFacts) -> Iterator[Finding]:
             + (f" {slow[0].name}: {to_sentence(reason)}" if reason else ""),
             f"See `berth node describe {slow[0].name}` for the current phase.",
             RemedyForm.NODES,
-            all_names(slow),
+            node_names(slow),
         )
 
 
 def _queue_findings(facts: PoolFacts) -> Iterator[Finding]:
-    queued = [node for node in facts.in_states(*PENDING) if node.queued]
+    queued = [node for node in facts.nodes_in_states(*PENDING) if node.queued]
     if queued:
         oldest = max(facts.now - node.created_at for node in queued)
         reason = queued[0].not_ready_reason
@@ -137,13 +137,13 @@ def _queue_findings(facts: PoolFacts) -> Iterator[Finding]:
             + (f" {queued[0].name}: {to_sentence(reason)}" if reason else ""),
             "They boot once the provider starts them. The boot timeout does not apply until then.",
             RemedyForm.NODES,
-            all_names(queued),
+            node_names(queued),
         )
 
 
 def _size_findings(facts: PoolFacts) -> Iterator[Finding]:
     pool = facts.pool
-    usable = facts.in_states(NodeState.READY)
+    usable = facts.nodes_in_states(NodeState.READY)
     if pool.expires_at is not None and pool.expires_at <= facts.now:
         yield Finding(
             Severity.WARNING,
@@ -209,7 +209,7 @@ def _remedy_for_missing_nodes(facts: PoolFacts) -> tuple[str, RemedyForm | None]
 
 
 def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
-    if lost_nodes := facts.in_states(NodeState.LOST):
+    if lost_nodes := facts.nodes_in_states(NodeState.LOST):
         yield Finding(
             Severity.WARNING,
             "lost nodes",
@@ -217,7 +217,7 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
             "instance.",
             "Workloads on lost nodes are requeued. No action is needed unless nodes are lost repeatedly.",
             RemedyForm.NODES,
-            all_names(lost_nodes),
+            node_names(lost_nodes),
         )
     interrupted = [node for node in facts.hosting_nodes if node.interruption_at is not None]
     if interrupted:
@@ -228,7 +228,7 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
             f"The provider will reclaim {format_node_names(interrupted)}, starting at "
             f"{first:%Y-%m-%d %H:%M:%S} UTC.",
             fix=RemedyForm.NODES,
-            nodes=all_names(interrupted),
+            nodes=node_names(interrupted),
         )
     overdue = list(overdue_drains(facts.now).filter(pool=facts.pool))
     if overdue:
@@ -243,9 +243,9 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
             f"{': ' + ', '.join(map(str, work[:MAX_NAMED])) if work else ''}.",
             "The pods are now being stopped. If they keep running, check the node's agent.",
             RemedyForm.NODES,
-            all_names(overdue),
+            node_names(overdue),
         )
-    if cordoned := facts.in_states(NodeState.CORDONED):
+    if cordoned := facts.nodes_in_states(NodeState.CORDONED):
         yield Finding(
             Severity.WARNING,
             "cordoned nodes",
@@ -255,7 +255,7 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
             if len(cordoned) == 1
             else f"Run `berth node uncordon --pool {facts.pool}` when they may be used again.",
             RemedyForm.UNCORDON,
-            all_names(cordoned),
+            node_names(cordoned),
         )
     silent = Machine.objects.filter(
         pool=facts.pool, departed_at=None, removed_at=None, last_seen_at__lt=facts.now - MACHINE_SILENCE
@@ -304,7 +304,7 @@ def _isolation_findings(facts: PoolFacts) -> Iterator[Finding]:
                 + (f". {first.name} reports: {to_sentence(reason)}" if reason else "."),
                 "Run `berth doctor` on the node for all checks.",
                 RemedyForm.NODES,
-                all_names(node for node, _ in affected),
+                node_names(node for node, _ in affected),
             )
 
 

@@ -57,12 +57,12 @@ class PoolFacts:
     nodes: Sequence[Node]
     now: datetime
 
-    def in_states(self, *states: NodeState) -> list[Node]:
+    def nodes_in_states(self, *states: NodeState) -> list[Node]:
         return [node for node in self.nodes if node.state in states]
 
     @property
     def hosting_nodes(self) -> list[Node]:
-        return self.in_states(*HOSTING)
+        return self.nodes_in_states(*HOSTING)
 
 
 Check = Callable[[PoolFacts], Iterator[Finding]]
@@ -74,7 +74,7 @@ def format_node_names(rows: Sequence[Node]) -> str:
     return ", ".join(names) + (f" and {more} more" if more else "")
 
 
-def all_names(rows: Iterable[Node]) -> tuple[str, ...]:
+def node_names(rows: Iterable[Node]) -> tuple[str, ...]:
     return tuple(node.name for node in rows)
 
 

@@ -21,7 +21,7 @@ def evictions(actor: Actor) -> QuerySet[Eviction]:
 
 def victim_filter(actor: Actor, text: str) -> Q:
     """Return a filter by the victim's ID or name, restricted to projects that the user may see."""
-    return _restrict_to_visible(actor, "project_id", _by_id_or_name(text, "workload_id", "workload_name"))
+    return _restrict_to_visible(actor, "project_id", _id_or_name_filter(text, "workload_id", "workload_name"))
 
 
 def preemptor_filter(actor: Actor, text: str) -> Q:
@@ -31,7 +31,7 @@ def preemptor_filter(actor: Actor, text: str) -> Q:
     other's project name.
     """
     visible = _restrict_to_visible(
-        actor, "preemptor_project_id", _by_id_or_name(text, "preemptor_id", "preemptor_name")
+        actor, "preemptor_project_id", _id_or_name_filter(text, "preemptor_id", "preemptor_name")
     )
     return visible | Q(preemptor_project_name=text)
 
@@ -46,7 +46,7 @@ def queue_statuses(actor: Actor) -> QuerySet[QueueStatus]:
     return restrict_to_visible_owners(actor, rows)
 
 
-def _by_id_or_name(text: str, id_column: str, name: str) -> Q:
+def _id_or_name_filter(text: str, id_column: str, name: str) -> Q:
     try:
         return Q(**{id_column: UUID(text)})
     except ValueError:

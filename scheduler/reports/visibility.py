@@ -28,7 +28,7 @@ class Viewer:
     def can_see(self, project_id: int | None) -> bool:
         return self.projects is None or project_id in self.projects
 
-    def can_see_named(self, project: str) -> bool:
+    def can_see_project_named(self, project: str) -> bool:
         return self.projects is None or project in self.projects.values()
 
 
@@ -65,16 +65,16 @@ def redact_blocker(original: Blocker, handle: str) -> Blocker:
     `handle` is the `project/name` of the blocked workload.
     """
     behind = original.numbers.get("behind")
-    if behind is None or project_in_handle(str(behind)) == project_in_handle(handle):
+    if behind is None or project_of_handle(str(behind)) == project_of_handle(handle):
         return original
     return blocker(original.reason, {**original.numbers, "behind": HIDDEN_WORKLOAD})
 
 
-def project_in_handle(handle: str) -> str:
+def project_of_handle(handle: str) -> str:
     return handle.partition("/")[0]
 
 
-def diverging_queue(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
+def queue_after_common_path(numbers: Mapping[str, Any], side: str) -> list[dict[str, Any]]:
     """Return a list with the queue at which one party's path diverges from the other's, if any. This is the
     only queue on the path that the other party is allowed to see.
     """

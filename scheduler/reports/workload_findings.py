@@ -88,7 +88,7 @@ def check_pending(facts: PoolFacts) -> Iterator[Finding]:
 
 def _booting_clause(facts: PoolFacts) -> str:
     """Return a clause about the nodes that are not ready yet, or an empty string."""
-    count = len(facts.in_states(*PENDING))
+    count = len(facts.nodes_in_states(*PENDING))
     if not count:
         return ""
     return f"; {count} of them {_is_or_are(count)} booting"

@@ -16,7 +16,7 @@ class Checkpoints:
     # (time of the checkpoint, workload, start of the run)
     _next: list[tuple[int, str, int]] = field(default_factory=list)
 
-    def watch(self, workload: Workload) -> None:
+    def schedule_checkpoints(self, workload: Workload) -> None:
         """Schedule checkpoints for a workload that may have started."""
         started = workload.started
         if self.interval is None or started is None or self._runs.get(workload.name) == started:

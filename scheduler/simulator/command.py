@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from berth.core.words import format_count
-from scheduler.simulator.cycles import play, run_result
+from scheduler.simulator.cycles import play_scenario, run_result
 from scheduler.simulator.scenario.errors import ScenarioError
 from scheduler.simulator.scenario.load import load
 
@@ -22,7 +22,7 @@ def run(
 ) -> tuple[int, str]:
     """Return exit status 0 and the result, or exit status 2 and a line about the first error in the file."""
     try:
-        played = play(load(Path(path)), cycles, until_stable, actions)
+        played = play_scenario(load(Path(path)), cycles, until_stable, actions)
     except ScenarioError as error:
         return BAD_FILE, str(error)
     result = run_result(played)
@@ -36,11 +36,11 @@ def format_result(result: Mapping[str, Any], run: int, skipped: int = 0) -> str:
     parts = [
         _decision_summary(result["cycles"]),
         _steady_state(run, skipped),
-        table(("WORKLOAD", "PHASE", "GPUS", "NODES", "REASON"), _workload_rows(result["workloads"])),
-        table(
+        format_table(("WORKLOAD", "PHASE", "GPUS", "NODES", "REASON"), _workload_rows(result["workloads"])),
+        format_table(
             ("POOL", "QUEUE", "QUOTA", "FAIR SHARE", "ALLOCATED", "REQUESTED"), _queue_rows(result["queues"])
         ),
-        table(("NODE", "FREE GPUS", "FREE CPUS", "FREE MIB"), _node_rows(result["nodes"])),
+        format_table(("NODE", "FREE GPUS", "FREE CPUS", "FREE MIB"), _node_rows(result["nodes"])),
     ]
     nodes_wanted = {pool: demand["nodes_wanted"] for pool, demand in result["demand"].items()}
     parts += [
@@ -51,7 +51,7 @@ def format_result(result: Mapping[str, Any], run: int, skipped: int = 0) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def format_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [list(header), *(list(row) for row in rows)]
     if len(lines) == 1:
         return ""

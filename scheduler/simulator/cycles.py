@@ -13,7 +13,7 @@ from scheduler.engine.plan import Plan
 from scheduler.simulator.result import build_result, plan_decisions
 from scheduler.simulator.scenario.errors import ScenarioError
 from scheduler.simulator.scenario.load import Scenario, load
-from scheduler.simulator.simulation import World
+from scheduler.simulator.simulation import SimulatedCluster
 from scheduler.simulator.steady_state import is_steady_state
 from scheduler.simulator.usage import UsageMeter
 
@@ -42,7 +42,7 @@ def simulate(
     Return the result in the `berth.plan/1` format.
     """
     loaded = scenario if isinstance(scenario, Scenario) else load(scenario)
-    return run_result(play(loaded, cycles, until_stable, actions, stopwatch))
+    return run_result(play_scenario(loaded, cycles, until_stable, actions, stopwatch))
 
 
 def run_result(played: SimulationRun) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def run_result(played: SimulationRun) -> dict[str, Any]:
     return build_result(decisions, played.after, played.cycles[-1][1], played.seconds)
 
 
-def play(
+def play_scenario(
     scenario: Scenario,
     cycles: int = 1,
     until_stable: bool = False,
@@ -66,7 +66,7 @@ def play(
         raise ScenarioError(
             [Problem("actions", "no such action", format_value(unknown[0]), ", ".join(ACTIONS))]
         )
-    world, meter = World(scenario.snapshot), UsageMeter(scenario.snapshot)
+    world, meter = SimulatedCluster(scenario.snapshot), UsageMeter(scenario.snapshot)
     names = None if actions is None else tuple(actions)
     played: list[tuple[Snapshot, Plan]] = []
     decision_seconds, skipped, remaining = 0.0, 0, max(cycles, MAX_CYCLES) if until_stable else cycles
@@ -89,6 +89,6 @@ def play(
     return SimulationRun(tuple(played), world.snapshot(), decision_seconds, skipped)
 
 
-def _advance_clock(world: World, meter: UsageMeter, plan: Plan, seconds: int) -> None:
+def _advance_clock(world: SimulatedCluster, meter: UsageMeter, plan: Plan, seconds: int) -> None:
     meter.advance(world.snapshot(), plan, world.now + seconds)
     world.advance(seconds)

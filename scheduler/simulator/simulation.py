@@ -22,7 +22,7 @@ PREEMPTION_KINDS = (Kind.RECLAIM, Kind.PREEMPT)  # evictions that count as preem
 TRANSITION_STATES = (PodState.STOPPING, PodState.STARTING)
 
 
-class World:
+class SimulatedCluster:
     """Simulated cluster. Workloads are frozen values that are replaced on change."""
 
     def __init__(self, snapshot: Snapshot, stop_seconds: int = 0, checkpoint: int | None = None) -> None:
@@ -76,7 +76,7 @@ class World:
     def admit(self, workload: Workload) -> None:
         self._set_workload(workload)
 
-    def forget(self, name: str) -> None:
+    def remove_workload(self, name: str) -> None:
         """Remove a finished workload that no other workload depends on."""
         del self.workloads[name]
         self._unchecked.discard(name)
@@ -145,8 +145,8 @@ class World:
             self._reserved.add(name)
         else:
             self._reserved.discard(name)
-        self._checkpoints.watch(workload)
-        runtime = _limited_runtime(workload)
+        self._checkpoints.schedule_checkpoints(workload)
+        runtime = _actual_runtime(workload)
         if runtime is not None and workload.started is not None and not states.isdisjoint(RUNNING_STATES):
             heappush(self._run_ends, (workload.started + runtime, name))
 
@@ -209,7 +209,7 @@ class World:
             self._set_workload(workload)
 
     def _complete_if_due(self, workload: Workload) -> Workload:
-        runtime = _limited_runtime(workload)
+        runtime = _actual_runtime(workload)
         if runtime is None or workload.started is None or not has_pod_in(workload, RUNNING_STATES):
             return workload
         if self.now - workload.started < runtime:
@@ -254,14 +254,14 @@ class World:
         """Start the grace period for gangs that are below their minimum or have a group below its minimum."""
         for name in sorted(self._unchecked):
             workload = self.workloads[name]
-            broken = self._is_broken(workload) and not is_finished(workload)
+            broken = self._is_below_minimum(workload) and not is_finished(workload)
             if broken and workload.stale_since is None:
                 self.workloads[name] = replace(workload, stale_since=self.now)
             elif not broken and workload.stale_since is not None:
                 self.workloads[name] = replace(workload, stale_since=None)
         self._unchecked.clear()
 
-    def _is_broken(self, workload: Workload) -> bool:
+    def _is_below_minimum(self, workload: Workload) -> bool:
         """Return whether a gang or one of its groups is below its minimum.
 
         Reserved pods count, except on booting nodes.
@@ -271,7 +271,7 @@ class World:
         return is_degraded(replace(workload, pods=tuple(pods)))
 
 
-def _limited_runtime(workload: Workload) -> int | None:
+def _actual_runtime(workload: Workload) -> int | None:
     """Return the actual runtime, limited by `max_runtime`, or None if the workload does not end on
     its own.
     """

@@ -14,7 +14,7 @@ from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.model import Pod, Pool, Snapshot, Workload
 from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Plan, Reason, Rejection
 from scheduler.simulator.gangs import LIVE_STATES, RUNNING_STATES, has_pod_in, is_finished
-from scheduler.simulator.simulation import World
+from scheduler.simulator.simulation import SimulatedCluster
 
 CANNOT_START_REASONS = UNSCHEDULABLE_REASONS | {
     Reason.MISCONFIGURED,
@@ -24,7 +24,7 @@ CANNOT_START_REASONS = UNSCHEDULABLE_REASONS | {
 }
 
 
-def is_steady_state(last_two: Sequence[tuple[Snapshot, Plan]], world: World) -> bool:
+def is_steady_state(last_two: Sequence[tuple[Snapshot, Plan]], world: SimulatedCluster) -> bool:
     """Return whether the last two cycles show that no further cycle can decide anything."""
     if len(last_two) < 2 or any(plan.bundles for _, plan in last_two) or world.next_change() is not None:
         return False
@@ -33,7 +33,7 @@ def is_steady_state(last_two: Sequence[tuple[Snapshot, Plan]], world: World) -> 
     with_demand = [
         workload for workload in now.workloads if _has_demand(workload, rejections.get(workload.name))
     ]
-    times = chain(_decision_times(now), _hold_times(now, with_demand))
+    times = chain(_decision_times(now), _times_when_holds_change(now, with_demand))
     if any(time > now.now for time in times):
         return False
     return (not with_demand or now.now >= _time_when_victim_order_settles(now)) and not any(
@@ -67,7 +67,7 @@ def _decision_times(snapshot: Snapshot) -> Iterator[int]:
             continue
         yield workload.backoff_until or 0
         if has_pod_in(workload, LIVE_STATES):
-            yield _last_start(workload) + min_runtime
+            yield _last_start_time(workload) + min_runtime
         longest_delay = max(delay, workload.preemption_delay or 0)
         yield workload.submitted + longest_delay if longest_delay else 0
         if workload.stale_since is not None:
@@ -76,7 +76,7 @@ def _decision_times(snapshot: Snapshot) -> Iterator[int]:
             yield workload.stale_since + max(graces if own is None else [own])
 
 
-def _hold_times(snapshot: Snapshot, with_demand: Sequence[Workload]) -> Iterator[int]:
+def _times_when_holds_change(snapshot: Snapshot, with_demand: Sequence[Workload]) -> Iterator[int]:
     """Yield the times when nodes may be held for a workload, or become available to other workloads."""
     delays = {pool.reservation_after for pool in snapshot.pools} - {None}
     if not delays or len(with_demand) < 2:
@@ -84,7 +84,7 @@ def _hold_times(snapshot: Snapshot, with_demand: Sequence[Workload]) -> Iterator
     expected = {queue.name: queue.expected_runtime or 0 for queue in snapshot.queues}
     for workload in snapshot.workloads:
         if has_pod_in(workload, LIVE_STATES) and not is_finished(workload):
-            yield _last_start(workload) + (workload.max_runtime or expected[workload.project])
+            yield _last_start_time(workload) + (workload.max_runtime or expected[workload.project])
     for workload in with_demand:
         for delay in delays:
             first = workload.submitted + (delay or 0)
@@ -93,7 +93,7 @@ def _hold_times(snapshot: Snapshot, with_demand: Sequence[Workload]) -> Iterator
             yield first + end if holds else 0  # no nodes are held during a pause
 
 
-def _last_start(workload: Workload) -> int:
+def _last_start_time(workload: Workload) -> int:
     return max([workload.started or 0, *(pod.started for pod in workload.pods)])
 
 
@@ -114,7 +114,7 @@ def _time_when_victim_order_settles(snapshot: Snapshot) -> float:
     overtakes a pod that started with more lost work. The result is an upper bound: the sum of all leads,
     divided by the smallest possible difference in GPUs.
     """
-    runs = [(pod, _last_saved_at(pod, workload)) for workload in snapshot.workloads for pod in workload.pods
+    runs = [(pod, _last_save_time(pod, workload)) for workload in snapshot.workloads for pod in workload.pods
             if pod.state in RUNNING_STATES and pod.devices]  # fmt: skip
     if not runs:
         return 0
@@ -124,7 +124,7 @@ def _time_when_victim_order_settles(snapshot: Snapshot) -> float:
     return latest + (total_lead + MILLI * len(runs) * (total_lead > 0)) / math.gcd(*gpus)
 
 
-def _last_saved_at(pod: Pod, workload: Workload) -> int:
+def _last_save_time(pod: Pod, workload: Workload) -> int:
     return max(pod.started, workload.started or 0, workload.last_checkpoint or 0)
 
 

@@ -8,7 +8,7 @@ from scheduler.engine.layout.quota_groups import remaining_entitlement
 from scheduler.engine.model import NodeState, Pool, Queue, Snapshot, Workload
 from scheduler.engine.plan import Plan
 from scheduler.simulator.gangs import CHARGED_STATES, allocated_amounts
-from scheduler.simulator.usage_history import History, Rates
+from scheduler.simulator.usage_history import AllocationRates, UsageHistory
 
 COUNTED_NODE_STATES = (NodeState.READY, NodeState.BOOTING)
 
@@ -33,7 +33,7 @@ class UsageMeter:
     def __init__(self, snapshot: Snapshot) -> None:
         self.pools = {pool.name: pool for pool in snapshot.pools if pool.fair_share.time_based}
         self.histories = {
-            (pool.name, queue.name): History.start(
+            (pool.name, queue.name): UsageHistory.start(
                 pool.fair_share, queue.entitlements[pool.name].usage, snapshot.now
             )
             for pool in self.pools.values()
@@ -57,7 +57,7 @@ class UsageMeter:
                     parent = shares.get((pool.name, queue.parent), NO_RESOURCES)
                 own = allocations.get((pool.name, queue.name), NO_RESOURCES)
                 charged = _charged_amounts(pool, _remaining_quota(queue, pool.name, allocations), own)
-                history.advance(before.now, until, Rates(charged, _as_floats(parent)))
+                history.advance(before.now, until, AllocationRates(charged, _as_floats(parent)))
 
     def with_usage(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
         """Return the queues with their current usage."""

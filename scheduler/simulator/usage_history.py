@@ -9,7 +9,7 @@ PerResource = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class AllocationRates:
     """Usage per second that is charged to a queue, and its parent's share per second."""
 
     charged: PerResource
@@ -17,33 +17,35 @@ class Rates:
 
 
 @dataclass(slots=True)
-class Period:
+class AllocationPeriod:
     """Period with constant rates."""
 
     since: float
     until: float
-    rates: Rates
+    rates: AllocationRates
 
 
 @dataclass(slots=True)
-class History:
+class UsageHistory:
     """Usage of one queue in one pool: a decayed value, or the periods of a sliding window."""
 
     mode: FairShareMode
     usage: Usage
-    periods: list[Period] = field(default_factory=list)
+    periods: list[AllocationPeriod] = field(default_factory=list)
 
     @classmethod
-    def start(cls, mode: FairShareMode, usage: Usage, now: int) -> "History":
+    def start(cls, mode: FairShareMode, usage: Usage, now: int) -> "UsageHistory":
         """Return a history with the initial usage spread evenly over the window."""
         history = cls(mode, usage)
         if mode.window is not None and not mode.tumbling and usage != Usage():
             whole = _weight(mode, now, now - mode.window, now)
-            rates = Rates(_scale_amounts(usage.used, 1 / whole), _scale_amounts(usage.parent, 1 / whole))
-            history.periods.append(Period(now - mode.window, now, rates))
+            rates = AllocationRates(
+                _scale_amounts(usage.used, 1 / whole), _scale_amounts(usage.parent, 1 / whole)
+            )
+            history.periods.append(AllocationPeriod(now - mode.window, now, rates))
         return history
 
-    def advance(self, since: int, until: int, rates: Rates) -> None:
+    def advance(self, since: int, until: int, rates: AllocationRates) -> None:
         """Charge usage at constant `rates` from `since` to `until`."""
         mode = self.mode
         if mode.window is None or mode.tumbling:
@@ -53,11 +55,11 @@ class History:
         if last is not None and last.until == since and last.rates == rates:
             last.until = until
         else:
-            self.periods.append(Period(since, until, rates))
+            self.periods.append(AllocationPeriod(since, until, rates))
         self.periods = [period for period in self.periods if period.until > until - mode.window]
         self.usage = self._window_usage(until, mode.window)
 
-    def _decayed_usage(self, since: int, until: int, rates: Rates) -> Usage:
+    def _decayed_usage(self, since: int, until: int, rates: AllocationRates) -> Usage:
         mode, usage, begin = self.mode, self.usage, since
         if mode.window is not None and until // mode.window > since // mode.window:
             begin = until - until % mode.window  # a new calendar window starts at zero

@@ -28,10 +28,10 @@ def step_rows(actor: Actor, decisions: Iterable[Decision]) -> list[tuple[Decisio
     names = {step.node for decision in decisions for step in decision.steps}
     existing = nodes().filter(name__in=names, pk__in=visible_nodes(actor))
     linked = set(existing.values_list("name", flat=True))
-    return [(decision, list(_rows(decision, linked))) for decision in decisions]
+    return [(decision, list(_build_step_rows(decision, linked))) for decision in decisions]
 
 
-def _rows(decision: Decision, linked: set[str]) -> Iterable[StepRow]:
+def _build_step_rows(decision: Decision, linked: set[str]) -> Iterable[StepRow]:
     evictions = {victim.workload: victim.eviction_id for victim in decision.victims}
     for step in decision.steps:
         eviction_id = evictions.get(step.workload) if step.action == "stop" else None

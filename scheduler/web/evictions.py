@@ -26,7 +26,7 @@ from projects.models import Workload
 from projects.selectors import projects, workloads
 from scheduler.api.evictions import stream_csv
 from scheduler.models import Cycle, Eviction
-from scheduler.reports.evictions.known_parties import unknown_parties
+from scheduler.reports.evictions.known_parties import unknown_party_problems
 from scheduler.reports.evictions.matrix import build_matrix, totals_by_project_pair
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
 from scheduler.reports.selectors import evictions, victim_filter
@@ -89,7 +89,7 @@ def detail(request: Request, eviction_id: int) -> HttpResponse:
     context = {
         "each": each,
         "row": row,
-        "sides": titled_queues(each),
+        "sides": queues_with_titles(each),
         "has_cycle": has_cycle,
         "victim": _find_victim(request.actor, each),
     }
@@ -128,11 +128,11 @@ def unknown_names(actor: Actor, filters: dict[str, str]) -> list[Problem | None]
         unknown_project(
             actor, filters["preemptor"], Names(rows, "preemptor_project_name"), path="preemptor project"
         ),
-        *unknown_parties(actor, victim=filters["workload"] or None),
+        *unknown_party_problems(actor, victim=filters["workload"] or None),
     ]
 
 
-def titled_queues(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:
+def queues_with_titles(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, Any]]]]:
     """Return the victim's and the preemptor's visible queues, each list with a title.
 
     All bars have the same scale.
@@ -147,7 +147,7 @@ def titled_queues(eviction: RenderedEviction) -> list[tuple[str, list[dict[str, 
         (
             title,
             [
-                {**queue, "bars": _gpu_bars(queue, scale) if any(_queue_amounts(queue)) else []}
+                {**queue, "bars": _before_and_after_bars(queue, scale) if any(_queue_amounts(queue)) else []}
                 for queue in queues
             ],
         )
@@ -164,7 +164,7 @@ def _queue_amounts(queue: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(int((queue.get(key) or {}).get("gpu") or 0) for key in keys)
 
 
-def _gpu_bars(queue: Mapping[str, Any], scale: int) -> list[tuple[str, Bar]]:
+def _before_and_after_bars(queue: Mapping[str, Any], scale: int) -> list[tuple[str, Bar]]:
     """Return bars for the queue's GPUs before and after the eviction, with its quota and fair share."""
     quota, share = ((queue.get(key) or {}).get("gpu") for key in ("quota", "share"))  # None means unlimited
     *_, before, after = _queue_amounts(queue)

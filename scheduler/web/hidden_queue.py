@@ -13,12 +13,17 @@ from projects.access import is_platform_admin, visible_projects
 from projects.actor import Actor
 from projects.models import Phase
 from projects.selectors import workload_count
-from scheduler.reports.queues.queue_list import NO_POSITION, NOT_EVALUATED, all_queued, queued_workloads
+from scheduler.reports.queues.queue_list import (
+    NO_POSITION,
+    NOT_EVALUATED,
+    all_queued_workloads,
+    queued_workloads,
+)
 from scheduler.web.queue_rows import QUEUED, QueueEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Placeholder:
+class HiddenWorkloadsRow:
     """Row for workloads of projects that the user cannot see."""
 
     position: str  # queue position, or the phase of workloads without one
@@ -46,7 +51,7 @@ def hidden_workloads(actor: Actor, pool: NodePool | None) -> dict[str, HiddenWor
     """
     if is_platform_admin(actor):
         return {}
-    rows = all_queued(pool).exclude(project__in=visible_projects(actor)).values_list("queue_pool")
+    rows = all_queued_workloads(pool).exclude(project__in=visible_projects(actor)).values_list("queue_pool")
     evaluated = Q(queue_position__lt=NOT_EVALUATED)
     sums = rows.annotate(
         reserved=workload_count(Q(phase=Phase.RESERVED)),
@@ -88,7 +93,7 @@ def add_placeholders(
         last.hidden_after = _with_positions(hidden.positions[shown:end])
 
 
-def placeholders(hidden: HiddenWorkloads) -> list[Placeholder]:
+def placeholders(hidden: HiddenWorkloads) -> list[HiddenWorkloadsRow]:
     """Return the placeholders of a queue in which the user can see no workload."""
     return [
         *_without_position(hidden.reserved, "reserved"),
@@ -99,16 +104,16 @@ def placeholders(hidden: HiddenWorkloads) -> list[Placeholder]:
 
 def position_before(actor: Actor, first: QueueEntry) -> int:
     """Return the position of the visible workload before the row in its pool's queue, or NO_POSITION."""
-    before = _beyond(actor, first, "lt")
+    before = _workloads_beyond(actor, first, "lt")
     return before.aggregate(last=Max("queue_position"))["last"] or NO_POSITION
 
 
-def ends_queue(actor: Actor, last: QueueEntry) -> bool:
+def is_last_in_queue(actor: Actor, last: QueueEntry) -> bool:
     """Return whether no visible workload follows the row in its pool's queue."""
-    return not _beyond(actor, last, "gt").exists()
+    return not _workloads_beyond(actor, last, "gt").exists()
 
 
-def _beyond(actor: Actor, entry: QueueEntry, side: str) -> QuerySet[Any]:
+def _workloads_beyond(actor: Actor, entry: QueueEntry, side: str) -> QuerySet[Any]:
     """Return the visible workloads before ("lt") or after ("gt") the row in its pool's queue, unordered."""
     row = entry[0]
     same = Q(queue_position=row.queue_position) & Q((f"pk__{side}", row.pk))
@@ -116,14 +121,14 @@ def _beyond(actor: Actor, entry: QueueEntry, side: str) -> QuerySet[Any]:
     return queued_workloads(actor, None).order_by().filter(Q(queue_pool=row.queue_pool) & beyond)
 
 
-def _without_position(count: int, phase: str) -> list[Placeholder]:
-    return [Placeholder(phase, is_plural=count > 1, is_phase=True)] if count else []
+def _without_position(count: int, phase: str) -> list[HiddenWorkloadsRow]:
+    return [HiddenWorkloadsRow(phase, is_plural=count > 1, is_phase=True)] if count else []
 
 
-def _with_positions(positions: Sequence[int]) -> list[Placeholder]:
+def _with_positions(positions: Sequence[int]) -> list[HiddenWorkloadsRow]:
     """Return one placeholder for hidden workloads that no visible workload separates."""
     if not positions:
         return []
     first, last = positions[0], positions[-1]
     position = str(first) if first == last else f"{first}\N{EN DASH}{last}"
-    return [Placeholder(position, is_plural=len(positions) > 1)]
+    return [HiddenWorkloadsRow(position, is_plural=len(positions) > 1)]

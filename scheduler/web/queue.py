@@ -45,10 +45,10 @@ from scheduler.reports.queues.queue_list import (
 )
 from scheduler.reports.queues.queue_ordering import describe_queue_states
 from scheduler.web.hidden_queue import (
-    Placeholder,
+    HiddenWorkloadsRow,
     add_placeholders,
-    ends_queue,
     hidden_workloads,
+    is_last_in_queue,
     placeholders,
     position_before,
 )
@@ -120,7 +120,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     mine = request.GET.get("mine") == "1"
     listing = None
     filters = {key: request.GET.get(key, "").replace("\x00", "")[:100] for key in ("reason", "project")}
-    choices = _Choices([], [], {}, 0, 0, 0)
+    choices = _FilterChoices([], [], {}, 0, 0, 0)
     if pools:
         choices = _filter_choices(queued_workloads(request.actor, None), pool, request.actor)
         matching = Q(submitted_by=request.actor.user) if mine else Q()
@@ -196,7 +196,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class _Choices:
+class _FilterChoices:
     """Filter choices, each with its number of workloads. An array counts as one workload."""
 
     reasons: list[tuple[str, int]]  # (reason, count) pairs, most frequent first
@@ -215,7 +215,9 @@ class _PoolHeading:
     workloads: int
     gpu_milli: int
     free: int
-    hidden: Sequence[Placeholder] = ()  # placeholders for a queue in which the user can see no workload
+    hidden: Sequence[
+        HiddenWorkloadsRow
+    ] = ()  # placeholders for a queue in which the user can see no workload
 
 
 _PoolGroup = tuple[_PoolHeading | None, list[QueueEntry]]
@@ -262,7 +264,7 @@ def _with_hidden_workloads(
             entries,
             in_pool,
             previous=position_before(actor, entries[0]) if may_continue else NO_POSITION,
-            is_last=not may_be_continued or ends_queue(actor, entries[-1]),
+            is_last=not may_be_continued or is_last_in_queue(actor, entries[-1]),
         )
     if pool is not None or listing.next:
         return groups
@@ -270,7 +272,7 @@ def _with_hidden_workloads(
     return groups + [(replace(each, hidden=placeholders(hidden[each.name])), []) for each in headings]
 
 
-def _filter_choices(rows: QuerySet[Any], pool: NodePool | None, actor: Actor) -> _Choices:
+def _filter_choices(rows: QuerySet[Any], pool: NodePool | None, actor: Actor) -> _FilterChoices:
     by_pool, projects, own = Counter[str](), set(), 0
     owned = rows.order_by().annotate(is_own=Q(submitted_by=actor.user))
     groups = owned.values_list("queue_pool", "project__name", "is_own").annotate(n=workload_count())
@@ -282,7 +284,7 @@ def _filter_choices(rows: QuerySet[Any], pool: NodePool | None, actor: Actor) ->
     in_pool = rows if pool is None else rows.filter(queue_pool=pool.name)
     reasons = count_by_reason(in_pool).by_reason
     queued = by_pool.total() if pool is None else by_pool[pool.name]
-    return _Choices(reasons, sorted(projects), by_pool, queued, own, by_pool.total())
+    return _FilterChoices(reasons, sorted(projects), by_pool, queued, own, by_pool.total())
 
 
 def _unschedulable_rows(actor: Actor, rows: QuerySet[Workload]) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from projects.models import Phase
 from scheduler.engine.plan import Reason
-from scheduler.reports.queues.queue_ordering import WORKLOAD_START, order_difference
+from scheduler.reports.queues.queue_ordering import WORKLOAD_START, describe_order_difference
 
 # (workload, expected start, whether it has been evaluated, nodes with reserved capacity)
 QueueEntry = tuple[Any, datetime | None, bool, str]
@@ -25,7 +25,7 @@ NOTES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class QueueSection:
     """Section of a pool's queue with its own heading."""
 
     title: str
@@ -50,16 +50,16 @@ class _FoldedTasks:
 
     @property
     def positions(self) -> str:
-        first, last = _range(task.queue_position for task in self.tasks)
+        first, last = _smallest_and_largest(task.queue_position for task in self.tasks)
         return f"{first}\N{EN DASH}{last}"
 
     @property
     def indexes(self) -> str:
-        first, last = _range(task.array_index for task in self.tasks)
+        first, last = _smallest_and_largest(task.array_index for task in self.tasks)
         return f"{first} to {last}"
 
 
-def _range(numbers: Iterable[int | None]) -> tuple[int, int]:
+def _smallest_and_largest(numbers: Iterable[int | None]) -> tuple[int, int]:
     """Return the smallest and the largest number, regardless of how the rows are sorted, or zeros if there
     are no numbers.
     """
@@ -110,7 +110,7 @@ def describe_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
         if len(sections) > 1 or title != QUEUED:
             is_restarting = title == NOT_READY and all(row.reason == Reason.BACKOFF for row in rows)
             shown = RESTARTING if is_restarting else title
-            rows[0].section = Section(shown, NOTES.get(shown, ""))
+            rows[0].section = QueueSection(shown, NOTES.get(shown, ""))
 
 
 def _section_title(entry: QueueEntry) -> str:
@@ -130,7 +130,9 @@ def _explain_priorities(rows: Sequence[Any]) -> None:
         other = next((later for later in rows[index + 1 :] if later.priority > row.priority), None)
         if other is not None:
             row.ahead_of = other
-            row.ahead_because = order_difference(_queue_key_sentences(row), _queue_key_sentences(other))
+            row.ahead_because = describe_order_difference(
+                _queue_key_sentences(row), _queue_key_sentences(other)
+            )
 
 
 def _queue_key_sentences(row: Any) -> Sequence[str]:

@@ -18,7 +18,7 @@ from scheduler.engine.decide import decide
 from scheduler.engine.model import Entitlement, Queue, Snapshot
 from scheduler.engine.plan import Plan
 from scheduler.simulator import load, snapshot_to_scenario
-from scheduler.simulator.simulation import World
+from scheduler.simulator.simulation import SimulatedCluster
 from tests.engine.reference.clusters import clusters
 from tests.engine.reference.fair_share import Claimant, fair_shares
 from tests.engine.reference.invariants.families import broken_invariants
@@ -93,7 +93,7 @@ def test_only_the_order_of_node_names_affects_the_plan(document: dict[str, Any])
 @given(document=clusters(quiet=True))
 def test_second_plan_on_an_unchanged_cluster_is_empty(document: dict[str, Any]) -> None:
     snapshot, plan = load_snapshot(document)
-    world = World(snapshot)
+    world = SimulatedCluster(snapshot)
     world.apply_plan(plan)
     assert decide(world.snapshot()).bundles == ()
 
@@ -103,7 +103,7 @@ def test_second_plan_on_an_unchanged_cluster_is_empty(document: dict[str, Any]) 
 def test_second_time_based_plan_with_unchanged_usage_is_empty(document: dict[str, Any]) -> None:
     # Turns change only with time, not with current allocations.
     snapshot, plan = load_snapshot(document)
-    world = World(snapshot)
+    world = SimulatedCluster(snapshot)
     world.apply_plan(plan)
     assert decide(world.snapshot()).bundles == ()
 
@@ -113,12 +113,12 @@ def test_second_time_based_plan_with_unchanged_usage_is_empty(document: dict[str
 @given(document=clusters(quiet=True), limit=st.sampled_from([300, 500, 800]))
 def test_second_plan_after_a_lowered_load_limit_is_empty(document: dict[str, Any], limit: int) -> None:
     snapshot, plan = load_snapshot(document)
-    world = World(snapshot)
+    world = SimulatedCluster(snapshot)
     world.apply_plan(plan)
     before = world.snapshot()
     pools = tuple(replace(pool, cpu_load_limit=limit) for pool in before.pools)
     lowered = replace(before, pools=pools)
-    world = World(lowered)
+    world = SimulatedCluster(lowered)
     world.apply_plan(decide(lowered))
     assert decide(world.snapshot()).bundles == ()
 
@@ -126,7 +126,7 @@ def test_second_plan_after_a_lowered_load_limit_is_empty(document: dict[str, Any
 @on_random_clusters(4)
 @given(document=st.one_of(clusters(quiet=True), clusters(quiet=True, time_based=True)))
 def test_evictions_eventually_stop_in_an_unchanged_cluster(document: dict[str, Any]) -> None:
-    world = World(load(document).snapshot)
+    world = SimulatedCluster(load(document).snapshot)
     evictions = []
     for _ in range(40):
         plan = decide(world.snapshot())

@@ -17,7 +17,7 @@ from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan, QueueReport, Reason
 from scheduler.loop.decide import without_pools
 from scheduler.simulator import load, snapshot_to_scenario
-from scheduler.simulator.simulation import World
+from scheduler.simulator.simulation import SimulatedCluster
 from tests.engine.reference.clusters import clusters
 from tests.engine.reference.replay import Cluster, replay_plan
 from tests.engine.test_invariants import load_snapshot, on_random_clusters
@@ -48,7 +48,7 @@ def allocated_in(cluster: Cluster, pools: list[str], queue: str, *, firm_only: b
 
 
 def apply_plan(snapshot: Snapshot, plan: Plan) -> Snapshot:
-    world = World(snapshot)
+    world = SimulatedCluster(snapshot)
     world.apply_plan(plan)
     return world.snapshot()
 
@@ -105,7 +105,7 @@ def test_second_plan_on_an_unchanged_cluster_is_empty(document: Document) -> Non
 @on_random_clusters(3)
 @given(document=clusters(quiet=True, grouped=True))
 def test_evictions_eventually_stop_in_an_unchanged_cluster(document: Document) -> None:
-    world = World(load(document).snapshot)
+    world = SimulatedCluster(load(document).snapshot)
     evictions = []
     for _ in range(40):
         plan = decide(world.snapshot())

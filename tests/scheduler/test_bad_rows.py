@@ -30,14 +30,14 @@ def test_gang_that_cannot_be_evaluated_does_not_block_other_gangs(
 ) -> None:
     first, second = stage.submit("first"), stage.submit("second")
     stage.tick(2)
-    gang_facts = gangs.gang_facts
+    build_gang_facts = gangs.build_gang_facts
 
     def fail_for_one_workload(gang: gangs.Gang) -> GangFacts:
         if gang.workload.name == "first":
             raise ValueError("an unexpected row")
-        return gang_facts(gang)
+        return build_gang_facts(gang)
 
-    monkeypatch.setattr(gangs, "gang_facts", fail_for_one_workload)
+    monkeypatch.setattr(gangs, "build_gang_facts", fail_for_one_workload)
     stage.finish(first)
     stage.finish(second)
     stage.tick(2)

@@ -7,7 +7,7 @@ from pools.runtimes.base import PodSpec, RuntimeFailure
 from projects.models import Phase, Pod, PodState, Workload
 from scheduler.engine.plan import Plan
 from scheduler.loop import cycle_record, tick
-from scheduler.loop.cycle_record import Pace
+from scheduler.loop.cycle_record import RunInterval
 from scheduler.models import Cycle
 from scheduler.reports.explanations import writer
 from scheduler.reports.replay import replay
@@ -176,7 +176,7 @@ def test_pending_reasons_that_cannot_be_recorded_are_retried_later(
 ) -> None:
     workload = stage.submit("large", roles=[{"name": "worker", "replicas": 1, "cpu": 10_000}])
     with monkeypatch.context() as patch:
-        patch.setattr(cycle_record, "settle_usage", lambda now, held: 1 / 0)
+        patch.setattr(cycle_record, "settle_due_usage_ledgers", lambda now, held: 1 / 0)
         stage.tick()
     workload.refresh_from_db()
     assert workload.explanation is None
@@ -248,7 +248,7 @@ def test_reasons_and_snapshots_of_long_queues_are_computed_in_batches(
 @pytest.mark.heavy
 def test_long_queues_are_explained_less_often(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cycle_record, "FREE_SIZE", 1)
-    stage.loop.memory.explained = Pace(per_second=1)
+    stage.loop.memory.explained = RunInterval(per_second=1)
     role = {"name": "worker", "replicas": 1, "gpu": 2}
     for number in range(2 * COUNT):
         stage.submit(f"w{number}", project=stage.cast.speech, roles=[role])
@@ -264,5 +264,5 @@ def test_long_queues_are_explained_less_often(stage: Stage, monkeypatch: pytest.
 
 
 def test_every_cycle_of_a_small_cluster_has_its_snapshot() -> None:
-    pace = Pace(per_second=1)
+    pace = RunInterval(per_second=1)
     assert all(pace.is_due(cycle_record.FREE_SIZE, NOON) for _ in range(3))

@@ -6,7 +6,7 @@ from django.db import connection
 from berth.db.leader import TIMEOUT
 from projects.models import Phase, Project, Workload
 from scheduler.loop import cycle_record
-from scheduler.loop.cycle_record import RECORD_EVERY, Pace
+from scheduler.loop.cycle_record import RECORD_EVERY, RunInterval
 from scheduler.loop.dispatch import record_reports
 from scheduler.loop.dispatch.limits import DUE_LIMITS
 from scheduler.models import Cycle, QueueStatus
@@ -91,6 +91,6 @@ def test_statement_count_for_earlier_cycles_does_not_grow_with_their_number(
     large_node(stage)
     stage.tick()
     monkeypatch.setattr(cycle_record, "FREE_SIZE", 0)
-    stage.loop.memory.snapshots = Pace(per_second=1, last=stage.clock.now())  # no snapshot is due
+    stage.loop.memory.snapshots = RunInterval(per_second=1, last=stage.clock.now())  # no snapshot is due
     run("first", 3)  # the first records compose some statements
     assert run("few", 3) == run("many", 12)

@@ -113,7 +113,7 @@ def test_files_are_copied_again_after_a_crash_during_the_copy(
 
     with monkeypatch.context() as patch, listening(kill), pytest.raises(Killed):
         if point == "chunk":  # after the first file
-            patch.setattr(producer.collector, "_renew", lambda held: kill())
+            patch.setattr(producer.collector, "_renew_lease", lambda held: kill())
         producer.collect()
     assert PodOutputs.objects.get().state == "waiting"
     stored = CodeChunk.objects.count()

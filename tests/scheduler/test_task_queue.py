@@ -21,7 +21,7 @@ from django_q.models import OrmQ, Schedule
 from berth.server.api.models import StoredResponse
 from projects.models import ApiToken, Audit, Delivery, Event, Leftover
 from scheduler import tasks
-from scheduler.loop.dispatch.leftovers import RETRY_INTERVAL, queue_workspaces
+from scheduler.loop.dispatch.leftovers import RETRY_INTERVAL, queue_workspace_deletions
 from scheduler.management.commands import prune
 from scheduler.models import Cycle
 from scheduler.schedules import PERIODIC_TASKS, sync_schedules
@@ -72,7 +72,7 @@ def test_workspace_deletion_continues_after_the_task_queue_is_killed(
         (place / str(number)).mkdir(parents=True)
         for part in range(FILES // 40):
             (place / str(number) / str(part)).touch()
-    assert sum(queue_workspaces(stage.clock.now(), stage.loop.context)) == 1
+    assert sum(queue_workspace_deletions(stage.clock.now(), stage.loop.context)) == 1
     first = queue()
     deadline = time.monotonic() + PATIENCE
     while len(list(place.iterdir())) == 40:  # with short pauses: the deletion takes a fraction of a second
@@ -82,7 +82,9 @@ def test_workspace_deletion_continues_after_the_task_queue_is_killed(
     assert place.exists(), "the deletion was interrupted"
     assert Leftover.objects.exists()
     stage.clock.advance(RETRY_INTERVAL.total_seconds())
-    assert sum(queue_workspaces(stage.clock.now(), stage.loop.context)) == 1, "the next tick queues it again"
+    assert sum(queue_workspace_deletions(stage.clock.now(), stage.loop.context)) == 1, (
+        "the next tick queues it again"
+    )
     queue()
     until(lambda: not Leftover.objects.exists())
     assert not place.exists()

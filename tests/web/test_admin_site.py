@@ -22,7 +22,7 @@ from projects.models import Audit, Delivery, Department, Membership, Quota, Work
 from projects.services.workloads import smallest_change
 from scheduler.engine.decide import decide
 from scheduler.loop.engine_version import engine_version
-from scheduler.loop.snapshots import pack
+from scheduler.loop.snapshots import compress_document
 from scheduler.models import Eviction
 from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.simulator import load
@@ -267,8 +267,8 @@ def test_replay_action_compares_a_cycle_with_its_replay(admin_client: Client) ->
         }
     ).snapshot
     plan = decide(snapshot)
-    same = make.cycle(snapshot=pack(snapshot, plan), engine=engine_version())
-    other = make.cycle(snapshot=pack(snapshot, replace(plan, bundles=())), engine="0.1 abc")
+    same = make.cycle(snapshot=compress_document(snapshot, plan), engine=engine_version())
+    other = make.cycle(snapshot=compress_document(snapshot, replace(plan, bundles=())), engine="0.1 abc")
     without_snapshot = make.cycle()
     expected = {
         same: "gives the same plan",

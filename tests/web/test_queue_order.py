@@ -8,7 +8,7 @@ from django.test import Client
 from projects.models import Phase, Workload
 from scheduler.engine.forecast import UNKNOWN_START
 from scheduler.engine.plan import Reason
-from scheduler.reports.queues.queue_ordering import order_difference
+from scheduler.reports.queues.queue_ordering import describe_order_difference
 from scheduler.reports.queues.unknown_start import short_start_reason
 from tests import factories as make
 from tests.cast import Cast
@@ -64,7 +64,7 @@ def test_order_of_two_queues_is_explained_by_the_first_difference(
         ]
         for name, (quota, rank, share, with_workload) in (("speech", first), ("vision", second))
     ]
-    assert order_difference(*keys) == words
+    assert describe_order_difference(*keys) == words
 
 
 def test_workloads_that_cannot_start_yet_are_in_a_separate_section(cast: Cast, sign_in: SignIn) -> None:

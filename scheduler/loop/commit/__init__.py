@@ -1,5 +1,5 @@
 """Commit a plan: recheck each bundle under locks, then apply it in full or not at all."""
 
-from scheduler.loop.commit.apply import Outcome, commit
+from scheduler.loop.commit.apply import CommitOutcome, commit
 
-__all__ = ["Outcome", "commit"]
+__all__ = ["CommitOutcome", "commit"]

@@ -17,7 +17,7 @@ from scheduler.loop.commit.bind import NewRows
 from scheduler.loop.commit.context import NO_RENDEZVOUS, CommitContext, Rendezvous
 from scheduler.loop.commit.evict import evict
 from scheduler.loop.commit.locked_rows import conflict_with, count_allocations, lock_rows
-from scheduler.loop.commit.places import place
+from scheduler.loop.commit.places import place_or_reserve
 from scheduler.loop.observe.view import ClusterView
 from scheduler.models import Cycle
 from scheduler.reports.usage.allocation_hours import update_gpu_totals
@@ -28,7 +28,7 @@ REJECTIONS = (DatabaseError, InterfaceError, KeyError, AssertionError)
 
 
 @dataclass(slots=True)
-class Outcome:
+class CommitOutcome:
     """Result of a commit: the applied bundles, and the stale bundles with the reason for each."""
 
     applied: list[Bundle] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Outcome:
     evictions: int = 0
     affects_arrays: bool = False  # whether a bundle changed an array task
 
-    def add(self, other: "Outcome") -> None:
+    def add(self, other: "CommitOutcome") -> None:
         self.applied += other.applied
         self.stale += other.stale
         self.evictions += other.evictions
@@ -58,7 +58,7 @@ def commit(
     held_lease: HeldLease,
     record: Cycle,
     rendezvous: Mapping[str, Rendezvous] = NO_RENDEZVOUS,
-) -> Outcome:
+) -> CommitOutcome:
     """Apply the plan in one transaction fenced by `held_lease`, and return the outcome of each bundle.
 
     The cycle's row is written first because events and evictions refer to it. `rendezvous` maps the
@@ -67,14 +67,14 @@ def commit(
 
     Raises LeadershipLost.
     """
-    outcome = Outcome()
+    outcome = CommitOutcome()
     if plan.bundles:
         try:
             with _cycle_transaction(held_lease, record):
                 _write_bundles(plan.bundles, CommitInput(view, record.pk, rendezvous), outcome)
         except REJECTIONS as error:
             _raise_if_unavailable(error)
-            outcome = Outcome()
+            outcome = CommitOutcome()
             with _cycle_transaction(held_lease, record):
                 _apply_bundles(plan.bundles, CommitInput(view, record.pk, rendezvous), outcome)
         crash_point("commit.done")
@@ -98,9 +98,9 @@ def _raise_if_unavailable(error: Exception) -> None:
         raise error
 
 
-def _apply_bundles(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: Outcome) -> None:
+def _apply_bundles(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: CommitOutcome) -> None:
     """Apply all bundles. If the database rejects them, bisect to isolate the offending bundle."""
-    attempt = Outcome()
+    attempt = CommitOutcome()
     try:
         with transaction.atomic():
             _write_bundles(bundles, commit_input, attempt)
@@ -117,7 +117,7 @@ def _apply_bundles(bundles: Sequence[Bundle], commit_input: CommitInput, outcome
         outcome.add(attempt)
 
 
-def _write_bundles(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: Outcome) -> None:
+def _write_bundles(bundles: Sequence[Bundle], commit_input: CommitInput, outcome: CommitOutcome) -> None:
     view = commit_input.view
     context = CommitContext(
         view,
@@ -136,7 +136,7 @@ def _write_bundles(bundles: Sequence[Bundle], commit_input: CommitInput, outcome
         count_allocations(bundle, view, context.locked)
         outcome.evictions += evict(bundle, context)
         crash_point("commit.evicted")
-        place(bundle, context)
+        place_or_reserve(bundle, context)
         crash_point("commit.placed")
         outcome.applied.append(bundle)
     context.new_rows.insert()

@@ -115,7 +115,7 @@ class NewRows:
             rows.clear()
 
 
-def start(order: StartCommand, rows: NewRows, kind: str, message: str = "") -> None:
+def start_or_scale_up(order: StartCommand, rows: NewRows, kind: str, message: str = "") -> None:
     """Start or scale up a workload in the caller's transaction.
 
     A pending workload begins a new run.

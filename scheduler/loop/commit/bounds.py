@@ -9,13 +9,13 @@ from pools.models import NodePool
 from projects.models import Quota, Workload
 from scheduler.loop.observe.specs import ParsedSpec
 from scheduler.models import Reservation
-from scheduler.reports.queues.group_quotas import quotas_by_queue, with_groups
+from scheduler.reports.queues.group_quotas import quotas_by_queue, with_group_totals
 from scheduler.reports.queues.queue_totals import ZERO, Key, totals_by_queue
 
 Bound = tuple[int | None, int | None, int | None]
 
 
-def total_request(rows: Iterable[Reservation], spec: ParsedSpec) -> Amounts:
+def total_reserved_amounts(rows: Iterable[Reservation], spec: ParsedSpec) -> Amounts:
     total = Amounts()
     for row in rows:
         request = spec.roles[row.role].request
@@ -34,14 +34,14 @@ class QueueBounds:
     allocated: Mapping[Key, Sequence[int]]
 
     @classmethod
-    def read(cls) -> "QueueBounds":
+    def read_current(cls) -> "QueueBounds":
         quotas = quotas_by_queue()
-        return cls(quotas, with_groups(_allocated_by_queue(), quotas))
+        return cls(quotas, with_group_totals(_allocated_by_queue(), quotas))
 
     @cached_property
-    def non_preemptible(self) -> Mapping[Key, Sequence[int]]:
+    def non_preemptible_allocations(self) -> Mapping[Key, Sequence[int]]:
         """Allocations of non-preemptible workloads, read when the first such workload is checked."""
-        return with_groups(_allocated_by_queue(preemptible=False), self.quotas)
+        return with_group_totals(_allocated_by_queue(preemptible=False), self.quotas)
 
     def find_exceeded(self, workload: Workload, pool: NodePool, requested: Amounts) -> str:
         """Return a sentence about the first limit or quota that the request would exceed, or an
@@ -56,7 +56,7 @@ class QueueBounds:
             quota = self.quotas.get(key)
             resource = _exceeded_resource(self.allocated.get(key, ZERO), requested, _limit_bound(quota))
             if not resource and not workload.preemptible:
-                allocated = self.non_preemptible.get(key, ZERO)
+                allocated = self.non_preemptible_allocations.get(key, ZERO)
                 resource = _exceeded_resource(allocated, requested, _quota_bound(quota))
             if resource:
                 return f"{name} would exceed its {resource} limit."
@@ -76,7 +76,7 @@ def _limit_bound(quota: Quota | None) -> Bound:
     limit = (quota.limit_gpu_milli, quota.limit_cpu_milli, quota.limit_memory_mib)
     if quota.over_quota:
         return limit
-    gpu, cpu, memory = (_min_bound(*pair) for pair in zip(limit, _quota_bound(quota), strict=True))
+    gpu, cpu, memory = (_tighter_bound(*pair) for pair in zip(limit, _quota_bound(quota), strict=True))
     return gpu, cpu, memory
 
 
@@ -84,7 +84,7 @@ def _quota_bound(quota: Quota | None) -> Bound:
     return (0, None, None) if quota is None else (quota.gpu_milli, quota.cpu_milli, quota.memory_mib)
 
 
-def _min_bound(a: int | None, b: int | None) -> int | None:
+def _tighter_bound(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else min(a, b)
 
 

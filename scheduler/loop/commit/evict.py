@@ -12,9 +12,9 @@ from scheduler.engine.plan import Eviction as Decided
 from scheduler.loop.commit.bind import ACTOR
 from scheduler.loop.commit.context import CommitContext, transition
 from scheduler.loop.commit.locked_rows import Key
-from scheduler.reports.evictions.records import audit_numbers
+from scheduler.reports.evictions.records import audit_record_numbers
 from scheduler.reports.evictions.rows import eviction_row
-from scheduler.reports.visibility import project_in_handle, workload_display_name
+from scheduler.reports.visibility import project_of_handle, workload_display_name
 
 REASONS = {
     Kind.SHRINK: "Shrunk",
@@ -53,7 +53,7 @@ def _stop_pods(keys: Iterable[Key], reason: str, message: str, context: CommitCo
 
     If a replica has only a reservation, cancel all reservations of its workload.
     """
-    live = {key: context.locked.live_pod(context.view, key) for key in keys}
+    live = {key: context.locked.live_pod_id(context.view, key) for key in keys}
     pods = [pod for pod in live.values() if pod is not None]
     for name in dict.fromkeys(key[0] for key, pod in live.items() if pod is None):
         workload = context.locked.workloads[name]
@@ -93,7 +93,7 @@ def _eviction_message(decided: Decided, context: CommitContext) -> str:
     if decided.preemptor is not None:
         project, _, name = decided.preemptor.partition("/")
         preemptor = context.locked.workloads.get(decided.preemptor)
-        own = project == project_in_handle(decided.workload)
+        own = project == project_of_handle(decided.workload)
         gpu_milli = preemptor.gpu_milli_min if preemptor else None
         purpose = f" for {workload_display_name(project, name, gpu_milli, is_visible=own)}"
     return f"{REASONS[decided.kind]}{purpose}: {decided.rule}"
@@ -114,7 +114,7 @@ def _write_audit_record(
         pods=decided.pods,
         preemptor=preemptor,
         cycle=context.cycle,
-        numbers=audit_numbers(
+        numbers=audit_record_numbers(
             decided, workload.gpu_milli_min, preemptor.gpu_milli_min if preemptor else None
         ),
         entire_workload=decided.whole,

@@ -110,7 +110,7 @@ class LockedRows:
         """Names of the workloads that had reservations before this commit."""
         return frozenset(name for name, _, _ in self.reserved)
 
-    def live_pod(self, view: ClusterView, key: Key) -> uuid.UUID | None:
+    def live_pod_id(self, view: ClusterView, key: Key) -> uuid.UUID | None:
         """Return the ID of the replica's pod, or None if the pod can no longer be stopped."""
         pod = self.pods.get(view.pods.get(key, uuid.UUID(int=0)))
         return pod.pk if pod is not None and pod.state in STOPPABLE_STATES else None
@@ -140,7 +140,7 @@ def lock_rows(view: ClusterView, bundles: Iterable[Bundle]) -> LockedRows:
         allocated=_allocated_resources(places),
         changed_queues=_changed_queues(view),
         served=ServedProjects(nodes, local_pools(view.pools.values())),
-        ranks=_used_ranks(workloads, steps),
+        ranks=_ranks_in_use(workloads, steps),
     )
 
 
@@ -192,13 +192,13 @@ def _workload_conflict(name: str, view: ClusterView, locked: LockedRows) -> str:
         return f"{name} no longer exists"
     if locked.before[name] != (observed.phase, observed.version):
         return f"{name} was {observed.phase} and is {locked.before[name][0]}"
-    changed = locked.changed_queues.intersection(view.queues.path(view.queues.projects[row.project_id]))
+    changed = locked.changed_queues.intersection(view.queues.queue_path(view.queues.projects[row.project_id]))
     return f"the quota of {min(changed)} was edited" if changed else ""
 
 
 def _eviction_conflict(step: Evict, view: ClusterView, locked: LockedRows) -> str:
     key = (step.workload, step.role, step.index)
-    if locked.live_pod(view, key) is None and key not in locked.reserved:
+    if locked.live_pod_id(view, key) is None and key not in locked.reserved:
         return f"{step.workload} no longer runs {step.role} {step.index}"
     return ""
 
@@ -215,7 +215,7 @@ def _placement_conflict(step: Place, locked: LockedRows) -> str:
         return f"devices of node {step.node} are used by foreign pods"
     if not step.reserved and locked.workloads[step.workload].phase not in PLACEABLE_PHASES:
         return f"{step.workload} is {locked.workloads[step.workload].phase}"
-    only_project = locked.served.project_on(node.pk)
+    only_project = locked.served.only_project_of_node(node.pk)
     if only_project not in (None, locked.workloads[step.workload].project_id):
         return f"node {step.node} cannot isolate pods and serves another project"
     return ""
@@ -263,7 +263,7 @@ def _reserved_keys(names: Mapping[uuid.UUID, str]) -> frozenset[Key]:
     return frozenset((names[pk], role, index) for pk, role, index in RESERVED([*names]))
 
 
-def _used_ranks(
+def _ranks_in_use(
     workloads: Mapping[str, Workload], steps: Iterable[Place | Evict]
 ) -> dict[uuid.UUID, dict[tuple[str, int], int]]:
     """Return the ranks in use, keyed by workload, for the active runs that get new pods.
@@ -295,7 +295,7 @@ def _lock_quotas(workloads: Iterable[Workload]) -> None:
     list(LOCKED_QUOTAS([each.pk for each in projects], [*{each.department_id for each in projects}]))
 
 
-def _groups_changed(view: ClusterView) -> bool:
+def _have_groups_changed(view: ClusterView) -> bool:
     """Return whether any quota group's pools have changed since the snapshot was taken."""
     before = view.queues.group_versions
     return bool(before) and dict(GROUP_VERSIONS()) != before
@@ -303,7 +303,7 @@ def _groups_changed(view: ClusterView) -> bool:
 
 def _changed_queues(view: ClusterView) -> frozenset[str]:
     """Return the queues whose quota was added, edited or deleted since the snapshot was taken."""
-    if _groups_changed(view):
+    if _have_groups_changed(view):
         return frozenset(view.queues.owners)
     current_versions = dict(QUOTA_VERSIONS())
     edited = {

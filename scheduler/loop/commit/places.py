@@ -9,7 +9,7 @@ from pools.models import Node
 from pools.selectors import is_operational
 from projects.models import Phase
 from scheduler.engine.plan import Bundle, Evict, Place, Reason
-from scheduler.loop.commit.bind import StartCommand, describe_placement, start
+from scheduler.loop.commit.bind import StartCommand, describe_placement, start_or_scale_up
 from scheduler.loop.commit.context import CommitContext, transition
 from scheduler.models import Reservation
 
@@ -17,7 +17,7 @@ RESERVATION_TIMEOUT = timedelta(seconds=120)  # added to the longest grace perio
 BOOT_RESERVATION_TIMEOUT = timedelta(seconds=900)
 
 
-def place(bundle: Bundle, context: CommitContext) -> None:
+def place_or_reserve(bundle: Bundle, context: CommitContext) -> None:
     """Create pods for each workload that the bundle places, or reserve resources for its replicas."""
     steps: dict[str, list[Place]] = defaultdict(list)
     for step in bundle.steps:
@@ -35,7 +35,7 @@ def place(bundle: Bundle, context: CommitContext) -> None:
                 context.rendezvous.get(name),
                 has_reservations=name in reserved or workload.pk in context.new_rows.newly_reserved,
             )  # fmt: skip
-            start(
+            start_or_scale_up(
                 order, context.new_rows, str(bundle.kind), bundle.message if name == bundle.workload else ""
             )
 
@@ -73,7 +73,7 @@ def _reserve_replicas(name: str, places: Sequence[Place], expires: datetime, con
 
 def _reservation_reason(places: Sequence[Place], context: CommitContext) -> tuple[Reason, str]:
     """Return the reason and message for a reservation that waits for nodes to boot or for pods to stop."""
-    booting = {step.node for step in places if _is_booting(context.locked.nodes[step.node])}
+    booting = {step.node for step in places if _is_unavailable(context.locked.nodes[step.node])}
     if not booting:
         message = f"Reserved: {describe_placement(places)} The workload starts once pods there have stopped."
         return Reason.WAITING_FOR_VICTIMS, message
@@ -82,7 +82,7 @@ def _reservation_reason(places: Sequence[Place], context: CommitContext) -> tupl
     return Reason.WAITING_FOR_SCALE_UP, message
 
 
-def _is_booting(node: Node) -> bool:
+def _is_unavailable(node: Node) -> bool:
     return node.state != Node.State.READY or not is_operational(node.pool)
 
 
@@ -94,6 +94,6 @@ def _reservation_expiry(bundle: Bundle, context: CommitContext) -> datetime:
         if isinstance(step, Evict) and (spec := context.view.workloads[step.workload].spec.spec) is not None
     ]
     nodes = [context.locked.nodes[step.node] for step in bundle.steps if isinstance(step, Place)]
-    booting = any(map(_is_booting, nodes))
+    booting = any(map(_is_unavailable, nodes))
     grace = timedelta(seconds=max(graces, default=0))
     return context.now + grace + (BOOT_RESERVATION_TIMEOUT if booting else RESERVATION_TIMEOUT)

@@ -16,7 +16,7 @@ from projects.models import Phase, Workload
 from projects.models.workloads import ENDED_PHASES
 from projects.services.workloads.moves import Move, delete_reservations, move_all
 from scheduler.loop.commit.bind import ACTOR
-from scheduler.loop.commit.bounds import QueueBounds, total_request
+from scheduler.loop.commit.bounds import QueueBounds, total_reserved_amounts
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.queries import PROJECTS
@@ -91,13 +91,15 @@ def _limit_conflicts(
     for row in reserved:
         rows[row.workload_id].append(row)
     reasons: dict[uuid.UUID, str] = {}
-    bounds = QueueBounds.read()
+    bounds = QueueBounds.read_current()
     for workload in workloads:
         own_rows, spec = rows[workload.pk], specs.get(workload)
         if any(row.role not in spec.roles for row in own_rows):
             reasons[workload.pk] = "The stored document now has different roles."
             continue
-        violation = bounds.find_exceeded(workload, own_rows[0].node.pool, total_request(own_rows, spec))
+        violation = bounds.find_exceeded(
+            workload, own_rows[0].node.pool, total_reserved_amounts(own_rows, spec)
+        )
         if violation:
             reasons[workload.pk] = f"The workload can no longer start: {violation}"
     return reasons

@@ -14,7 +14,7 @@ from scheduler.loop.context import SchedulerContext
 Assignment = Mapping[str, Any] | None
 
 
-def assign_once(
+def assign_missing_values(
     column: Literal["endpoint", "ports"],
     pods: Iterable[Pod],
     find: Callable[[Pod], Assignment],

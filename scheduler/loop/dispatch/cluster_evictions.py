@@ -125,7 +125,9 @@ def record_cluster_evictions(evictions: Collection[ClusterEviction], now: dateti
     workloads = {_evicted_workload(eviction).pk for eviction in evictions}
     going_on = Workload.objects.filter(pk__in=workloads, phase__in=(Phase.STARTING, Phase.RUNNING))
     partly_evicted = set(going_on.values_list("pk", flat=True))
-    by_loss = _ended_by_loss([each for each in evictions if each.is_on_record or each.is_in_progress])
+    by_loss = _workloads_ended_by_loss(
+        [each for each in evictions if each.is_on_record or each.is_in_progress]
+    )
     new = [
         each for each in evictions
         if not each.is_on_record and (not each.is_in_progress or _evicted_workload(each).pk in by_loss)
@@ -145,7 +147,7 @@ def record_cluster_evictions(evictions: Collection[ClusterEviction], now: dateti
     )
 
 
-def _ended_by_loss(evictions: Collection[ClusterEviction]) -> set[uuid.UUID]:
+def _workloads_ended_by_loss(evictions: Collection[ClusterEviction]) -> set[uuid.UUID]:
     """Return the workloads whose current run has ended because of lost pods."""
     if not evictions:
         return set()

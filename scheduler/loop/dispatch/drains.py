@@ -21,7 +21,7 @@ from projects.models import Phase, Pod, Workload
 from projects.models.workloads import LIVE_POD_STATES
 from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.gangs import move_and_stop
+from scheduler.loop.dispatch.gangs import move_and_stop_pods
 from scheduler.models import Eviction
 from scheduler.reports.evictions.rows import eviction_row, lost_gpu_seconds
 
@@ -74,7 +74,7 @@ def _evict_workloads(drained: Sequence[tuple[Workload, list[Pod]]], now: datetim
         )
         for workload, pods in drained
     ]
-    made = move_and_stop(moves, now)
+    made = move_and_stop_pods(moves, now)
     assert len(made) == len(moves), "a locked row cannot leave its phase"
     Eviction.objects.bulk_create(_audit_record(workload, pods, now) for workload, pods in drained)
 

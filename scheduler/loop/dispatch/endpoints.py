@@ -7,13 +7,15 @@ from pools.runtimes.base import RuntimeFailure
 from pools.runtimes.capabilities import runtime_capabilities
 from projects.models import Pod, WorkloadKind
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.assign_once import assign_once
+from scheduler.loop.dispatch.assign_once import assign_missing_values
 
 log = logging.getLogger(__name__)
 
 
 def assign_endpoints(pods: Iterable[Pod], context: SchedulerContext) -> None:
-    assign_once("endpoint", filter(is_service_pod, pods), lambda pod: _free_endpoint(pod, context), context)
+    assign_missing_values(
+        "endpoint", filter(is_service_pod, pods), lambda pod: _free_endpoint(pod, context), context
+    )
 
 
 def is_service_pod(pod: Pod) -> bool:

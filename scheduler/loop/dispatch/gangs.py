@@ -19,13 +19,13 @@ from projects.services import announce
 from projects.services.workloads.moves import Move, move_all
 from scheduler.loop.dispatch.retries import (
     failure_columns,
-    failure_data,
+    failure_event_data,
     node_names,
     peer_failure_columns,
     retry_state,
-    store_growth,
+    store_increased_memory,
 )
-from scheduler.loop.dispatch.verdict import LIVE_STATES, GangFacts, PodFact, Verdict, verdict
+from scheduler.loop.dispatch.verdict import LIVE_STATES, GangFacts, PodFact, Verdict, decide_verdict
 from scheduler.loop.observe.specs import ParsedSpec, SpecCache
 from scheduler.loop.queries import PROJECTS
 from scheduler.reports.usage.allocation_hours import update_gpu_totals
@@ -122,7 +122,7 @@ class Gang:
     spec: ParsedSpec
     evictions: Evictions = field(default_factory=dict)
 
-    def mark_stopping(self) -> bool:
+    def mark_pods_stopping(self) -> bool:
         """Mark live pods as stopping, in memory. Return whether the gang has live pods."""
         live = [pod for pod in self.pods if pod.state in (PodState.STARTING, PodState.RUNNING)]
         for pod in live:
@@ -137,7 +137,9 @@ def apply_gang_verdicts(
     gangs = load_gangs(workloads, specs, evictions)
     _stop_gangs([gang for gang in gangs if gang.workload.phase == Phase.STOPPING], now)
     for _ in range(MAX_TRANSITIONS):
-        verdicts = [(gang, step) for gang in gangs if (step := verdict(gang_facts(gang))) is not None]
+        verdicts = [
+            (gang, step) for gang in gangs if (step := decide_verdict(build_gang_facts(gang))) is not None
+        ]
         if not verdicts:
             return
         _apply_verdicts(verdicts, now)
@@ -153,7 +155,7 @@ def _run_pods(workloads: Iterable[Workload]) -> dict[uuid.UUID, list[Pod]]:
     return pods
 
 
-def move_and_stop(moves: Sequence[Move], now: datetime) -> list[Move]:
+def move_and_stop_pods(moves: Sequence[Move], now: datetime) -> list[Move]:
     """Change the phases of locked workloads, and stop the live pods of stopping workloads.
 
     Return the transitions that were made.
@@ -171,16 +173,16 @@ def stop_live_pods(workloads: Collection[uuid.UUID], now: datetime) -> int:
 
 
 def _stop_gangs(gangs: Iterable[Gang], now: datetime) -> None:
-    stopped = [gang.workload.pk for gang in gangs if gang.mark_stopping()]
+    stopped = [gang.workload.pk for gang in gangs if gang.mark_pods_stopping()]
     if stopped:
         stop_live_pods(stopped, now)
 
 
-def gang_facts(gang: Gang) -> GangFacts:
+def build_gang_facts(gang: Gang) -> GangFacts:
     workload, pods, parsed = gang.workload, gang.pods, gang.spec
     latest: dict[tuple[str, int], Pod] = {}
     replaced: list[Pod] = []
-    in_order = pods if len(pods) == 1 else sorted(pods, key=_age_key)
+    in_order = pods if len(pods) == 1 else sorted(pods, key=_age_sort_key)
     for pod in in_order:
         earlier = latest.get((pod.role, pod.index))
         if earlier is not None and (earlier.state == PodState.LOST or _eviction_reason(earlier, gang)):
@@ -192,18 +194,18 @@ def gang_facts(gang: Gang) -> GangFacts:
         reason=workload.reason,
         message=workload.message,
         tree=parsed.tree,
-        pods=[_pod_fact(pod, gang) for _, pod in sorted(latest.items())],
+        pods=[_build_pod_fact(pod, gang) for _, pod in sorted(latest.items())],
         retries=retry_state(workload, parsed),
         is_stale=workload.stale_since is not None,
-        idle_roles=idle_roles(parsed),
-        replaced=[_pod_fact(pod, gang) for pod in replaced],
+        idle_roles=idle_role_names(parsed),
+        replaced=[_build_pod_fact(pod, gang) for pod in replaced],
         peer_failures=workload.peer_failures,
         started_at=workload.started_at,
         checkpoint_at=workload.last_checkpoint_at,
     )
 
 
-def _pod_fact(pod: Pod, gang: Gang) -> PodFact:
+def _build_pod_fact(pod: Pod, gang: Gang) -> PodFact:
     return PodFact(
         pod.role,
         pod.index,
@@ -231,11 +233,11 @@ def _eviction_reason(pod: Pod, gang: Gang) -> str:
     return gang.evictions.get(pod.pk, "") if pod.state in LIVE_POD_STATES else ""
 
 
-def _age_key(pod: Pod) -> tuple[datetime, bool, str]:
+def _age_sort_key(pod: Pod) -> tuple[datetime, bool, str]:
     return pod.created_at, pod.state in LIVE_STATES, str(pod.pk)
 
 
-def idle_roles(parsed: ParsedSpec) -> frozenset[str]:
+def idle_role_names(parsed: ParsedSpec) -> frozenset[str]:
     roles = parsed.spec.all_roles if parsed.spec else ()
     return frozenset(role.name for role in roles if role.idle)
 
@@ -247,7 +249,7 @@ def _apply_verdicts(verdicts: Sequence[tuple[Gang, Verdict]], now: datetime) -> 
     moves = [_verdict_move(gang, step, columns[gang.workload.pk]) for gang, step in verdicts if step.to]
     made = move_all(moves, actor=ACTOR, now=now)
     assert len(made) == len(moves), "a locked row cannot leave its phase"
-    store_growth([(gang.workload.pk, step.retry) for gang, step in verdicts if step.retry])
+    store_increased_memory([(gang.workload.pk, step.retry) for gang, step in verdicts if step.retry])
     for gang, step in verdicts:
         if step.to:
             gang.workload.phase, gang.workload.reason = step.to, step.reason
@@ -275,13 +277,13 @@ def _verdict_move(gang: Gang, step: Verdict, columns: dict[str, Any]) -> Move:
         step.to,
         step.reason,
         step.message,
-        data={"run": workload.run, **failure_data(step.failure, step.retry)},
+        data={"run": workload.run, **failure_event_data(step.failure, step.retry)},
         columns=columns,
-        keep_reservations=_all_consolidated(gang.pods),
+        keep_reservations=_are_all_consolidated(gang.pods),
     )
 
 
-def _all_consolidated(pods: Iterable[Pod]) -> bool:
+def _are_all_consolidated(pods: Iterable[Pod]) -> bool:
     """Return whether a consolidation stopped every pod. The new placement then stays reserved."""
     return all(pod.state == PodState.STOPPED and pod.stop_reason == "Consolidated" for pod in pods)
 

@@ -23,7 +23,7 @@ from projects.models import Phase, Pod, RunImage, Workload
 from projects.services.secrets import RegistryAuth, UnusableSecret, registry_auths
 from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.gangs import move_and_stop
+from scheduler.loop.dispatch.gangs import move_and_stop_pods
 from scheduler.loop.dispatch.retries import transition_after_failure
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.registries.base import Resolution, RunKey
@@ -60,7 +60,7 @@ class RunImages:
 
 
 @dataclass(slots=True)
-class _Run:
+class _ImageRun:
     """Workload run that needs an image. `pod` is an arbitrary pod of the run."""
 
     pod: Pod
@@ -68,7 +68,7 @@ class _Run:
     row: RunImage | None = None
 
     @property
-    def key(self) -> RunKey:
+    def run_key(self) -> RunKey:
         return self.pod.workload_id, self.pod.run
 
     @property
@@ -77,11 +77,11 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True)
-class LookupResult:
+class ImageLookupResult:
     """Result of a finished lookup for a locked workload."""
 
     workload: Workload
-    run: _Run
+    run: _ImageRun
     resolution: Resolution
 
     def build_row(self, now: datetime) -> RunImage:
@@ -92,7 +92,7 @@ class LookupResult:
             row.digest, row.resolved_at, row.retry_at, row.error = self.resolution.digest, now, None, ""
         else:
             row.attempts += 1
-            row.error, row.retry_at = str(self.resolution.error), now + delay_after(row.attempts)
+            row.error, row.retry_at = str(self.resolution.error), now + lookup_retry_delay(row.attempts)
         return row
 
     def failure_move(self, now: datetime, specs: SpecCache) -> Move | None:
@@ -117,21 +117,23 @@ def resolve_images(pods: Iterable[Pod], now: datetime, context: SchedulerContext
     if unresolved:
         by_digest = {key: Resolution(run.image.digest) for key, run in unresolved.items() if run.image.digest}
         finished = by_digest | dict(context.images.take_results(unresolved.keys()))
-        _record({key: (unresolved[key], result) for key, result in finished.items()}, now, context)
+        _record_lookups({key: (unresolved[key], result) for key, result in finished.items()}, now, context)
     credentials = registry_auths({_credentials_key(run.pod) for run in runs.values()}) if runs else {}
-    images = {run.pod.workload_id: _image_or_reason(run, credentials, now, context) for run in runs.values()}
+    images = {
+        run.pod.workload_id: _image_or_pending_reason(run, credentials, now, context) for run in runs.values()
+    }
     return RunImages(
         {pk: image for pk, image in images.items() if isinstance(image, ReadyImage)},
         {pk: reason for pk, reason in images.items() if isinstance(reason, str)},
     )
 
 
-def _runs_with_images(pods: Iterable[Pod], context: SchedulerContext) -> dict[RunKey, _Run]:
-    runs: dict[RunKey, _Run] = {}
+def _runs_with_images(pods: Iterable[Pod], context: SchedulerContext) -> dict[RunKey, _ImageRun]:
+    runs: dict[RunKey, _ImageRun] = {}
     for pod in pods:
         spec = context.specs.get(pod.workload).spec
         if spec is not None and spec.image is not None and (pod.workload_id, pod.run) not in runs:
-            runs[pod.workload_id, pod.run] = _Run(pod, parse_image(spec.image))
+            runs[pod.workload_id, pod.run] = _ImageRun(pod, parse_image(spec.image))
     if runs:
         for row in RunImage.objects.filter(workload_id__in={pk for pk, _ in runs}):
             if (row.workload_id, row.run) in runs:
@@ -139,8 +141,8 @@ def _runs_with_images(pods: Iterable[Pod], context: SchedulerContext) -> dict[Ru
     return runs
 
 
-def _image_or_reason(
-    run: _Run, credentials: Credentials, now: datetime, context: SchedulerContext
+def _image_or_pending_reason(
+    run: _ImageRun, credentials: Credentials, now: datetime, context: SchedulerContext
 ) -> ReadyImage | str:
     """Return the run's image, or the reason why it is not available yet. Start a lookup if one is due."""
     auth = credentials[_credentials_key(run.pod)]
@@ -151,7 +153,7 @@ def _image_or_reason(
         return ReadyImage(run.image.with_digest(run.digest), auth.json, secret)
     row = run.row
     if row is None or row.retry_at is None or now >= row.retry_at:
-        context.images.request(run.key, run.image, auth.json)
+        context.images.request(run.run_key, run.image, auth.json)
     return f"{row.error} Berth tries again." if row else f"Looking up the digest of {run.image}."
 
 
@@ -159,8 +161,8 @@ def _credentials_key(pod: Pod) -> tuple[int, int]:
     return pod.workload.project_id, pod.node.pool_id
 
 
-def _record(
-    finished: Mapping[RunKey, tuple[_Run, Resolution]], now: datetime, context: SchedulerContext
+def _record_lookups(
+    finished: Mapping[RunKey, tuple[_ImageRun, Resolution]], now: datetime, context: SchedulerContext
 ) -> None:
     """Store the results of lookups, except for workloads that have since been stopped or restarted."""
     if not finished:
@@ -169,7 +171,7 @@ def _record(
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
         starting = rows.filter(pk__in={pk for pk, _ in finished}, phase__in=(Phase.STARTING, Phase.RUNNING))
         results = [
-            LookupResult(workload, *finished[workload.pk, workload.run])
+            ImageLookupResult(workload, *finished[workload.pk, workload.run])
             for workload in starting.order_by("pk")
             if (workload.pk, workload.run) in finished
         ]
@@ -179,16 +181,16 @@ def _record(
     crash_point("dispatch.images")
 
 
-def _write_results(results: Sequence[LookupResult], now: datetime, specs: SpecCache) -> None:
+def _write_results(results: Sequence[ImageLookupResult], now: datetime, specs: SpecCache) -> None:
     """Store the results for locked workloads. Stop workloads whose image cannot be resolved."""
     rows = [each.build_row(now) for each in results]
     existing = [row for row in rows if row.pk is not None]
     insert_rows([row for row in rows if row.pk is None])
     update_rows(existing, RESULT_COLUMNS)
-    move_and_stop([move for each in results if (move := each.failure_move(now, specs)) is not None], now)
+    move_and_stop_pods([move for each in results if (move := each.failure_move(now, specs)) is not None], now)
     for each, row in zip(results, rows, strict=True):
         each.run.row = row
 
 
-def delay_after(attempts: int) -> timedelta:
+def lookup_retry_delay(attempts: int) -> timedelta:
     return min(MAX_DELAY, FIRST_DELAY * 2 ** min(attempts - 1, 16))

@@ -29,7 +29,7 @@ RETRY_INTERVAL = timedelta(minutes=15)
 TASK = "scheduler.tasks.clear_workspace"
 
 
-def clear_logs(context: SchedulerContext) -> Iterator[int]:
+def delete_logs_of_deleted_workloads(context: SchedulerContext) -> Iterator[int]:
     """Delete the logs of deleted workloads in batches, yielding the number of cleared pods in each."""
     assert_no_transaction()
     by_pool: dict[NodePool, list[Leftover]] = defaultdict(list)
@@ -43,7 +43,7 @@ def clear_logs(context: SchedulerContext) -> Iterator[int]:
             log.warning("pods of deleted workloads in pool %s cannot be cleared: %s", pool.name, error)
 
 
-def queue_workspaces(now: datetime, context: SchedulerContext) -> Iterator[int]:
+def queue_workspace_deletions(now: datetime, context: SchedulerContext) -> Iterator[int]:
     """Queue workspaces for deletion in batches, yielding the number of queued workspaces in each.
 
     A batch is queued and marked in one transaction.

@@ -34,7 +34,7 @@ from projects.models import Phase, Pod, PodState, PortLink, RunImage, Session, W
 from projects.models.workloads import ENDED_PHASES
 from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.gangs import move_and_stop
+from scheduler.loop.dispatch.gangs import move_and_stop_pods
 from scheduler.loop.dispatch.retries import node_names, transition_after_failure
 from scheduler.loop.observe.specs import SpecCache
 
@@ -113,7 +113,7 @@ class IdleTracker:
         self.checked_at.clear()
 
 
-class DueLimits(NamedTuple):
+class ExceededLimits(NamedTuple):
     """Limits that at least one workload exceeds. `idle` is True if any workload has an idle timeout."""
 
     start: bool
@@ -125,7 +125,7 @@ class DueLimits(NamedTuple):
 
 def end_overdue(now: datetime, context: SchedulerContext, idle: IdleTracker) -> int:
     """End workloads that exceed a time limit. Return the number of ended workloads."""
-    due = DueLimits._make(prepared.fetch_one(DUE_LIMITS, [now - START_TIMEOUT, now, now, now]) or ())
+    due = ExceededLimits._make(prepared.fetch_one(DUE_LIMITS, [now - START_TIMEOUT, now, now, now]) or ())
     overdue = [
         *(_start_timeouts(now, context) if due.start else ()),
         *(_exceeded_runtimes(now) if due.runtime else ()),
@@ -159,7 +159,7 @@ def _start_timeouts(now: datetime, context: SchedulerContext) -> list[OverdueWor
     pks = [
         pk
         for pk in STARTING(now - START_TIMEOUT)
-        if not context.start_messages.progressed_since(pk, now - PULL_TIMEOUT)
+        if not context.start_messages.has_progressed_since(pk, now - PULL_TIMEOUT)
     ]
     shown = {
         pk: f": {context.start_messages.shown[pk][0]}" for pk in pks if pk in context.start_messages.shown
@@ -301,15 +301,15 @@ def _end_workloads(overdue: Iterable[OverdueWorkload], now: datetime, specs: Spe
     ended: list[Move] = []
 
     def write(part: Sequence[Workload]) -> None:
-        moves = [_end_move(row, by_pk[row.pk], now, specs, names) for row in part]
-        ended.extend(move_and_stop([move for move in moves if move is not None], now))
+        moves = [_move_for_overdue(row, by_pk[row.pk], now, specs, names) for row in part]
+        ended.extend(move_and_stop_pods([move for move in moves if move is not None], now))
 
     for row, reason in write_in_halves(locked, write):
         log.error("workload %s exceeds a time limit and could not be ended: %s", row.pk, reason)
     return len(ended)
 
 
-def _end_move(
+def _move_for_overdue(
     row: Workload, overdue: OverdueWorkload, now: datetime, specs: SpecCache, names: Mapping[int, str]
 ) -> Move | None:
     columns: dict[str, Any] = {}

@@ -22,7 +22,7 @@ from projects.services.secrets import MissingSecret
 from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.endpoints import assign_endpoints, is_service_pod
-from scheduler.loop.dispatch.gangs import move_and_stop
+from scheduler.loop.dispatch.gangs import move_and_stop_pods
 from scheduler.loop.dispatch.images import NO_IMAGE, RunImages, resolve_images
 from scheduler.loop.dispatch.notices import record_notices, stop_notice
 from scheduler.loop.dispatch.pod_specs import awaits_address, build_pod_spec
@@ -30,7 +30,7 @@ from scheduler.loop.dispatch.ports import assign_ports, has_ports
 from scheduler.loop.dispatch.rejected_starts import handle_rejections, was_rejected_recently
 from scheduler.loop.dispatch.rendezvous import assign_rendezvous
 from scheduler.loop.dispatch.secrets import SecretReader, record_secret_uses
-from scheduler.loop.dispatch.start_messages import store_messages
+from scheduler.loop.dispatch.start_messages import store_start_messages
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.queries import PROJECTS
 
@@ -80,7 +80,7 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
     """
     assert_no_transaction()
     starting_pods = _starting_pods(projects)
-    context.sent.keep_starts({pod.pk for pod in starting_pods})
+    context.sent.retain_starts({pod.pk for pod in starting_pods})
     paused = {pod.pk: pod for pod in starting_pods if was_rejected_recently(pod, now, context.sent)}
     due_pods = [
         pod for pod in starting_pods if pod.pk not in paused and _is_due(context.sent.started, pod.pk, now)
@@ -98,9 +98,9 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
     assign_endpoints(due_pods, context)
     assign_ports(due_pods, context)
     images = resolve_images(due_pods, now, context)
-    store_messages(images.pending, now, context)
+    store_start_messages(images.pending, now, context)
     due_pods = [pod for pod in due_pods if pod.workload_id not in images.pending]
-    gangs, reader = _gangs(due_pods, context.specs), SecretReader()
+    gangs, reader = _gangs_by_workload(due_pods, context.specs), SecretReader()
     due_pods = [pod for pod in due_pods if not awaits_address(pod, gangs[pod.workload_id])]
     # Retry pods that failed to start last, least recently tried first, so that they do not delay others.
     failed = {pod.pk: context.sent.failed.get(pod.pk, NEVER) for pod in due_pods}
@@ -111,13 +111,13 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
     next_pods = [pod for pod in candidates if _starts_in_background(pod, context)]
     record_secret_uses([*due_pods, *next_pods], images, reader, now, context)
     build = partial(_build_pod_spec, gangs=gangs, images=images, reader=reader, context=context)
-    attempts = _start_each(_begin_starts(due_pods, next_pods, build, context), now, context)
+    attempts = _start_and_log_failures(_begin_starts(due_pods, next_pods, build, context), now, context)
     if len(attempts.failures) < len(due_pods):
         return attempts.notes  # this process no longer leads
     failures = attempts.failures
     context.sent.failed = failed | dict.fromkeys((pk for pk, failure in failures.items() if failure), now)
     _store_failures([pod for pod in due_pods if failures[pod.pk] != pod.message], failures, context)
-    _fail_without_secrets(attempts.missing_secrets, now, context)
+    _fail_for_missing_secrets(attempts.missing_secrets, now, context)
     accepted = {pk for pk, failure in failures.items() if not failure}
     handle_rejections(starting_pods, accepted, attempts.rejected, now, context)
     context.start_messages.failures = earlier_failures | {
@@ -125,12 +125,12 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
         for pod in reversed(due_pods)
         if failures[pod.pk]
     }
-    store_messages(context.start_messages.failures, now, context)
+    store_start_messages(context.start_messages.failures, now, context)
     return attempts.notes
 
 
 @dataclass(slots=True)
-class _StartResults:
+class _PodStartResults:
     """Results of starting pods.
 
     `failures` contains each pod's failure, or an empty string. `missing_secrets` is keyed by workload,
@@ -144,10 +144,10 @@ class _StartResults:
     rejected: dict[uuid.UUID, str] = field(default_factory=dict)
 
 
-def _start_each(starts: "Starts", now: datetime, context: SchedulerContext) -> _StartResults:
+def _start_and_log_failures(starts: "Starts", now: datetime, context: SchedulerContext) -> _PodStartResults:
     """Start pods while this process is the leader. Log one warning for all pods with the same error."""
-    attempts = _StartResults()
-    _try_each(starts, now, context, attempts)
+    attempts = _PodStartResults()
+    _try_starts(starts, now, context, attempts)
     for error, failed in attempts.failed.items():
         first, count = failed[0], len(failed) - 1
         others = f" and {count} other{'s' if count > 1 else ''}" if count else ""
@@ -157,7 +157,9 @@ def _start_each(starts: "Starts", now: datetime, context: SchedulerContext) -> _
     return attempts
 
 
-def _try_each(starts: "Starts", now: datetime, context: SchedulerContext, attempts: _StartResults) -> None:
+def _try_starts(
+    starts: "Starts", now: datetime, context: SchedulerContext, attempts: _PodStartResults
+) -> None:
     for pod, pod_spec in starts:
         if not context.leads():
             attempts.notes.append("This scheduler lost leadership while starting pods.")
@@ -191,7 +193,7 @@ def _store_failures(
     crash_point("dispatch.reasons")
 
 
-def _fail_without_secrets(
+def _fail_for_missing_secrets(
     messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext
 ) -> None:
     """Stop workloads that are starting and lack a secret, so that they fail.
@@ -204,7 +206,8 @@ def _fail_without_secrets(
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
         workloads = list(rows.filter(pk__in=messages, phase=Phase.STARTING).order_by("pk"))
         rejected = write_in_halves(
-            workloads, lambda part: move_and_stop([_failure_move(row, messages[row.pk]) for row in part], now)
+            workloads,
+            lambda part: move_and_stop_pods([_failure_move(row, messages[row.pk]) for row in part], now),
         )
     for row, reason in rejected:
         log.error("workload %s lacks a secret and could not be stopped: %s", row.pk, reason)
@@ -317,7 +320,7 @@ def _build_pod_spec(
     return build_pod_spec(pod, spec, gangs[pod.workload_id], image, reader)
 
 
-def _gangs(pods: Iterable[Pod], specs: SpecCache) -> dict[uuid.UUID, list[Pod]]:
+def _gangs_by_workload(pods: Iterable[Pod], specs: SpecCache) -> dict[uuid.UUID, list[Pod]]:
     """Return the starting, running and succeeded pods in each workload's current run."""
     gangs: dict[uuid.UUID, list[Pod]] = {}
     runs: dict[uuid.UUID, int] = {}

@@ -10,7 +10,7 @@ from pools.runtimes.base import Runtime, RuntimeFailure
 from pools.runtimes.capabilities import runtime_capabilities
 from projects.models import Pod
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.assign_once import assign_once
+from scheduler.loop.dispatch.assign_once import assign_missing_values
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ MAX_ATTEMPTS = 20  # maximum number of attempts to find a port that the pod does
 
 
 def assign_ports(pods: Iterable[Pod], context: SchedulerContext) -> None:
-    assign_once("ports", filter(has_ports, pods), lambda pod: _free_ports(pod, context), context)
+    assign_missing_values("ports", filter(has_ports, pods), lambda pod: _free_ports(pod, context), context)
 
 
 def has_ports(pod: Pod) -> bool:
@@ -69,7 +69,7 @@ def _free_ports(pod: Pod, context: SchedulerContext) -> dict[str, Any] | None:
         used = {spec.port for spec in specs if spec.port}
         ports: dict[str, Any] = {}
         for spec in specs:
-            address, number = _unused_port(runtime, used)
+            address, number = _find_unused_port(runtime, used)
             used.add(number)
             ports[spec.name] = {"address": address, "port": spec.port or number}
     except (RuntimeFailure, LookupError, OSError, ValueError) as error:
@@ -78,7 +78,7 @@ def _free_ports(pod: Pod, context: SchedulerContext) -> dict[str, Any] | None:
     return ports
 
 
-def _unused_port(runtime: Runtime, used: Collection[int]) -> tuple[str, int]:
+def _find_unused_port(runtime: Runtime, used: Collection[int]) -> tuple[str, int]:
     for _ in range(MAX_ATTEMPTS):
         address, number = runtime.rendezvous()
         if number not in used:

@@ -18,7 +18,14 @@ from projects.services import announce, events
 from projects.services.workloads.moves import Move
 from scheduler.engine.backoff import backoff_seconds
 from scheduler.loop.context import SchedulerContext, SentCommands
-from scheduler.loop.dispatch.gangs import ACTOR, START_REJECTED, Gang, gang_facts, load_gangs, move_and_stop
+from scheduler.loop.dispatch.gangs import (
+    ACTOR,
+    START_REJECTED,
+    Gang,
+    build_gang_facts,
+    load_gangs,
+    move_and_stop_pods,
+)
 from scheduler.loop.dispatch.verdict import meets_all_minimums
 
 log = logging.getLogger(__name__)
@@ -84,7 +91,9 @@ def _release_rejected(messages: Mapping[uuid.UUID, str], now: datetime, context:
         workloads = [row for row in locked if row.phase == Phase.STARTING]
         rejected = write_in_halves(
             workloads,
-            lambda part: move_and_stop([_release_move(row, due[row.pk], now, sent) for row in part], now),
+            lambda part: move_and_stop_pods(
+                [_release_move(row, due[row.pk], now, sent) for row in part], now
+            ),
         )
         running = [row for row in locked if row.phase == Phase.RUNNING]
         workloads += _scale_down(load_gangs(running, context.specs), due, now, sent)
@@ -109,7 +118,7 @@ def _scale_down(
     for gang in gangs:
         workload, rejected = gang.workload, [pod for pod in gang.pods if _is_rejected(pod, sent)]
         others = Gang(workload, [pod for pod in gang.pods if not _is_rejected(pod, sent)], gang.spec)
-        if not rejected or not meets_all_minimums(gang.spec.tree, gang_facts(others).pods):
+        if not rejected or not meets_all_minimums(gang.spec.tree, build_gang_facts(others).pods):
             continue
         until = _backoff_end(workload, now, sent)
         Workload.objects.filter(pk=workload.pk).update(backoff_until=until)

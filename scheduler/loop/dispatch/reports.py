@@ -30,7 +30,7 @@ from scheduler.loop.dispatch.gangs import (
     workloads_to_evaluate,
 )
 from scheduler.loop.dispatch.kept_files import keep_files
-from scheduler.loop.dispatch.start_messages import progress_messages, store_messages
+from scheduler.loop.dispatch.start_messages import progress_messages, store_start_messages
 from scheduler.loop.dispatch.verdict import IMAGE_PULL_FAILED, OUT_OF_MEMORY, WORKSPACE_FULL
 from scheduler.loop.observe.live_rows import PodRow
 from scheduler.loop.queries import POOLS
@@ -103,11 +103,11 @@ def record_reports(
     changes = [
         change
         for pod in pods
-        if (change := pod_change(pod, nodes[pod.node_id], reports.get(pod.pk), now)) is not None
+        if (change := change_for_report(pod, nodes[pod.node_id], reports.get(pod.pk), now)) is not None
     ]
-    left, changes = _split_changes(changes, context.size.changes)
+    left, changes = _defer_excess_changes(changes, context.size.max_changes)
     being_evicted = _pods_being_evicted(pods, changes, nodes, reports)
-    store_messages(progress_messages(pods, reports, now, context), now, context)
+    store_start_messages(progress_messages(pods, reports, now, context), now, context)
     to_evaluate = set(workloads_to_evaluate())
     affected = {change.pod.workload_id for change in changes} | to_evaluate
     warnings = find_warnings(pods, reports)
@@ -122,7 +122,7 @@ def record_reports(
             with fenced_transaction(context.held_lease, waits_for_disk=not only_starts):
                 workloads = lock_gangs(affected)
                 evictions = find_cluster_evictions(
-                    _write(changes, now), *_failed_and_lost(changes), being_evicted
+                    _write_pod_rows(changes, now), *_failed_and_lost_pods(changes), being_evicted
                 )
                 keep_files(_failed_pods(changes), workloads, now, context.specs)
                 crash_point("reports.written")
@@ -134,7 +134,7 @@ def record_reports(
         except (OperationalError, InterfaceError):
             raise
         except (DatabaseError, AssertionError, LookupError, ValueError):
-            rejections, more_notes = _record_separately(changes, affected, being_evicted, now, context)
+            rejections, more_notes = _record_one_by_one(changes, affected, being_evicted, now, context)
             notes += [*rejections, *more_notes]
         crash_point("reports.done")
     unknown = frozenset(
@@ -148,7 +148,7 @@ def record_reports(
     return ReportSummary(len(changes), ended, unknown, tuple(notes), left > 0 and not rejections)
 
 
-def _record_separately(
+def _record_one_by_one(
     changes: Sequence[PodChange], affected: Collection[uuid.UUID], being_evicted: Mapping[uuid.UUID, str],
     now: datetime, context: SchedulerContext,
 ) -> tuple[list[str], list[str]]:  # fmt: skip
@@ -159,7 +159,7 @@ def _record_separately(
     with fenced_transaction(context.held_lease):
         workloads = lock_gangs(affected)
         rejections, evicted = _write_changes(changes, now)
-        evictions = find_cluster_evictions(evicted, *_failed_and_lost(changes), being_evicted)
+        evictions = find_cluster_evictions(evicted, *_failed_and_lost_pods(changes), being_evicted)
         keep_files(_failed_pods(changes), workloads, now, context.specs)
         notes = evaluate_gangs(workloads, now, context.specs, being_evicted)
         record_cluster_evictions(evictions, now)
@@ -167,7 +167,7 @@ def _record_separately(
     return rejections, notes
 
 
-def _split_changes(changes: list[PodChange], maximum: int) -> tuple[int, list[PodChange]]:
+def _defer_excess_changes(changes: list[PodChange], maximum: int) -> tuple[int, list[PodChange]]:
     """Return the number of changes left for the next tick, and the changes for this tick.
 
     A workload's changes stay together, because its outcome depends on which of its pods have failed.
@@ -179,7 +179,9 @@ def _split_changes(changes: list[PodChange], maximum: int) -> tuple[int, list[Po
     return max(0, len(changes) - end), changes[:end]
 
 
-def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: datetime) -> PodChange | None:
+def change_for_report(
+    pod: PodRow, node: NodeSummary, report: PodReport | None, now: datetime
+) -> PodChange | None:
     """Return the change to the pod's row that a report causes, or None."""
     is_taken_back = node.eviction_reason != "" and pod.state != PodState.STOPPING
     if node.state in LOST_OR_ENDED:
@@ -189,7 +191,7 @@ def pod_change(pod: PodRow, node: NodeSummary, report: PodReport | None, now: da
     if report is None or report.state is Reported.STARTING:
         return None
     if report.state is Reported.UNKNOWN:
-        return _unknown_pod_change(pod, now)
+        return _change_for_unknown_pod(pod, now)
     if report.state is Reported.RUNNING:
         started = {"started_at": min(report.started_at or now, now)}
         if pod.state == PodState.STARTING:
@@ -222,7 +224,7 @@ def _pods_being_evicted(
     return evictions
 
 
-def _unknown_pod_change(pod: PodRow, now: datetime) -> PodChange | None:
+def _change_for_unknown_pod(pod: PodRow, now: datetime) -> PodChange | None:
     """Return the change for a pod that is unknown to its runtime, or None. A running pod is lost. A starting
     pod is unchanged, because it may not have been sent to its node yet.
     """
@@ -313,7 +315,7 @@ def _failed_pods(changes: Iterable[PodChange]) -> dict[uuid.UUID, list[uuid.UUID
     return failed
 
 
-def _failed_and_lost(changes: Collection[PodChange]) -> tuple[list[uuid.UUID], list[uuid.UUID]]:
+def _failed_and_lost_pods(changes: Collection[PodChange]) -> tuple[list[uuid.UUID], list[uuid.UUID]]:
     failed = [change.pod.pk for change in changes if change.state == PodState.FAILED]
     return failed, [change.pod.pk for change in changes if change.state == PodState.LOST]
 
@@ -324,7 +326,7 @@ def _write_changes(changes: Sequence[PodChange], now: datetime) -> tuple[list[st
     Return a note for each change that the database rejects, and the pods that their cluster has evicted.
     """
     evicted: list[uuid.UUID] = []
-    rejected = write_in_halves(changes, lambda part: evicted.extend(_write(part, now)))
+    rejected = write_in_halves(changes, lambda part: evicted.extend(_write_pod_rows(part, now)))
     for change, reason in rejected:
         log.error("the report of pod %s could not be recorded: %s", change.pod.pk, reason)
     notes = [
@@ -333,7 +335,7 @@ def _write_changes(changes: Sequence[PodChange], now: datetime) -> tuple[list[st
     return notes, evicted
 
 
-def _write(changes: Sequence[PodChange], now: datetime) -> list[uuid.UUID]:
+def _write_pod_rows(changes: Sequence[PodChange], now: datetime) -> list[uuid.UUID]:
     """Write the changes. Return the pods that their cluster has evicted."""
     rows = [
         RowChange(change.pod.pk, [change.pod.state], {"state": change.state, "since": now, **change.columns})

@@ -52,7 +52,7 @@ def transition_after_failure(
     if retry is not None:
         reason = "Restarting"
         columns = {"next_phase": Phase.PENDING, **failure_columns(workload, failure, retry, now, names)}
-    data = {"run": workload.run, **failure_data(failure, retry)}
+    data = {"run": workload.run, **failure_event_data(failure, retry)}
     return Move(workload, [workload.phase], Phase.STOPPING, reason, text, data=data, columns=columns)
 
 
@@ -76,7 +76,7 @@ def failure_columns(
         columns["avoided_nodes"] = [*others, node][-MAX_AVOIDED:]
     if retry.memory is not None:
         columns |= {
-            "spec": grow_memory(workload.spec, failure.role, retry.memory), "edits": workload.edits + 1
+            "spec": with_more_memory(workload.spec, failure.role, retry.memory), "edits": workload.edits + 1
         }  # fmt: skip
     return columns
 
@@ -91,7 +91,7 @@ def peer_failure_columns(count: int, now: datetime) -> dict[str, Any]:
     return {"peer_failures": count, "backoff_until": now + delay if delay else None}
 
 
-def failure_data(failure: Failure | None, retry: Retry | None) -> dict[str, Any]:
+def failure_event_data(failure: Failure | None, retry: Retry | None) -> dict[str, Any]:
     """Return the failure details for the transition's event."""
     if failure is None:
         return {}
@@ -102,7 +102,7 @@ def failure_data(failure: Failure | None, retry: Retry | None) -> dict[str, Any]
     return data
 
 
-def grow_memory(document: Mapping[str, Any], role: str, memory_mib: int) -> dict[str, Any]:
+def with_more_memory(document: Mapping[str, Any], role: str, memory_mib: int) -> dict[str, Any]:
     """Return the document with a higher memory request or limit of a role, or both.
 
     If the request and the limit differ, the larger one becomes `memory_mib`, and their ratio is kept.
@@ -126,7 +126,7 @@ def _leaf_roles(node: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
         yield from _leaf_roles(group)
 
 
-def store_growth(retries: Iterable[tuple[uuid.UUID, Retry]]) -> None:
+def store_increased_memory(retries: Iterable[tuple[uuid.UUID, Retry]]) -> None:
     """Copy increased memory requests from documents to role rows, in three statements."""
     grown = {pk: retry.failure.role for pk, retry in retries if retry.memory is not None}
     if not grown:

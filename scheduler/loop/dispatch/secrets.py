@@ -77,7 +77,7 @@ def record_secret_uses(
     values: dict[tuple[object, ...], SecretValue] = {}
     for pod in pods:
         for secret in _received_secrets(pod, images, reader, context):
-            use, value = _build_use(pod, secret), _build_value(secret, now)
+            use, value = _build_use_row(pod, secret), _build_value_row(secret, now)
             key = (value.kind, value.secret, value.version)
             use.value = values.setdefault(key, value)
             uses[use.workload_id, use.run, *key] = use
@@ -113,7 +113,7 @@ def _received_secrets(
         yield image.secret
 
 
-def _build_use(pod: Pod, secret: AnySecret) -> SecretUse:
+def _build_use_row(pod: Pod, secret: AnySecret) -> SecretUse:
     if isinstance(secret, UserSecret):
         kind, owner = SecretUse.Owner.USER, secret.user.get_username()
     elif isinstance(secret, ProjectSecret):
@@ -130,6 +130,6 @@ def _build_use(pod: Pod, secret: AnySecret) -> SecretUse:
     )
 
 
-def _build_value(secret: AnySecret, now: datetime) -> SecretValue:
+def _build_value_row(secret: AnySecret, now: datetime) -> SecretValue:
     kind = next(kind for model, kind in VALUE_KINDS.items() if isinstance(secret, model))
     return SecretValue(kind=kind, secret=secret.pk, version=secret.version, sealed=secret.sealed, used_at=now)

@@ -18,7 +18,7 @@ from scheduler.loop.observe.live_rows import PodRow
 WRITE_INTERVAL = timedelta(seconds=1)  # minimum time between two messages about a workload
 
 
-def store_messages(messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext) -> int:
+def store_start_messages(messages: Mapping[uuid.UUID, str], now: datetime, context: SchedulerContext) -> int:
     """Store changed messages about starting workloads. Return the number of changed messages.
 
     A message that comes too soon after the previous one is skipped; the next tick stores it or a newer one.
@@ -56,11 +56,11 @@ def progress_messages(
             starting.setdefault(pod.workload_id, []).append((pod, report.progress if report else ""))
             if report is not None and report.pulls_image:
                 pulling.add(pod.workload_id)
-    context.start_messages.keep_only(starting)
+    context.start_messages.retain_workloads(starting)
     context.start_messages.pulling = frozenset(pulling)
     messages = {}
     for pk, entries in starting.items():
-        context.start_messages.note_progress(pk, tuple(progress for _, progress in entries), now)
+        context.start_messages.record_progress(pk, tuple(progress for _, progress in entries), now)
         if text := context.start_messages.failures.get(pk) or _progress_text(entries):
             messages[pk] = text
     return messages

@@ -69,7 +69,7 @@ def _sweep_runtime(runtime: Runtime, now: datetime, context: SchedulerContext) -
     If a pool's cluster has failed, its remaining pods wait for the next sweep.
     """
     failed: set[int | None] = set()
-    for pod in _forget_concurrently(_ended_pods(runtime, now), runtime, failed, context):
+    for pod in _forget_pods_concurrently(_ended_pods(runtime, now), runtime, failed, context):
         if pod is None:
             yield ""
             continue
@@ -106,7 +106,7 @@ def _ended_pods(runtime: Runtime, now: datetime) -> Iterator[_EndedPod | None]:
                 yield _EndedPod(pod_id, row[0], pod_id in with_outputs or keeps_files)
 
 
-def _forget_concurrently(
+def _forget_pods_concurrently(
     pods: Iterable[_EndedPod | None], runtime: Runtime, failed: set[int | None], context: SchedulerContext
 ) -> Iterator[_EndedPod | None]:
     """Begin to delete the runtime's records of pods, yielding each pod.

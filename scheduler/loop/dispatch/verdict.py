@@ -99,7 +99,7 @@ class Verdict:
     peer_failures: int | None = None
 
 
-def verdict(gang: GangFacts) -> Verdict | None:
+def decide_verdict(gang: GangFacts) -> Verdict | None:
     """Return the gang's next transition, or None if its state does not change.
 
     Must be called again after each transition.
@@ -116,19 +116,19 @@ def verdict(gang: GangFacts) -> Verdict | None:
         first = min(failed, key=_end_sort_key)
         peer = lost_pods[0] if lost_pods else _lost_peer_before_failure(gang, first)
         return _failure_verdict(gang, first) if peer is None else _peer_failure_verdict(gang, first, peer)
-    if lost_pods and (not live or _ends_by_loss(gang)):
+    if lost_pods and (not live or _should_end_because_of_loss(gang)):
         return _loss_verdict(gang, lost_pods[0])
-    if gang.phase == "starting" and has_minimum(gang.tree, gang.pods, RUNNING_STATES):
+    if gang.phase == "starting" and meets_minimum(gang.tree, gang.pods, RUNNING_STATES):
         return Verdict("running", "Running", "All required pods are running.", stale=False)
     if not live:
         return _completion_verdict(gang) if "succeeded" in states else _loss_verdict(gang, None)
     return _idle_verdict(gang) or _staleness_verdict(gang)
 
 
-def has_minimum(node: Group | Role, pods: Collection[PodFact], states: Collection[str]) -> bool:
+def meets_minimum(node: Group | Role, pods: Collection[PodFact], states: Collection[str]) -> bool:
     if isinstance(node, Role):
         return sum(pod.role == node.name and pod.state in states for pod in pods) >= node.min
-    return sum(has_minimum(child, pods, states) for child in node.children) >= node.need
+    return sum(meets_minimum(child, pods, states) for child in node.children) >= node.need
 
 
 def _stopped_verdict(gang: GangFacts, states: Sequence[str]) -> Verdict:
@@ -243,7 +243,7 @@ def _idle_verdict(gang: GangFacts) -> Verdict | None:
     states = _command_pod_states(gang)
     if not gang.idle_roles or "succeeded" not in states or any(state in LIVE_STATES for state in states):
         return None
-    if not has_minimum(gang.tree, gang.pods, COUNTED_STATES):
+    if not meets_minimum(gang.tree, gang.pods, COUNTED_STATES):
         return None  # idle replicas keep running until lost replicas are replaced
     completion = _completion_verdict(gang)
     if completion.to != "completed":
@@ -265,9 +265,9 @@ def _restart_verdict(retry: Retry, cause: str) -> Verdict:
     )  # fmt: skip
 
 
-def _ends_by_loss(gang: GangFacts) -> bool:
+def _should_end_because_of_loss(gang: GangFacts) -> bool:
     """Return whether a retry rule ends the run because lost pods put the gang below its minimum."""
-    return _has_loss_rule(gang) and not has_minimum(gang.tree, gang.pods, COUNTED_STATES)
+    return _has_loss_rule(gang) and not meets_minimum(gang.tree, gang.pods, COUNTED_STATES)
 
 
 def _has_loss_rule(gang: GangFacts) -> bool:
@@ -299,14 +299,14 @@ def _staleness_verdict(gang: GangFacts) -> Verdict | None:
 
 def meets_all_minimums(tree: Group | Role, pods: Collection[PodFact]) -> bool:
     """Return whether the pods meet the minimum of the gang and of each group that has live pods."""
-    return has_minimum(tree, pods, COUNTED_STATES) and not _is_degraded(tree, pods)
+    return meets_minimum(tree, pods, COUNTED_STATES) and not _is_degraded(tree, pods)
 
 
 def _is_degraded(node: Group | Role, pods: Collection[PodFact]) -> bool:
     """Return whether the group or role, or a group in it, has live pods but is below its minimum."""
     if not _is_alive(node, pods):
         return False
-    if not has_minimum(node, pods, COUNTED_STATES):
+    if not meets_minimum(node, pods, COUNTED_STATES):
         return True
     return isinstance(node, Group) and any(_is_degraded(child, pods) for child in node.children)
 

@@ -23,7 +23,7 @@ class ImagePolicies:
         )
         self._rejections: dict[str | None, Rejections] = {}
 
-    def rejections(self, image: str | None) -> Rejections:
+    def image_rejections(self, image: str | None) -> Rejections:
         """Return the rejection reason of each pool that does not accept workloads with the image."""
         if image is None and not self._restricts:
             return NONE

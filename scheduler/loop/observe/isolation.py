@@ -68,13 +68,13 @@ class ServedProjects:
         for node, project in _projects_by_pod_age(self._machines):
             self._projects.setdefault(self._machines[node], project)
 
-    def project_on(self, node: int) -> int | None:
+    def only_project_of_node(self, node: int) -> int | None:
         """Return the only project that the node may serve, or None if the node may serve all projects or has
         not served any yet.
         """
         return self._projects.get(self._machines[node]) if node in self._machines else None
 
-    def by_node(self, names: Mapping[int, str]) -> Mapping[int, str]:
+    def project_names_by_node(self, names: Mapping[int, str]) -> Mapping[int, str]:
         """Return the served project's name for each node that serves only one project."""
         projects = ((node, self._projects.get(machine)) for node, machine in self._machines.items())
         return {node: names[project] for node, project in projects if project is not None}

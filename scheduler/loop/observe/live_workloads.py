@@ -32,8 +32,8 @@ from scheduler.loop.observe.workloads import (
     WorkloadEntry,
     WorkloadNames,
     can_change_with_time,
-    convert,
     deferred_pool,
+    to_observed_workload,
 )
 
 WAITING_PHASES = (Phase.PENDING, Phase.RESERVED)
@@ -96,10 +96,10 @@ class LiveWorkloads:
             if pk in rows:
                 due_rows.append(rows[pk])
             else:
-                self._remove(pk)
+                self._remove_workload(pk)
         names = {row.pk: f"{around.queues.project_names[row.project_id]}/{row.name}" for row in due_rows}
         parsed = around.specs.get_all({row.pk: row.edits for row in due_rows})
-        around.specs.keep_only(rows)
+        around.specs.retain_documents(rows)
         dependencies = self._find_dependencies(due_rows, names, parsed, around.queues)
         self.placeholders, self._unsettled = dependencies.placeholders, set()
         self.never_met = dependencies.never_met
@@ -129,7 +129,7 @@ class LiveWorkloads:
         """Return the pod IDs, keyed by the pods' names in the engine."""
         return {name: pod for pk in self._pods for name, pod in self._entries[pk].pod_ids}
 
-    def names(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
+    def engine_names(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
         """Return the engine's names of the live workloads."""
         return {pk: entry.names.name for pk in ids if (entry := self._entries.get(pk)) is not None}
 
@@ -223,11 +223,11 @@ class LiveWorkloads:
             and before[:4] == (row, pods, names, node_names)
         ):
             return
-        entry = convert(row, pods, names, node_names, around.now)
+        entry = to_observed_workload(row, pods, names, node_names, around.now)
         if before is not None and before.workload == entry.workload:
             entry = entry._replace(workload=before.workload)
         if before is not None and before.names.name != names.name:
-            self._remove(row.pk)
+            self._remove_workload(row.pk)
         self._entries[row.pk], self.observed[names.name] = entry, entry.observed
         at = bisect_left(self._ids, row.pk.int)
         if at < len(self._ids) and self._ids[at] == row.pk.int:
@@ -236,7 +236,7 @@ class LiveWorkloads:
             self._ids.insert(at, row.pk.int)
             self._engine_objects.insert(at, entry.workload)
 
-    def _remove(self, pk: uuid.UUID) -> None:
+    def _remove_workload(self, pk: uuid.UUID) -> None:
         """Remove a workload that is no longer live."""
         entry = self._entries.pop(pk, None)
         if entry is None:
@@ -249,11 +249,11 @@ class LiveWorkloads:
 
 def _rejections_by_pool(row: WorkloadRow, spec: WorkloadSpec, around: ObservationValues) -> Rejections:
     """Return the rejection reason of each pool that does not accept a pending workload's image or volumes."""
-    of_image = around.policies.rejections(spec.image)
+    of_image = around.policies.image_rejections(spec.image)
     if not spec.volumes:
         return of_image
     project = around.queues.project_names[row.project_id]
-    return {**around.volumes.rejections(project, [mount.name for mount in spec.volumes]), **of_image}
+    return {**around.volumes.volume_rejections(project, [mount.name for mount in spec.volumes]), **of_image}
 
 
 def _is_unrestricted(row: WorkloadRow, spec: WorkloadSpec | None) -> bool:

@@ -31,7 +31,7 @@ USAGES = compiled_once(lambda pools: Usage.objects.filter(pool_id__any=pools))
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class QueueOwner:
     """Owner of a queue: a department, or a project with its department."""
 
     department_id: int
@@ -62,7 +62,7 @@ def load_groups(pools: Iterable[NodePool]) -> QuotaGroups:
 @dataclass(frozen=True, slots=True)
 class Queues:
     queues: tuple[Queue, ...]
-    owners: Mapping[str, Owner]  # owner by queue name
+    owners: Mapping[str, QueueOwner]  # owner by queue name
     projects: Mapping[int, str]  # queue name by project ID
     departments: Mapping[int, str]  # queue name by department ID
     project_names: Mapping[int, str]
@@ -71,7 +71,7 @@ class Queues:
     versions: Mapping[int, int] = field(default_factory=dict)  # version of each quota row by ID
     group_versions: Mapping[int, int] = field(default_factory=dict)  # version of each quota group by ID
 
-    def path(self, queue: str) -> tuple[str, ...]:
+    def queue_path(self, queue: str) -> tuple[str, ...]:
         """Return the queue and, for a project, its department's queue."""
         owner = self.owners[queue]
         return (queue,) if owner.project_id is None else (queue, self.departments[owner.department_id])
@@ -121,10 +121,12 @@ def load_queues(
         )
         for pk, row in projects.items()
     ]
-    owners = {department_names[pk]: Owner(pk, None, row.name, row.name) for pk, row in departments.items()}
+    owners = {
+        department_names[pk]: QueueOwner(pk, None, row.name, row.name) for pk, row in departments.items()
+    }
     for pk, row in projects.items():
         row.department = departments[row.department_id]
-        owners[row.name] = Owner(row.department_id, pk, row.name, row.department.name)
+        owners[row.name] = QueueOwner(row.department_id, pk, row.name, row.department.name)
     return Queues(
         queues=tuple(queues),
         owners=owners,

@@ -30,7 +30,7 @@ class ExpectedRuntimes:
         self._read_at: datetime | None = None
         self._expected: Mapping[int, int] = {}
 
-    def current(self, now: datetime) -> Mapping[int, int]:
+    def current_runtimes(self, now: datetime) -> Mapping[int, int]:
         """Return the expected runtime in seconds for each project with enough completed workloads."""
         if self._read_at is None or not self._read_at <= now < self._read_at + REFRESH_AFTER:
             self._read_at, self._expected = now, _read_expected_runtimes()

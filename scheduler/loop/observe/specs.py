@@ -99,7 +99,7 @@ class SpecCache:
             self._templates[text] = parsed
         return parsed
 
-    def keep_only(self, ids: Collection[uuid.UUID]) -> None:
+    def retain_documents(self, ids: Collection[uuid.UUID]) -> None:
         """Once the cache has grown too large, remove all documents except those of the workloads in `ids`."""
         if len(self._specs) > 2 * len(ids) + 1000:
             self._specs = {pk: self._specs[pk] for pk in ids if pk in self._specs}

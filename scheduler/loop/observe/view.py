@@ -66,7 +66,7 @@ def observe(
     nodes = [node for node in load_node_rows() if node.pool_id in pool_names]
     below_threshold = pools_below_threshold(pools.values(), nodes)
     holds_nodes = any(pool.reservation_after is not None for pool in pools.values())
-    queues = load_queues(now, pools.values(), cache.runtimes.current(now) if holds_nodes else None)
+    queues = load_queues(now, pools.values(), cache.runtimes.current_runtimes(now) if holds_nodes else None)
     node_names = {node.pk: node.name for node in nodes}
     served = ServedProjects(nodes, local_pools(pools.values()))
     lacking = missing_features_by_pool(nodes)
@@ -80,7 +80,7 @@ def observe(
             now=to_timestamp(now),
             pools=tuple(engine_pool(pool, now, lacking.get(pool.pk, {})) for pool in pools.values()),
             nodes=cache.nodes.to_engine_nodes(
-                nodes, pool_names, below_threshold, served.by_node(queues.projects), volumes
+                nodes, pool_names, below_threshold, served.project_names_by_node(queues.projects), volumes
             ),
             queues=queues.queues,
             workloads=(*live.engine_objects(), *live.placeholders),
@@ -99,7 +99,7 @@ def observe(
 
 def _engine_reservations(live: LiveWorkloads, node_names: Mapping[int, str]) -> tuple[model.Reservation, ...]:
     rows = list(RESERVATIONS())
-    names = live.names({row.workload_id for row in rows})
+    names = live.engine_names({row.workload_id for row in rows})
     return tuple(
         model.Reservation(
             workload=names[row.workload_id],

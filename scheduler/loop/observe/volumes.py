@@ -36,7 +36,7 @@ class VolumeRejections:
         """Pool settings that determine the rejections."""
         return self._stored
 
-    def rejections(self, project: str, names: Sequence[str]) -> Mapping[str, str]:
+    def volume_rejections(self, project: str, names: Sequence[str]) -> Mapping[str, str]:
         """Return the rejection reason of each pool where the project cannot use all of the volumes."""
         reasons = {
             pool: rejection_reason(stored, pool, project, names) for pool, stored in self._stored.items()

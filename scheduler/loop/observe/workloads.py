@@ -66,7 +66,7 @@ def can_change_with_time(row: WorkloadRow, pods: Sequence[PodRow]) -> bool:
     return bool(pods) and (row.phase == Phase.STOPPING or any(pod.state == PodState.STOPPING for pod in pods))
 
 
-def convert(
+def to_observed_workload(
     row: WorkloadRow, pods: Sequence[PodRow], names: WorkloadNames, nodes: Sequence[str], now: datetime
 ) -> WorkloadEntry:
     runs = row.phase in (Phase.RUNNING, Phase.STOPPING) and row.started_at is not None

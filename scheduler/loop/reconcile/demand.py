@@ -42,7 +42,7 @@ def report_demand(view: ClusterView, demands: Iterable[Demand], held_lease: Held
         if demand is None:  # no decision was made for this pool, so the last report is still valid
             continue
         reserved_load = reserved.get(pool.pk, ReservedLoad())
-        queued, binding = filled_slots(demand.queued.plus(reserved_load.load), pool)
+        queued, binding = filled_slot_count(demand.queued.plus(reserved_load.load), pool)
         # The current nodes do not suffice for the reservations.
         if reserved_load.has_reservations and name in view.below_threshold:
             queued = max(queued, 1)
@@ -51,7 +51,7 @@ def report_demand(view: ClusterView, demands: Iterable[Demand], held_lease: Held
         changed += report_pressure(
             pool.pk,
             queued=queued,
-            running=filled_slots(running, pool)[0],
+            running=filled_slot_count(running, pool)[0],
             capacity=capacity.get(pool.pk, 0),
             gang_nodes=demand.nodes_wanted + len(reserved_load.nodes),
             binding=binding,
@@ -61,7 +61,7 @@ def report_demand(view: ClusterView, demands: Iterable[Demand], held_lease: Held
     return changed
 
 
-def filled_slots(load: Load, pool: NodePool) -> tuple[int, str]:
+def filled_slot_count(load: Load, pool: NodePool) -> tuple[int, str]:
     """Return the number of slots that a load fills, in thousandths, and the scarcest resource.
 
     A node has one slot per GPU, or one slot if it has no GPUs. A load that uses half of a node's memory, and

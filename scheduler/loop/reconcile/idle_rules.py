@@ -27,7 +27,7 @@ from projects.services import announce, audit, events
 from projects.services.notifications.deliveries import IdleReport, enqueue_idle
 from projects.services.workloads.moves import Move
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.gangs import ACTOR, move_and_stop
+from scheduler.loop.dispatch.gangs import ACTOR, move_and_stop_pods
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class DueStep:
     step: IdleStep
 
     @property
-    def idle(self) -> tuple[IdleRule, datetime]:
+    def idle_time(self) -> tuple[IdleRule, datetime]:
         """Rule that applies, and the time when all GPUs became idle."""
         rule, since = self.facts.rule, self.facts.idle_since
         assert rule is not None and since is not None, "unmeasured workloads are neither warned nor suspended"
@@ -149,12 +149,12 @@ def _write_steps(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -> No
     if removed:
         IdleWarning.objects.filter(workload__in=removed).delete()
     _withdraw_warnings([workload for workload, _ in by_step[IdleStep.WITHDRAW]])
-    _warn(by_step[IdleStep.WARN], now)
+    _record_warnings(by_step[IdleStep.WARN], now)
     _suspend(by_step[IdleStep.SUSPEND], now)
     announce.workloads_changed([workload for workload, _ in steps])
 
 
-def _warn(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -> None:
+def _record_warnings(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -> None:
     if not steps:
         return
     warnings = [_warning(workload, due, now) for workload, due in steps]
@@ -170,7 +170,7 @@ def _warn(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -> None:
 
 
 def _warning(workload: Workload, due: DueStep, now: datetime) -> IdleWarning:
-    rule, since = due.idle
+    rule, since = due.idle_time
     suspend_at = now + rule.grace_period if rule.action == "suspend" else None
     message = f"{_idle_sentence(workload, rule, since)} "
     if suspend_at is None:
@@ -191,7 +191,7 @@ def _suspend(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -> None:
         return
     numbers, moves, reports = _event_numbers(steps), [], []
     for workload, due in steps:
-        rule, since = due.idle
+        rule, since = due.idle_time
         message = f"Suspended under the idle rule of {due.owner}. {_idle_sentence(workload, rule, since)}"
         columns = {"next_phase": Phase.SUSPENDED}
         moves.append(
@@ -201,7 +201,7 @@ def _suspend(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -> None:
             )
         )  # fmt: skip
         reports.append(IdleReport(workload, SUSPENDED_REASON, message, since))
-    made = move_and_stop(moves, now)
+    made = move_and_stop_pods(moves, now)
     assert len(made) == len(moves), "a locked row cannot leave its phase"
     Audit.objects.bulk_create(_audit_entry(workload, numbers[workload.pk]) for workload, _ in steps)
     enqueue_idle(reports, now)
@@ -231,13 +231,13 @@ def _event_numbers(steps: Sequence[tuple[Workload, DueStep]]) -> dict[uuid.UUID,
     """Return the rule and the measurements behind each warning or suspension, for events and the audit
     log.
     """
-    idle = {"workloads": [row.pk for row, _ in steps], "since": [due.idle[1] for _, due in steps]}
+    idle = {"workloads": [row.pk for row, _ in steps], "since": [due.idle_time[1] for _, due in steps]}
     busiest = dict(prepared.fetch_all(BUSIEST, idle))
     return {
         workload.pk: {
-            "rule": due.idle[0].text,
+            "rule": due.idle_time[0].text,
             "rule_of": due.owner,
-            "idle_since": due.idle[1].isoformat(timespec="seconds"),
+            "idle_since": due.idle_time[1].isoformat(timespec="seconds"),
             "gpus": workload.gpu_milli_now / MILLI,
             "mean_percent": None if (mean := busiest.get(workload.pk)) is None else round(mean, 2),
         }

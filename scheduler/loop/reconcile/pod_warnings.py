@@ -48,12 +48,12 @@ def record_warnings(warnings: Collection[PodWarning]) -> None:
     locked = pods.select_for_update(no_key=True).order_by("pk")
     counts = dict(locked.values_list("pk", "warnings"))
     new = [each for each in warnings if counts.get(each.pod.pk, each.number) < each.number]
-    rejected = write_in_halves(new, _write)
+    rejected = write_in_halves(new, _write_warnings)
     for each, reason in rejected:
         log.error("the warning about pod %s could not be recorded: %s", each.pod.pk, reason)
 
 
-def _write(warnings: Sequence[PodWarning]) -> None:
+def _write_warnings(warnings: Sequence[PodWarning]) -> None:
     rows = Workload.objects.select_related("project").in_bulk({each.pod.workload_id for each in warnings})
     changes = [
         RowChange(each.pod.pk, [PodState.RUNNING], {"warnings": each.number, "message": each.text})

@@ -36,7 +36,7 @@ SEARCH_COST_FACTOR = 20  # minimum interval as a multiple of the search time
 TRIGGER = "release nodes"
 
 
-class _ReleaseOutdated(Exception):
+class _OutdatedRelease(Exception):
     """Raised if the pool or other rows have changed since the decision. Nothing has been written."""
 
 
@@ -46,18 +46,20 @@ class NodeReleases:
 
     searched: dict[int, tuple[datetime, timedelta]] = field(default_factory=dict)
 
-    def release_unneeded(self, run: CycleRun, now: datetime, context: SchedulerContext) -> int:
+    def release_unneeded_nodes(self, run: CycleRun, now: datetime, context: SchedulerContext) -> int:
         """Release empty and underutilized nodes after the newest cycle.
 
         Return the number of released nodes.
         """
         return sum(
-            self._release_from(pool, run, now, context)
+            self._release_from_pool(pool, run, now, context)
             for _, pool in sorted(run.view.pools.items())
             if pool.node_consolidation != NodePool.NodeConsolidation.NEVER
         )
 
-    def _release_from(self, pool: NodePool, run: CycleRun, now: datetime, context: SchedulerContext) -> int:
+    def _release_from_pool(
+        self, pool: NodePool, run: CycleRun, now: datetime, context: SchedulerContext
+    ) -> int:
         if not self._is_search_due(pool, now) or not is_pool_settled(run.plan, pool.name):
             return 0
         offered = releasable_nodes(pool, now)
@@ -101,7 +103,7 @@ def _release_underutilized(
         return 0
     try:
         _commit_release(release, pool, run, context)
-    except _ReleaseOutdated as why:
+    except _OutdatedRelease as why:
         log.info("node %s is not released after all: %s", release.node, why)
         return 0
     return 1
@@ -123,11 +125,11 @@ def _commit_release(
         if not release_pool_nodes(
             pool.pk, [release.node], DisruptionReason.UNDERUTILIZED, message=message, at=run.view.at
         ):
-            raise _ReleaseOutdated("the pool no longer offers the node")
+            raise _OutdatedRelease("the pool no longer offers the node")
         crash_point("release.drained")
         outcome = commit(run.view, moved, context.held_lease, record)
         if outcome.stale:
-            raise _ReleaseOutdated(outcome.stale[0][1])
+            raise _OutdatedRelease(outcome.stale[0][1])
         save_outcome(CycleRun(run.view, moved, outcome, record), ())
         crash_point("release.before_end")
 

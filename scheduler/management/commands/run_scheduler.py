@@ -79,7 +79,7 @@ def build_scheduler() -> Scheduler:
     ) -> bool:
         provider = wiring.provider_for(pool)
 
-        def run_pass() -> bool:
+        def run_reconciler_pass() -> bool:
             changed_at = wiring.changed_at(pool)
             has_changed = reconcile(
                 pool.pk,
@@ -94,9 +94,9 @@ def build_scheduler() -> Scheduler:
 
         # A pass over remote machines may block, so it runs in the background.
         return (
-            background_reconciler.reconcile(pool.pk, run_pass)
+            background_reconciler.reconcile(pool.pk, run_reconciler_pass)
             if pool.provider in REMOTE_PROVIDERS
-            else run_pass()
+            else run_reconciler_pass()
         )
 
     return Scheduler(

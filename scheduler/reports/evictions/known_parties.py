@@ -13,7 +13,7 @@ from scheduler.models import Eviction
 from scheduler.reports.selectors import evictions, preemptor_filter, victim_filter
 
 
-def unknown_parties(
+def unknown_party_problems(
     actor: Actor, *, preemptor: str | None = None, victim: str | None = None
 ) -> list[Problem | None]:
     """Return, for each given party, a problem if the user cannot see it, or else None.

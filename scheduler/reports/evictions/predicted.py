@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth.core.words import format_count, format_gpu_time
-from scheduler.reports.evictions.rendering import ALTERNATIVE_PREFIX, RULE_PREFIX, to_sentence
+from scheduler.reports.evictions.rendering import ALTERNATIVE_PREFIX, RULE_PREFIX, rule_to_sentence
 
 MOVED, SCALED_DOWN = "consolidate", "shrink"
 
@@ -31,7 +31,7 @@ class PredictedEvictions:
     has_several_preemptors: bool
 
 
-def summarize(documents: Sequence[Mapping[str, Any]]) -> PredictedEvictions:
+def build_prediction_table(documents: Sequence[Mapping[str, Any]]) -> PredictedEvictions:
     """Return the table for predicted evictions given as JSON objects."""
     rows = [_predicted_eviction(document) for document in documents]
     alternatives = (
@@ -56,7 +56,7 @@ def _predicted_eviction(document: Mapping[str, Any]) -> PredictedEviction:
         kind=document["kind"],
         gpus=document["gpus"],
         lost_gpu_seconds=work_seconds,
-        rule=to_sentence(document["rule"], parties | {line.partition(":")[0] for line in queues}),
+        rule=rule_to_sentence(document["rule"], parties | {line.partition(":")[0] for line in queues}),
         queues=queues,
     )
 

@@ -12,7 +12,9 @@ from scheduler.reports.visibility import redact_blocker
 UNITS = {"gpu": "milli-GPU", "cpu": "milli-CPU", "memory_mib": "MiB"}
 
 
-def audit_numbers(eviction: plan.Eviction, victim_milli: int, preemptor_milli: int | None) -> dict[str, Any]:
+def audit_record_numbers(
+    eviction: plan.Eviction, victim_milli: int, preemptor_milli: int | None
+) -> dict[str, Any]:
     """Return the figures for an eviction's audit record.
 
     The figures describe the queues before and after the eviction, the rejected alternatives, and the sizes of
@@ -37,18 +39,20 @@ def predicted_evictions(
     """
     by_name = {workload.name: workload for workload in (*view.snapshot.workloads, *candidates)}
     return [
-        _unsaved_row(evicted, bundle, view, by_name) for bundle in bundles for evicted in bundle.evictions
+        _build_unsaved_row(evicted, bundle, view, by_name)
+        for bundle in bundles
+        for evicted in bundle.evictions
     ]
 
 
-def min_gpu_milli(tree: Group | Role) -> int:
+def minimum_gpu_milli(tree: Group | Role) -> int:
     """Return the smallest allocation that the workload can run with, in milli-GPU."""
     if isinstance(tree, Role):
         return tree.min * tree.request.amounts.gpu
-    return sum(sorted(min_gpu_milli(child) for child in tree.children)[: tree.need])
+    return sum(sorted(minimum_gpu_milli(child) for child in tree.children)[: tree.need])
 
 
-def _unsaved_row(
+def _build_unsaved_row(
     evicted: plan.Eviction, bundle: plan.Bundle, view: ClusterView, by_name: dict[str, Workload]
 ) -> Eviction:
     victim = by_name[evicted.workload]
@@ -67,8 +71,8 @@ def _unsaved_row(
         department_id=owner.department_id,
         department_name=owner.department,
         rule=evicted.rule,
-        numbers=audit_numbers(
-            evicted, min_gpu_milli(victim.tree), min_gpu_milli(winner.tree) if winner else None
+        numbers=audit_record_numbers(
+            evicted, minimum_gpu_milli(victim.tree), minimum_gpu_milli(winner.tree) if winner else None
         ),
         pods=[{"role": role, "index": index} for role, index in evicted.pods],
         entire_workload=evicted.whole,

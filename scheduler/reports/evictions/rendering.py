@@ -9,7 +9,7 @@ from berth.core.amounts import RESOURCES
 from berth.core.words import format_amount, format_gpu_time, format_gpus
 from projects.models import Workload
 from scheduler.models import Eviction
-from scheduler.reports.visibility import Viewer, diverging_queue, workload_display_name
+from scheduler.reports.visibility import Viewer, queue_after_common_path, workload_display_name
 
 RULE_PREFIX, ALTERNATIVE_PREFIX = "Rule: ", "Alternative considered: "
 KIND_TITLES = {
@@ -106,7 +106,7 @@ def describe_queue(queue: Mapping[str, Any], gpus_freed: bool) -> str:
     parts = [
         _describe_resource(queue, resource)
         for resource in RESOURCES
-        if _is_mentioned(queue, resource, gpus_freed)
+        if _should_mention_resource(queue, resource, gpus_freed)
     ]
     usage = f"; decayed usage {queue['usage']:.3f} of its parent's" if queue.get("usage") else ""
     return f"{queue.get('queue', '')}: {'; '.join(parts)}{usage}"
@@ -134,10 +134,10 @@ def _render_row(reader: Viewer, row: Eviction, existing_ids: Collection[UUID]) -
 def rule_sentence(row: Eviction, rule: str) -> str:
     """Return an eviction's rule as a sentence. A name at the beginning keeps its case."""
     names = (row.workload_name, row.project_name, row.department_name, row.preemptor_name)
-    return to_sentence(rule, {*names, row.preemptor_project_name, *_queue_names(_stored_numbers(row))})
+    return rule_to_sentence(rule, {*names, row.preemptor_project_name, *_queue_names(_stored_numbers(row))})
 
 
-def to_sentence(rule: str, names: Collection[str]) -> str:
+def rule_to_sentence(rule: str, names: Collection[str]) -> str:
     """Return an eviction rule as a sentence, capitalized unless it starts with one of the `names`."""
     rule = rule.removesuffix(".")
     starts_with_name = rule.partition(" ")[0] in names
@@ -165,7 +165,7 @@ def _render_victim(
         project=row.project_name,
         name=row.workload_name if is_visible else "",
         id=row.workload_id if is_visible else None,
-        queues=_stored_queues(stored, "victim") if is_visible else diverging_queue(stored, "victim"),
+        queues=_stored_queues(stored, "victim") if is_visible else queue_after_common_path(stored, "victim"),
         is_visible=is_visible,
         exists=is_visible and row.workload_id in existing_ids,
     )
@@ -185,7 +185,9 @@ def _render_preemptor(
         project=project,
         name=row.preemptor_name if is_visible else "",
         id=row.preemptor_id if is_visible else None,
-        queues=_stored_queues(stored, "preemptor") if is_visible else diverging_queue(stored, "preemptor"),
+        queues=_stored_queues(stored, "preemptor")
+        if is_visible
+        else queue_after_common_path(stored, "preemptor"),
         is_visible=is_visible,
         exists=is_visible and row.preemptor_id in existing_ids,
     )
@@ -220,7 +222,7 @@ def _explanation_sentences(
         yield f"{ALTERNATIVE_PREFIX}{sentence}"
 
 
-def _is_mentioned(queue: Mapping[str, Any], resource: str, gpus_freed: bool) -> bool:
+def _should_mention_resource(queue: Mapping[str, Any], resource: str, gpus_freed: bool) -> bool:
     """Return whether a queue's description should mention a resource.
 
     If GPUs were freed or moved, or if nothing has changed, only GPUs are mentioned. Otherwise, every changed

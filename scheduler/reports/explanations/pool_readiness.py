@@ -52,14 +52,16 @@ def with_pool_readiness(
     blocker about nodes.
     """
     return tuple(
-        replace(rejection, blockers=_with_readiness(rejection.blockers, below_threshold[rejection.pool]))
+        replace(
+            rejection, blockers=_with_readiness_blocker(rejection.blockers, below_threshold[rejection.pool])
+        )
         if rejection.pool in below_threshold
         else rejection
         for rejection in rejections
     )
 
 
-def _with_readiness(blockers: Sequence[Blocker], pool: PoolReadiness) -> tuple[Blocker, ...]:
+def _with_readiness_blocker(blockers: Sequence[Blocker], pool: PoolReadiness) -> tuple[Blocker, ...]:
     """Return the blockers, with all capacity blockers replaced by a single blocker about the pool's ready
     nodes.
     """

@@ -17,7 +17,7 @@ UNKNOWN_BOOT = Forecast(None, UNKNOWN_START[Reason.WAITING_FOR_SCALE_UP])
 
 def with_scale_up_first(rejections: Iterable[Rejection]) -> tuple[Rejection, ...]:
     """Put the scale-up reason first if all other reasons end once the added nodes have booted."""
-    return tuple(_put_scale_up_first(each) if _waits_for_nodes(each) else each for each in rejections)
+    return tuple(_move_scale_up_first(each) if _waits_for_nodes(each) else each for each in rejections)
 
 
 def with_unknown_boots(
@@ -31,7 +31,7 @@ def with_unknown_boots(
     return {**forecasts, **dict.fromkeys(unknown, UNKNOWN_BOOT)} if unknown else forecasts
 
 
-def _put_scale_up_first(rejection: Rejection) -> Rejection:
+def _move_scale_up_first(rejection: Rejection) -> Rejection:
     is_other = [(each.reason is not Reason.WAITING_FOR_SCALE_UP, each) for each in rejection.blockers]
     return replace(rejection, blockers=tuple(each for _, each in sorted(is_other, key=lambda pair: pair[0])))
 

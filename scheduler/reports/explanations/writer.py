@@ -71,7 +71,7 @@ State = tuple[Reasons, int, QueueProgress]  # (reasons, hash of the other values
 NewRow = tuple[uuid.UUID, str, str, dict[str, Any]]  # (ID, reason, message, explanation)
 
 
-class Change(NamedTuple):
+class ExplanationChange(NamedTuple):
     """New explanation of a workload, with the state of the previous explanation."""
 
     pk: uuid.UUID
@@ -85,7 +85,7 @@ class Change(NamedTuple):
         return self.before is None or self.before[0] != self.state[0]
 
     @property
-    def is_announced(self) -> bool:
+    def should_announce(self) -> bool:
         """Whether anything but the queue position and the expected start has changed."""
         return self.before is None or self.before[:2] != self.state[:2]
 
@@ -99,15 +99,15 @@ class ExplanationWriter:
 
     def __init__(self) -> None:
         self._written: dict[uuid.UUID, State] = {}
-        self._unwritten: Sequence[Change] = ()
+        self._unwritten: Sequence[ExplanationChange] = ()
         self._turns: dict[uuid.UUID, int] = {}  # cycle in which each workload last had its turn
         self._cycles = 0
 
     @property
-    def has_more(self) -> bool:
+    def has_unwritten(self) -> bool:
         return bool(self._unwritten)
 
-    def write(
+    def write_first_batch(
         self,
         view: ClusterView,
         rejections: Iterable[Rejection],
@@ -115,8 +115,8 @@ class ExplanationWriter:
         predicted: Mapping[str, Forecast] = NO_FORECASTS,
     ) -> int:
         """Write the first batch of explanations in the caller's transaction. Return the number of rows."""
-        urgent: list[Change] = []
-        updates: list[Change] = []
+        urgent: list[ExplanationChange] = []
+        updates: list[ExplanationChange] = []
         current: dict[uuid.UUID, State] = {}
         hashes = _BlockerHashes()
         for rejection in rejections:
@@ -135,13 +135,13 @@ class ExplanationWriter:
             if before is not None:
                 current[workload.pk] = before
             if before != state:
-                change = Change(workload.pk, rejection, expected, state, before)
+                change = ExplanationChange(workload.pk, rejection, expected, state, before)
                 (urgent if change.has_new_reasons else updates).append(change)
         self._written = current
-        self._unwritten = [*urgent, *self._next_updates(updates)]
+        self._unwritten = [*urgent, *self._select_next_updates(updates)]
         return self.write_batch(view.at, cycle)
 
-    def _next_updates(self, updates: list[Change]) -> list[Change]:
+    def _select_next_updates(self, updates: list[ExplanationChange]) -> list[ExplanationChange]:
         """Return this cycle's updates: the first workloads in the queue, and other workloads in turn."""
         updates.sort(key=lambda change: change.state[2])
         half = -(-MAX_UPDATES // 2)
@@ -160,7 +160,7 @@ class ExplanationWriter:
         unschedulable = {
             pk: message
             for change, (pk, reason, message, _) in zip(batch, rows, strict=True)
-            if reason == REASON and change.is_announced
+            if reason == REASON and change.should_announce
         }
         if unschedulable:
             lock_task_arrays(unschedulable)
@@ -168,7 +168,7 @@ class ExplanationWriter:
         report_unschedulable(unschedulable, actor=ACTOR, now=now)
         states = {change.pk: change.state for change in batch}
         transaction.on_commit(lambda: self._written.update(states))
-        _announce_changes([change.pk for change in batch if change.is_announced])
+        _announce_changes([change.pk for change in batch if change.should_announce])
         return len(batch)
 
 

@@ -24,7 +24,7 @@ def explain_share(
     """
     mine = division.queue_input(queue)
     assert mine is not None, "the queue takes part in the division"
-    return list(_ShareExplanation(division, mine, display_name, request_parts or {}).lines())
+    return list(_ShareExplanation(division, mine, display_name, request_parts or {}).explanation_lines())
 
 
 def split_request(requested: int, allocated: int, reserved: int, pending: int | None) -> dict[str, int]:
@@ -55,12 +55,14 @@ class _ShareExplanation:
         self.division, self.mine, self.display_name = division, mine, display_name
         self.request_parts = request_parts
 
-    def lines(self) -> Iterator[str]:
+    def explanation_lines(self) -> Iterator[str]:
         mine = self.mine
         yield self._explain_request()
         if mine.wanted > 0:
             yield from self._explain_quota()
-            if mine.wanted > sum(self._own_offer(round_).granted for round_ in self._rounds("quota")):
+            if mine.wanted > sum(
+                self._own_offer_in_round(round_).granted for round_ in self._rounds_in_phase("quota")
+            ):
                 yield from self._explain_over_quota()
         yield f"Fair share: {self._format_amount(mine.share)}."
 
@@ -96,14 +98,14 @@ class _ShareExplanation:
         return format_number(amount / MILLI)
 
     def _explain_quota(self) -> Iterator[str]:
-        mine, rounds = self.mine, self._rounds("quota")
+        mine, rounds = self.mine, self._rounds_in_phase("quota")
         if mine.quota == 0:
             yield (f"No quota is left in group {mine.group}." if mine.group else "The queue has no quota.")
             return
         name = f"The queue's remaining quota in group {mine.group}" if mine.group else "The queue's quota"
         quota = "unlimited" if mine.quota is None else self._format_amount(mine.quota)
         goal = mine.wanted if mine.quota is None else min(mine.quota, mine.wanted)
-        granted = sum(self._own_offer(round_).granted for round_ in rounds)
+        granted = sum(self._own_offer_in_round(round_).granted for round_ in rounds)
         if granted == goal and mine.wanted <= goal:
             yield f"{name} is {quota} and covers the whole request."
         elif granted == goal:
@@ -120,11 +122,11 @@ class _ShareExplanation:
         in_quota = sum(
             queue.wanted if queue.quota is None else min(queue.quota, queue.wanted) for queue in peers
         )
-        available = self._format_amount(self._rounds("quota")[0].left)
+        available = self._format_amount(self._rounds_in_phase("quota")[0].left)
         return f"{self._format_amount(in_quota)} requested within quota, {available} available"
 
     def _explain_over_quota(self) -> Iterator[str]:
-        mine, rounds = self.mine, self._rounds("over_quota")
+        mine, rounds = self.mine, self._rounds_in_phase("over_quota")
         if rounds:
             yield from self._explain_rounds(rounds, "quota" if self.division.by_quota else "weight")
         elif mine.weight == 0 and self.division.by_quota:
@@ -143,13 +145,13 @@ class _ShareExplanation:
                 yield self._explain_offer(round_, by, first=number == 0)
 
     def _explain_offer(self, round_: Round, by: str, *, first: bool) -> str:
-        mine = self._own_offer(round_)
+        mine = self._own_offer_in_round(round_)
         left = f"{'Left' if first else 'Then left'} to divide by {by}{self._rank_suffix(round_)}"
         line = f"{left}: {self._format_amount(round_.left)}."
         if len(round_.offers) == 1:
             granted = self._format_amount(mine.granted)
             return f"{line} No other queue requests more, so the queue gets {granted}."
-        portion = f"{self._format_portion(mine)} is {self._format_amount(mine.offered)}"
+        portion = f"{self._format_percentage_with_adjustment(mine)} is {self._format_amount(mine.offered)}"
         line = f"{line} The queue's portion of {portion}"
         if mine.granted == mine.needed:
             return f"{line}, but the queue needs only {self._format_amount(mine.granted)}."
@@ -158,7 +160,7 @@ class _ShareExplanation:
         whole = mine.granted == mine.offered
         return f"{line}." if whole else f"{line}, rounded down to {self._format_amount(mine.granted)}."
 
-    def _format_portion(self, mine: Offer) -> str:
+    def _format_percentage_with_adjustment(self, mine: Offer) -> str:
         """Format the queue's percentage, before and after any adjustment for decayed usage."""
         if mine.part == mine.plain:
             return _format_percent(mine.part)
@@ -172,7 +174,7 @@ class _ShareExplanation:
 
     def _explain_remainder(self, round_: Round) -> str:
         """Explain which queues get the units that remain after rounding down."""
-        mine = self._own_offer(round_)
+        mine = self._own_offer_in_round(round_)
         result = self._format_amount(mine.granted) if mine.granted else "none"
         remainder = self._format_amount(mine.offered) if mine.offered else "0"
         return (
@@ -205,7 +207,7 @@ class _ShareExplanation:
         why = "is older" if ages[0] != ages[1] else "comes first by name"
         return f", but {'the queue' if first is mine else self.display_name(first.queue)} {why}"
 
-    def _rounds(self, phase: str) -> list[Round]:
+    def _rounds_in_phase(self, phase: str) -> list[Round]:
         name = self.mine.queue
         return [
             round_
@@ -213,7 +215,7 @@ class _ShareExplanation:
             if round_.within == phase and any(offer.queue == name for offer in round_.offers)
         ]
 
-    def _own_offer(self, round_: Round) -> Offer:
+    def _own_offer_in_round(self, round_: Round) -> Offer:
         return next(offer for offer in round_.offers if offer.queue == self.mine.queue)
 
 

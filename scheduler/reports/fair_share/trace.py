@@ -27,7 +27,7 @@ from scheduler.loop.observe.view import observe
 from scheduler.models import QueueStatus
 from scheduler.reports.explanations.pool_readiness import pools_below_threshold
 from scheduler.reports.fair_share.explain import explain_share, split_request
-from scheduler.reports.queues.group_quotas import allocated_outside
+from scheduler.reports.queues.group_quotas import allocated_in_other_pools
 from scheduler.reports.queues.pending_gpus import pending_by_project
 from scheduler.reports.visibility import UNRESTRICTED, Viewer, viewer_for, visible_department_ids
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE
@@ -73,15 +73,15 @@ def share_trace(
             f"You can see projects of department {owner.name}, but not the department itself. "
             "Ask a department admin for a role."
         )
-    return _traces(owner, pool, viewer, visible_departments, now)
+    return _build_traces(owner, pool, viewer, visible_departments, now)
 
 
-def full_share_traces(owner: Tenant, pool: NodePool) -> list[ShareTrace]:
+def unredacted_share_traces(owner: Tenant, pool: NodePool) -> list[ShareTrace]:
     """Return the unredacted traces, for the admin site."""
-    return _traces(owner, pool, UNRESTRICTED, None)
+    return _build_traces(owner, pool, UNRESTRICTED, None)
 
 
-def _traces(
+def _build_traces(
     owner: Tenant,
     pool: NodePool,
     viewer: Viewer,
@@ -118,7 +118,7 @@ def _divide_pool(
 def _with_remaining_quotas(queues: Queues, pool: NodePool) -> list[Queue]:
     """Return copies of the queues, with group quotas reduced by the allocations in other pools."""
     result = {queue.name: queue for queue in queues.queues}
-    for (_, (department, project)), allocated in allocated_outside([pool]).items():
+    for (_, (department, project)), allocated in allocated_in_other_pools([pool]).items():
         name = queues.projects.get(project or 0) or queues.departments.get(department or 0)
         entitlement = result[name].entitlements.get(pool.name) if name in result else None
         if name is not None and entitlement is not None and entitlement.group:

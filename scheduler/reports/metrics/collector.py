@@ -21,7 +21,7 @@ from projects.services.arrays.stop_rules import arrays_with_rules, cancel_stoppe
 from scheduler.loop.context import always_leads
 from scheduler.models import Allocation
 from scheduler.reports.leased_thread import LeasedThread
-from scheduler.reports.metrics.storage import LogReading, without_secrets, write_metrics
+from scheduler.reports.metrics.storage import LogReading, without_secret_metric_names, write_metrics
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class LoggedPod(NamedTuple):
 
 
 @dataclass(slots=True)
-class ReadSchedule:
+class LogReadSchedule:
     """Schedule for reading one log. The pause doubles while the log contains no metrics or cannot be read."""
 
     due_at: datetime
@@ -64,7 +64,7 @@ class MetricsCollector(LeasedThread):
         leads: Callable[[], bool] = always_leads,
     ) -> None:  # fmt: skip
         super().__init__(clock, runtime_for, seconds, leads)
-        self._schedules: dict[uuid.UUID, ReadSchedule] = {}
+        self._schedules: dict[uuid.UUID, LogReadSchedule] = {}
         self._unread: dict[uuid.UUID, LoggedPod] = {}  # ended pods whose logs have not been read to the end
         self._ended_since: datetime | None = None
         self._reported: set[uuid.UUID] | None = None  # tasks with new reports, or None for all tasks
@@ -75,7 +75,7 @@ class MetricsCollector(LeasedThread):
     def work(self, held: HeldLease) -> None:
         """Read the logs that are due, and store their metrics."""
         now = self._clock.now()
-        self._reapply_after_other_leader(held)
+        self._reapply_rules_after_other_leader(held)
         running = {pod.pk: pod for pod in _running_pods()}
         self._find_unread_ended_pods(now)
         logged = running | self._unread
@@ -94,10 +94,10 @@ class MetricsCollector(LeasedThread):
             readings.append(reading)
             values = sum(len(each.samples) for each in readings)
             if len(readings) == PODS_PER_TRANSACTION or values >= SAMPLES_PER_TRANSACTION:
-                self._write(readings, now, held)
+                self._write_readings(readings, now, held)
                 readings = []
         if readings:
-            self._write(readings, now, held)
+            self._write_readings(readings, now, held)
         self._stop_tasks(now, held)
 
     def _stop_tasks(self, now: datetime, held: HeldLease) -> None:
@@ -126,7 +126,7 @@ class MetricsCollector(LeasedThread):
                 log.exception("the stop rule of the array %s could not be applied", array.pk)
         self._reported, self._next_index = set(), unfinished
 
-    def _reapply_after_other_leader(self, held: HeldLease) -> None:
+    def _reapply_rules_after_other_leader(self, held: HeldLease) -> None:
         """Apply all rules again if another process has held the lease in the meantime.
 
         Each acquisition adds 1 to the epoch, even if the holder remains the same.
@@ -160,31 +160,31 @@ class MetricsCollector(LeasedThread):
             if pod.pk in self._schedules:
                 offset = max(offset, self._schedules[pod.pk].offset)
             try:
-                chunk = _read_new(self._runtime_of(pools[pod.pool_id]), str(pod.pk), offset)
+                chunk = _read_new_output(self._runtime_of(pools[pod.pool_id]), str(pod.pk), offset)
             except (RuntimeFailure, LookupError, ValueError, OSError) as error:
                 log.info("the log of the pod %s cannot be read now: %s", pod.pk, error)
-                self._postpone(pod.pk, offset, now, has_reports=False)
+                self._schedule_next_read(pod.pk, offset, now, has_reports=False)
                 continue
             read_bytes += len(chunk.data)
-            text = chunk.data if has_ended else _whole_lines(chunk.data)
+            text = chunk.data if has_ended else _drop_incomplete_line(chunk.data)
             samples = list(parse_reports(text))
             read_samples += len(samples)
             end = chunk.offset + len(text)
             must_store = bool(samples) or has_ended
             # If storing fails, the next round reads from the stored position again.
             next_offset = offset if must_store else end
-            self._postpone(pod.pk, next_offset, now, has_reports=bool(samples) or pod.pk in stored)
+            self._schedule_next_read(pod.pk, next_offset, now, has_reports=bool(samples) or pod.pk in stored)
             if must_store:
                 yield LogReading(pod.pk, pod.workload_id, samples, end, has_ended)
 
-    def _postpone(self, pk: uuid.UUID, offset: int, now: datetime, *, has_reports: bool) -> None:
+    def _schedule_next_read(self, pk: uuid.UUID, offset: int, now: datetime, *, has_reports: bool) -> None:
         interval = timedelta(seconds=self._seconds)
         schedule = self._schedules.get(pk)
         pause = interval if has_reports or schedule is None else min(schedule.pause * 2, PAUSE_MAX)
-        self._schedules[pk] = ReadSchedule(now + pause, pause, offset)
+        self._schedules[pk] = LogReadSchedule(now + pause, pause, offset)
 
-    def _write(self, readings: list[LogReading], now: datetime, held: HeldLease) -> None:
-        write_metrics(without_secrets(readings), now, held)
+    def _write_readings(self, readings: list[LogReading], now: datetime, held: HeldLease) -> None:
+        write_metrics(without_secret_metric_names(readings), now, held)
         for reading in readings:
             if reading.samples and self._reported is not None:
                 self._reported.add(reading.workload_id)
@@ -203,7 +203,7 @@ def _ended_pods(since: datetime) -> Iterator[LoggedPod]:
     return map(LoggedPod._make, rows.values_list("pod_id", "pod__workload_id", "node__pool_id"))
 
 
-def _read_new(runtime: Runtime, pod_id: str, offset: int) -> LogChunk:
+def _read_new_output(runtime: Runtime, pod_id: str, offset: int) -> LogChunk:
     """Read a log from `offset`, but no more than its last READ_BYTES bytes."""
     chunk = runtime.read_log(pod_id, offset, READ_BYTES)
     if chunk.size - chunk.offset > READ_BYTES:
@@ -211,6 +211,6 @@ def _read_new(runtime: Runtime, pod_id: str, offset: int) -> LogChunk:
     return chunk
 
 
-def _whole_lines(data: bytes) -> bytes:
+def _drop_incomplete_line(data: bytes) -> bytes:
     """Remove an incomplete last line, unless that line is very long."""
     return data if len(data) >= READ_BYTES else data[: data.rfind(b"\n") + 1]

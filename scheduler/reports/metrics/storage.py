@@ -40,7 +40,7 @@ def write_metrics(readings: Sequence[LogReading], now: datetime, lease: HeldLeas
             Pod.objects.filter(pk__in=[reading.pod_id for reading in readings]).values_list("pk", flat=True)
         )
         live = [reading for reading in readings if reading.pod_id in existing]
-        _write_series(_merge(live), now)
+        _write_series(_add_samples_to_series(live), now)
         crash_point("metrics.stored")
         MetricsReader.objects.bulk_create(
             [
@@ -51,16 +51,16 @@ def write_metrics(readings: Sequence[LogReading], now: datetime, lease: HeldLeas
         )  # fmt: skip
 
 
-def without_secrets(readings: Sequence[LogReading]) -> list[LogReading]:
+def without_secret_metric_names(readings: Sequence[LogReading]) -> list[LogReading]:
     """Return the readings without metrics whose names contain one of the workload's secrets."""
     maskers = workload_maskers({reading.workload_id for reading in readings if reading.samples})
     return [
-        replace(reading, samples=_without_secrets(reading.samples, maskers.get(reading.workload_id)))
+        replace(reading, samples=_without_secret_names(reading.samples, maskers.get(reading.workload_id)))
         for reading in readings
     ]
 
 
-def _without_secrets(samples: Sequence[Sample], masker: Masker | None) -> Sequence[Sample]:
+def _without_secret_names(samples: Sequence[Sample], masker: Masker | None) -> Sequence[Sample]:
     return samples if masker is None else [each for each in samples if not _is_secret(each.name, masker)]
 
 
@@ -68,7 +68,7 @@ def _is_secret(name: str, masker: Masker) -> bool:
     return masker.mask(name.encode()) != name.encode()
 
 
-def _merge(readings: Sequence[LogReading]) -> SeriesByKey:
+def _add_samples_to_series(readings: Sequence[LogReading]) -> SeriesByKey:
     """Add the samples to their series and return the changed series.
 
     A workload's metrics in excess of METRICS_MAX are ignored.

@@ -16,11 +16,11 @@ AllocatedOutside = Mapping[tuple[int, Owner], Sequence[int]]  # allocated amount
 def quotas_by_queue() -> dict[Key, Quota]:
     """Return each queue's quota in each pool. A group's quota is returned for all of its pools."""
     rows = list(QUOTAS())
-    members = pools_by_group() if any(row.group_id is not None for row in rows) else {}
-    return {(pool, owner_of(row)): row for row in rows for pool in quota_pools(row, members)}
+    members = pool_ids_by_group() if any(row.group_id is not None for row in rows) else {}
+    return {(pool, quota_owner(row)): row for row in rows for pool in quota_pools(row, members)}
 
 
-def pools_by_group() -> dict[int, list[int]]:
+def pool_ids_by_group() -> dict[int, list[int]]:
     """Return each quota group's pool IDs."""
     rows = NodePool.objects.filter(quota_group__isnull=False).order_by("name")
     members: dict[int, list[int]] = defaultdict(list)
@@ -37,11 +37,11 @@ def quota_pools(row: Quota, members: Mapping[int, Sequence[int]]) -> Sequence[in
     return () if row.pool_id is None else (row.pool_id,)
 
 
-def owner_of(row: Quota) -> Owner:
+def quota_owner(row: Quota) -> Owner:
     return row.department_id, row.project_id
 
 
-def with_groups(
+def with_group_totals(
     allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key, Quota]
 ) -> dict[Key, Sequence[int]]:
     """Return the allocations. Under a group quota, they are summed over all of the group's pools."""
@@ -49,16 +49,16 @@ def with_groups(
     for key, row in quotas.items():
         if row.group_id is not None:
             total = totals.setdefault(row.pk, [0, 0, 0])
-            _add(total, allocated.get(key, ZERO))
+            _add_amounts(total, allocated.get(key, ZERO))
     grouped = {key: totals[row.pk] for key, row in quotas.items() if row.group_id is not None}
     return {**allocated, **grouped}
 
 
 def remaining_quotas(allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key, Quota]) -> dict[Key, Bound]:
     """Return each queue's quota in each pool, minus its allocations in the group's other pools."""
-    totals = with_groups(allocated, quotas)
+    totals = with_group_totals(allocated, quotas)
     return {
-        key: subtract(
+        key: subtract_allocated(
             (row.gpu_milli, row.cpu_milli, row.memory_mib),
             ()
             if row.group_id is None
@@ -68,7 +68,7 @@ def remaining_quotas(allocated: Mapping[Key, Sequence[int]], quotas: Mapping[Key
     }
 
 
-def subtract(bound: Bound, elsewhere: Iterable[int]) -> Bound:
+def subtract_allocated(bound: Bound, elsewhere: Iterable[int]) -> Bound:
     amounts = list(elsewhere) or ZERO
     gpu, cpu, memory = (
         None if quota is None else max(0, quota - amount)
@@ -77,7 +77,7 @@ def subtract(bound: Bound, elsewhere: Iterable[int]) -> Bound:
     return gpu, cpu, memory
 
 
-def allocated_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
+def allocated_in_other_pools(pools: Collection[NodePool]) -> dict[tuple[int, Owner], list[int]]:
     """Return the queues' allocations in other pools of the same quota groups, keyed by group and owner.
 
     The amounts are from the last cycle and include reservations. If no pool is in a group, no query is made.
@@ -90,8 +90,8 @@ def allocated_outside(pools: Collection[NodePool]) -> dict[tuple[int, Owner], li
     for group, department, project, allocated, reserved in rows.values_list(
         "pool__quota_group_id", "department_id", "project_id", "allocated", "reserved"
     ):
-        _add(result[group, (department, project)], allocated)
-        _add(result[group, (department, project)], reserved)
+        _add_amounts(result[group, (department, project)], allocated)
+        _add_amounts(result[group, (department, project)], reserved)
     return dict(result)
 
 
@@ -103,10 +103,10 @@ def remaining_gpus(row: Quota, outside: AllocatedOutside) -> int | None:
 def remaining_bound(row: Quota, outside: AllocatedOutside, prefix: str = "") -> Bound:
     """Return the quota (or the limit, with the prefix `limit_`) minus the allocations in other pools."""
     gpu, cpu, memory = (getattr(row, f"{prefix}{name}") for name in ("gpu_milli", "cpu_milli", "memory_mib"))
-    elsewhere = outside.get((row.group_id, owner_of(row)), ZERO) if row.group_id is not None else ZERO
-    return subtract((gpu, cpu, memory), elsewhere)
+    elsewhere = outside.get((row.group_id, quota_owner(row)), ZERO) if row.group_id is not None else ZERO
+    return subtract_allocated((gpu, cpu, memory), elsewhere)
 
 
-def _add(total: list[int], more: Sequence[int]) -> None:
+def _add_amounts(total: list[int], more: Sequence[int]) -> None:
     for kind, amount in enumerate(more):
         total[kind] += amount

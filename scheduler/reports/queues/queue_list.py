@@ -57,7 +57,7 @@ def queued_workloads(actor: Actor, pool: NodePool | None) -> QuerySet[Workload]:
     ).order_by("queue_position", "pk")
 
 
-def all_queued(pool: NodePool | None) -> QuerySet[Any]:
+def all_queued_workloads(pool: NodePool | None) -> QuerySet[Any]:
     """Return all workloads in one queue or in all queues with their pool and position, unordered."""
     rows = Workload.objects.filter(_queue_filter(pool)).order_by()
     return rows.annotate(queue_position=QUEUE_POSITION, queue_pool=QUEUE_POOL)
@@ -65,7 +65,7 @@ def all_queued(pool: NodePool | None) -> QuerySet[Any]:
 
 def queue_length(pool: NodePool | None) -> QueueLength:
     queued = Q(held=False) & ~Q(reason=UNSCHEDULABLE)
-    sums = Workload.objects.filter(_pending_in(pool)).aggregate(
+    sums = Workload.objects.filter(_pending_filter(pool)).aggregate(
         n=workload_count(queued),
         milli=Sum("gpu_milli_min", filter=queued),
         held_tasks=Count("pk", filter=Q(held=True)),
@@ -99,7 +99,11 @@ def queue_lengths() -> dict[str, tuple[int, int]]:
 
     An array counts as one workload.
     """
-    sums = all_queued(None).values_list("queue_pool").annotate(n=workload_count(), milli=Sum("gpu_milli_min"))
+    sums = (
+        all_queued_workloads(None)
+        .values_list("queue_pool")
+        .annotate(n=workload_count(), milli=Sum("gpu_milli_min"))
+    )
     return {name: (count, milli or 0) for name, count, milli in sums}
 
 
@@ -108,10 +112,10 @@ def _queue_filter(pool: NodePool | None) -> Q:
 
     Unschedulable workloads and held array tasks are in no queue.
     """
-    return _pending_in(pool) & Q(held=False) & ~Q(reason=UNSCHEDULABLE)
+    return _pending_filter(pool) & Q(held=False) & ~Q(reason=UNSCHEDULABLE)
 
 
-def _pending_in(pool: NodePool | None) -> Q:
+def _pending_filter(pool: NodePool | None) -> Q:
     """Return a filter for pending workloads in one pool, or in all pools.
 
     A workload that allows several pools belongs to the pool named in its last explanation.

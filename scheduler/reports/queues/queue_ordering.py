@@ -51,7 +51,7 @@ def describe_queue_states(ordering: Sequence[str]) -> str:
     return ", ".join(f"{owner} {text}" for owner, text in standings.items() if text != "within quota")
 
 
-def order_difference(first: Sequence[str], second: Sequence[str]) -> str:
+def describe_order_difference(first: Sequence[str], second: Sequence[str]) -> str:
     """Explain why one queue comes before another, such as "uses less of its fair share than vision".
 
     Both arguments are sentences of stored queue keys, and the first workload comes first. The result is empty
@@ -67,23 +67,23 @@ def _describe_first_difference(key: Sequence[str], other_key: Sequence[str], oth
     """Return the first part of the queue key that puts `key` before `other_key`, as text."""
     if WITHIN_QUOTA in key and OVER_QUOTA in other_key:
         return f"within quota, unlike {other}"
-    if _number_after(key, RANK_START) > _number_after(other_key, RANK_START):
+    if _number_after_prefix(key, RANK_START) > _number_after_prefix(other_key, RANK_START):
         return f"higher rank than {other}"
-    if _number_after(key, USAGE_START) < _number_after(other_key, USAGE_START):
+    if _number_after_prefix(key, USAGE_START) < _number_after_prefix(other_key, USAGE_START):
         return f"lower recent usage than {other}"
     if OVER_SHARE in other_key and OVER_SHARE not in key:
         return f"within fair share, unlike {other}"
-    if _share_with_workload(key) < _share_with_workload(other_key):
+    if _share_including_workload(key) < _share_including_workload(other_key):
         return f"uses less of its fair share than {other}"
     return f"before {other} in fair-share order"
 
 
-def _number_after(key: Sequence[str], start: str) -> float:
+def _number_after_prefix(key: Sequence[str], start: str) -> float:
     """Return the number that follows `start` in one of the key's sentences, or 0."""
     return next((float(each.removeprefix(start).split()[0]) for each in key if each.startswith(start)), 0)
 
 
-def _share_with_workload(key: Sequence[str]) -> float:
+def _share_including_workload(key: Sequence[str]) -> float:
     """Return the queue's dominant share including its next workload, or 0."""
     sentence = next((each for each in key if each.startswith(SHARE_START)), "")
     return float(sentence.rpartition(", ")[2].split()[0]) if sentence else 0

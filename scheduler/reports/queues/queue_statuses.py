@@ -14,7 +14,7 @@ from scheduler.loop.queries import POOLS
 from scheduler.models import QueueStatus, Usage
 from scheduler.reports.queues.group_quotas import quotas_by_queue, remaining_quotas
 from scheduler.reports.queues.queue_totals import NOTHING, ZERO, Amounts3, Key, QueueTotals
-from scheduler.reports.usage.decayed import RESOURCE_INDEXES, Rates, needs_settling, settle
+from scheduler.reports.usage.decayed import RESOURCE_INDEXES, UsageRates, needs_settling, settle_ledger
 from scheduler.reports.usage.window import store_points
 
 STATUSES = compiled_once(lambda: QueueStatus.objects.select_related("project"))
@@ -56,7 +56,7 @@ def store_queue_statuses(
     return len(new) + len(changed)
 
 
-def settle_usage(now: datetime, totals: Mapping[Key, QueueTotals]) -> int:
+def settle_due_usage_ledgers(now: datetime, totals: Mapping[Key, QueueTotals]) -> int:
     """Settle every ledger that is due, in the caller's transaction. Return the number of rows written.
 
     Only allocations are charged.
@@ -67,15 +67,15 @@ def settle_usage(now: datetime, totals: Mapping[Key, QueueTotals]) -> int:
     changed, new = [], []
     for key in sorted(rows.keys() | rates.keys(), key=str):
         pool_id, (department, project) = key
-        row, rate = rows.get(key), rates.get(key, Rates())
+        row, rate = rows.get(key), rates.get(key, UsageRates())
         if row is None:
             fresh = Usage(pool_id=pool_id, department_id=department, project_id=project, settled_at=now)
             fresh.used, fresh.parent, fresh.held = [0.0] * 3, [0.0] * 3, [0] * 3
             fresh.rate, fresh.parent_rate = [0.0] * 3, [0.0] * 3
-            settle(fresh, pools[pool_id], now, rate)
+            settle_ledger(fresh, pools[pool_id], now, rate)
             new.append(fresh)
         elif needs_settling(row, now, rate):
-            settle(row, pools[pool_id], now, rate)
+            settle_ledger(row, pools[pool_id], now, rate)
             changed.append(row)
     insert_rows(new)
     update_rows(changed, ["used", "parent", "held", "rate", "parent_rate", "settled_at"])
@@ -83,7 +83,9 @@ def settle_usage(now: datetime, totals: Mapping[Key, QueueTotals]) -> int:
     return len(new) + len(changed)
 
 
-def _rates_by_queue(pools: Mapping[int, NodePool], totals: Mapping[Key, QueueTotals]) -> dict[Key, Rates]:
+def _rates_by_queue(
+    pools: Mapping[int, NodePool], totals: Mapping[Key, QueueTotals]
+) -> dict[Key, UsageRates]:
     allocated = {key: mine.allocated for key, mine in totals.items() if any(mine.allocated)}
     shares = _shares_by_queue()
     quotas, capacity = remaining_quotas(allocated, quotas_by_queue()), _capacity_by_pool()
@@ -104,7 +106,7 @@ def _rates_by_queue(pools: Mapping[int, NodePool], totals: Mapping[Key, QueueTot
             if pools[pool_id].count_all
             else tuple(_amount_over_quota(mine[k], quota[k]) for k in RESOURCE_INDEXES)
         )
-        result[key] = Rates(
+        result[key] = UsageRates(
             mine,
             (float(charged[0]), float(charged[1]), float(charged[2])),
             (float(above[0]), float(above[1]), float(above[2])),

@@ -8,7 +8,7 @@ from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Quota
 from projects.models.tenants import applies_to_any
-from scheduler.reports.queues.group_quotas import allocated_outside, remaining_gpus
+from scheduler.reports.queues.group_quotas import allocated_in_other_pools, remaining_gpus
 from scheduler.reports.selectors import queue_statuses
 
 
@@ -58,11 +58,11 @@ def find_shortfalls(actor: Actor, pools: Iterable[NodePool]) -> list[Shortfall]:
         )
     result = []
     for pool, project_statuses in by_pool.items():
-        starved = [status for status in project_statuses if status.held < status.deserved]
+        starved = [status for status in project_statuses if status.held < status.deserved_milli]
         if starved:
             borrowers = _find_borrowers(selected[project_statuses[0].pool_id], project_statuses)
             result += [
-                Shortfall(pool, each.project, each.deserved, each.held, each.requested, borrowers)
+                Shortfall(pool, each.project, each.deserved_milli, each.held, each.requested, borrowers)
                 for each in starved
             ]
     return sorted(result, key=lambda shortfall: (-shortfall.below_share, shortfall.pool, shortfall.project))
@@ -78,7 +78,7 @@ class _ProjectStatus:
     requested: int
 
     @property
-    def deserved(self) -> int:
+    def deserved_milli(self) -> int:
         return min(self.share, self.requested)
 
 
@@ -86,7 +86,7 @@ def _find_borrowers(pool: NodePool, project_statuses: list[_ProjectStatus]) -> t
     rows = Quota.objects.filter(
         applies_to_any([pool]), project__in=[status.project_id for status in project_statuses]
     )
-    outside = allocated_outside([pool])
+    outside = allocated_in_other_pools([pool])
     quotas = {row.project_id: remaining_gpus(row, outside) for row in rows}
     result = []
     for status in project_statuses:

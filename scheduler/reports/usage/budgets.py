@@ -12,7 +12,7 @@ from projects.models import Budget, Department
 from projects.services import announce
 from projects.services.notifications.notify import notify_budget
 from projects.services.quotas.budgets import record_warning
-from scheduler.reports.usage.report import Dimension, UsageRequest, floor_to_hour, usage_report
+from scheduler.reports.usage.report import UsageDimension, UsageRequest, floor_to_hour, usage_report
 
 PACE_PERIOD = timedelta(days=7)
 FULL_PERCENT = 100
@@ -89,13 +89,13 @@ def month_bounds(now: datetime) -> tuple[datetime, datetime]:
     return begin, (begin + timedelta(days=32)).replace(day=1)
 
 
-Key = tuple[Dimension, str]
+Key = tuple[UsageDimension, str]
 
 
 def _gpu_hours_by_owner(keys: Sequence[Key], since: datetime, now: datetime) -> dict[Key, float]:
     """Return each owner's GPU-hours since `since`, by the owner's kind and name."""
     sums: dict[Key, float] = {}
-    names: dict[Dimension, list[str]] = {}
+    names: dict[UsageDimension, list[str]] = {}
     for dimension, name in keys:
         names.setdefault(dimension, []).append(name)
     for row in usage_report(Actor.system("budgets"), UsageRequest(since, now, any_of=names), now):
@@ -106,4 +106,6 @@ def _gpu_hours_by_owner(keys: Sequence[Key], since: datetime, now: datetime) -> 
 
 def _owner_key(budget: Budget) -> Key:
     owner = budget.owner
-    return (Dimension.DEPARTMENT if isinstance(owner, Department) else Dimension.PROJECT), owner.name
+    return (
+        UsageDimension.DEPARTMENT if isinstance(owner, Department) else UsageDimension.PROJECT
+    ), owner.name

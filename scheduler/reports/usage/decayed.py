@@ -24,7 +24,7 @@ Triple = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class UsageRates:
     """Rates of a usage ledger: a queue's allocation, its charged part, and the parent's share."""
 
     held: tuple[int, int, int] = (0, 0, 0)
@@ -32,7 +32,7 @@ class Rates:
     parent: Triple = (0.0, 0.0, 0.0)
 
 
-def integrate(value: float, rate: float, seconds: float, half_life: float | None) -> float:
+def integrate_with_decay(value: float, rate: float, seconds: float, half_life: float | None) -> float:
     """Return `value` after `seconds` at a constant `rate`. Without a half-life, the value does not decay."""
     if half_life is None:
         return value + rate * seconds
@@ -45,7 +45,7 @@ def decayed_usage(row: Usage, pool: NodePool, now: datetime, then: WindowStart |
     used, parent = _usage_at(row, pool, now)
     if is_sliding(pool):
         begin = window_start(pool, now)
-        decay_factor = integrate(1.0, 0.0, (now - begin).total_seconds(), _half_life(pool))
+        decay_factor = integrate_with_decay(1.0, 0.0, (now - begin).total_seconds(), _half_life(pool))
         before = _ledger_at(row, pool, begin, then or WindowStart())
         used, parent = (
             _subtract_ledger(value, left, decay_factor)
@@ -54,7 +54,7 @@ def decayed_usage(row: Usage, pool: NodePool, now: datetime, then: WindowStart |
     return Decayed(used, parent)
 
 
-def settle(row: Usage, pool: NodePool, now: datetime, rates: Rates) -> None:
+def settle_ledger(row: Usage, pool: NodePool, now: datetime, rates: UsageRates) -> None:
     """Advance the ledger to `now` and set its new rates. The caller saves the row."""
     used, parent = _usage_at(row, pool, now)
     row.used, row.parent = list(used), list(parent)
@@ -62,7 +62,7 @@ def settle(row: Usage, pool: NodePool, now: datetime, rates: Rates) -> None:
     row.settled_at = max(now, row.settled_at)
 
 
-def needs_settling(row: Usage, now: datetime, rates: Rates) -> bool:
+def needs_settling(row: Usage, now: datetime, rates: UsageRates) -> bool:
     """Return whether the rates have changed or an active ledger is older than SETTLE_AFTER."""
     if (tuple(row.held), tuple(row.rate), tuple(row.parent_rate)) != (
         rates.held,
@@ -107,9 +107,10 @@ def _interpolate(first: Triple, last: Triple, part: float, whole: float, half_li
     """Interpolate between two ledger values, assuming a constant rate between them."""
     if whole <= 0:
         return first
-    weight = integrate(0.0, 1.0, whole, half_life)
+    weight = integrate_with_decay(0.0, 1.0, whole, half_life)
     rates = [
-        (last[kind] - integrate(first[kind], 0.0, whole, half_life)) / weight for kind in RESOURCE_INDEXES
+        (last[kind] - integrate_with_decay(first[kind], 0.0, whole, half_life)) / weight
+        for kind in RESOURCE_INDEXES
     ]
     return _accrue_usage(first, rates, part, half_life)
 
@@ -124,7 +125,9 @@ def _half_life(pool: NodePool) -> float | None:
 
 
 def _accrue_usage(values: Triple, rates: Sequence[float], seconds: float, half_life: float | None) -> Triple:
-    a, b, c = (integrate(values[kind], rates[kind], seconds, half_life) for kind in RESOURCE_INDEXES)
+    a, b, c = (
+        integrate_with_decay(values[kind], rates[kind], seconds, half_life) for kind in RESOURCE_INDEXES
+    )
     return a, b, c
 
 

@@ -8,20 +8,20 @@ from django.db.models import Q, Sum
 from projects.access import is_platform_admin, visible_projects
 from projects.actor import Actor
 from scheduler.models import UtilizationPoint
-from scheduler.reports.usage.report import Dimension, UsageRequest, floor_to_hour
+from scheduler.reports.usage.report import UsageDimension, UsageRequest, floor_to_hour
 from scheduler.reports.utilization.storage import HOUR
 
 GPU_HOURS = 1000.0 * HOUR
 NAME_FIELDS = {
-    Dimension.DEPARTMENT: "pod__workload__project__department__name",
-    Dimension.PROJECT: "pod__workload__project__name",
-    Dimension.USER: "pod__workload__submitted_by__username",
-    Dimension.POOL: "pod__node__pool__name",
+    UsageDimension.DEPARTMENT: "pod__workload__project__department__name",
+    UsageDimension.PROJECT: "pod__workload__project__name",
+    UsageDimension.USER: "pod__workload__submitted_by__username",
+    UsageDimension.POOL: "pod__node__pool__name",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class GpuUse:
+class MeasuredGpuHours:
     """Measured GPU-hours, and the part of them during which the GPUs were busy."""
 
     measured: float
@@ -36,7 +36,9 @@ class GpuUse:
         return 100 * self.busy / self.measured if self.measured else None
 
 
-def gpu_utilization_by_name(actor: Actor, request: UsageRequest, by: Dimension) -> Mapping[str, GpuUse]:
+def gpu_utilization_by_name(
+    actor: Actor, request: UsageRequest, by: UsageDimension
+) -> Mapping[str, MeasuredGpuHours]:
     """Return the measured GPU-hours, keyed by name, for the projects that the user may see.
 
     Names without measurements are omitted.
@@ -53,11 +55,13 @@ def gpu_utilization_by_name(actor: Actor, request: UsageRequest, by: Dimension) 
         .annotate(Sum("gpu_milli_seconds"), Sum("gpu_busy_milli_seconds"))
     )
     return {
-        name or "": GpuUse(measured / GPU_HOURS, busy / GPU_HOURS)
+        name or "": MeasuredGpuHours(measured / GPU_HOURS, busy / GPU_HOURS)
         for name, measured, busy in sums
         if measured
     }
 
 
-def total_use(uses: Mapping[str, GpuUse]) -> GpuUse:
-    return GpuUse(sum(use.measured for use in uses.values()), sum(use.busy for use in uses.values()))
+def total_gpu_hours(uses: Mapping[str, MeasuredGpuHours]) -> MeasuredGpuHours:
+    return MeasuredGpuHours(
+        sum(use.measured for use in uses.values()), sum(use.busy for use in uses.values())
+    )

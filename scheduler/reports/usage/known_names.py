@@ -10,17 +10,17 @@ from projects.access import fully_visible_departments, is_platform_admin, visibl
 from projects.actor import Actor
 from projects.known_names import unknown_department, unknown_pool, unknown_project, unknown_user
 from scheduler.models import UsageHour
-from scheduler.reports.usage.report import COLUMNS, Dimension
+from scheduler.reports.usage.report import COLUMNS, UsageDimension
 
 CHECKS = {
-    Dimension.DEPARTMENT: unknown_department,
-    Dimension.PROJECT: unknown_project,
-    Dimension.USER: unknown_user,
-    Dimension.POOL: unknown_pool,
+    UsageDimension.DEPARTMENT: unknown_department,
+    UsageDimension.PROJECT: unknown_project,
+    UsageDimension.USER: unknown_user,
+    UsageDimension.POOL: unknown_pool,
 }
 
 
-def unknown_names(actor: Actor, only: Mapping[Dimension, str]) -> list[Problem | None]:
+def unknown_name_problems(actor: Actor, only: Mapping[UsageDimension, str]) -> list[Problem | None]:
     """Return, for each name, a problem if the name is hidden from the user and has no visible usage, else
     None.
 

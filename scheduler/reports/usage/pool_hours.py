@@ -10,7 +10,7 @@ from pools.capacity_history import capacity_over_time
 from pools.engine.timeline import Point
 from pools.models import Node, NodePool
 from projects.actor import Actor
-from scheduler.reports.usage.report import Dimension, Step, UsageRequest, usage_report
+from scheduler.reports.usage.report import ReportStep, UsageDimension, UsageRequest, usage_report
 
 HOUR = timedelta(hours=1)
 
@@ -38,7 +38,7 @@ def hourly_allocations(pools: Iterable[NodePool], now: datetime, hours: int) -> 
     first_node = now
     for pool in selected_pools:
         points = capacity_over_time(pool, now=now, span=now - first)
-        first_node = min(first_node, _first_node_at(points, now))
+        first_node = min(first_node, _time_of_first_node(points, now))
         for number, nodes in enumerate(_node_hours(points, first, now, hours)):
             totals[number] += nodes * gpus.get(pool.pk, pool.gpus_per_node)
     starts = [first + number * HOUR for number in range(hours)]
@@ -63,14 +63,14 @@ def _gpus_per_node(pools: Sequence[NodePool], first: datetime) -> dict[int, floa
 
 def _allocated_gpu_hours(pools: set[str], first: datetime, now: datetime) -> dict[datetime, float]:
     sums: dict[datetime, float] = {}
-    request = UsageRequest(first, now, group_by=(Dimension.POOL,), step=Step.HOUR)
+    request = UsageRequest(first, now, group_by=(UsageDimension.POOL,), step=ReportStep.HOUR)
     for row in usage_report(Actor.system("overview"), request, now):
-        if row.at is not None and row.names[Dimension.POOL] in pools:
+        if row.at is not None and row.names[UsageDimension.POOL] in pools:
             sums[row.at] = sums.get(row.at, 0.0) + row.gpu_hours
     return sums
 
 
-def _first_node_at(points: Sequence[Point], now: datetime) -> datetime:
+def _time_of_first_node(points: Sequence[Point], now: datetime) -> datetime:
     """Return the time of the first point with nodes, or `now` if there is no such point."""
     times = (point.at for point in points if point.current + point.draining)
     return min(now, datetime.fromtimestamp(next(times, now.timestamp()), UTC))

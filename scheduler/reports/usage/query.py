@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
-from scheduler.reports.usage.report import MAX_PERIODS, Dimension, Step, UsageRequest
+from scheduler.reports.usage.report import MAX_PERIODS, ReportStep, UsageDimension, UsageRequest
 
 DEFAULT_PERIOD = timedelta(days=30)
 
@@ -27,7 +27,7 @@ def usage_request(
     """
     problems: list[Problem] = []
     begin, end = since or (until or now) - DEFAULT_PERIOD, until or now
-    period_step = Step(step) if step else None
+    period_step = ReportStep(step) if step else None
     if begin >= end:
         allowed = f"before {end.isoformat()}"
         problems.append(Problem("since", "is not before `until`", begin.isoformat(), allowed))
@@ -45,10 +45,11 @@ def usage_request(
     return UsageRequest(
         since=begin,
         until=end,
-        group_by=tuple(Dimension(word) for word in group_by) or (Dimension.DEPARTMENT, Dimension.PROJECT),
+        group_by=tuple(UsageDimension(word) for word in group_by)
+        or (UsageDimension.DEPARTMENT, UsageDimension.PROJECT),
         step=period_step,
         time_zone=parse_time_zone(time_zone or "UTC"),
-        only={Dimension(key): name for key, name in (only or {}).items() if name},
+        only={UsageDimension(key): name for key, name in (only or {}).items() if name},
     )
 
 

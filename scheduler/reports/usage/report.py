@@ -25,14 +25,14 @@ MIB = 1024
 CENT = Decimal("0.01")
 
 
-class Dimension(StrEnum):
+class UsageDimension(StrEnum):
     DEPARTMENT = "department"
     PROJECT = "project"
     USER = "user"
     POOL = "pool"
 
 
-class Step(StrEnum):
+class ReportStep(StrEnum):
     """Length of a report period.
 
     Days, weeks (from Monday) and months begin at midnight in the report's time zone.
@@ -54,12 +54,12 @@ class UsageRequest:
 
     since: datetime
     until: datetime
-    group_by: tuple[Dimension, ...] = (Dimension.DEPARTMENT, Dimension.PROJECT)
-    step: Step | None = None
+    group_by: tuple[UsageDimension, ...] = (UsageDimension.DEPARTMENT, UsageDimension.PROJECT)
+    step: ReportStep | None = None
     time_zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
-    only: Mapping[Dimension, str] = field(default_factory=dict)  # names that must match exactly
+    only: Mapping[UsageDimension, str] = field(default_factory=dict)  # names that must match exactly
     # A row must match at least one of these names.
-    any_of: Mapping[Dimension, Sequence[str]] = field(default_factory=dict)
+    any_of: Mapping[UsageDimension, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class UsageRow:
     """
 
     at: datetime | None
-    names: Mapping[Dimension, str]
+    names: Mapping[UsageDimension, str]
     gpu_hours: float
     cpu_hours: float
     memory_gib_hours: float
@@ -111,8 +111,8 @@ PRICE_JOIN = """
                    FROM pools_poolprice) AS past
         ON priced_pool = held.pool_id AND held.hour >= priced_from AND held.hour < priced_until"""
 Prices = dict[tuple[int, datetime | None], Decimal | None]
-STEP_STARTS = {step: f"date_trunc('{step}', hour, %(zone)s)" for step in Step}
-COLUMNS = {dimension: f"{dimension}_name" for dimension in Dimension}
+STEP_STARTS = {step: f"date_trunc('{step}', hour, %(zone)s)" for step in ReportStep}
+COLUMNS = {dimension: f"{dimension}_name" for dimension in UsageDimension}
 
 
 def usage_report(actor: Actor, request: UsageRequest, now: datetime) -> list[UsageRow]:
@@ -128,7 +128,7 @@ def usage_report(actor: Actor, request: UsageRequest, now: datetime) -> list[Usa
         entry[0] += hours
         entry[1] += float(cpu) / MILLI / HOUR
         entry[2] += float(memory) / MIB / HOUR
-        price = _price_at(pool, until, prices)
+        price = _price_until(pool, until, prices)
         entry[3] += (price or Decimal(0)) * Decimal(hours)
         if price is None and hours:
             entry[4] |= {pool_name}
@@ -144,7 +144,7 @@ def usage_report(actor: Actor, request: UsageRequest, now: datetime) -> list[Usa
     return sorted(result, key=lambda used: (used.at or now, -used.gpu_hours, *used.names.values()))
 
 
-def total(rows: Iterable[UsageRow]) -> UsageRow:
+def sum_rows(rows: Iterable[UsageRow]) -> UsageRow:
     """Return the sum of all rows. Its cost is None if any row's cost is None."""
     rows = list(rows)
     known_cost = sum((row.known_cost for row in rows), Decimal(0))
@@ -196,7 +196,7 @@ def floor_to_hour(at: datetime) -> datetime:
     return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
-def _price_at(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | None:
+def _price_until(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | None:
     """Return the price per GPU-hour that applied until `until`, or the current price.
 
     The result is None if there is no price, for example because the pool was deleted.
@@ -209,10 +209,10 @@ def _price_at(pool_id: int, until: datetime | None, cache: Prices) -> Decimal | 
     return cache[pool_id, until]
 
 
-MAX_PERIODS: Mapping[Step | None, timedelta] = {
-    Step.HOUR: timedelta(days=31),
-    Step.DAY: timedelta(days=366),
-    Step.WEEK: timedelta(days=366 * 5),
-    Step.MONTH: timedelta(days=366 * 20),
+MAX_PERIODS: Mapping[ReportStep | None, timedelta] = {
+    ReportStep.HOUR: timedelta(days=31),
+    ReportStep.DAY: timedelta(days=366),
+    ReportStep.WEEK: timedelta(days=366 * 5),
+    ReportStep.MONTH: timedelta(days=366 * 20),
     None: timedelta(days=366 * 20),
 }

@@ -23,7 +23,7 @@ DEVICES = Func(F(f"{ALLOCATION}devices"), function="cardinality", output_field=I
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class MeanUtilization:
     """Totals over all measured pods in one minute or hour.
 
     Fields that begin with `allocated_` are the pods' allocations. All fields are time-weighted means: a pod
@@ -77,7 +77,7 @@ def choose_step(since: datetime, until: datetime, now: datetime) -> int:
 
 def utilization_points(
     pod_filter: Q, since: datetime, until: datetime, step: int, *, existed_since: datetime | None = None
-) -> list[Point]:
+) -> list[MeanUtilization]:
     """Return the utilization points for the pods that match `pod_filter`, oldest first.
 
     Each point is a mean over the time in its period in which the pods held allocations. If `existed_since` is
@@ -95,21 +95,21 @@ def utilization_points(
     held = Extract(F("end") - F("begin"), "epoch")
     measured = NullIf(F("seconds"), Value(0.0))
 
-    def total(amount: Combinable | str) -> Sum:
+    def weighted(amount: Combinable | str) -> Sum:
         """Return the sum of an amount, weighted by the seconds in which the pod held its allocation."""
         return Sum((F(amount) if isinstance(amount, str) else amount) * held, output_field=FloatField())
 
     sums = rows.order_by().values("at").annotate(
         first=Min("begin"), last=Max("end"),
-        allocated_gpu=total(F(f"{ALLOCATION}gpu_milli") * DEVICES),
-        allocated_cpu=total(f"{ALLOCATION}cpu_milli"),
-        allocated_memory=total(f"{ALLOCATION}memory_mib"),
-        allocated_gpu_memory=total(F("pod__node__gpu_memory_mib") * F(f"{ALLOCATION}gpu_milli") * DEVICES),
-        cpu=total(F("cpu_milli_seconds") / measured),
-        memory=total("memory_mib"),
-        measured_milli=total(F("gpu_milli_seconds") / measured),
-        busy=total(F("gpu_busy_milli_seconds") / measured),
-        gpu_memory=total("gpu_memory_mib"),
+        allocated_gpu=weighted(F(f"{ALLOCATION}gpu_milli") * DEVICES),
+        allocated_cpu=weighted(f"{ALLOCATION}cpu_milli"),
+        allocated_memory=weighted(f"{ALLOCATION}memory_mib"),
+        allocated_gpu_memory=weighted(F("pod__node__gpu_memory_mib") * F(f"{ALLOCATION}gpu_milli") * DEVICES),
+        cpu=weighted(F("cpu_milli_seconds") / measured),
+        memory=weighted("memory_mib"),
+        measured_milli=weighted(F("gpu_milli_seconds") / measured),
+        busy=weighted(F("gpu_busy_milli_seconds") / measured),
+        gpu_memory=weighted("gpu_memory_mib"),
     )  # fmt: skip
     points = []
     for row in sums.order_by("at"):
@@ -121,21 +121,21 @@ def utilization_points(
     return points
 
 
-def _mean_point(sums: Mapping[str, Any], seconds: float) -> Point:
-    def mean(name: str) -> int:
+def _mean_point(sums: Mapping[str, Any], seconds: float) -> MeanUtilization:
+    def rounded_mean(name: str) -> int:
         return round((sums[name] or 0) / seconds)
 
-    return Point(
+    return MeanUtilization(
         at=sums["at"],
-        allocated_gpu_milli=mean("allocated_gpu"),
-        allocated_cpu_milli=mean("allocated_cpu"),
-        allocated_memory_mib=mean("allocated_memory"),
-        allocated_gpu_memory_mib=mean("allocated_gpu_memory") // 1000,
-        cpu_milli=mean("cpu"),
-        memory_mib=mean("memory"),
-        measured_gpu_milli=mean("measured_milli"),
-        gpu_milli=mean("busy") if sums["measured_milli"] else None,
-        gpu_memory_mib=None if sums["gpu_memory"] is None else mean("gpu_memory"),
+        allocated_gpu_milli=rounded_mean("allocated_gpu"),
+        allocated_cpu_milli=rounded_mean("allocated_cpu"),
+        allocated_memory_mib=rounded_mean("allocated_memory"),
+        allocated_gpu_memory_mib=rounded_mean("allocated_gpu_memory") // 1000,
+        cpu_milli=rounded_mean("cpu"),
+        memory_mib=rounded_mean("memory"),
+        measured_gpu_milli=rounded_mean("measured_milli"),
+        gpu_milli=rounded_mean("busy") if sums["measured_milli"] else None,
+        gpu_memory_mib=None if sums["gpu_memory"] is None else rounded_mean("gpu_memory"),
     )
 
 

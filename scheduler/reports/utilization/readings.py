@@ -46,7 +46,7 @@ class RunningPod(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PodReading:
     """Measurement of one pod over the preceding `seconds` seconds."""
 
     pod_id: uuid.UUID
@@ -69,11 +69,11 @@ class Reading:
 @dataclass(frozen=True, slots=True)
 class Readings:
     at: datetime
-    pods: tuple[Reading, ...] = ()
+    pods: tuple[PodReading, ...] = ()
     nodes: Mapping[int, tuple[DeviceMeasurement, ...]] | None = None
 
 
-def take_readings(now: Callable[[], datetime], runtime_for: Callable[[NodePool], Runtime]) -> Readings:
+def measure_running_pods(now: Callable[[], datetime], runtime_for: Callable[[NodePool], Runtime]) -> Readings:
     """Measure all running pods, skipping runtimes that do not respond."""
     running = [RunningPod._make(row) for row in _running_rows()]
     nodes = {node.pk: node for node in Node.objects.filter(state__in=HOSTING).select_related("pool")}
@@ -102,13 +102,13 @@ def build_reading(
     devices: tuple[DeviceMeasurement, ...],
     before: models.PodUtilization | None,
     at: datetime,
-) -> Reading:
+) -> PodReading:
     """Return a reading. CPU time is counted since the previous reading or the pod's start."""
     since = before.at if before is not None else pod.started_at or at
     elapsed = (at - since).total_seconds()
     used = max(use.cpu_seconds - (before.cpu_seconds if before is not None else 0.0), 0.0)
-    busy = _mean_busy(devices)
-    return Reading(
+    busy = _mean_busy_milli(devices)
+    return PodReading(
         pod_id=pod.pod_id,
         at=at,
         seconds=min(max(elapsed, 0.0), MAX_READING_SECONDS),
@@ -167,7 +167,7 @@ def _measure_pods(
     return result
 
 
-def _mean_busy(devices: Iterable[DeviceMeasurement]) -> int | None:
+def _mean_busy_milli(devices: Iterable[DeviceMeasurement]) -> int | None:
     """Return the measured devices' mean utilization in thousandths, or None if no device was measured."""
     measured = [busy for busy, _ in devices if busy is not None]
     return round(sum(measured) / len(measured)) if measured else None

@@ -11,7 +11,7 @@ from django.db import connection, transaction
 from berth.db.crash_points import crash_point
 from berth.db.lease import HeldLease, fenced_transaction
 from scheduler.models import NodeUtilization, PodUtilization, UtilizationPoint
-from scheduler.reports.utilization.readings import Reading, Readings
+from scheduler.reports.utilization.readings import PodReading, Readings
 
 MINUTE, HOUR = 60, 3600
 READINGS_CTE = """
@@ -105,7 +105,7 @@ def _delete_points(step: int, before: datetime) -> int:
                 return dropped
 
 
-def _reading_row(reading: Reading) -> dict[str, object]:
+def _reading_row(reading: PodReading) -> dict[str, object]:
     return {
         "pod_id": str(reading.pod_id),
         "at": reading.at.isoformat(),

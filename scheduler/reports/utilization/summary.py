@@ -47,7 +47,7 @@ class Utilization:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DeviceMeasurements:
     """GPU of a node with its index and measurements."""
 
     index: int
@@ -67,7 +67,7 @@ class PodSummary:
     node: str
     pool: str
     use: Utilization
-    devices: tuple[Device, ...]
+    devices: tuple[DeviceMeasurements, ...]
 
     @property
     def name(self) -> str:
@@ -104,7 +104,7 @@ def sum_utilization(uses: Iterable[Utilization]) -> Utilization:
             "allocated_gpu_memory_mib", "measured_gpu_milli")  # fmt: skip
     used = ("gpu_milli", "gpu_memory_mib", "cpu_milli", "memory_mib")
     values: dict[str, Any] = {name: sum(getattr(use, name) for use in uses) for name in summed_fields}
-    values |= {name: _sum_measured(getattr(use, name) for use in uses) for name in used}
+    values |= {name: _sum_or_none(getattr(use, name) for use in uses) for name in used}
     return Utilization(at=max(read, default=None), **values)
 
 
@@ -118,7 +118,7 @@ def utilization_by_pool(pools: Iterable[NodePool], now: datetime) -> dict[str, U
 
 def devices_by_node(
     nodes: Sequence[Node], now: datetime, max_age: timedelta = MAX_MEASUREMENT_AGE
-) -> dict[int, tuple[Device, ...]]:
+) -> dict[int, tuple[DeviceMeasurements, ...]]:
     """Return each node's measured GPUs, omitting nodes without measurements."""
     rows = NodeUtilization.objects.filter(node__in=nodes, at__gte=now - max_age)
     return {row.node_id: _measured_devices(range(len(row.devices)), row.devices) for row in rows}
@@ -149,7 +149,7 @@ def _pod_utilization(row: Sequence[Any], since: datetime) -> PodSummary:
         // MILLI,
         measured_gpu_milli=values["gpu_milli"] * len(measured),
         gpu_milli=round(values["gpu_milli"] * sum(measured) / MILLI) if measured else None,
-        gpu_memory_mib=_sum_measured(device.memory_mib for device in devices),
+        gpu_memory_mib=_sum_or_none(device.memory_mib for device in devices),
         cpu_milli=values["pod__use__cpu_milli"] if fresh else None,
         memory_mib=values["pod__use__memory_mib"] if fresh else None,
     )
@@ -161,13 +161,13 @@ def _pod_utilization(row: Sequence[Any], since: datetime) -> PodSummary:
 
 def _measured_devices(
     numbers: Iterable[int], read: Sequence[DeviceMeasurement], *, shared: bool = False
-) -> tuple[Device, ...]:
+) -> tuple[DeviceMeasurements, ...]:
     return tuple(
-        Device(number, *(read[place] if place < len(read) else (None, None)), shared=shared)
+        DeviceMeasurements(number, *(read[place] if place < len(read) else (None, None)), shared=shared)
         for place, number in enumerate(numbers)
     )
 
 
-def _sum_measured(values: Iterable[int | None]) -> int | None:
+def _sum_or_none(values: Iterable[int | None]) -> int | None:
     measured = [value for value in values if value is not None]
     return sum(measured) if measured else None

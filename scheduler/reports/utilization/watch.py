@@ -8,7 +8,7 @@ from typing import ClassVar
 from berth.db.lease import HeldLease
 from scheduler.reports.isolation import record_isolation
 from scheduler.reports.leased_thread import LeasedThread
-from scheduler.reports.utilization.readings import take_readings
+from scheduler.reports.utilization.readings import measure_running_pods
 from scheduler.reports.utilization.storage import write_readings
 
 # Number of measurements between two isolation queries. Nodes without a report are queried every time.
@@ -23,6 +23,6 @@ class UtilizationWatcher(LeasedThread):
     _measured = 0
 
     def work(self, held: HeldLease) -> None:
-        write_readings(take_readings(self._clock.now, self._runtime_of), held)
+        write_readings(measure_running_pods(self._clock.now, self._runtime_of), held)
         record_isolation(self._runtime_of, held, only_missing=self._measured % ISOLATION_EVERY != 0)
         self._measured += 1

@@ -31,7 +31,7 @@ from scheduler.reports.what_if.slots import dry_run_slot
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
 
 
-def predict(
+def predict_workloads(
     *,
     actor: Actor,
     workload: Workload,
@@ -68,7 +68,7 @@ def predict(
             missing = missing_nodes(bundles, rejection, view)
             if missing is not None:
                 prediction = with_boot_forecast(prediction, missing, now)
-        return _sum_outcomes(prediction, plan, rejections, candidates, view, viewer)
+        return _sum_task_outcomes(prediction, plan, rejections, candidates, view, viewer)
 
 
 def _next_backoff_end(
@@ -131,7 +131,7 @@ def add_unsaved_workload(
     return candidate, tuple(stored.values())
 
 
-def _sum_outcomes(
+def _sum_task_outcomes(
     first: Prediction,
     plan: Plan,
     rejections: Mapping[str, Rejection],

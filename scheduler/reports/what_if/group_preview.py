@@ -15,7 +15,7 @@ from projects.services.quotas.groups import check_pools
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.layout.over_quota import PodsOverQuota, QueueInPool, queues_in_pools
 from scheduler.engine.model import Entitlement, Queue, Snapshot
-from scheduler.loop.observe.queues import Owner, build_entitlement
+from scheduler.loop.observe.queues import QueueOwner, build_entitlement
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.explanations.workload import to_api_units
 from scheduler.reports.what_if.plan_comparison import Document, PlanChanges, compare_plans
@@ -132,5 +132,5 @@ def _newly_over_quota(old: QueueInPool, new: QueueInPool) -> Iterator[tuple[str,
             yield name, PodsOverQuota(pods - already.pods, gpu_milli - already.gpu_milli)
 
 
-def _describe_owner(owner: Owner) -> Mapping[str, str]:
+def _describe_owner(owner: QueueOwner) -> Mapping[str, str]:
     return {"kind": "department" if owner.project_id is None else "project", "name": owner.name}

@@ -9,7 +9,7 @@ from projects.actor import Actor
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Bundle, Kind, Place, Plan, QueueReport, Rejection
 from scheduler.loop.decide import LayoutCache, decide_pools
-from scheduler.loop.observe.queues import Owner
+from scheduler.loop.observe.queues import QueueOwner
 from scheduler.loop.observe.view import ClusterView
 from scheduler.reports.evictions.records import predicted_evictions
 from scheduler.reports.evictions.rendering import render
@@ -53,18 +53,21 @@ def compare_plans(
     actor can see.
     """
     viewer, departments = viewer_for(actor), visible_department_ids(actor)
-    before, after = _plan_for(view.snapshot, view, cache.layouts), _plan_for(edited, view)
+    before, after = (
+        _decide_with_readiness(view.snapshot, view, cache.layouts),
+        _decide_with_readiness(edited, view),
+    )
     _compare_shares(impact, before, after, view, viewer, departments)
     starts, started = _planned_starts(after, view), _planned_starts(before, view)
     for handle in sorted(starts.keys() - started.keys()):
-        _list_or_count(impact, "starts", handle, starts[handle], viewer)
+        _list_or_count_hidden(impact, "starts", handle, starts[handle], viewer)
     for handle in sorted(started.keys() - starts.keys()):
-        _list_or_count(impact, "no_longer_starting", handle, started[handle], viewer)
+        _list_or_count_hidden(impact, "no_longer_starting", handle, started[handle], viewer)
     _compare_evictions(impact, before, after, view, viewer)
     _compare_reasons(impact, before, after, viewer)
 
 
-def _plan_for(snapshot: Snapshot, view: ClusterView, layouts: LayoutCache | None = None) -> Plan:
+def _decide_with_readiness(snapshot: Snapshot, view: ClusterView, layouts: LayoutCache | None = None) -> Plan:
     plan = decide_pools(snapshot, layouts)
     return replace(plan, rejections=with_pool_readiness(plan.rejections, view.below_threshold))
 
@@ -89,13 +92,13 @@ def _compare_shares(
             impact.hidden.shares += 1
 
 
-def _can_see_queue(owner: Owner, viewer: Viewer, departments: set[int] | None) -> bool:
+def _can_see_queue(owner: QueueOwner, viewer: Viewer, departments: set[int] | None) -> bool:
     if owner.project_id is not None:
         return viewer.can_see(owner.project_id)
     return departments is None or owner.department_id in departments
 
 
-def _share_document(owner: Owner, old: QueueReport, new: QueueReport) -> Document:
+def _share_document(owner: QueueOwner, old: QueueReport, new: QueueReport) -> Document:
     return {
         "kind": "department" if owner.project_id is None else "project",
         "name": owner.name,
@@ -111,7 +114,7 @@ def _planned_starts(plan: Plan, view: ClusterView) -> Mapping[str, Document]:
     running = {workload.name for workload in view.snapshot.workloads if workload.pods}
     starts: dict[str, Document] = {}
     for bundle in plan.bundles:
-        places = _own_placements(bundle)
+        places = _placements_of_own_workload(bundle)
         if not places or bundle.workload in running or bundle.kind is Kind.GROW:
             continue
         starts[bundle.workload] = {
@@ -122,13 +125,15 @@ def _planned_starts(plan: Plan, view: ClusterView) -> Mapping[str, Document]:
     return starts
 
 
-def _own_placements(bundle: Bundle) -> list[Place]:
+def _placements_of_own_workload(bundle: Bundle) -> list[Place]:
     return [step for step in bundle.steps if isinstance(step, Place) and step.workload == bundle.workload]
 
 
-def _list_or_count(impact: PlanChanges, what: str, handle: str, entry: Document, viewer: Viewer) -> None:
+def _list_or_count_hidden(
+    impact: PlanChanges, what: str, handle: str, entry: Document, viewer: Viewer
+) -> None:
     project, _, name = handle.partition("/")
-    if viewer.can_see_named(project):
+    if viewer.can_see_project_named(project):
         getattr(impact, what).append({"project": project, "workload": name, **entry})
     else:
         setattr(impact.hidden, what, getattr(impact.hidden, what) + 1)
@@ -158,7 +163,7 @@ def _compare_reasons(impact: PlanChanges, before: Plan, after: Plan, viewer: Vie
         if old is not None and _main_reason(old) != _main_reason(rejection):
             first = redact_blocker(rejection.blockers[0], rejection.workload)
             entry = {"before": _main_reason(old), "after": str(first.reason), "message": first.message}
-            _list_or_count(impact, "reasons", rejection.workload, entry, viewer)
+            _list_or_count_hidden(impact, "reasons", rejection.workload, entry, viewer)
 
 
 def _main_reason(rejection: Rejection) -> str:

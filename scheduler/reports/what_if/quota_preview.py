@@ -28,7 +28,7 @@ Document = dict[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
-class Impact(PlanChanges):
+class QuotaImpact(PlanChanges):
     """Effects of quota edits.
 
     `tag` identifies the compared quota versions; clients send it in `If-Match` to apply the edits.
@@ -47,7 +47,7 @@ class Impact(PlanChanges):
         return [quota for quota in self.quotas if quota["after"] is None and quota["before"] is not None]
 
 
-def preview(*, actor: Actor, draft: Draft, now: datetime | None = None) -> Impact:
+def preview_draft(*, actor: Actor, draft: Draft, now: datetime | None = None) -> QuotaImpact:
     """Return the effects of a quota draft that `actor` may apply.
 
     Raises Invalid if the draft has values that are not allowed.
@@ -57,7 +57,7 @@ def preview(*, actor: Actor, draft: Draft, now: datetime | None = None) -> Impac
         return _build_impact(actor, drafted, now or timezone.now(), cache)
 
 
-def current_warnings(owner: Tenant, pool: PoolOrGroup, now: datetime | None = None) -> list[Document]:
+def current_quota_warnings(owner: Tenant, pool: PoolOrGroup, now: datetime | None = None) -> list[Document]:
     """Return the warnings about an owner's current quota."""
     with shared_cache() as cache:
         view = observe(now or timezone.now(), SPEC_CACHE, cache.observations)
@@ -77,11 +77,11 @@ def _warning_documents(snapshot: Snapshot, edited_queues: Iterable[tuple[str, st
 
 def _build_impact(
     actor: Actor, drafted: Sequence[DraftedChange], now: datetime, cache: WhatIfCache
-) -> Impact:
+) -> QuotaImpact:
     view = observe(now, SPEC_CACHE, cache.observations)
     edited = with_edited_quotas(view, drafted)
     quotas = [_quota_document(edit) for edit in drafted]
-    impact = Impact(tag=version_tag_before_draft(drafted), quotas=quotas)
+    impact = QuotaImpact(tag=version_tag_before_draft(drafted), quotas=quotas)
     edited_queues = [
         (_queue_name(edit.change.owner, view), pool)
         for edit in drafted

@@ -34,7 +34,7 @@ class _PoolOrGroup:
     name: str
     pools: tuple[str, ...]
 
-    def quota(self, queue: model.Queue) -> Bounds:
+    def total_quota(self, queue: model.Queue) -> Bounds:
         """Return the queue's total quota in `pools`. A group's quota is counted once."""
         by_name = {}
         for pool in self.pools:
@@ -43,7 +43,7 @@ class _PoolOrGroup:
         gpu, cpu, memory = (sum_bounds(column) for column in zip(*by_name.values(), strict=True))
         return Bounds(gpu, cpu, memory)
 
-    def total(self, amounts: Mapping[tuple[str, str], Sums], queue: str) -> Sums:
+    def sum_over_pools(self, amounts: Mapping[tuple[str, str], Sums], queue: str) -> Sums:
         return [sum(column) for column in zip(*[amounts[queue, pool] for pool in self.pools], strict=True)]
 
 
@@ -57,7 +57,7 @@ def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, s
     result: list[QuotaWarning] = []
     checked: set[tuple[str, str, str]] = set()
 
-    def mark_checked(what: str, name: str, place: _PoolOrGroup) -> bool:
+    def mark_as_checked(what: str, name: str, place: _PoolOrGroup) -> bool:
         is_new = (what, name, place.name) not in checked
         checked.add((what, name, place.name))
         return is_new
@@ -65,16 +65,16 @@ def find_warnings(snapshot: model.Snapshot, edited_queues: Iterable[tuple[str, s
     for name, pool in edited_queues:
         queue = queues[name]
         place = _pool_or_group(pool, [queue])
-        if mark_checked("queue", name, place):
-            amounts = place.total(allocated, name), place.total(non_preemptible, name)
+        if mark_as_checked("queue", name, place):
+            amounts = place.sum_over_pools(allocated, name), place.sum_over_pools(non_preemptible, name)
             result += _queue_warnings(queue, place, pool, *amounts)
         top = queues[queue.parent] if queue.parent else queue
         inner = [child for child in snapshot.queues if child.parent == top.name]
         place = _pool_or_group(pool, [top, *inner])
-        if mark_checked("department", top.name, place):
+        if mark_as_checked("department", top.name, place):
             result += _department_warnings(top, inner, place)
         place = _pool_or_group(pool, tops)
-        if queue.parent is None and mark_checked("pool", "", place):
+        if queue.parent is None and mark_as_checked("pool", "", place):
             result += _pool_warnings(place, tops, snapshot)
     return result
 
@@ -115,8 +115,8 @@ def _queue_warnings(
 def _department_warnings(
     top: model.Queue, inner: Iterable[model.Queue], place: _PoolOrGroup
 ) -> Iterator[QuotaWarning]:
-    quotas = [place.quota(queue) for queue in inner]
-    for kind, resource, quota in _finite_bounds(place.quota(top)):
+    quotas = [place.total_quota(queue) for queue in inner]
+    for kind, resource, quota in _finite_bounds(place.total_quota(top)):
         total = sum_bounds(bounds[kind] for bounds in quotas)
         if total is None or total > quota:
             yield QuotaWarning(
@@ -133,7 +133,7 @@ def _pool_warnings(
     place: _PoolOrGroup, tops: Iterable[model.Queue], snapshot: model.Snapshot
 ) -> Iterator[QuotaWarning]:
     capacity = _largest_capacity(place, snapshot)
-    quotas = [place.quota(queue) for queue in tops]
+    quotas = [place.total_quota(queue) for queue in tops]
     owner = "the pool has" if place.pools == (place.name,) else "its pools have"
     for kind, resource in enumerate(RESOURCES):
         total = sum_bounds(bounds[kind] for bounds in quotas if bounds[kind] is not None)

@@ -25,7 +25,7 @@ from scheduler.engine.smallest_change.search import Effects, SearchOutcome, Smal
 from scheduler.engine.smallest_change.sentences import change_sentence
 from scheduler.loop.decide import without_pools
 from scheduler.loop.observe.view import ClusterView, observe
-from scheduler.reports.visibility import HIDDEN_WORKLOAD, Viewer, project_in_handle
+from scheduler.reports.visibility import HIDDEN_WORKLOAD, Viewer, project_of_handle
 from scheduler.reports.what_if.dry_run import add_unsaved_workload
 from scheduler.reports.what_if.slots import dry_run_slot
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
@@ -156,7 +156,7 @@ def _is_same_state(before: Snapshot, now: Snapshot) -> bool:
 
 def _render_change(result: SmallestChange, workload: Workload, viewer: Viewer) -> RenderedChange:
     def is_visible(handle: str) -> bool:
-        return viewer.can_see_named(project_in_handle(handle))
+        return viewer.can_see_project_named(project_of_handle(handle))
 
     def display_name(handle: str) -> str:
         return handle if is_visible(handle) else HIDDEN_WORKLOAD

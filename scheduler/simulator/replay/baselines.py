@@ -15,7 +15,7 @@ from scheduler.simulator.replay.trace import Trace
 Assignment = tuple[int, Role, tuple[int, ...]]  # (node, role, devices)
 
 
-class Machine:
+class SimulatedNode:
     """Free resources of one node in a baseline policy."""
 
     def __init__(self, node: Node) -> None:
@@ -50,7 +50,7 @@ class FifoPolicy:
 
     def __init__(self, trace: Trace, records: Records, skip: bool) -> None:
         self.trace, self.records, self.skip = trace, records, skip
-        self.machines = [Machine(node) for node in trace.cluster.nodes]
+        self.machines = [SimulatedNode(node) for node in trace.cluster.nodes]
         self.queue: list[Workload] = []
         self.ends: list[tuple[int, str, Workload, list[Assignment]]] = []
         self.arrived = self.ended = self.cycles = 0
@@ -61,7 +61,7 @@ class FifoPolicy:
             times = [arrivals[self.arrived].submitted] if self.arrived < len(arrivals) else []
             now = min([*times, *(end[0] for end in self.ends[:1])])
             while self.ends and self.ends[0][0] <= now:
-                self._end(now)
+                self._end_next_workload(now)
             while self.arrived < len(arrivals) and arrivals[self.arrived].submitted <= now:
                 self.queue.append(arrivals[self.arrived])
                 self.records.record_workload(now, arrivals[self.arrived], has_ended=False)
@@ -70,7 +70,7 @@ class FifoPolicy:
             self.cycles += 1
             yield Progress(now, self.arrived, self.ended, self.cycles)
 
-    def _end(self, now: int) -> None:
+    def _end_next_workload(self, now: int) -> None:
         _, _, workload, assignments = heappop(self.ends)
         for i, role, devices in assignments:
             self.machines[i].allocate(role, devices, -1)

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scheduler.simulator.replay.records import Job, Records, integrate
+from scheduler.simulator.replay.records import JobRecord, Records, integrate
 
 FORMAT = "berth.replay/1"
 HOUR = 3600
 
 
-def summarize(records: Records, until: int) -> dict[str, Any]:
+def summary_figures(records: Records, until: int) -> dict[str, Any]:
     """Return the summary figures.
 
     `queueing` is the total pending time, including time after evictions. Utilization is measured up to the
@@ -59,7 +59,7 @@ def summarize_durations(durations: Sequence[float]) -> dict[str, float]:
 def _project_figures(records: Records, gpu_seconds: Mapping[str, float], span: int) -> dict[str, Any]:
     total = sum(gpu_seconds.values()) or 1.0
     quotas = sum(account.quota or 0.0 for account in records.accounts.values()) or 1.0
-    by_project: dict[str, list[Job]] = {name: [] for name in records.accounts}
+    by_project: dict[str, list[JobRecord]] = {name: [] for name in records.accounts}
     for job in records.jobs.values():
         by_project[job.project].append(job)
     return {

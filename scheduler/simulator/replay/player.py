@@ -14,7 +14,7 @@ from scheduler.engine.plan import Plan
 from scheduler.simulator.gangs import RUNNING_STATES, has_pod_in, is_finished
 from scheduler.simulator.replay.records import Records
 from scheduler.simulator.replay.trace import Trace
-from scheduler.simulator.simulation import World
+from scheduler.simulator.simulation import SimulatedCluster
 from scheduler.simulator.usage import UsageMeter
 
 STOP_SECONDS = 10  # seconds until the GPUs of a stopping pod are free
@@ -43,8 +43,11 @@ class ReplayRun:
         self.next_cycle = trace.cluster.now
         self.needs_cycle = False  # True if the state has changed since the last cycle
         self.layout: Layout | None = None  # layout passed to the next cycle
-        self.world, self.meter = World(trace.cluster, stop_seconds, checkpoint), UsageMeter(trace.cluster)
-        self.heartbeat = HEARTBEAT if any(map(_depends_on_time, trace.cluster.pools)) else None
+        self.world, self.meter = (
+            SimulatedCluster(trace.cluster, stop_seconds, checkpoint),
+            UsageMeter(trace.cluster),
+        )
+        self.heartbeat = HEARTBEAT if any(map(_does_pool_depend_on_time, trace.cluster.pools)) else None
         self.pending: set[str] = set()
         self.backoffs: list[int] = []
         self.release_at: int | None = None  # time at which held nodes are released for other workloads
@@ -62,7 +65,7 @@ class ReplayRun:
             changed = bool(self.world.changed_workloads)
             self._record_changes()
             self.needs_cycle = bool(self.pending) and (
-                self._expire_backoffs() or changed or self.needs_cycle or self._releases_nodes()
+                self._expire_backoffs() or changed or self.needs_cycle or self._should_release_nodes()
             )
             if self.needs_cycle and self.world.now >= self.next_cycle:
                 self._run_cycle()
@@ -105,7 +108,7 @@ class ReplayRun:
             needs_cycle = True
         return needs_cycle
 
-    def _releases_nodes(self) -> bool:
+    def _should_release_nodes(self) -> bool:
         return self.release_at is not None and self.release_at <= self.world.now
 
     def _run_cycle(self) -> None:
@@ -114,12 +117,12 @@ class ReplayRun:
         self.plan, self.layout = decide_with_layout(snapshot, self.layout)
         self.cycles += 1
         self.needs_cycle, self.next_cycle = False, self.world.now + self.min_cycle_seconds
-        self.release_at = self._hold_end(self.layout)
+        self.release_at = self._first_hold_end(self.layout)
         self.world.apply_plan(self.plan)
         self.records.record_plan(self.world.now, self.plan)
         self._record_changes()
 
-    def _hold_end(self, layout: Layout) -> int | None:
+    def _first_hold_end(self, layout: Layout) -> int | None:
         """Return when the first hold on nodes ends, or None if no nodes are held."""
         ends = []
         for board in layout.boards.values():
@@ -154,7 +157,7 @@ class ReplayRun:
                 self.ended += 1
                 self._record_runtime(workload)
                 self.pending.discard(name)
-                world.forget(name)
+                world.remove_workload(name)
             elif has_pod_in(workload, RUNNING_STATES):
                 self.pending.discard(name)
             else:
@@ -164,7 +167,7 @@ class ReplayRun:
         world.changed_workloads.clear()
 
 
-def _depends_on_time(pool: Pool) -> bool:
+def _does_pool_depend_on_time(pool: Pool) -> bool:
     """Return whether decisions in the pool can change merely because time passes."""
     return (
         pool.fair_share.time_based

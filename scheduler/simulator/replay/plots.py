@@ -19,7 +19,9 @@ def draw_plots(records: Records, until: int) -> Mapping[str, str]:
         "allocation.svg": draw_stacked_areas(
             "Allocated GPUs by project", allocations, begin, end, records.trace.gpus
         ),
-        "queue.svg": draw_stacked_areas("Pending workloads", {"pending": records.queue()}, begin, end),
+        "queue.svg": draw_stacked_areas(
+            "Pending workloads", {"pending": records.pending_count_curve()}, begin, end
+        ),
     }
 
 
@@ -30,11 +32,11 @@ def draw_stacked_areas(
     columns = {name: sample_curve(curve, begin, end) for name, curve in curves.items()}
     top = max([1.0, line or 0.0, *map(sum, zip(*columns.values(), strict=True))])
     below = [0.0] * COLUMNS
-    parts = [_frame(title, top, (end - begin) / 86_400)]
+    parts = [_draw_frame(title, top, (end - begin) / 86_400)]
     for number, (name, heights) in enumerate(columns.items()):
         above = [low + high for low, high in zip(below, heights, strict=True)]
         colour = f"hsl({number * 137.5 % 360:.0f} 55% {48 + 14 * (number % 2)}%)"
-        parts.append(f'<polygon fill="{colour}" points="{_outline(below, above, top)}"/>')
+        parts.append(f'<polygon fill="{colour}" points="{_outline_points(below, above, top)}"/>')
         y = TOP + 18 * number
         if y < HEIGHT - BOTTOM:
             parts.append(f'<rect x="{WIDTH - LEGEND + 12}" y="{y}" width="10" height="10" fill="{colour}"/>')
@@ -60,7 +62,7 @@ def sample_curve(curve: Curve, begin: int, end: int) -> Sequence[float]:
     return means
 
 
-def _frame(title: str, top: float, days: float) -> str:
+def _draw_frame(title: str, top: float, days: float) -> str:
     right, bottom = WIDTH - LEGEND, HEIGHT - BOTTOM
     drawing = f'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
     parts = [
@@ -79,7 +81,7 @@ def _frame(title: str, top: float, days: float) -> str:
     return "\n".join(parts)
 
 
-def _outline(below: Sequence[float], above: Sequence[float], top: float) -> str:
+def _outline_points(below: Sequence[float], above: Sequence[float], top: float) -> str:
     step = (WIDTH - LEGEND - LEFT) / (COLUMNS - 1)
     forward = [f"{LEFT + i * step:.1f},{_y_position(value, top)}" for i, value in enumerate(above)]
     backward = [f"{LEFT + i * step:.1f},{_y_position(value, top)}" for i, value in enumerate(below)]

@@ -16,7 +16,7 @@ Curve = list[tuple[int, float]]  # step function as pairs of a second and the va
 
 
 @dataclass(slots=True)
-class Job:
+class JobRecord:
     """One job of the trace. Times are in seconds since the epoch."""
 
     name: str
@@ -35,7 +35,7 @@ class Job:
 
 
 @dataclass(slots=True)
-class Account:
+class ProjectAccount:
     """Allocation of one project, and the time during which its quota had room for a job of each size."""
 
     quota: float | None
@@ -59,7 +59,7 @@ class Account:
                 break
             self.clocks[place] += seconds
 
-    def clock(self, gpus: float) -> float:
+    def seconds_with_room(self, gpus: float) -> float:
         return self.clocks[bisect_left(self.sizes, gpus)]
 
 
@@ -68,7 +68,7 @@ class Records:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, JobRecord] = {}
         self.evictions: dict[str, int] = defaultdict(int)  # number of workloads stopped or moved, by kind
         self.evictions_by_project: dict[str, int] = defaultdict(int)
         self.lost_gpu_seconds_by_project: dict[str, float] = defaultdict(float)
@@ -91,7 +91,7 @@ class Records:
         job = self.jobs.get(workload.name)
         if job is None:
             requested = gpus_requested(workload)
-            job = self.jobs[workload.name] = Job(
+            job = self.jobs[workload.name] = JobRecord(
                 workload.name, workload.project, requested, workload.submitted
             )
         account = self.accounts[job.project]
@@ -119,7 +119,7 @@ class Records:
             if job.pending_since is not None:
                 self._end_pending(now, job, self.accounts[job.project])
 
-    def queue(self) -> Curve:
+    def pending_count_curve(self) -> Curve:
         """Return the number of pending workloads over time."""
         curve: Curve = []
         pending = 0
@@ -128,36 +128,36 @@ class Records:
             _append_point(curve, now, pending)
         return curve
 
-    def _set_allocation(self, now: int, job: Job, account: Account, gpus: float) -> None:
+    def _set_allocation(self, now: int, job: JobRecord, account: ProjectAccount, gpus: float) -> None:
         before = self._allocated_gpus.get(job.name, 0.0)
         if gpus != before:
             account.gpus += gpus - before
             self._allocated_gpus[job.name] = gpus
             _append_point(account.allocated, now, account.gpus)
 
-    def _start_pending(self, now: int, job: Job, account: Account) -> None:
+    def _start_pending(self, now: int, job: JobRecord, account: ProjectAccount) -> None:
         if job.since is not None:
             job.stops += 1
-        job.since, job.pending_since, job.clock_at_submission = None, now, account.clock(job.gpus)
+        job.since, job.pending_since, job.clock_at_submission = None, now, account.seconds_with_room(job.gpus)
         account.pending += 1
         self._queue_changes.append((now, 1))
 
-    def _end_pending(self, now: int, job: Job, account: Account) -> None:
+    def _end_pending(self, now: int, job: JobRecord, account: ProjectAccount) -> None:
         if job.pending_since is None:
             return
         job.pending_seconds += now - job.pending_since
-        job.pending_seconds_in_quota += account.clock(job.gpus) - job.clock_at_submission
+        job.pending_seconds_in_quota += account.seconds_with_room(job.gpus) - job.clock_at_submission
         job.pending_since = None
         account.pending -= 1
         self._queue_changes.append((now, -1))
 
 
-def _accounts(trace: Trace) -> Mapping[str, Account]:
+def _accounts(trace: Trace) -> Mapping[str, ProjectAccount]:
     sizes: dict[str, set[float]] = defaultdict(set)
     for workload in (*trace.arrivals, *trace.cluster.workloads):
         sizes[workload.project].add(gpus_requested(workload))
     return {
-        queue.name: Account(
+        queue.name: ProjectAccount(
             total_gpu_quota(queue), sizes=sorted(sizes[queue.name]), clocks=[0.0] * len(sizes[queue.name]),
             at=trace.cluster.now,
         )

@@ -23,7 +23,7 @@ def parse_integer(line: int, row: Row, column: str, minimum: int = 0, default: i
     text = (row.get(column) or "").strip()
     if not text and default is not None:
         return default
-    value = _read(
+    value = _parse_column(
         line, row, column, lambda parse_text: math.floor(float(parse_text)), f"a number from {minimum}"
     )
     if not minimum <= value <= MAX_INTEGER:
@@ -33,7 +33,7 @@ def parse_integer(line: int, row: Row, column: str, minimum: int = 0, default: i
 
 def parse_time(line: int, row: Row, column: str) -> int:
     """Parse a time into seconds since the epoch. Times without a time zone are in UTC."""
-    at = _read(line, row, column, parse_iso_time, "YYYY-MM-DD HH:MM:SS")
+    at = _parse_column(line, row, column, parse_iso_time, "YYYY-MM-DD HH:MM:SS")
     return int((at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp())
 
 
@@ -48,7 +48,7 @@ def trace_error(line: int, column: str, message: str, value: str, allowed: str) 
     return ScenarioError([Problem(f"line {line}, {column}", message, format_value(value), allowed)])
 
 
-def _read(line: int, row: Row, column: str, read: Callable[[str], Read], allowed: str) -> Read:
+def _parse_column(line: int, row: Row, column: str, read: Callable[[str], Read], allowed: str) -> Read:
     text = (row.get(column) or "").strip()
     try:
         return read(text)

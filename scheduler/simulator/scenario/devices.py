@@ -11,7 +11,7 @@ RESERVABLE_STATES = (PodState.STOPPING, PodState.STUCK)
 ALLOCATED_STATES = (PodState.RUNNING, PodState.STARTING, *RESERVABLE_STATES)
 
 
-def milli_on(node: Node, request: Request) -> int | None:
+def device_share_milli(node: Node, request: Request) -> int | None:
     """Return a replica's share of each device in thousandths, or None if no device is large enough."""
     if not request.gpu_memory_mib:
         return request.gpu
@@ -21,7 +21,7 @@ def milli_on(node: Node, request: Request) -> int | None:
 
 
 @dataclass(slots=True)
-class _Room:
+class _NodeRoom:
     devices: list[int]
     cpu: int
     memory_mib: int
@@ -72,7 +72,7 @@ class DeviceAllocator:
         self, path: str, node: Node, state: PodState, devices: tuple[int, ...], request: Request
     ) -> Problem | None:
         """Allocate a pod's devices. Return a problem if the pod does not fit, or None."""
-        milli = milli_on(node, request)
+        milli = device_share_milli(node, request)
         if milli is None:
             spec, has = f"{request.gpu_memory_mib} MiB", f"{node.gpu_memory_mib} MiB on a device"
             return Problem(path, f"more GPU memory than a device of {node.name} has", spec, has)
@@ -91,20 +91,20 @@ class DeviceAllocator:
 
         The pool's strategy determines whether the fullest or the emptiest devices come first.
         """
-        milli = milli_on(node, request) or MILLI
+        milli = device_share_milli(node, request) or MILLI
         left = self._affected_rooms(state)[0][node.name].devices
         sign = -1 if self.strategies[node.pool] is Strategy.SPREAD else 1
         fitting = sorted((sign * has, device) for device, has in enumerate(left) if fits(has, milli))
         return tuple(sorted(device for _, device in fitting[: request.devices]))
 
-    def _affected_rooms(self, state: PodState) -> list[dict[str, _Room]]:
+    def _affected_rooms(self, state: PodState) -> list[dict[str, _NodeRoom]]:
         if state in RESERVABLE_STATES:
             return [self._current]
         return [self._after_stopping] if state is PodState.RESERVED else [self._current, self._after_stopping]
 
 
-def _empty_room(node: Node) -> _Room:
-    return _Room([MILLI] * node.gpus, node.cpu, node.memory_mib, node.max_pods)
+def _empty_room(node: Node) -> _NodeRoom:
+    return _NodeRoom([MILLI] * node.gpus, node.cpu, node.memory_mib, node.max_pods)
 
 
 def _device_list_problem(path: str, node: Node, devices: tuple[int, ...], request: Request) -> Problem | None:

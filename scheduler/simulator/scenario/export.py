@@ -43,7 +43,7 @@ def snapshot_to_scenario(snapshot: Snapshot, cycle_seconds: int = 1) -> Document
         "departments": [_queue_document(queue) for queue in departments],
         "projects": [{**_queue_document(queue), "department": queue.parent} for queue in projects],
         "workloads": [_workload_document(workload, workload_names) for workload in snapshot.workloads],
-        "reservations": [_reservation(reservation) for reservation in snapshot.reservations],
+        "reservations": [_reservation_document(reservation) for reservation in snapshot.reservations],
     }
 
 
@@ -91,13 +91,17 @@ def _queue_document(queue: Queue) -> Document:
 
 def _quota_document(entitlement: Entitlement) -> Document:
     weights = dict(zip(("gpu", "cpu", "memory_mib"), entitlement.weights, strict=True))
-    document = {**_bounds(entitlement.quota), "weight": weights, "over_quota": entitlement.over_quota}
+    document = {
+        **_bounds_document(entitlement.quota),
+        "weight": weights,
+        "over_quota": entitlement.over_quota,
+    }
     if entitlement.limit != Bounds():
-        document["limit"] = _bounds(entitlement.limit)
+        document["limit"] = _bounds_document(entitlement.limit)
     return document | drop_empty(rank=entitlement.rank or None)
 
 
-def _bounds(bounds: Bounds) -> Document:
+def _bounds_document(bounds: Bounds) -> Document:
     gpu, cpu, memory = bounds
     return {
         "gpu": None if gpu is None else from_thousandths(gpu),
@@ -156,7 +160,7 @@ def _workload_document(workload: Workload, workload_names: Collection[str]) -> D
 def _child_documents(group: Group) -> Document:
     if not group.children:
         return {"roles": [{"name": "unknown"}]}  # a workload without roles never starts
-    document = drop_empty(topology=_topology(group.topology))
+    document = drop_empty(topology=_topology_document(group.topology))
     if group.need != len(group.children):
         document["need"] = group.need
     if all(isinstance(child, Role) for child in group.children):
@@ -196,21 +200,21 @@ def _role_document(role: Role) -> Document:
         memory_mib=request.memory_mib or None,
         limit=limit,
         node_selector=dict(role.node_selector),
-        tolerations=[_toleration(toleration) for toleration in role.tolerations],
+        tolerations=[_toleration_document(toleration) for toleration in role.tolerations],
         gpu_models=list(role.gpu_models),
         spread_per_node=role.spread_per_node,
-        topology=_topology(role.topology),
+        topology=_topology_document(role.topology),
         scale_with=None if scale_with is None else {"role": scale_with.role, "ratio": scale_with.ratio},
     )
 
 
-def _topology(constraint: TopologyConstraint | None) -> Mapping[str, str]:
+def _topology_document(constraint: TopologyConstraint | None) -> Mapping[str, str]:
     return (
         {} if constraint is None else drop_empty(required=constraint.required, preferred=constraint.preferred)
     )
 
 
-def _toleration(toleration: Toleration) -> Document:
+def _toleration_document(toleration: Toleration) -> Document:
     return drop_empty(
         key=toleration.key, operator=toleration.operator, value=toleration.value, effect=toleration.effect
     )
@@ -220,7 +224,7 @@ def _pod_document(pod: Pod) -> Document:
     return _position_document(pod) | {"state": pod.state.value, "started": format_time(pod.started)}
 
 
-def _reservation(reservation: Reservation) -> Document:
+def _reservation_document(reservation: Reservation) -> Document:
     return {
         "workload": reservation.workload,
         **_position_document(reservation),

@@ -13,7 +13,7 @@ def pool_document(pool: Pool) -> Document:
     mode, consolidation = pool.fair_share, pool.consolidation
     bounds: Document = {"max": pool.nodes_max}
     if pool.nodes_max is not None and pool.node_shape is not None:
-        bounds["shape"] = _shape(pool.node_shape)
+        bounds["shape"] = _shape_document(pool.node_shape)
     return {
         "name": pool.name,
         "placement": {"nodes": pool.node_strategy.value, "devices": pool.device_strategy.value},
@@ -43,7 +43,7 @@ def pool_document(pool: Pool) -> Document:
 
 
 def node_document(node: Node) -> Document:
-    document = {"name": node.name, "pool": node.pool, **_shape(node), "state": node.state.value}
+    document = {"name": node.name, "pool": node.pool, **_shape_document(node), "state": node.state.value}
     if node.ordinal:
         document["ordinal"] = node.ordinal
     if node.only_project:
@@ -54,7 +54,7 @@ def node_document(node: Node) -> Document:
     return document
 
 
-def _shape(machine: Node | NodeShape) -> Document:
+def _shape_document(machine: Node | NodeShape) -> Document:
     document: Document = {
         "gpus": machine.gpus,
         "gpu_model": machine.gpu_model,

@@ -10,7 +10,7 @@ from berth.core.words import format_count
 from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.from_spec import to_timestamp, with_avoided_nodes, workload_from_spec
 from scheduler.engine.model import Node, Pod, PodState, Pool, Reservation, Role, Workload
-from scheduler.simulator.scenario.devices import RESERVABLE_STATES, DeviceAllocator, milli_on
+from scheduler.simulator.scenario.devices import RESERVABLE_STATES, DeviceAllocator, device_share_milli
 from scheduler.simulator.scenario.errors import ScenarioError
 from scheduler.simulator.scenario.schema import PodDocument, ScenarioDocument, ScenarioWorkload
 
@@ -46,10 +46,10 @@ def read_reservations(
     reservations = []
     for number, spec in enumerate(document.reservations):
         at = f"reservations[{number}]"
-        workload = _look_up(f"{at}.workload", "workload", spec.workload, by_name)
-        node = _look_up(f"{at}.node", "node", spec.node, machines)
+        workload = _look_up_by_name(f"{at}.workload", "workload", spec.workload, by_name)
+        node = _look_up_by_name(f"{at}.node", "node", spec.node, machines)
         role = _build_role(f"{at}.role", spec.role, workload)
-        milli = milli_on(node, role.request)
+        milli = device_share_milli(node, role.request)
         if len(spec.devices) != role.request.devices or milli is None:
             raise _scenario_error(
                 f"{at}.devices", "does not match the role's request", format_value(list(spec.devices))
@@ -69,19 +69,19 @@ def _build_workload(spec: ScenarioWorkload, all_pools: tuple[str, ...], now: int
         pools=spec.pools or all_pools,
         submitted=now if spec.submitted is None else to_timestamp(spec.submitted),
         runtime_seconds=spec.runtime_seconds,
-        started=_optional_seconds(spec.started),
-        last_checkpoint=_optional_seconds(spec.last_checkpoint),
+        started=_optional_timestamp(spec.started),
+        last_checkpoint=_optional_timestamp(spec.last_checkpoint),
         preemptions=spec.preemptions,
         restarts=spec.restarts,
-        backoff_until=_optional_seconds(spec.backoff_until),
-        stale_since=_optional_seconds(spec.stale_since),
+        backoff_until=_optional_timestamp(spec.backoff_until),
+        stale_since=_optional_timestamp(spec.stale_since),
         suspended=spec.suspended,
         misconfigured=spec.misconfigured,
         awaits_code=spec.awaits_code,
     )
 
 
-def _optional_seconds(moment: datetime | None) -> int | None:
+def _optional_timestamp(moment: datetime | None) -> int | None:
     return None if moment is None else to_timestamp(moment)
 
 
@@ -89,14 +89,14 @@ def _place_pod(at: str, spec: PodDocument, workload: Workload, allocator: Device
     state = PodState(spec.state)
     role = _build_role(f"{at}.role", spec.role, workload)
     index = -1 if spec.index is None else spec.index
-    started = _optional_seconds(spec.started)
+    started = _optional_timestamp(spec.started)
     if started is None:
         started = workload.started if workload.started is not None else min(now, workload.submitted)
     if state is PodState.COMPLETED:
         return Pod(role.name, index, spec.node or "", spec.devices or (), 0, state, started)
     if spec.node is None:
         raise _scenario_error(f"{at}.node", "missing", "", "the pod's node")
-    node = _look_up(f"{at}.node", "node", spec.node, allocator.nodes)
+    node = _look_up_by_name(f"{at}.node", "node", spec.node, allocator.nodes)
     if node.pool not in workload.pools:
         allowed = f"a node of {', '.join(workload.pools)}"
         raise _scenario_error(
@@ -113,7 +113,9 @@ def _place_pod(at: str, spec: PodDocument, workload: Workload, allocator: Device
             )
     if problem := allocator.allocate(at, node, state, devices, role.request):
         raise ScenarioError([problem])
-    return Pod(role.name, index, node.name, devices, milli_on(node, role.request) or 0, state, started)
+    return Pod(
+        role.name, index, node.name, devices, device_share_milli(node, role.request) or 0, state, started
+    )
 
 
 def _with_pods(number: int, spec: ScenarioWorkload, podless: Workload, pods: list[Pod]) -> Workload:
@@ -149,10 +151,10 @@ def _build_role(path: str, name: str | None, workload: Workload) -> Role:
         return next(iter(roles.values()))
     if name is None:
         raise _scenario_error(path, "missing", "", ", ".join(roles))
-    return _look_up(path, "role", name, roles)
+    return _look_up_by_name(path, "role", name, roles)
 
 
-def _look_up(path: str, kind: str, name: str, by_name: Mapping[str, Item]) -> Item:
+def _look_up_by_name(path: str, kind: str, name: str, by_name: Mapping[str, Item]) -> Item:
     if name not in by_name:
         near = closest_match(name, by_name)
         allowed = suggest(name, [near] if near else sorted(by_name)[:MAX_SUGGESTIONS])

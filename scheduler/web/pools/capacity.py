@@ -112,16 +112,16 @@ def _reserved_unallocated(pools: list[NodePool]) -> Counter[int]:
     reservations = Reservation.objects.filter(node__pool__in=pools, node__state__in=HOSTING)
     rows = list(reservations.values_list("node_id", "devices", "gpu_milli", "node__pool_id"))
     pool_of = {node: pool for node, _, _, pool in rows}
-    reserved = _by_device((node, devices, milli) for node, devices, milli, _ in rows)
+    reserved = _sum_by_device((node, devices, milli) for node, devices, milli, _ in rows)
     allocations = Allocation.objects.filter(node__in=pool_of, released_at__isnull=True)
-    allocated = _by_device(allocations.values_list("node_id", "devices", "gpu_milli"))
+    allocated = _sum_by_device(allocations.values_list("node_id", "devices", "gpu_milli"))
     result = Counter[int]()
     for device, milli in reserved.items():
         result[pool_of[device[0]]] += max(0, min(milli, MILLI - allocated[device]))
     return result
 
 
-def _by_device(rows: Iterable[tuple[int, list[int], int]]) -> dict[tuple[int, int], int]:
+def _sum_by_device(rows: Iterable[tuple[int, list[int], int]]) -> dict[tuple[int, int], int]:
     result: dict[tuple[int, int], int] = defaultdict(int)
     for node, devices, milli in rows:
         for device in devices:

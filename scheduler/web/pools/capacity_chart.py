@@ -54,7 +54,7 @@ def build_capacity_chart(pool: NodePool, now: datetime, span: str) -> CapacityCh
         span=span,
         begin=_to_datetime(points[0]),
         end=now,
-        chart=_chart(points, now),
+        chart=_build_step_chart(points, now),
         rows=tuple(ChartRow(_to_datetime(point), point) for point in reversed(points[-ROWS:])),
         more=max(0, len(points) - ROWS),
         label=(
@@ -64,7 +64,7 @@ def build_capacity_chart(pool: NodePool, now: datetime, span: str) -> CapacityCh
     )
 
 
-def _chart(points: Sequence[Point], now: datetime) -> StepChart:
+def _build_step_chart(points: Sequence[Point], now: datetime) -> StepChart:
     return step_chart(
         [point.at for point in points],
         [

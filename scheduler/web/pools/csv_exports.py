@@ -33,7 +33,7 @@ HISTORY: tuple[Column[HistoryRow], ...] = (
 )
 
 
-def history_listing(request: Request, pool: NodePool, *, is_admin: bool) -> Listing[HistoryRow]:
+def scaling_history_listing(request: Request, pool: NodePool, *, is_admin: bool) -> Listing[HistoryRow]:
     rows = selectors.scaling_events(pool)
     for word in table_state(request.GET, "history")["search"].split():
         matches = Q(kind__icontains=word) | Q(node__name__icontains=word)

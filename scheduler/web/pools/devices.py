@@ -17,11 +17,11 @@ from projects.actor import Actor
 from projects.idle_gpus import MAX_MEASUREMENT_AGE
 from projects.models import Pod, Workload
 from scheduler.models import Allocation, Reservation
-from scheduler.reports.utilization.summary import Device, devices_by_node
+from scheduler.reports.utilization.summary import DeviceMeasurements, devices_by_node
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class AllocatedPart:
     """Part of a device that is allocated to a pod. `pod` is None if its project is hidden from the user."""
 
     pod: Pod | None
@@ -36,11 +36,11 @@ class Holder:
 @dataclass(slots=True)
 class DeviceMap:
     index: int
-    holders: list[Holder] = field(default_factory=list)
+    holders: list[AllocatedPart] = field(default_factory=list)
     reserved_for: str = ""  # handle of the workload that the device is reserved for
     is_booting: bool = False  # True if the node is not ready yet
     bound_at: datetime | None = None  # time at which the latest holder was bound
-    measured: Device | None = None  # latest measurements of the device, if any
+    measured: DeviceMeasurements | None = None  # latest measurements of the device, if any
     idle_below: int = 0  # an allocated device below this utilization (in thousandths) is idle
 
     @property
@@ -52,7 +52,7 @@ class DeviceMap:
         return MILLI - self.allocated
 
     @property
-    def stacked(self) -> list[tuple[int, Holder]]:
+    def stacked(self) -> list[tuple[int, AllocatedPart]]:
         """The parts of the device from bottom to top, each with the position of its top edge."""
         result, top = [], WIDTH
         for holder in self.holders:
@@ -88,7 +88,7 @@ class DeviceMap:
 class NodeMap:
     node: Node
     devices: list[DeviceMap]
-    others: list[Holder] = field(default_factory=list)  # pods without a GPU
+    others: list[AllocatedPart] = field(default_factory=list)  # pods without a GPU
     cpu_milli: int = 0
     memory_mib: int = 0
     pods: int = 0
@@ -171,7 +171,7 @@ def _add_allocations(maps: dict[int, NodeMap], visible: set[int]) -> None:
     for row in rows:
         node_map, project = maps[row.node_id], row.pod.workload.project
         seen = project.pk in visible
-        holder = Holder(
+        holder = AllocatedPart(
             row.pod if seen else None, row.gpu_milli, project_hue(project.pk) if seen else OTHER_PROJECTS_HUE
         )
         node_map.cpu_milli += row.cpu_milli

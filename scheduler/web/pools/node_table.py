@@ -28,7 +28,7 @@ BY_ACTOR = re.compile(r"^cordon by (\S+?)(?:: (.*))?$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class _Allocated:
+class _AllocatedAmounts:
     gpu_milli: int = 0
     cpu_milli: int = 0
     memory_mib: int = 0
@@ -43,15 +43,15 @@ class _Utilization:
         self.shown: dict[int, float | None] = {}
 
     @cached_property
-    def of_all_nodes(self) -> Mapping[int, float | None]:
-        return self._read(
+    def busy_by_node(self) -> Mapping[int, float | None]:
+        return self._read_busy_percent(
             list(Node.objects.filter(pool=self.pool, state__in=ALIVE).values_list("pk", flat=True))
         )
 
-    def show(self, nodes: Sequence[int]) -> None:
-        self.shown = self._read(nodes)
+    def load_shown_nodes(self, nodes: Sequence[int]) -> None:
+        self.shown = self._read_busy_percent(nodes)
 
-    def _read(self, nodes: Sequence[int]) -> dict[int, float | None]:
+    def _read_busy_percent(self, nodes: Sequence[int]) -> dict[int, float | None]:
         uses: dict[int, list[summary.Utilization]] = {}
         running = summary.running_allocations().filter(node__in=nodes)
         for pod in summary.summarize_pods(running, self.now):
@@ -64,7 +64,7 @@ class NodeRow:
     """Row of the node table. `problem` is a short phrase, or empty for a node without problems."""
 
     node: Node
-    allocated: _Allocated
+    allocated: _AllocatedAmounts
     reserved_milli: int
     problem: str
     utilization: _Utilization
@@ -111,7 +111,7 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
     Column("state", "State", lambda row: row.node.state, is_searched=False),
     Column("gpus", "Allocated", lambda row: row.allocated.gpu_milli / MILLI, "GPUs", is_searched=False),
     Column("total", "Total", lambda row: row.node.gpus, "GPUs", in_file=True, is_searched=False),
-    Column("utilization", "Utilization", lambda row: row.utilization.of_all_nodes.get(row.node.pk), "%",
+    Column("utilization", "Utilization", lambda row: row.utilization.busy_by_node.get(row.node.pk), "%",
            number=True, is_searched=False),
     Column("cpu", "Free cores", lambda row: row.free_cpu_milli / MILLI, number=True, is_secondary=True,
            is_searched=False),
@@ -136,7 +136,7 @@ def list_node_rows(
     rows = [
         NodeRow(
             node,
-            allocated.get(node.pk, _Allocated()),
+            allocated.get(node.pk, _AllocatedAmounts()),
             reserved.get(node.pk, 0),
             _describe_problem(node, pool, cordons.get(node.pk, ""), now, is_admin=is_admin),
             utilization,
@@ -148,16 +148,19 @@ def list_node_rows(
         request, columns, rows,
         name="nodes", file_name=f"nodes-of-{pool.name}", default="name", size=PAGE_SIZE,
     )  # fmt: skip
-    utilization.show([row.node.pk for row in listing.rows])
+    utilization.load_shown_nodes([row.node.pk for row in listing.rows])
     return listing
 
 
-def _allocated_by_node(pool: NodePool) -> Mapping[int, _Allocated]:
+def _allocated_by_node(pool: NodePool) -> Mapping[int, _AllocatedAmounts]:
     active = Allocation.objects.filter(node__pool=pool, released_at__isnull=True).order_by()
     sums = active.values_list("node_id").annotate(
         gpu=Sum(F("gpu_milli") * DEVICES), cpu=Sum("cpu_milli"), memory=Sum("memory_mib"), n=Count("pk")
     )
-    return {node: _Allocated(gpu or 0, cpu or 0, memory or 0, pods) for node, gpu, cpu, memory, pods in sums}
+    return {
+        node: _AllocatedAmounts(gpu or 0, cpu or 0, memory or 0, pods)
+        for node, gpu, cpu, memory, pods in sums
+    }
 
 
 def _reserved_by_node(pool: NodePool) -> Mapping[int, int]:

@@ -170,7 +170,7 @@ def group_pods(rows: Iterable[Allocation]) -> list[PodGroup]:
 
 @signed_in
 @require_GET
-def contents(request: Request, name: str) -> HttpResponse:
+def show_contents(request: Request, name: str) -> HttpResponse:
     """Show a node's GPUs with the pods on each, and the list of pods that the user may see."""
     node = get_object_or_404(visible_nodes(request.actor).select_related("pool"), name=name, state__in=ALIVE)
     allocations = Allocation.objects.filter(node=node, released_at__isnull=True)

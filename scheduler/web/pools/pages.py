@@ -31,7 +31,7 @@ from scheduler.reports.queues.queue_list import queue_lengths
 from scheduler.reports.utilization.summary import utilization_by_pool
 from scheduler.web.pools.capacity import Capacity, capacity_by_pool, pool_capacity
 from scheduler.web.pools.capacity_chart import SPANS, build_capacity_chart
-from scheduler.web.pools.csv_exports import history_listing, requested_pool_csv
+from scheduler.web.pools.csv_exports import requested_pool_csv, scaling_history_listing
 from scheduler.web.pools.node_table import BULK_STEPS
 from scheduler.web.pools.nodes import allocated_by_project, list_pool_nodes
 from scheduler.web.pools.remedies import remedy_buttons
@@ -194,7 +194,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
     pool = get_object_or_404(_visible_pools(request), name=name)
     is_admin = may(request.actor, Action.ADMINISTER)
     now = timezone.now()
-    history = history_listing(request, pool, is_admin=is_admin)
+    history = scaling_history_listing(request, pool, is_admin=is_admin)
     if file := requested_csv(request, history) or requested_pool_csv(request, pool, now):
         return file
     findings = diagnose_pool(pool, now) if is_admin else []
@@ -212,7 +212,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "course": build_capacity_chart(pool, now, request.GET.get("span", "")),
         "spans": SPANS,
         "pieces": pieces,
-        "piece_bars": _level_bars(pieces) if pieces else [],
+        "piece_bars": _bars_by_level(pieces) if pieces else [],
         "costs": costs,
         "per_month": None if costs.per_hour is None else costs.per_hour * HOURS_PER_MONTH,
         "price": "" if costs.price_per_gpu_hour is None else f"{costs.price_per_gpu_hour.normalize():f}",
@@ -230,19 +230,19 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "tabs": TABS,
         "tab": _selected_tab(request, history),
         "history": history,
-        "events": [(row, outcome_tone(row), reason) for row, reason in history.rows],
+        "events": [(row, event_tone(row), reason) for row, reason in history.rows],
     }
     return page(request, "scheduler/pools/detail.html", context, inner="scheduler/pools/detail_body.html")
 
 
-def outcome_tone(row: ScalingEvent) -> str:
+def event_tone(row: ScalingEvent) -> str:
     """Return an event's display tone. A provisioning request that returned too few nodes is a warning."""
     if row.kind == ScalingKind.PROVISION and row.data.get("came", 0) < row.data.get("asked", 0):
         return "warn"
     return TONES.get(ScalingKind(row.kind), "")
 
 
-def _level_bars(of: Fragmentation) -> list[tuple[FragmentationLevel, Bar]]:
+def _bars_by_level(of: Fragmentation) -> list[tuple[FragmentationLevel, Bar]]:
     """Return the levels with their bars, omitting levels that have neither nodes nor room for a pod."""
     return [
         (

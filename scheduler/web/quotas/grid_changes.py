@@ -23,7 +23,7 @@ from projects.selectors import VisibleScope, departments, projects, quota_change
 from projects.services.quotas.drafts import NO_VERSION, Draft, apply_draft
 from projects.services.quotas.expiry import expiry_problems
 from projects.web.quotas.cells import FIELDS
-from scheduler.reports.what_if.quota_preview import preview
+from scheduler.reports.what_if.quota_preview import preview_draft
 from scheduler.web.quotas.grid_input import EditedQuota, build_changes, errors_by_cell, parse_edits
 from scheduler.web.quotas.grid_table import cell_value, visible_quotas
 from scheduler.web.quotas.preview_by_pool import group_by_pool
@@ -34,7 +34,7 @@ QuotaPlace = tuple[str, str]  # (owner key, pool name)
 
 @signed_in
 @require_POST
-def submit(request: Request) -> HttpResponse:
+def preview_or_apply(request: Request) -> HttpResponse:
     """Preview or apply the edited cells.
 
     Return the preview as HTML, or JSON that lists the applied, conflicting or invalid changes.
@@ -61,7 +61,7 @@ def submit(request: Request) -> HttpResponse:
 
 @signed_in
 @require_GET
-def updates(request: Request) -> JsonResponse:
+def changes_since(request: Request) -> JsonResponse:
     """Return the changes since the page was loaded, or `reload` if there are too many."""
     after = request.GET.get("after", "")
     last_seen = int(after) if after.isdecimal() and len(after) < 18 else 0
@@ -140,7 +140,7 @@ def _applied_message(typed: Sequence[EditedQuota]) -> str:
 
 
 def _render_preview(request: Request, draft: Draft) -> HttpResponse:
-    impact = preview(actor=request.actor, draft=draft)
+    impact = preview_draft(actor=request.actor, draft=draft)
     context = {"impact": impact, "pools": group_by_pool(impact), "count": len(draft.changes)}
     return render(request, "scheduler/quotas/grid_preview.html", context)
 

@@ -22,7 +22,7 @@ from projects.selectors import VisibleScope, audit, departments, find_quota_chan
 from projects.services.quotas import require_set_quota
 from projects.services.quotas.drafts import inverse_draft, revert
 from projects.web.activity.values import list_differences
-from scheduler.reports.what_if.quota_preview import preview
+from scheduler.reports.what_if.quota_preview import preview_draft
 
 PAGE_SIZE = 25
 KEYS = ("pool", "user", "since", "until")
@@ -136,7 +136,7 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
         if request.method == "POST":
             revert(actor=request.actor, change=change)
             return done(request, f"Change {change.pk} reverted.", to=reverse("quota-changes"), leave=True)
-        impact = preview(actor=request.actor, draft=draft)
+        impact = preview_draft(actor=request.actor, draft=draft)
     except BerthError as error:
         if error.status in (403, 404):
             raise

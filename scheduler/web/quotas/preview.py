@@ -12,7 +12,7 @@ from projects.services.quotas import parse_columns, require_set_quota
 from projects.services.quotas.drafts import Change, Draft
 from projects.web.quotas.form import FIELDS_BY_PATH, QuotaForm, initial_values
 from projects.web.quotas.pages import find_quota, get_pool_or_group_or_404, render_quota_form
-from scheduler.reports.what_if.quota_preview import Impact, preview
+from scheduler.reports.what_if.quota_preview import QuotaImpact, preview_draft
 
 CHANGE_PATH = "changes[0]"
 
@@ -37,6 +37,6 @@ def preview_quota(request: Request, kind: str, name: str, pool: str) -> HttpResp
     return render_quota_form(request, owner, where, quota, form, status=status, impact=impact)
 
 
-def _preview_impact(request: Request, owner: Tenant, pool: PoolOrGroup, form: QuotaForm) -> Impact:
+def _preview_impact(request: Request, owner: Tenant, pool: PoolOrGroup, form: QuotaForm) -> QuotaImpact:
     change = Change(owner, pool, parse_columns(form.values()), CHANGE_PATH)
-    return preview(actor=request.actor, draft=Draft((change,)))
+    return preview_draft(actor=request.actor, draft=Draft((change,)))

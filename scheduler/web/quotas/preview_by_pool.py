@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.reports.what_if.quota_preview import Impact
+from scheduler.reports.what_if.quota_preview import QuotaImpact
 
 Entry = Mapping[str, Any]
 PARTS = ("removed", "warnings", "shares", "starts", "no_longer_starting", "evictions", "reasons")
@@ -35,7 +35,7 @@ class PoolImpact:
         return ", ".join(f"{count} {what}" for count, what in counts if count)
 
 
-def group_by_pool(impact: Impact) -> list[PoolImpact]:
+def group_by_pool(impact: QuotaImpact) -> list[PoolImpact]:
     """Return the effects by pool, sorted by name. Effects without a pool come last."""
     pools: dict[str, PoolImpact] = {}
     for part in PARTS:

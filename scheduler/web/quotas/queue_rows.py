@@ -16,7 +16,7 @@ from projects.actor import Actor
 from projects.models import Quota
 from projects.models.tenants import PoolOrGroup, Tenant, applies_to_any
 from projects.selectors import departments, projects, quotas
-from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_outside, owner_of
+from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_in_other_pools, quota_owner
 from scheduler.reports.queues.pending_gpus import pending_by_project
 from scheduler.reports.queues.queue_totals import GPU, Owner, totals_by_queue
 from scheduler.reports.selectors import queue_statuses
@@ -50,7 +50,7 @@ class QuotaLine:
             requested=self.pending,
             over=self.over_quota,
             scale=self.scale,
-            label=_line_label(self),
+            label=_bar_label(self),
         )
 
     @cached_property
@@ -68,7 +68,7 @@ class QuotaLine:
             requested=0,
             over=self.over_quota,
             scale=self.scale,
-            label=_line_label(self),
+            label=_bar_label(self),
         )
 
     @property
@@ -163,7 +163,7 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
     """
     selected_pools = list(pools)
     only = Q(group=place) if isinstance(place, QuotaGroup) else applies_to_any(selected_pools)
-    outside = allocated_outside(selected_pools)
+    outside = allocated_in_other_pools(selected_pools)
     whole = set(fully_visible_departments(actor).values_list("pk", flat=True))
     owned = _quotas_by_owner(actor, only)
     shares = _shares_by_owner(actor, selected_pools)
@@ -194,12 +194,12 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
     for line in [*result, *(child for top in result for child in top.children)] if outside else ():
         line.elsewhere = sum(_allocated_outside_pools(quota, outside) for quota in line.quotas)
     for level in (result, [child for top in result for child in top.children]):
-        set_scale(level)
+        set_common_scale(level)
     return result
 
 
 def _allocated_outside_pools(quota: Quota, outside: AllocatedOutside) -> int:
-    return outside.get((quota.group_id or 0, owner_of(quota)), (0,))[0]
+    return outside.get((quota.group_id or 0, quota_owner(quota)), (0,))[0]
 
 
 def _quotas_by_owner(actor: Actor, which: Q) -> dict[Key, list[Quota]]:
@@ -224,7 +224,7 @@ def _owner_key(project: int | None, department: int | None) -> Key:
     return "department", department
 
 
-def set_scale(lines: Sequence[QuotaLine]) -> None:
+def set_common_scale(lines: Sequence[QuotaLine]) -> None:
     """Give the rows' bars the same scale, so that they are comparable.
 
     Quotas, fair shares and allocations determine the scale, so that one long queue does not shorten every
@@ -237,7 +237,7 @@ def set_scale(lines: Sequence[QuotaLine]) -> None:
         line.scale = scale
 
 
-def _line_label(line: QuotaLine) -> str:
+def _bar_label(line: QuotaLine) -> str:
     share = "" if line.share is None else f", fair share {thousandths(line.share)}"
     reserved = f", {thousandths(line.reserved)} reserved" if line.reserved else ""
     pending = f", {thousandths(line.pending)} pending" if line.pending else ""

@@ -12,8 +12,8 @@ from projects.actor import Actor
 from projects.models import Department
 from scheduler.web.pools.capacity import pool_capacity
 from scheduler.web.quotas import grid
-from scheduler.web.quotas.places import find_pool_or_group, pools_and_groups_to_show, pools_of
-from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines, set_scale
+from scheduler.web.quotas.places import find_pool_or_group, pools_and_groups_to_show, pools_in_place
+from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines, set_common_scale
 
 MAX_EXPANDED_PROJECTS = 150  # with more projects, departments are collapsed and expand one at a time
 UNPAGED = 10**9  # long trees are collapsed instead of paginated
@@ -44,7 +44,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
     ),
     Column("limit", "Limit", lambda row: _limit(row[1]), "GPUs", number=True),
     Column("weight", "Weight", lambda row: _weight(row[1]), number=True, is_secondary=True),
-    Column("rank", "Rank", lambda row: _rank(row[1]), number=True, is_secondary=True),
+    Column("rank", "Rank", lambda row: _effective_rank(row[1]), number=True, is_secondary=True),
     Column("share", "Fair share", lambda row: _to_gpus(row[1].share), "GPUs", number=True),
     Column("allocated", "Allocated", lambda row: row[1].allocated / MILLI, "GPUs", number=True),
     # The page shows reserved and allocated GPUs in the same cell.
@@ -57,12 +57,12 @@ def _to_gpus(milli: int | None) -> float | None:
     return None if milli is None else milli / MILLI
 
 
-def _rank(line: QuotaLine) -> int:
+def _effective_rank(line: QuotaLine) -> int:
     own = line.quota.rank if line.quota else None
     return line.owner.rank if own is None else own
 
 
-def _flatten(tree: list[QuotaLine]) -> list[QueueRow]:
+def _flatten_tree(tree: list[QuotaLine]) -> list[QueueRow]:
     return [(top, line) for top in tree for line in (top, *top.children)]
 
 
@@ -73,10 +73,10 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         return grid.index(request)
     places = pools_and_groups_to_show(request.actor)
     place = find_pool_or_group(request.actor, request.GET["pool"]) or (places[0] if places else None)
-    pools = pools_of(place) if place else []
+    pools = pools_in_place(place) if place else []
     tree = quota_lines(request.actor, pools, place)
-    rows = _flatten(tree)
-    shows_rank = request.GET.get("format") == "csv" or any(_rank(line) for _, line in rows)
+    rows = _flatten_tree(tree)
+    shows_rank = request.GET.get("format") == "csv" or any(_effective_rank(line) for _, line in rows)
     columns = [column for column in COLUMNS if shows_rank or column.key != "rank"]
     listing = list_rows(request, columns, rows, file_name=f"quotas-on-{place}", default="name", size=UNPAGED)
     if file := requested_csv(request, listing):
@@ -88,7 +88,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     expanded = request.GET.get("open", "")
     shown = [(top, permissions(request.actor, top), few or top.owner.name == expanded) for top in tree]
     lines = [line for top, _, is_open in shown for line in (top, *(top.children if is_open else ()))]
-    set_scale(lines)
+    set_common_scale(lines)
     context = {
         "listing": listing,
         "pools": places,

@@ -122,7 +122,7 @@ def initial_text(actor: Actor, query: Mapping[str, str]) -> str:
     """Return the text of a template, an example, or a copy of an existing workload or array."""
     if (template := _template(actor, query.get("template", ""))) is not None:
         return _template_document(template)
-    if (like := _workload_or_array(actor, query.get("like", ""))) is not None:
+    if (like := _find_workload_or_array(actor, query.get("like", ""))) is not None:
         is_workload = isinstance(like, Workload)
         name = next_free_name(like.project, like.name) if is_workload else f"{like.name[:60]}-2"
         return document_text(like, name=name)
@@ -172,7 +172,7 @@ def text_from_workload(actor: Actor, like: str) -> tuple[str, str]:
     """Return a workload's or array's document as template text, and its name. If there is no such workload or
     array, return a minimal document and "".
     """
-    workload = _workload_or_array(actor, like)
+    workload = _find_workload_or_array(actor, like)
     return (
         (template_text(document_text(workload)), workload.name)
         if workload is not None
@@ -196,15 +196,15 @@ def _template(actor: Actor, handle: str) -> Template | None:
     return templates(actor).filter(project__name=project, name=name).first()
 
 
-def _workload_or_array(actor: Actor, owner_id: str) -> Workload | WorkloadArray | None:
-    if (workload := _workload(actor, owner_id)) is not None:
+def _find_workload_or_array(actor: Actor, owner_id: str) -> Workload | WorkloadArray | None:
+    if (workload := _find_workload(actor, owner_id)) is not None:
         return workload
     with contextlib.suppress(ValueError):
         return arrays(actor).filter(pk=uuid.UUID(owner_id)).first()
     return None
 
 
-def _workload(actor: Actor, workload_id: str) -> Workload | None:
+def _find_workload(actor: Actor, workload_id: str) -> Workload | None:
     try:
         return workloads(actor).filter(pk=uuid.UUID(workload_id)).first()
     except ValueError:

@@ -27,7 +27,7 @@ from projects.services.workloads.prediction import Prediction, predict_edit
 from scheduler.web.submit.form.code import code_context
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
 from scheduler.web.submit.form.field_kinds import MEMORY, SECONDS_KIND, format_memory
-from scheduler.web.submit.form.fields import Field, FormChoices
+from scheduler.web.submit.form.fields import FormChoices, FormField
 from scheduler.web.submit.form.presentation import ShownForm, prepare_form
 from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.submit.predicted_outcome import PredictedOutcome, count_max_gpus
@@ -68,9 +68,9 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     edit_page = EditPage(workload, workload.version)
     if request.method == "GET":
         document = _patched_document(workload, request.GET.get("patch", ""))
-        _apply(request, edit_page, document, dry_run=True)
+        _apply_edit(request, edit_page, document, dry_run=True)
         return _page(request, open_draft(dump_workload(document)), edit_page)
-    draft = read_draft(request.POST, _choices(request))
+    draft = read_draft(request.POST, _edit_choices(request))
     edit_page.version = _parse_version(request.POST.get("version")) or workload.version
     saves, predicts = request.POST.get("step") == SAVE, request.POST.get("step") == PREDICT
     if not (saves or predicts):
@@ -82,7 +82,7 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     except BerthError as error:
         _add_error(edit_page, error)
     else:
-        _apply(request, edit_page, document, dry_run=not saves)
+        _apply_edit(request, edit_page, document, dry_run=not saves)
         if predicts:
             _predict(request, edit_page)
     if saves and edit_page.edit is not None and not edit_page.rejected:
@@ -108,7 +108,7 @@ def prediction(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     except BerthError as error:
         _add_error(edit_page, error)
     else:
-        _apply(request, edit_page, document, dry_run=True)
+        _apply_edit(request, edit_page, document, dry_run=True)
         _predict(request, edit_page)
     return page(request, "scheduler/submit/edit_prediction.html", {"edit_page": edit_page})
 
@@ -124,7 +124,7 @@ def _predict(request: Request, edit_page: EditPage) -> None:
         _add_error(edit_page, error)
 
 
-def _apply(request: Request, edit_page: EditPage, document: dict[str, Any], *, dry_run: bool) -> None:
+def _apply_edit(request: Request, edit_page: EditPage, document: dict[str, Any], *, dry_run: bool) -> None:
     workload = edit_page.workload
     try:
         patch = _find_patch(workload, document)
@@ -137,7 +137,7 @@ def _apply(request: Request, edit_page: EditPage, document: dict[str, Any], *, d
         )
     except PreconditionFailed:
         edit_page.version = workload.version
-        _apply(request, edit_page, document, dry_run=True)
+        _apply_edit(request, edit_page, document, dry_run=True)
         edit_page.rejected = edit_page.rejected or (
             f"The workload changed while you were editing; it is now {workload.phase}. "
             "Your text is unchanged. Saving again makes the changes below to the current document."
@@ -175,7 +175,7 @@ def _add_error(edit_page: EditPage, error: BerthError) -> None:
 
 
 def _page(request: Request, draft: Draft, edit_page: EditPage, *, status: int = 200) -> HttpResponse:
-    offer = _choices(request)
+    offer = _edit_choices(request)
     shown = prepare_form(
         draft,
         offer,
@@ -226,7 +226,7 @@ def _describe_change(change: DocumentChange, shown: ShownForm) -> ShownChange:
     return ShownChange(label, field_shown is None, before, after)
 
 
-def _format_value(value: Any, form_field: Field | None) -> str:
+def _format_value(value: Any, form_field: FormField | None) -> str:
     if form_field is not None and form_field.kind is SECONDS_KIND and isinstance(value, int):
         return format_duration(value)
     if form_field is not None and form_field.kind is MEMORY and isinstance(value, int):
@@ -236,7 +236,7 @@ def _format_value(value: Any, form_field: Field | None) -> str:
     return format_value_briefly(value)
 
 
-def _choices(request: Request) -> FormChoices:
+def _edit_choices(request: Request) -> FormChoices:
     return replace(choices_for(request.actor), for_edit=True)
 
 

@@ -20,7 +20,7 @@ class MissingStep:
     label: str = ""
 
 
-def missing_step(actor: Actor) -> MissingStep | None:
+def find_missing_step(actor: Actor) -> MissingStep | None:
     """Return the first missing step, or None if the user can submit workloads."""
     if not visible_pools(actor).exists():
         text = "Workloads run on the nodes of a pool."

@@ -24,7 +24,7 @@ from scheduler.web.submit.form.code import code_context
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
-from scheduler.web.submit.missing_step import missing_step
+from scheduler.web.submit.find_missing_step import find_missing_step
 from scheduler.web.submit.predicted_outcome import PredictedOutcome, count_max_gpus
 
 CHECK, PREDICT, SUBMIT = "look", "try", "submit"
@@ -52,7 +52,7 @@ def index(request: Request) -> HttpResponse:
             raise Forbidden(
                 "To submit workloads, you need the member role in a project. Ask a project admin to grant it."
             )
-        if (missing := missing_step(request.actor)) is not None:
+        if (missing := find_missing_step(request.actor)) is not None:
             return page(request, "scheduler/submit/not_ready.html", {"missing": missing})
         draft, answer = open_draft(initial_text(request.actor, request.GET)), CheckResult()
         if request.GET.get("check"):

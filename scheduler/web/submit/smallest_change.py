@@ -19,7 +19,7 @@ from projects.services.workloads.prediction import validate
 from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import find_change_of_unsaved_workload
 from scheduler.web.submit.form.draft import DocumentEdits, apply_edits
-from scheduler.web.workloads.change_link import admin_link, admins_note, changed_document
+from scheduler.web.workloads.change_link import admin_link, document_with_change, note_about_admins
 
 
 @signed_in
@@ -41,7 +41,7 @@ def smallest_change(request: Request) -> HttpResponse:
     edits = _find_edits(text, draft.workload, answer.change)
     context = {
         "sentence": answer.sentence,
-        "note": admins_note(request.actor, draft.workload.project, answer.change),
+        "note": note_about_admins(request.actor, draft.workload.project, answer.change),
         "link": admin_link(request.actor, draft.workload.project, answer.change),
         "step": f"set:{json.dumps(edits)}" if edits else "",
     }
@@ -50,7 +50,7 @@ def smallest_change(request: Request) -> HttpResponse:
 
 def _find_edits(text: str, workload: Workload, change: Mapping[str, Any]) -> DocumentEdits:
     """Return the document edits that make the change, or nothing if they cannot be made in place."""
-    changed = changed_document(workload, change)
+    changed = document_with_change(workload, change)
     if changed is None:
         return []
     edits = [(join_path(path), after) for path, _, after in differences(workload.spec, changed)]

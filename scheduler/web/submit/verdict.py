@@ -8,7 +8,7 @@ from berth.core.words import format_count
 from projects.services.workloads.prediction import Prediction, TasksPrediction
 from scheduler.engine.plan import Reason
 from scheduler.reports.evictions.predicted import MOVED, SCALED_DOWN
-from scheduler.web.workloads.details import Obstacle, obstacles, split_obstacles
+from scheduler.web.workloads.details import Obstacle, build_obstacles, split_obstacles
 
 QUEUED = "Would be queued"
 SCALES_UP = str(Reason.WAITING_FOR_SCALE_UP)
@@ -47,7 +47,7 @@ def build_verdict(prediction: Prediction, array: TasksPrediction | None = None) 
 
 def _tasks_verdict(array: TasksPrediction) -> Verdict:
     """Return the verdict on an array in which at least one task would start."""
-    decisive, others = split_obstacles(obstacles(array.blockers))
+    decisive, others = split_obstacles(build_obstacles(array.blockers))
     parts = []
     if array.would_start:
         parts.append((array.would_start, "would start immediately"))
@@ -66,7 +66,7 @@ def _tasks_verdict(array: TasksPrediction) -> Verdict:
 
 
 def _workload_verdict(prediction: Prediction) -> Verdict:
-    reasons = obstacles(prediction.blockers)
+    reasons = build_obstacles(prediction.blockers)
     decisive, others = split_obstacles(reasons)
     match prediction.outcome:
         case "would_start":

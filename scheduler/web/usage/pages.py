@@ -31,14 +31,14 @@ from projects.web.quotas.budgets import budget_permission_check, editable_budget
 from scheduler.api.usage import stream_csv
 from scheduler.models import UsageHour
 from scheduler.reports.usage.budgets import BudgetStatus, budget_statuses
-from scheduler.reports.usage.gpu_use import GpuUse, gpu_utilization_by_name, total_use
+from scheduler.reports.usage.gpu_use import MeasuredGpuHours, gpu_utilization_by_name, total_gpu_hours
 from scheduler.reports.usage.known_names import unknown_names
 from scheduler.reports.usage.report import (
-    Dimension,
-    Step,
+    ReportStep,
+    UsageDimension,
     UsageRow,
     floor_to_hour,
-    total,
+    sum_rows,
     usage_report,
 )
 from scheduler.web.usage.query import SPANS, UsageQuery, parse_usage_query
@@ -48,10 +48,10 @@ OTHERS = "others"
 BUDGETS_PER_PAGE = 25
 MAX_ROWS = 100  # maximum number of rows on the page; the CSV file contains all rows
 LABEL_FORMATS = {
-    Step.HOUR: "%-d %b, %H:00",
-    Step.DAY: "%-d %b",
-    Step.WEEK: "week of %-d %b",
-    Step.MONTH: "%b %Y",
+    ReportStep.HOUR: "%-d %b, %H:00",
+    ReportStep.DAY: "%-d %b",
+    ReportStep.WEEK: "week of %-d %b",
+    ReportStep.MONTH: "%b %Y",
 }
 
 
@@ -63,7 +63,7 @@ class UsageTableRow:
     hue: str
     used: UsageRow
     bar: Bar
-    use: GpuUse | None  # None if no utilization was measured
+    use: MeasuredGpuHours | None  # None if no utilization was measured
     workloads_url: str
 
 
@@ -99,33 +99,33 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         return stream_csv(ApiRequest(request), question.request, rows)
     sort = request.GET.get("sort", "-gpu_hours")
     uses = gpu_utilization_by_name(request.actor, question.request, question.by)
-    hues = _project_hues(request.actor) if question.by is Dimension.PROJECT else None
+    hues = _project_hues(request.actor) if question.by is UsageDimension.PROJECT else None
     lines = _usage_table_rows(rows, question.by, uses, hues)
     shown = load_slice(
         budgets(request.actor), {"made": "pk"}, sort="made", default="made",
         cursor=request.GET.get("cursor", ""), size=BUDGETS_PER_PAGE,
     )  # fmt: skip
-    sums, before = total(rows), _previous_total(request.actor, question, now)
+    sums, before = sum_rows(rows), _previous_total(request.actor, question, now)
     context = {
         "question": question,
         "gpu_hours_change": _change_phrase(sums.gpu_hours, before.gpu_hours),
         "cost_change": _change_phrase(float(sums.known_cost), float(before.known_cost)),
         "unknown": "" if rows else describe_unknown(*unknown_names(request.actor, question.only)),
         "spans": SPANS,
-        "dimensions": list(Dimension),
-        "steps": list(Step),
+        "dimensions": list(UsageDimension),
+        "steps": list(ReportStep),
         "total": sums,
         "lines": _sort_table_rows(lines, sort)[:MAX_ROWS],
         "names": len(lines),
         "is_new": not lines and not UsageHour.objects.exists(),
         "sort": sort,
-        "chart": _chart(rows, lines, question),
-        "use": total_use({line.name: line.use for line in lines if line.use is not None}),
+        "chart": _build_usage_chart(rows, lines, question),
+        "use": total_gpu_hours({line.name: line.use for line in lines if line.use is not None}),
         "pieces": _chart_periods(rows, question),
         "slice": shown,
         "budgets": _budget_bars(shown.rows, now, budget_permission_check(request.actor)),
         "may_budget": any(True for _ in editable_budget_owners(request.actor)),
-        **_choices(request.actor),
+        **_filter_choices(request.actor),
     }
     return page(request, "scheduler/usage/page.html", context, inner="scheduler/usage/rows.html")
 
@@ -134,7 +134,7 @@ def _previous_total(actor: Actor, question: UsageQuery, now: datetime) -> UsageR
     """Return the total usage in the preceding period of equal length."""
     since, until = question.request.since, question.request.until
     previous = replace(question.request, since=since - (until - since), until=since, step=None)
-    return total(question.matching_rows(usage_report(actor, previous, now)))
+    return sum_rows(question.matching_rows(usage_report(actor, previous, now)))
 
 
 def _change_phrase(amount: float, before: float) -> str:
@@ -156,8 +156,8 @@ def _project_hues(actor: Actor) -> dict[str, str]:
 
 def _usage_table_rows(
     rows: Iterable[UsageRow],
-    by: Dimension,
-    uses: Mapping[str, GpuUse],
+    by: UsageDimension,
+    uses: Mapping[str, MeasuredGpuHours],
     project_hues: Mapping[str, str] | None,
 ) -> list[UsageTableRow]:
     """Return the report's table rows, largest first.
@@ -167,7 +167,7 @@ def _usage_table_rows(
     names: dict[str, list[UsageRow]] = {}
     for row in rows:
         names.setdefault(row.names[by], []).append(row)
-    sums = [(total(used), name) for name, used in names.items()]
+    sums = [(sum_rows(used), name) for name, used in names.items()]
     sums.sort(key=lambda pair: (-pair[0].gpu_hours, pair[1]))
     most = max([used.gpu_hours for used, _ in sums], default=0.0)
     rows_ = []
@@ -181,9 +181,9 @@ def _usage_table_rows(
     return rows_
 
 
-def _workloads_url(by: Dimension, name: str) -> str:
+def _workloads_url(by: UsageDimension, name: str) -> str:
     """Return the URL of the row's workloads, or "" for departments and for Berth itself."""
-    keys = {Dimension.PROJECT: "project", Dimension.POOL: "pool", Dimension.USER: "search"}
+    keys = {UsageDimension.PROJECT: "project", UsageDimension.POOL: "pool", UsageDimension.USER: "search"}
     if not name or by not in keys:
         return ""
     return f"{reverse('workloads')}?{urlencode({keys[by]: name, 'state': 'all'})}"
@@ -203,7 +203,7 @@ def _sort_table_rows(lines: list[UsageTableRow], sort: str) -> list[UsageTableRo
     return sorted(lines, key=key, reverse=sort.startswith("-"))
 
 
-def _chart(
+def _build_usage_chart(
     rows: Sequence[UsageRow], lines: Sequence[UsageTableRow], question: UsageQuery
 ) -> UsageChart | None:
     """Return a chart with one layer for each of the largest consumers and one layer for all others.
@@ -242,7 +242,7 @@ def _chart(
         stacked_columns(layers),
         named,
         json.dumps(readouts, separators=(",", ":")),
-        "|".join(_label(at, question) for at in starts),
+        "|".join(_period_label(at, question) for at in starts),
         any(partial),
         column_labels(starts, question.request.time_zone),
     )
@@ -255,7 +255,8 @@ def _chart_periods(rows: Sequence[UsageRow], question: UsageQuery) -> list[Chart
         if row.at is not None:
             at.setdefault(row.at, []).append(row)
     return [
-        ChartPeriod(_label(start, question), total(used)) for start, used in sorted(at.items(), reverse=True)
+        ChartPeriod(_period_label(start, question), sum_rows(used))
+        for start, used in sorted(at.items(), reverse=True)
     ]
 
 
@@ -263,11 +264,11 @@ def _step_starts(question: UsageQuery) -> list[datetime]:
     """Return each step's start in the user's time zone."""
     zone, rows_ = question.request.time_zone, []
     at = question.request.since.astimezone(zone).replace(minute=0, second=0, microsecond=0)
-    if question.step is not Step.HOUR:
+    if question.step is not ReportStep.HOUR:
         at = at.replace(hour=0)
-    if question.step is Step.WEEK:
+    if question.step is ReportStep.WEEK:
         at -= timedelta(days=at.weekday())
-    if question.step is Step.MONTH:
+    if question.step is ReportStep.MONTH:
         at = at.replace(day=1)
     while at < question.request.until:
         rows_.append(at)
@@ -275,16 +276,16 @@ def _step_starts(question: UsageQuery) -> list[datetime]:
     return rows_
 
 
-def _next_start(at: datetime, step: Step) -> datetime:
+def _next_start(at: datetime, step: ReportStep) -> datetime:
     """Return the start of the next step, allowing for days of 23 or 25 hours due to daylight saving time."""
-    if step is Step.HOUR:
+    if step is ReportStep.HOUR:
         return (at.astimezone(UTC) + timedelta(hours=1)).astimezone(at.tzinfo)
-    if step is Step.MONTH:
+    if step is ReportStep.MONTH:
         return (at + timedelta(days=32)).replace(day=1)
-    return at + timedelta(days=7 if step is Step.WEEK else 1)
+    return at + timedelta(days=7 if step is ReportStep.WEEK else 1)
 
 
-def _label(at: datetime, question: UsageQuery) -> str:
+def _period_label(at: datetime, question: UsageQuery) -> str:
     return at.astimezone(question.request.time_zone).strftime(LABEL_FORMATS[question.step])
 
 
@@ -320,7 +321,7 @@ def _budget_bars(rows: Sequence[Budget], now: datetime, may_set: Callable[[Tenan
     return rows_
 
 
-def _choices(actor: Actor) -> dict[str, Any]:
+def _filter_choices(actor: Actor) -> dict[str, Any]:
     return {
         "departments": departments(actor),
         "projects": projects(actor).select_related(None),

@@ -10,27 +10,27 @@ from django.http import QueryDict
 
 from berth.core.errors import Invalid
 from scheduler.reports.usage.query import usage_request
-from scheduler.reports.usage.report import Dimension, Step, UsageRequest, UsageRow
+from scheduler.reports.usage.report import ReportStep, UsageDimension, UsageRequest, UsageRow
 
 SPANS = {
-    "24h": ("24 hours", Step.HOUR),
-    "7d": ("7 days", Step.DAY),
-    "month": ("This month", Step.DAY),
-    "last": ("Last month", Step.DAY),
-    "90d": ("90 days", Step.WEEK),
-    "12m": ("12 months", Step.MONTH),
+    "24h": ("24 hours", ReportStep.HOUR),
+    "7d": ("7 days", ReportStep.DAY),
+    "month": ("This month", ReportStep.DAY),
+    "last": ("Last month", ReportStep.DAY),
+    "90d": ("90 days", ReportStep.WEEK),
+    "12m": ("12 months", ReportStep.MONTH),
 }
 SPAN_LENGTHS = {"24h": timedelta(hours=24), "7d": timedelta(days=7), "90d": timedelta(days=90)}
-DEFAULT_SPAN, DEFAULT_DIMENSION = "month", Dimension.PROJECT
+DEFAULT_SPAN, DEFAULT_DIMENSION = "month", UsageDimension.PROJECT
 
 
 @dataclass(frozen=True, slots=True)
 class UsageQuery:
     span: str
-    step: Step
-    chosen: Step | None  # None if the span determines the step
-    by: Dimension
-    only: dict[Dimension, str]
+    step: ReportStep
+    chosen: ReportStep | None  # None if the span determines the step
+    by: UsageDimension
+    only: dict[UsageDimension, str]
     request: UsageRequest
     search: str  # words that must occur in a row's names
 
@@ -43,9 +43,11 @@ def parse_usage_query(parameters: QueryDict, now: datetime, zone: ZoneInfo) -> U
     span = parameters.get("span", DEFAULT_SPAN)
     span = span if span in SPANS else DEFAULT_SPAN
     begin, end = _span_bounds(span, now, zone)
-    by = _parse_choice(parameters.get("by"), Dimension, DEFAULT_DIMENSION)
-    only = {key: name for key in Dimension if (name := parameters.get(key, "").replace("\x00", "")[:150])}
-    chosen = _parse_choice(parameters.get("step"), Step, None)
+    by = _parse_choice(parameters.get("by"), UsageDimension, DEFAULT_DIMENSION)
+    only = {
+        key: name for key in UsageDimension if (name := parameters.get(key, "").replace("\x00", "")[:150])
+    }
+    chosen = _parse_choice(parameters.get("step"), ReportStep, None)
     step = chosen or SPANS[span][1]
     words: dict[str, Any] = {"since": begin, "until": end, "group_by": [by], "time_zone": zone.key}
     words["only"] = {str(key): name for key, name in only.items()}

@@ -9,7 +9,7 @@ from django.db.models import Q
 from berth.core.amounts import MILLI
 from berth.server.web.charts.steps import StepChart, step_chart
 from pools.models import Node
-from scheduler.reports.utilization.over_time import Point, choose_step, utilization_points
+from scheduler.reports.utilization.over_time import MeanUtilization, choose_step, utilization_points
 from scheduler.reports.utilization.summary import Utilization
 
 SPANS: Mapping[str, tuple[str, timedelta]] = {
@@ -25,11 +25,11 @@ MAX_CAPACITY_RATIO = 3  # a higher ratio of capacity to the highest value would 
 # Smallest scales in thousandths, so that idle processes do not fill a chart.
 LEAST = {"cores": 100, "MiB": 100 * MILLI, "GiB": MILLI, "GPUs": MILLI}
 ROWS = 60
-PointValue = Callable[[Point], int | None]
+PointValue = Callable[[MeanUtilization], int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
+class UtilizationChart:
     """Chart that shows usage as an area and the allocation as a line.
 
     `now` and `of` are the current usage and allocation, in thousandths of the unit. `hidden_capacity` is set
@@ -67,8 +67,8 @@ class UtilizationOverTime:
     begin: datetime
     end: datetime
     by_the_hour: bool
-    charts: tuple[Chart, ...]
-    rows: tuple[Point, ...]
+    charts: tuple[UtilizationChart, ...]
+    rows: tuple[MeanUtilization, ...]
     more: int
     has_gpus: bool
 
@@ -116,7 +116,7 @@ def utilization_over_time(
 
 
 @dataclass(frozen=True, slots=True)
-class _Series:
+class _ResourceSeries:
     """Used and allocated amounts of one resource, over time and now, and its capacity if known."""
 
     key: str
@@ -130,19 +130,19 @@ class _Series:
 
 
 def _charts(
-    points: Sequence[Point], use: Utilization, axis: Axis, node: Node | None, *, has_gpus: bool
-) -> tuple[Chart, ...]:
+    points: Sequence[MeanUtilization], use: Utilization, axis: Axis, node: Node | None, *, has_gpus: bool
+) -> tuple[UtilizationChart, ...]:
     series = [
-        _Series("cpu", "CPU", lambda p: p.cpu_milli, lambda p: p.allocated_cpu_milli,
+        _ResourceSeries("cpu", "CPU", lambda p: p.cpu_milli, lambda p: p.allocated_cpu_milli,
                 use.cpu_milli, use.allocated_cpu_milli, node.cpu_milli if node else None),
-        _Series("memory", "Memory", lambda p: p.memory_mib, lambda p: p.allocated_memory_mib,
+        _ResourceSeries("memory", "Memory", lambda p: p.memory_mib, lambda p: p.allocated_memory_mib,
                 use.memory_mib, use.allocated_memory_mib, node.memory_mib if node else None, is_memory=True),
     ]  # fmt: skip
     if has_gpus:
         series[:0] = [
-            _Series("gpu", "GPU utilization", lambda p: p.gpu_milli, lambda p: p.allocated_gpu_milli,
+            _ResourceSeries("gpu", "GPU utilization", lambda p: p.gpu_milli, lambda p: p.allocated_gpu_milli,
                     use.gpu_milli, use.allocated_gpu_milli, node.gpus * MILLI if node else None),
-            _Series("gpu-memory", "GPU memory", lambda p: p.gpu_memory_mib,
+            _ResourceSeries("gpu-memory", "GPU memory", lambda p: p.gpu_memory_mib,
                     lambda p: p.allocated_gpu_memory_mib, use.gpu_memory_mib, use.allocated_gpu_memory_mib,
                     node.gpus * node.gpu_memory_mib if node else None, is_memory=True),
         ]  # fmt: skip
@@ -150,7 +150,7 @@ def _charts(
     return tuple(chart for chart in charts if chart is not None)
 
 
-def _chart(series: _Series, points: Sequence[Point], axis: Axis) -> Chart | None:
+def _chart(series: _ResourceSeries, points: Sequence[MeanUtilization], axis: Axis) -> UtilizationChart | None:
     """Return a chart, or None if nothing was measured. Gaps in the measurements are left blank."""
     if all(series.used(point) is None for point in points):
         return None
@@ -179,7 +179,7 @@ def _chart(series: _Series, points: Sequence[Point], axis: Axis) -> Chart | None
     label = f"{series.title}: up to {highest / MILLI:,.2f}{requested} {unit} used"
     if capacity:
         label += f"; capacity {capacity / MILLI:,.2f}"
-    return Chart(
+    return UtilizationChart(
         series.key,
         series.title,
         unit,
@@ -192,7 +192,7 @@ def _chart(series: _Series, points: Sequence[Point], axis: Axis) -> Chart | None
 
 
 def _unit_and_scale(
-    series: _Series, points: Sequence[Point]
+    series: _ResourceSeries, points: Sequence[MeanUtilization]
 ) -> tuple[str, Callable[[int | None], int | None]]:
     if series.is_memory:
         amounts = [amount for p in points for amount in (series.used(p), series.allocated(p))]
@@ -204,7 +204,7 @@ def _memory_scale(amounts: Sequence[int | None]) -> tuple[str, Callable[[int | N
     """Return the unit for amounts in MiB, and a function that converts MiB to thousandths of that unit."""
     divisor = MIB_PER_GIB if max((amount or 0 for amount in amounts), default=0) >= MIB_PER_GIB else 1
 
-    def convert(mib: int | None) -> int | None:
+    def to_chart_unit(mib: int | None) -> int | None:
         return None if mib is None else round(mib * MILLI / divisor)
 
-    return ("GiB" if divisor == MIB_PER_GIB else "MiB"), convert
+    return ("GiB" if divisor == MIB_PER_GIB else "MiB"), to_chart_unit

@@ -25,8 +25,14 @@ from projects.idle_gpus import MAX_MEASUREMENT_AGE, idle_since
 from projects.models import Phase, Workload
 from projects.selectors import find_workload
 from scheduler.reports.utilization import summary
-from scheduler.reports.utilization.over_time import Point
-from scheduler.web.utilization.charts import DEFAULT_SPAN, LAST_RUN, SPANS, Chart, utilization_over_time
+from scheduler.reports.utilization.over_time import MeanUtilization
+from scheduler.web.utilization.charts import (
+    DEFAULT_SPAN,
+    LAST_RUN,
+    SPANS,
+    UtilizationChart,
+    utilization_over_time,
+)
 
 LAST_KNOWN = timedelta(days=1)  # pages do not show older measurements
 # Column and smallest scale of each chart, as in `charts.LEAST`.
@@ -65,7 +71,7 @@ def workload_utilization(workload: Workload, span: str, now: datetime) -> dict[s
         summary.running_allocations().filter(pod__workload=workload), now, LAST_KNOWN
     )
     use = summary.sum_utilization(pod.use for pod in pods)
-    end, spans = workload.ended_at or now, _spans(workload)
+    end, spans = workload.ended_at or now, _time_range_labels(workload)
     is_short = workload.started_at is not None and end - workload.started_at < SPANS[DEFAULT_SPAN][1]
     if LAST_RUN in spans and span not in spans and (is_short or workload.ended_at is not None):
         span = LAST_RUN
@@ -89,7 +95,7 @@ def workload_utilization(workload: Workload, span: str, now: datetime) -> dict[s
     }
 
 
-def _spans(workload: Workload) -> Mapping[str, str]:
+def _time_range_labels(workload: Workload) -> Mapping[str, str]:
     """Return the labels of the time ranges, keyed by time range.
 
     For an ended workload, only ranges within its last run are included.
@@ -110,7 +116,7 @@ class StripFigure:
     title: str
     used: str
     allocated: str
-    chart: Chart | None
+    chart: UtilizationChart | None
     old_since: datetime | None  # time of the measurement if it is no longer current
     reason: str = ""  # reason why nothing was measured
 
@@ -149,7 +155,7 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
         ),
     ]
     old_since = None if _is_current(use, now) else use.at
-    for key in [key for key in charts if _is_flat(key, course.rows)]:
+    for key in [key for key in charts if _is_flat_at_zero(key, course.rows)]:
         del charts[key]
     shown = [
         StripFigure(title, used, allocated, charts.get(key), old_since)
@@ -165,7 +171,7 @@ def _allocated_cores(cpu_milli: int) -> str:
     return f"of {thousandths(cpu_milli)} {'core' if cpu_milli == MILLI else 'cores'}"
 
 
-def _is_flat(key: str, points: Sequence[Point]) -> bool:
+def _is_flat_at_zero(key: str, points: Sequence[MeanUtilization]) -> bool:
     """Return whether the chart of CPU or memory would be a flat line at zero."""
     if key not in LEAST_SCALES:
         return False
@@ -234,7 +240,7 @@ def node_utilization(node: Node, span: str, now: datetime) -> dict[str, Any]:
     }
 
 
-def _has_measurements(devices: Iterable[summary.Device]) -> bool:
+def _has_measurements(devices: Iterable[summary.DeviceMeasurements]) -> bool:
     return any(device.busy_milli is not None or device.memory_mib is not None for device in devices)
 
 

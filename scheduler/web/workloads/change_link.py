@@ -50,11 +50,11 @@ def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink 
         return admin_link(actor, workload.project, change)
     if not is_editable(workload) or not may(actor, Action.OPERATE, workload):
         return None
-    document = changed_document(workload, change)
+    document = document_with_change(workload, change)
     if document is None or not (patch := find_patch(workload.spec, document)):
         return None
     form = reverse("workload-edit", args=[workload.pk])
-    if any(role.get("env") for role in _roles(patch)):
+    if any(role.get("env") for role in _iter_roles(patch)):
         return ChangeLink("Edit workload", form)
     url = f"{form}?{urlencode({'patch': json.dumps(patch, separators=(',', ':'))})}"
     return ChangeLink("Review change", url) if len(url) <= URL_MAX else ChangeLink("Edit workload", form)
@@ -97,7 +97,7 @@ def link_workloads(actor: Actor, sentence: str, handles: Sequence[str]) -> list[
     return [(part, urls.get(part, "")) for part in parts if part]
 
 
-def admins_note(actor: Actor, project: Project, change: Change) -> str:
+def note_about_admins(actor: Actor, project: Project, change: Change) -> str:
     """Return which admins can make the change, or an empty string if the user or the owner can make it."""
     kind = ChangeKind(change["kind"])
     if kind in QUEUE_KINDS and not may(actor, Action.SET_QUOTA, project.department):
@@ -109,7 +109,7 @@ def admins_note(actor: Actor, project: Project, change: Change) -> str:
     return f"{names or 'A platform admin'} can make this change."
 
 
-def changed_document(workload: Workload, change: Change) -> Document | None:
+def document_with_change(workload: Workload, change: Change) -> Document | None:
     """Return the workload's document with the change, or None if the document cannot express it."""
     document = deepcopy(dict(workload.spec))
     after = change["after"]
@@ -125,18 +125,20 @@ def changed_document(workload: Workload, change: Change) -> Document | None:
         case ChangeKind.TOPOLOGY_DROPPED:
             _drop_topology(document, change["resource"])
         case _:
-            named = (role for role in _roles(document) if role.get("name", DEFAULT_NAME) == change["subject"])
+            named = (
+                role for role in _iter_roles(document) if role.get("name", DEFAULT_NAME) == change["subject"]
+            )
             role = next(named, None)
             if role is None or not _change_role(role, change):
                 return None
     return document
 
 
-def _roles(part: Mapping[str, Any]) -> Iterator[Document]:
+def _iter_roles(part: Mapping[str, Any]) -> Iterator[Document]:
     """Yield a workload's or group's roles, including those of nested groups."""
     yield from part.get("roles") or ()
     for group in part.get("groups") or ():
-        yield from _roles(group)
+        yield from _iter_roles(group)
 
 
 def _drop_topology(part: Document, level: str) -> None:

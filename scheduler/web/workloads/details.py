@@ -84,7 +84,7 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
     if workload.phase not in PENDING_PHASES:
         return None
     explanation = explain(actor, workload)
-    decisive, others = split_obstacles(obstacles(explanation.blockers))
+    decisive, others = split_obstacles(build_obstacles(explanation.blockers))
     queues = _with_trace_urls(actor, workload, explanation.queue)
     wait = _wait_after_delay(workload, queues[0])
     _mark_deciding_amount(queues, explanation.blockers)
@@ -147,12 +147,12 @@ def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]
     return result
 
 
-def obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
+def build_obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
     return [
         Obstacle(
             str(blocker["reason"]),
             BACKOFF_END.sub("Restart delay until ", str(blocker["message"])),
-            [] if BACKOFF_END.search(str(blocker["message"])) else _other_numbers(blocker),
+            [] if BACKOFF_END.search(str(blocker["message"])) else _unmentioned_numbers(blocker),
         )
         for blocker in blockers
     ]
@@ -172,7 +172,7 @@ def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[
     return decisive, others
 
 
-def _other_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _unmentioned_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the nonzero numbers that the message does not mention."""
     in_message = set(re.findall(r"[\w.-]*\w", str(blocker["message"])))
     return [

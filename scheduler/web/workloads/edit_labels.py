@@ -8,7 +8,7 @@ from typing import Any
 from berth.core.durations import format_duration
 from berth.core.problems import join_path
 from scheduler.web.submit.form.field_kinds import SECONDS_KIND
-from scheduler.web.submit.form.fields import Field, FormChoices, build_parts
+from scheduler.web.submit.form.fields import FormChoices, FormField, build_parts
 from scheduler.web.submit.form.presentation import KEYS_OF_REPLICAS
 
 
@@ -22,11 +22,11 @@ def with_field_labels(message: str, paths: Iterable[str], document: Mapping[str,
     for path in sorted(paths, key=len, reverse=True):
         label, field = fields.get(path, (path, None))
         pattern = rf"{re.escape(path)}(: (?P<before>\S+) -> (?P<after>[^\s;.]+))?"
-        changes = re.sub(pattern, partial(_format, label=label, field=field), changes)
+        changes = re.sub(pattern, partial(_format_change, label=label, field=field), changes)
     return f"{start}{separator}{changes.replace(' -> ', ' → ')}"
 
 
-def _format(match: re.Match[str], *, label: str, field: Field | None) -> str:
+def _format_change(match: re.Match[str], *, label: str, field: FormField | None) -> str:
     before, after = match["before"], match["after"]
     if before is None:
         return label
@@ -35,9 +35,9 @@ def _format(match: re.Match[str], *, label: str, field: Field | None) -> str:
     return f"{label}: {before} → {after}"
 
 
-def _fields_by_path(document: Mapping[str, Any]) -> dict[str, tuple[str, Field | None]]:
+def _fields_by_path(document: Mapping[str, Any]) -> dict[str, tuple[str, FormField | None]]:
     """Return the label and, if there is one, the field of each value that the form shows, keyed by path."""
-    fields: dict[str, tuple[str, Field | None]] = {}
+    fields: dict[str, tuple[str, FormField | None]] = {}
     for part in build_parts(document, FormChoices(for_edit=True)):
         for field in (*part.fields, *part.more):
             *place, key = field.at

@@ -39,7 +39,7 @@ def describe_failure(workload: Workload, placements: Iterable[PodPlacement]) -> 
         return Failure(message.removesuffix(".") or "The workload failed", "", None)
     ending = pod_ending(pod.role, pod.index, pod.exit_code, pod.signal)
     return Failure(
-        f"{ending} on {pod.node.name}{_runtime_phrase(pod)}", _rest_of_message(message, ending), pod
+        f"{ending} on {pod.node.name}{_runtime_phrase(pod)}", _remaining_message(message, ending), pod
     )
 
 
@@ -54,7 +54,7 @@ def _runtime_phrase(pod: Pod) -> str:
     return " in less than 1 s" if seconds < 1 else f" after {duration(seconds)}"
 
 
-def _rest_of_message(message: str, ending: str) -> str:
+def _remaining_message(message: str, ending: str) -> str:
     """Return the part of the workload's message that does not describe the pod's end."""
     rest = message.removeprefix(ending).lstrip(":;. ") if message.startswith(ending) else message
     return rest[:1].upper() + rest[1:]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scheduler.reports.log_text import plain_text
+from scheduler.reports.log_text import without_control_sequences
 
 FILES_MAX = 200
 PREVIEW_BYTES = 64 * 1024
@@ -31,4 +31,4 @@ class Preview:
 
 def preview_text(content: bytes) -> str:
     """Return the beginning of a text file without control characters."""
-    return "\n".join(map(plain_text, content[:PREVIEW_BYTES].split(b"\n")))
+    return "\n".join(map(without_control_sequences, content[:PREVIEW_BYTES].split(b"\n")))

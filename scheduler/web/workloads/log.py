@@ -21,7 +21,7 @@ from scheduler.api.logs.search import format_cursor, parse_cursor
 from scheduler.api.logs.timestamps import line_times
 from scheduler.reports.log_errors import search_errors
 from scheduler.reports.log_search import MAX_TEXT_LENGTH, LogMatches, MatchingLine, search_log
-from scheduler.reports.log_text import shown_text
+from scheduler.reports.log_text import as_shown_in_terminal
 from scheduler.web.workloads.details import PodPlacement, pod_placements
 from scheduler.web.workloads.failure import first_failed_pod
 
@@ -32,7 +32,7 @@ MAX_HITS, CONTEXT_LINES = 30, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SearchHit:
     """Line with a match, split into pieces. Each piece has a flag that is True for a match."""
 
     line: MatchingLine
@@ -92,7 +92,7 @@ def pods(request: Request, workload_id: uuid.UUID) -> HttpResponse:
 
 @signed_in
 @require_GET
-def find(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+def find_in_log(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     """Return the first lines after `cursor` that contain the text or, on request, name an error."""
     text = request.GET.get("text", "").replace("\x00", "").strip("\r\n")[:MAX_TEXT_LENGTH]
     fold = request.GET.get("ignore_case") == "on"
@@ -138,7 +138,7 @@ def download(request: Request, workload_id: uuid.UUID) -> StreamingHttpResponse:
     """Stream the entire stored log as raw bytes."""
     log = _find_log(request, workload_id)
     size = log.read_chunk(0, 0).size
-    pieces = _async_pieces(log, size) if isinstance(request, ASGIRequest) else _log_chunks(log, size)
+    pieces = _aiter_pieces(log, size) if isinstance(request, ASGIRequest) else _log_chunks(log, size)
     name = f"{log.pod.workload.name}-{log.name}-run{log.pod.run}.log"
     headers = {"Content-Disposition": str(content_disposition_header(True, name))}
     return StreamingHttpResponse(pieces, content_type=TEXT, headers=headers)
@@ -152,19 +152,21 @@ def pods_by_run(pods: list[PodPlacement]) -> list[tuple[int, list[PodPlacement]]
     return sorted(runs.items(), reverse=True)
 
 
-def build_hits(matches: LogMatches, text: str, ignore_case: bool) -> list[Hit]:
+def build_hits(matches: LogMatches, text: str, ignore_case: bool) -> list[SearchHit]:
     """Return the matching lines as the page shows them. If no text is given, no part of a line is marked."""
     pattern = re.compile(f"({re.escape(text)})" if text else "($^)", re.IGNORECASE if ignore_case else 0)
     return [
-        Hit(
+        SearchHit(
             line,
-            tuple(shown_text(context_line) for context_line in line.before),
+            tuple(as_shown_in_terminal(context_line) for context_line in line.before),
             tuple(
                 (piece, place % 2 == 1)
-                for place, piece in enumerate(pattern.split(shown_text(line.text, pattern if text else None)))
+                for place, piece in enumerate(
+                    pattern.split(as_shown_in_terminal(line.text, pattern if text else None))
+                )
                 if piece
             ),
-            tuple(shown_text(context_line) for context_line in line.after),
+            tuple(as_shown_in_terminal(context_line) for context_line in line.after),
         )
         for line in matches.lines
     ]
@@ -199,7 +201,7 @@ def _log_chunks(log: PodLog, size: int) -> Iterator[bytes]:
         offset = chunk.next_offset
 
 
-async def _async_pieces(log: PodLog, size: int) -> AsyncIterator[bytes]:
+async def _aiter_pieces(log: PodLog, size: int) -> AsyncIterator[bytes]:
     pieces = _log_chunks(log, size)
     while piece := await sync_to_async(_next_piece)(pieces):
         yield piece

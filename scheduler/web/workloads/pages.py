@@ -43,7 +43,7 @@ from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import NOT_PENDING, RenderedChange, find_smallest_change
 from scheduler.web.utilization.pages import is_unmeasured, utilization_strip, workload_utilization
 from scheduler.web.workloads import details
-from scheduler.web.workloads.change_link import admins_note, change_link, link_workloads
+from scheduler.web.workloads.change_link import change_link, link_workloads, note_about_admins
 from scheduler.web.workloads.code import role_commands
 from scheduler.web.workloads.failure import describe_failure, first_failed_pod
 from scheduler.web.workloads.log import pods_by_run
@@ -51,7 +51,7 @@ from scheduler.web.workloads.metrics import load_metrics
 from scheduler.web.workloads.outputs import load_outputs
 from scheduler.web.workloads.pod_groups import pod_table
 from scheduler.web.workloads.terminal import load_terminal
-from scheduler.web.workloads.timeline import Entry, timeline
+from scheduler.web.workloads.timeline import TimelineEntry, timeline
 
 Context = dict[str, Any]
 EVICTIONS_ON_OVERVIEW, EVENTS_ON_OVERVIEW = 5, 6
@@ -119,7 +119,7 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     if answer.outcome == SearchOutcome.NOT_NEEDED and answer.sentence != NOT_PENDING:
         return render(request, "scheduler/workloads/next_cycle.html")
     link = change_link(request.actor, workload, change) if change else None
-    note = admins_note(request.actor, workload.project, change) if change else ""
+    note = note_about_admins(request.actor, workload.project, change) if change else ""
     sentence = link_workloads(request.actor, answer.sentence, answer.affected)
     context = {"sentence": sentence, "link": link, "note": note}
     return render(request, "scheduler/workloads/smallest_change.html", context)
@@ -276,7 +276,7 @@ def _recent_events(
     workload: Workload,
     suffered: Sequence[RenderedEviction],
     caused: Sequence[RenderedEviction],
-) -> Sequence[Entry]:
+) -> Sequence[TimelineEntry]:
     """Return the latest events, without the current pending reason, because a card shows it."""
     entries = timeline(actor, workload, suffered, caused, shows_still_pending=False).entries
     return entries[:EVENTS_ON_OVERVIEW]

@@ -61,7 +61,7 @@ class PendingReasons:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TimelineEntry:
     """Timeline entry.
 
     `lasted` and `lasted_verb` ("ran for") describe the period that ended with the entry.
@@ -81,7 +81,7 @@ class Entry:
 class Timeline:
     """Timeline entries, latest first. `more` is True if there are older events."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TimelineEntry, ...]
     more: bool
 
 
@@ -100,14 +100,16 @@ def timeline(
     rows = list(events(actor).filter(workload_id=workload.pk)[: MAX_EVENTS + 1])
     shown = rows[:MAX_EVENTS]
     unmatched = list(evictions)
-    entries = [_entry(row, workload, _take_matching_evictions(row, unmatched)) for row in reversed(shown)]
+    entries = [
+        _build_entry(row, workload, _take_matching_evictions(row, unmatched)) for row in reversed(shown)
+    ]
     # Omit evictions before the first event only if earlier events are also omitted.
     since = shown[-1].at if len(rows) > MAX_EVENTS else None
     entries += [
         _eviction_entry(eviction) for eviction in unmatched if since is None or eviction.row.at >= since
     ]
     entries += [
-        Entry(eviction.row.at, EVICTED_ANOTHER, eviction.summary, "", evictions=(eviction,))
+        TimelineEntry(eviction.row.at, EVICTED_ANOTHER, eviction.summary, "", evictions=(eviction,))
         for eviction in evicted_others
         if since is None or eviction.row.at >= since
     ]
@@ -116,14 +118,14 @@ def timeline(
     complete = [_with_reasons(entry, history, now) for entry in _with_durations(entries)]
     evaluated_at = workload.explained_at if workload.reason and workload.phase in PENDING_PHASES else None
     if shows_still_pending and evaluated_at is not None:
-        last = Entry(evaluated_at, STILL_PENDING, workload.message, "warn")
+        last = TimelineEntry(evaluated_at, STILL_PENDING, workload.message, "warn")
         complete.append(
             replace(last, reasons=_summarize_reasons(reasons_in_period(history, workload.since, None), now))
         )
     return Timeline(tuple(reversed(_without_repetitions(complete))), len(rows) > MAX_EVENTS)
 
 
-def _entry(row: Event, workload: Workload, evictions: tuple[RenderedEviction, ...]) -> Entry:
+def _build_entry(row: Event, workload: Workload, evictions: tuple[RenderedEviction, ...]) -> TimelineEntry:
     reason = str(row.data.get("reason", ""))
     eviction = TITLES_BY_REASON.get(reason) if row.kind == Phase.STOPPING else _partial_eviction(row.kind)
     if eviction is None and evictions:
@@ -133,7 +135,7 @@ def _entry(row: Event, workload: Workload, evictions: tuple[RenderedEviction, ..
     message = row.message
     if row.kind == "edited":
         message = with_field_labels(message, row.data.get("paths", ()), workload.spec)
-    return Entry(row.at, title, message, tone, evictions=evictions)
+    return TimelineEntry(row.at, title, message, tone, evictions=evictions)
 
 
 def _partial_eviction(kind: str) -> str | None:
@@ -153,15 +155,15 @@ def _take_matching_evictions(row: Event, unmatched: list[RenderedEviction]) -> t
     return matching
 
 
-def _eviction_entry(eviction: RenderedEviction) -> Entry:
+def _eviction_entry(eviction: RenderedEviction) -> TimelineEntry:
     title = KIND_TITLES.get(eviction.row.kind, "Evicted")
-    return Entry(eviction.row.at, title, eviction.summary, "warn", evictions=(eviction,))
+    return TimelineEntry(eviction.row.at, title, eviction.summary, "warn", evictions=(eviction,))
 
 
-def _with_durations(entries: Iterable[Entry]) -> list[Entry]:
+def _with_durations(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
     """Add the duration of the preceding pending or running period to each state change."""
-    complete: list[Entry] = []
-    since: Entry | None = None
+    complete: list[TimelineEntry] = []
+    since: TimelineEntry | None = None
     for entry in entries:
         lasted, verb = None, ""
         if since is not None and entry.title != since.title:
@@ -175,7 +177,7 @@ def _with_durations(entries: Iterable[Entry]) -> list[Entry]:
     return complete
 
 
-def _without_repetitions(entries: Sequence[Entry]) -> list[Entry]:
+def _without_repetitions(entries: Sequence[TimelineEntry]) -> list[TimelineEntry]:
     """Remove the message of each entry that is followed by an entry with the same message."""
     return [
         replace(entry, message="") if following and entry.message == following.message else entry
@@ -183,7 +185,7 @@ def _without_repetitions(entries: Sequence[Entry]) -> list[Entry]:
     ]
 
 
-def _with_reasons(entry: Entry, history: Sequence[PendingReason], now: datetime) -> Entry:
+def _with_reasons(entry: TimelineEntry, history: Sequence[PendingReason], now: datetime) -> TimelineEntry:
     if entry.lasted_verb != "pending for" or entry.lasted is None:
         return entry
     parts = reasons_in_period(history, entry.at - entry.lasted, entry.at)

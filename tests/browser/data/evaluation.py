@@ -39,4 +39,6 @@ def evaluate() -> None:
     assert not plan.bundles, plan.bundles
     with transaction.atomic():
         store_queue_statuses(view, plan.queues, totals_by_queue())
-        ExplanationWriter().write(view, plan.rejections, LAST_CYCLE, forecasts(view.snapshot, plan))
+        ExplanationWriter().write_first_batch(
+            view, plan.rejections, LAST_CYCLE, forecasts(view.snapshot, plan)
+        )

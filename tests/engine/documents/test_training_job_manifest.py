@@ -11,7 +11,7 @@ from berth.core.spec import SpecError, parse_workload
 from scheduler.engine.decide import decide
 from scheduler.engine.from_spec import workload_from_spec
 from scheduler.simulator import load
-from scheduler.simulator.simulation import World
+from scheduler.simulator.simulation import SimulatedCluster
 
 MANIFEST = """
 apiVersion: paddlepaddle.org/v1
@@ -74,7 +74,7 @@ def test_manifest_gang_is_scheduled_like_any_other_gang() -> None:
     snapshot = load(yaml.safe_load(CLUSTER)).snapshot
     submitted = workload_from_spec(parse_workload(manifest()))
     words = replace(submitted, project="p", pools=("default",), submitted=snapshot.now)
-    world = World(replace(snapshot, workloads=(*snapshot.workloads, words)))
+    world = SimulatedCluster(replace(snapshot, workloads=(*snapshot.workloads, words)))
     for _ in range(2):
         world.apply_plan(decide(world.snapshot()))
         world.advance(1)

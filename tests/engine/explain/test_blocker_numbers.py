@@ -13,7 +13,7 @@ from scheduler.engine.decide import decide
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan, Rejection
 from scheduler.simulator import load
-from scheduler.simulator.simulation import World
+from scheduler.simulator.simulation import SimulatedCluster
 from tests.engine.reference.blockers import wrong_numbers
 from tests.engine.reference.clusters import clusters
 from tests.engine.reference.relief import without
@@ -24,7 +24,7 @@ MAX_PLANS = 3
 
 def plans(document: dict[str, Any]) -> Iterator[tuple[Snapshot, Plan]]:
     """Yield snapshots and their plans until a plan has no decisions."""
-    world = World(load(document).snapshot)
+    world = SimulatedCluster(load(document).snapshot)
     for _ in range(MAX_PLANS):
         snapshot = world.snapshot()
         plan = decide(snapshot)

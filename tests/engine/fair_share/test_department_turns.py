@@ -9,7 +9,7 @@ from scheduler.engine.decide import decide
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Snapshot
 from scheduler.simulator import load
-from scheduler.simulator.simulation import World
+from scheduler.simulator.simulation import SimulatedCluster
 from tests.engine.test_invariants import on_random_clusters
 
 Document = dict[str, Any]
@@ -60,7 +60,7 @@ def divided_departments(snapshot: Snapshot) -> set[str]:
 @on_random_clusters(10)
 @given(document=departments_of_mixed_sizes())
 def test_division_of_capacity_among_departments_does_not_depend_on_the_plan(document: Document) -> None:
-    world = World(load(document).snapshot)
+    world = SimulatedCluster(load(document).snapshot)
     before = divided_departments(world.snapshot())
     world.apply_plan(decide(world.snapshot()))
     assert divided_departments(world.snapshot()) == before

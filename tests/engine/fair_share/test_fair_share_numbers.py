@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator import load, play
+from scheduler.simulator import load, play_scenario
 from tests.engine.reference.fair_share import Claimant, fair_shares
 
 GPU = 1000
 
 
 def computed_shares(total: int, queues: list[dict[str, Any]], **pool: Any) -> dict[str, float]:
-    _, plan = play(load(document(total, queues, **pool))).cycles[0]
+    _, plan = play_scenario(load(document(total, queues, **pool))).cycles[0]
     return {report.queue: report.share.gpu / GPU for report in plan.queues if report.queue != "all"}
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from scheduler.engine.model import FairShareMode, Usage
-from scheduler.simulator import load, play
-from scheduler.simulator.usage_history import History, Rates
+from scheduler.simulator import load, play_scenario
+from scheduler.simulator.usage_history import AllocationRates, UsageHistory
 
-BUSY = Rates((1000.0, 0.0, 0.0), (2000.0, 0.0, 0.0))
-IDLE = Rates((0.0, 0.0, 0.0), (2000.0, 0.0, 0.0))
+BUSY = AllocationRates((1000.0, 0.0, 0.0), (2000.0, 0.0, 0.0))
+IDLE = AllocationRates((0.0, 0.0, 0.0), (2000.0, 0.0, 0.0))
 
 
-def used(mode: FairShareMode, *stretches: tuple[int, Rates], since: int = 0) -> Usage:
-    history, now = History.start(mode, Usage(), since), since
+def used(mode: FairShareMode, *stretches: tuple[int, AllocationRates], since: int = 0) -> Usage:
+    history, now = UsageHistory.start(mode, Usage(), since), since
     for seconds, rates in stretches:
         history.advance(now, now + seconds, rates)
         now += seconds
@@ -60,7 +60,7 @@ def test_tumbling_window_starts_at_zero() -> None:
 
 def test_window_and_half_life_can_be_combined() -> None:
     mode = FairShareMode(True, half_life=100, window=100)
-    history = History.start(mode, Usage((1.0, 0.0, 0.0), (2.0, 0.0, 0.0)), 1000)
+    history = UsageHistory.start(mode, Usage((1.0, 0.0, 0.0), (2.0, 0.0, 0.0)), 1000)
     history.advance(1000, 1100, IDLE)
     assert history.usage.used[0] == pytest.approx(0.0)
 
@@ -96,7 +96,7 @@ def allocation_by_cycle(
             for n in range(max(min_jobs, 16 // min(requested)))
         ],
     }  # fmt: skip
-    played = play(load(document), cycles=half_lives * HALF_LIFE + 1)
+    played = play_scenario(load(document), cycles=half_lives * HALF_LIFE + 1)
     held = []
     for snapshot, _ in played.cycles[1:]:
         gpus = dict.fromkeys(sizes, 0)
@@ -316,7 +316,7 @@ def test_time_based_fairness_never_reclaims_quota() -> None:
              "pods": [{"node": "n", "started": "2025-12-31T23:59:59Z"}]},
         ],
     }  # fmt: skip
-    played = play(load(document), cycles=100)
+    played = play_scenario(load(document), cycles=100)
     assert [e.rule for e in played.cycles[0][1].bundles[0].evictions] != []
     holders = {
         workload.name

@@ -22,7 +22,7 @@ from scheduler.engine.model import (
 )
 from scheduler.engine.preemption.victims.units import gang_as_victim
 from scheduler.simulator import load
-from scheduler.simulator.simulation import World
+from scheduler.simulator.simulation import SimulatedCluster
 from tests.engine.reference.clusters import clusters
 from tests.engine.test_invariants import on_random_clusters
 from tests.engine.world import NOON
@@ -99,7 +99,7 @@ def test_reused_layout_produces_the_same_plan_as_a_new_layout(document: Any, oth
         for w in load(other).snapshot.workloads
     )
     carried: Layout | None = None
-    world = World(snapshot)
+    world = SimulatedCluster(snapshot)
     unread = []
     for _ in range(4):
         before = repr(snapshot)
@@ -110,7 +110,7 @@ def test_reused_layout_produces_the_same_plan_as_a_new_layout(document: Any, oth
             unread.append((plan, snapshot))
         assert repr(snapshot) == before
         if data.draw(st.booleans()):
-            world = World(snapshot)
+            world = SimulatedCluster(snapshot)
             world.apply_plan(plan)
             world.advance(data.draw(st.sampled_from(ELAPSED_SECONDS)))
             snapshot = world.snapshot()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator.replay.figures import summarize
+from scheduler.simulator.replay.figures import summary_figures
 from scheduler.simulator.replay.files import load_trace, shrink_trace
 from scheduler.simulator.replay.plots import draw_plots, sample_curve
 from scheduler.simulator.replay.policies import Policy, play
@@ -38,7 +38,7 @@ def replay(
     for last in play(trace, policy, records, checkpoint=checkpoint):  # noqa: B007
         pass
     assert last is not None
-    return records, summarize(records, last.now)
+    return records, summary_figures(records, last.now)
 
 
 def test_job_starts_on_arrival_and_ends_after_its_duration(tmp_path: Path) -> None:

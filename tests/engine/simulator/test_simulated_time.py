@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.backoff import backoff_seconds
-from scheduler.simulator import load, play, simulate
+from scheduler.simulator import load, play_scenario, simulate
 
 
 def cluster(*workloads: dict[str, Any], cycle_seconds: int = 10, **pool: Any) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def test_backoff_doubles_with_each_eviction() -> None:
     guest = job("g", "guest", pods=[{"node": "n", "started": "2025-12-31T00:00:00Z"}])
     owners = [job(f"o{n}", runtime_seconds=1) for n in range(2)]
     owners[1]["after"] = [{"workload": "o0"}]
-    played = play(load(cluster(guest, *owners, cycle_seconds=1)), cycles=30)
+    played = play_scenario(load(cluster(guest, *owners, cycle_seconds=1)), cycles=30)
     waits: dict[int, int] = {}
     for snapshot, _ in played.cycles:
         workload = next(w for w in snapshot.workloads if w.name == "g")
@@ -98,7 +98,7 @@ def test_short_burst_does_not_evict_the_workloads_of_a_steady_user() -> None:
     document["projects"] = [
         {"name": name, "department": "d", "quotas": {"default": {"gpu": 0}}} for name in ("steady", "burst")
     ]
-    played = play(load(document), cycles=30)
+    played = play_scenario(load(document), cycles=30)
     for snapshot, _ in played.cycles[1:]:
         held = sum(
             pod.state == "running" for w in snapshot.workloads if w.project == "steady" for pod in w.pods

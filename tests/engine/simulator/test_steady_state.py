@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.simulator import load, play, run, simulate
+from scheduler.simulator import load, play_scenario, run, simulate
 from tests.engine.reference.clusters import clusters
 from tests.engine.test_invariants import on_random_clusters
 
@@ -35,13 +35,13 @@ def cluster(*more: Document, pool: Document | None = None, **settings: Any) -> D
 
 
 def test_unlimited_simulation_ends_in_a_steady_state() -> None:
-    played = play(load(cluster(PENDING)), cycles=UNLIMITED)
+    played = play_scenario(load(cluster(PENDING)), cycles=UNLIMITED)
     assert len(played.cycles) + played.skipped == UNLIMITED
     assert len(played.cycles) < 10
 
 
 def test_skipping_steady_cycles_does_not_shift_the_last_cycle() -> None:
-    played = play(load(cluster(PENDING, cycle_seconds=7)), cycles=1000)
+    played = play_scenario(load(cluster(PENDING, cycle_seconds=7)), cycles=1000)
     first, last = played.cycles[0][0].now, played.cycles[-1][0].now
     assert last - first == 999 * 7
 
@@ -73,13 +73,13 @@ def test_cluster_with_a_running_timer_is_not_steady(pool: Document, workload: Do
     for each in document["workloads"]:
         each["submitted"] = now
     document["workloads"][0] |= workload
-    played = play(load(document), cycles=200)
+    played = play_scenario(load(document), cycles=200)
     assert played.cycles[-2][0].now - now >= until
 
 
 def test_cluster_without_demand_is_steady_regardless_of_its_usage() -> None:
     pool = {"fairshare": {"mode": "time_based", "half_life": 60}}
-    assert len(play(load(cluster(pool=pool)), cycles=UNLIMITED).cycles) < 10
+    assert len(play_scenario(load(cluster(pool=pool)), cycles=UNLIMITED).cycles) < 10
 
 
 def test_idle_cycles_are_listed_only_if_there_are_few() -> None:
@@ -91,7 +91,7 @@ def test_output_includes_the_number_of_cycles(tmp_path: Path) -> None:
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps(cluster(PENDING)))
     _, text = run(file, cycles=UNLIMITED)
-    cycle_count = len(play(load(cluster(PENDING)), cycles=UNLIMITED).cycles)
+    cycle_count = len(play_scenario(load(cluster(PENDING)), cycles=UNLIMITED).cycles)
     assert f"Ran {cycle_count} cycles of 99,999,999" in text
     assert "Steady state" not in run(file, cycles=2)[1]
 

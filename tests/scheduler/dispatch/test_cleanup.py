@@ -11,7 +11,11 @@ from pools.runtimes.base import RuntimeFailure
 from projects.models import Leftover, Phase, Workload
 from projects.services.workloads import control
 from scheduler import tasks
-from scheduler.loop.dispatch.leftovers import RETRY_INTERVAL, clear_logs, queue_workspaces
+from scheduler.loop.dispatch.leftovers import (
+    RETRY_INTERVAL,
+    delete_logs_of_deleted_workloads,
+    queue_workspace_deletions,
+)
 from tests.scheduler.stage import Stage
 
 
@@ -51,15 +55,15 @@ def test_logs_and_workspace_are_deleted_with_the_workload(stage: Stage) -> None:
     name = str(workload.pk)
     assert logs(stage, pods) == [b"loss 0.1\n"] * 2
     control.delete(actor=stage.cast.alice, workload=workload)
-    assert sum(clear_logs(stage.loop.context)) == 2
+    assert sum(delete_logs_of_deleted_workloads(stage.loop.context)) == 2
     assert logs(stage, pods) == [b"", b""]
     assert not set(pods) & set(stage.runtime.list_pods())
-    assert sum(queue_workspaces(stage.clock.now(), stage.loop.context)) == 1
+    assert sum(queue_workspace_deletions(stage.clock.now(), stage.loop.context)) == 1
     assert ("drop_workspace", name) not in stage.runtime.calls, "the loop does not wait for the deletion"
     assert run_queued_tasks(stage) == 1
     assert ("drop_workspace", name) in stage.runtime.calls
     assert not Leftover.objects.exists()
-    assert sum(clear_logs(stage.loop.context)) == 0
+    assert sum(delete_logs_of_deleted_workloads(stage.loop.context)) == 0
 
 
 def test_scheduler_loop_cleans_up_deleted_workloads(stage: Stage) -> None:
@@ -74,11 +78,11 @@ def test_scheduler_loop_cleans_up_deleted_workloads(stage: Stage) -> None:
 def test_workspace_deletion_is_requeued_only_if_it_was_lost(stage: Stage) -> None:
     control.delete(actor=stage.cast.alice, workload=ended(stage))
     now = stage.clock.now()
-    assert [sum(queue_workspaces(now, stage.loop.context)) for _ in range(2)] == [1, 0]
+    assert [sum(queue_workspace_deletions(now, stage.loop.context)) for _ in range(2)] == [1, 0]
     OrmQ.objects.all().delete()  # the queue lost the job
-    assert sum(queue_workspaces(now + RETRY_INTERVAL, stage.loop.context)) == 1
+    assert sum(queue_workspace_deletions(now + RETRY_INTERVAL, stage.loop.context)) == 1
     assert run_queued_tasks(stage) == 1
-    assert sum(queue_workspaces(now + 2 * RETRY_INTERVAL, stage.loop.context)) == 0
+    assert sum(queue_workspace_deletions(now + 2 * RETRY_INTERVAL, stage.loop.context)) == 0
 
 
 def test_workspace_deletion_is_idempotent(stage: Stage) -> None:
@@ -113,9 +117,9 @@ def test_former_leader_neither_deletes_nor_queues_deletions(stage: Stage) -> Non
     expire_lease()
     stage.new_loop("second")
     with pytest.raises(LeadershipLost):
-        sum(clear_logs(former))
+        sum(delete_logs_of_deleted_workloads(former))
     with pytest.raises(LeadershipLost):
-        sum(queue_workspaces(stage.clock.now(), former))
+        sum(queue_workspace_deletions(stage.clock.now(), former))
     assert Leftover.objects.count() == 3
     assert not OrmQ.objects.exists()
 

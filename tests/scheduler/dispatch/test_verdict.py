@@ -9,7 +9,7 @@ import pytest
 from berth.core.spec import parse_workload
 from projects.engine.retries import RetryState
 from scheduler.engine.model import Group, Request, Role
-from scheduler.loop.dispatch.verdict import PEER_FAILURES_MAX, GangFacts, PodFact, verdict
+from scheduler.loop.dispatch.verdict import PEER_FAILURES_MAX, GangFacts, PodFact, decide_verdict
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -36,22 +36,22 @@ def restart_policy(kind: str, most: int | None = None, **counts: int) -> RetrySt
 
 
 def test_gang_is_running_as_soon_as_its_minimum_is_running() -> None:
-    assert verdict(gang("running", "starting", phase="starting")) is None
-    step = verdict(gang("running", "running", phase="starting"))
+    assert decide_verdict(gang("running", "starting", phase="starting")) is None
+    step = decide_verdict(gang("running", "running", phase="starting"))
     assert step is not None
     assert step.to == "running"
 
 
 def test_gang_completes_when_every_pod_has_succeeded() -> None:
-    assert verdict(gang("succeeded", "running")) is None
-    step = verdict(gang("succeeded", "succeeded"))
+    assert decide_verdict(gang("succeeded", "running")) is None
+    step = decide_verdict(gang("succeeded", "succeeded"))
     assert step is not None
     assert (step.to, step.exit_code) == ("completed", 0)
 
 
 def test_failed_pod_ends_the_gang_with_its_exit_code() -> None:
     pods = [PodFact("worker", 0, "running"), PodFact("worker", 1, "failed", exit_code=3)]
-    step = verdict(gang(pods=pods))
+    step = decide_verdict(gang(pods=pods))
     assert step is not None
     assert (step.to, step.next_phase) == ("stopping", "failed")
     assert (step.exit_code, step.reason) == (3, "PodFailed")
@@ -59,7 +59,7 @@ def test_failed_pod_ends_the_gang_with_its_exit_code() -> None:
 
 
 def test_signal_is_reported_as_a_shell_exit_code() -> None:
-    step = verdict(gang(pods=[PodFact("worker", 0, "failed", signal=9)]))
+    step = decide_verdict(gang(pods=[PodFact("worker", 0, "failed", signal=9)]))
     assert step is not None
     assert step.exit_code == 137
 
@@ -78,27 +78,27 @@ def test_restart_policy_determines_the_outcome_of_a_failure(
     kind: str, most: int | None, restarts: int, leads_to: str
 ) -> None:
     pods = [PodFact("worker", 0, "running"), PodFact("worker", 1, "failed", exit_code=3)]
-    step = verdict(gang(pods=pods, retries=restart_policy(kind, most, **{"1": restarts})))
+    step = decide_verdict(gang(pods=pods, retries=restart_policy(kind, most, **{"1": restarts})))
     assert step is not None
     assert (step.to, step.next_phase) == ("stopping", leads_to)
     assert (step.retry is not None) is (leads_to == "pending")
 
 
 def test_gang_that_succeeded_is_restarted_by_the_restart_policy_always() -> None:
-    step = verdict(gang("succeeded", "succeeded", retries=restart_policy("always")))
+    step = decide_verdict(gang("succeeded", "succeeded", retries=restart_policy("always")))
     assert step is not None
     assert step.next_phase == "pending"
     assert step.retry is not None
 
 
 def test_lost_pod_makes_the_gang_stale_without_counting_as_a_failure() -> None:
-    step = verdict(gang("running", "lost"))
+    step = decide_verdict(gang("running", "lost"))
     assert step is not None
     assert (step.to, step.stale) == ("", True)
-    step = verdict(gang("failed", "lost", is_stale=True))
+    step = decide_verdict(gang("failed", "lost", is_stale=True))
     assert step is not None
     assert (step.next_phase, step.retry) == ("pending", None)
-    step = verdict(gang("lost", "lost"))
+    step = decide_verdict(gang("lost", "lost"))
     assert step is not None
     assert step.next_phase == "pending"
 
@@ -117,7 +117,7 @@ def test_lost_pod_makes_the_gang_stale_without_counting_as_a_failure() -> None:
 )
 def test_failure_after_the_loss_of_a_peer_counts_as_a_loss(failed: dict[str, Any], next_phase: str) -> None:
     pods = [PodFact("worker", 0, "running"), PodFact("worker", 1, "failed", **failed)]
-    step = verdict(gang(pods=pods, replaced=[PodFact("worker", 0, "lost", ended_at=at(10))]))
+    step = decide_verdict(gang(pods=pods, replaced=[PodFact("worker", 0, "lost", ended_at=at(10))]))
     assert step is not None
     assert (step.next_phase, step.retry) == (next_phase, None)
 
@@ -147,14 +147,14 @@ FAILURE: dict[str, Any] = {"exit_code": 1, "created_at": at(0), "ended_at": at(1
 def test_failure_during_or_after_the_eviction_of_a_peer_counts_as_a_loss(
     peer: PodFact, failure: dict[str, Any], next_phase: str
 ) -> None:
-    step = verdict(gang(pods=[peer, PodFact("worker", 1, "failed", **failure)]))
+    step = decide_verdict(gang(pods=[peer, PodFact("worker", 1, "failed", **failure)]))
     assert step is not None
     assert (step.next_phase, step.retry) == (next_phase, None)
 
 
 def test_message_names_the_evicted_pod_and_the_reason() -> None:
     peer = PodFact("worker", 0, "running", eviction="the pod was deleted")
-    step = verdict(gang(pods=[peer, PodFact("worker", 1, "failed", **FAILURE)]))
+    step = decide_verdict(gang(pods=[peer, PodFact("worker", 1, "failed", **FAILURE)]))
     assert step is not None
     assert step.message == (
         "Pod worker-0 is being stopped: the pod was deleted. "
@@ -178,10 +178,10 @@ def test_failures_after_the_loss_of_a_peer_are_limited_while_the_gang_makes_no_p
 ) -> None:
     peer = PodFact("worker", 0, state, eviction="scaled down", ended_at=at(10))
     facts = gang(pods=[peer, PodFact("worker", 1, "failed", **FAILURE)], **progress)
-    allowed = verdict(replace(facts, peer_failures=PEER_FAILURES_MAX - 1))
+    allowed = decide_verdict(replace(facts, peer_failures=PEER_FAILURES_MAX - 1))
     assert allowed is not None
     assert (allowed.reason, allowed.next_phase) == ("PodsLost", "pending")
-    step = verdict(replace(facts, peer_failures=PEER_FAILURES_MAX))
+    step = decide_verdict(replace(facts, peer_failures=PEER_FAILURES_MAX))
     assert step is not None
     assert step.next_phase == ("failed" if is_failure else "pending")
     assert step.peer_failures == (None if is_failure else 0)
@@ -192,20 +192,22 @@ def test_retry_rule_for_lost_nodes_replaces_the_limit_on_failures_after_the_loss
     peer = PodFact("worker", 0, "lost", ended_at=at(10))
     pods = [peer, PodFact("worker", 1, "failed", **FAILURE)]
     rules = RetryState(parse_workload(document).retry_rules)
-    step = verdict(gang(pods=pods, retries=rules, peer_failures=99))
+    step = decide_verdict(gang(pods=pods, retries=rules, peer_failures=99))
     assert step is not None
     assert (step.next_phase, step.retry is not None, step.peer_failures) == ("pending", True, None)
 
 
 def test_complete_gang_is_not_stale() -> None:
-    step = verdict(gang("running", "starting", is_stale=True))
+    step = decide_verdict(gang("running", "starting", is_stale=True))
     assert step is not None
     assert (step.to, step.stale) == ("", False)
 
 
 def test_stopping_gang_enters_its_next_phase_once_all_pods_have_ended() -> None:
-    assert verdict(gang("stopped", "stopping", phase="stopping", next_phase="pending")) is None
-    step = verdict(gang("stopped", "stopped", phase="stopping", next_phase="pending", reason="Reclaimed"))
+    assert decide_verdict(gang("stopped", "stopping", phase="stopping", next_phase="pending")) is None
+    step = decide_verdict(
+        gang("stopped", "stopped", phase="stopping", next_phase="pending", reason="Reclaimed")
+    )
     assert step is not None
     assert (step.to, step.reason) == ("pending", "Reclaimed")
 
@@ -214,7 +216,7 @@ def test_stopping_gang_enters_its_next_phase_once_all_pods_have_ended() -> None:
 def test_gang_that_succeeded_before_it_stopped_counts_as_completed_unless_cancelled(
     next_phase: str, to: str
 ) -> None:
-    step = verdict(gang("succeeded", "succeeded", phase="stopping", next_phase=next_phase))
+    step = decide_verdict(gang("succeeded", "succeeded", phase="stopping", next_phase=next_phase))
     assert step is not None
     assert step.to == to
 
@@ -222,7 +224,7 @@ def test_gang_that_succeeded_before_it_stopped_counts_as_completed_unless_cancel
 def test_role_tree_is_running_when_enough_children_are_running() -> None:
     tree = Group("all", (role("a", 1, 1), role("b", 1, 1), role("c", 1, 1)), 2)
     pods = [PodFact("a", 0, "running"), PodFact("b", 0, "starting"), PodFact("c", 0, "running")]
-    step = verdict(gang(pods=pods, tree=tree, phase="starting"))
+    step = decide_verdict(gang(pods=pods, tree=tree, phase="starting"))
     assert step is not None
     assert step.to == "running"
 
@@ -230,12 +232,12 @@ def test_role_tree_is_running_when_enough_children_are_running() -> None:
 def test_optional_group_is_stale_after_losing_one_pod_but_not_after_losing_all() -> None:
     tree = Group("all", (Group("x", (role("a"),), 1), Group("y", (role("b"),), 1)), 1)
     pods = [PodFact(name, i, "running") for name in "ab" for i in (0, 1)]
-    assert verdict(gang(pods=pods, tree=tree)) is None
-    step = verdict(gang(pods=[*pods[:3], replace(pods[3], state="lost")], tree=tree))
+    assert decide_verdict(gang(pods=pods, tree=tree)) is None
+    step = decide_verdict(gang(pods=[*pods[:3], replace(pods[3], state="lost")], tree=tree))
     assert step is not None
     assert (step.to, step.stale) == ("", True)
     without_group = [*pods[:2], *(replace(pod, state="lost") for pod in pods[2:])]
-    assert verdict(gang(pods=without_group, tree=tree)) is None
+    assert decide_verdict(gang(pods=without_group, tree=tree)) is None
 
 
 def gang_with_idle_role(*work: str, idle: str = "running", **more: Any) -> GangFacts:
@@ -245,25 +247,25 @@ def gang_with_idle_role(*work: str, idle: str = "running", **more: Any) -> GangF
 
 
 def test_idle_replicas_stop_once_all_other_replicas_have_succeeded() -> None:
-    assert verdict(gang_with_idle_role("succeeded", "running")) is None
-    step = verdict(gang_with_idle_role("succeeded", "succeeded"))
+    assert decide_verdict(gang_with_idle_role("succeeded", "running")) is None
+    step = decide_verdict(gang_with_idle_role("succeeded", "succeeded"))
     assert step is not None
     assert (step.to, step.next_phase, step.exit_code) == ("stopping", "completed", 0)
     stopped = gang_with_idle_role(
         "succeeded", "succeeded", idle="stopped", phase="stopping", next_phase="completed"
     )
-    arrived = verdict(stopped)
+    arrived = decide_verdict(stopped)
     assert arrived is not None
     assert arrived.to == "completed"
 
 
 def test_idle_replicas_keep_running_while_a_lost_replica_awaits_its_replacement() -> None:
-    step = verdict(gang_with_idle_role("succeeded", "lost"))
+    step = decide_verdict(gang_with_idle_role("succeeded", "lost"))
     assert step is not None
     assert (step.to, step.stale) == ("", True)
 
 
 def test_idle_replicas_restart_with_a_gang_that_always_restarts() -> None:
-    step = verdict(gang_with_idle_role("succeeded", "succeeded", retries=restart_policy("always")))
+    step = decide_verdict(gang_with_idle_role("succeeded", "succeeded", retries=restart_policy("always")))
     assert step is not None
     assert (step.to, step.next_phase, step.reason) == ("stopping", "pending", "Restarting")

@@ -10,7 +10,7 @@ import pytest
 
 from pools.models import NodePool
 from scheduler.models import Usage, UsagePoint
-from scheduler.reports.usage.decayed import Rates, decayed_usage, settle
+from scheduler.reports.usage.decayed import UsageRates, decayed_usage, settle_ledger
 from scheduler.reports.usage.window import STEPS, store_points, window_starts
 from tests.cast import Cast, make_cast
 from tests.samples import sample
@@ -64,8 +64,8 @@ def ledger_usage(cast: Cast, story: Story, mode: dict[str, Any], check: Any = No
     now = 0
     for seconds, rate in story:
         row = Usage.objects.get()
-        rates = Rates((0, 0, 0), (rate, 0.0, 0.0), (4000.0, 0.0, 0.0))
-        settle(row, pool, BEGIN + timedelta(seconds=now), rates)
+        rates = UsageRates((0, 0, 0), (rate, 0.0, 0.0), (4000.0, 0.0, 0.0))
+        settle_ledger(row, pool, BEGIN + timedelta(seconds=now), rates)
         row.save()
         store_points([row], {pool.pk: pool})
         for later in (seconds // 3, seconds) if check is not None else ():

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from scheduler.models import QueueStatus
 from scheduler.reports.fair_share.explain import SCALE_UP, split_request
-from scheduler.reports.fair_share.trace import ShareTrace, full_share_traces
+from scheduler.reports.fair_share.trace import ShareTrace, unredacted_share_traces
 from tests.scheduler.stage import Stage
 
 pytestmark = pytest.mark.django_db
@@ -22,9 +22,9 @@ def test_fair_share_trace_of_a_stored_cycle_equals_the_trace_computed_from_workl
         stage.submit(f"theirs-{number}", cast.ads, roles=[{"name": "w", "min": 1, "max": 2, "gpu": 0.5}])
     stage.tick(2)
     owners = (cast.product, cast.vision, cast.ads)
-    left = [_without_request(full_share_traces(owner, cast.pool)) for owner in owners]
+    left = [_without_request(unredacted_share_traces(owner, cast.pool)) for owner in owners]
     QueueStatus.objects.all().delete()
-    assert left == [_without_request(full_share_traces(owner, cast.pool)) for owner in owners]
+    assert left == [_without_request(unredacted_share_traces(owner, cast.pool)) for owner in owners]
     assert any(chapter.rounds for chapters in left for chapter in chapters)
 
 
@@ -70,6 +70,6 @@ def test_fair_share_trace_reads_only_the_pending_gpus_of_workloads(stage: Stage)
     stage.submit("train")
     stage.tick()
     with CaptureQueriesContext(connection) as queries:
-        full_share_traces(stage.cast.vision, stage.cast.pool)
+        unredacted_share_traces(stage.cast.vision, stage.cast.pool)
     about = [query["sql"] for query in queries.captured_queries if "projects_workload" in query["sql"]]
     assert len(about) == 1 and 'SUM("projects_workload"."gpu_milli_min")' in about[0]

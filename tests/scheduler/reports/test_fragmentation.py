@@ -20,11 +20,11 @@ def test_nodes_are_counted_by_free_gpus() -> None:
         FragmentationLevel(4, 1, 1),
     )
     assert (report.free_devices, report.nodes) == (10, 4)
-    assert report.largest == FragmentationLevel(4, 1, 1)
+    assert report.largest_fitting_level == FragmentationLevel(4, 1, 1)
 
 
 def test_no_gang_fits_without_free_gpus() -> None:
-    assert build_fragmentation([0, 0], 8).largest is None
+    assert build_fragmentation([0, 0], 8).largest_fitting_level is None
     assert build_fragmentation([], 2).levels == (
         FragmentationLevel(0, 0, 0),
         FragmentationLevel(1, 0, 0),
@@ -55,4 +55,4 @@ def test_shared_and_reserved_devices_do_not_count_as_free(stage: Stage) -> None:
     Reservation.objects.create(workload=work, role="other", index=0, node=node, devices=[3], gpu_milli=1000)
     report = measure_fragmentation(pool)
     assert (report.nodes, report.free_devices, report.partial_milli) == (1, 2, 750)
-    assert report.largest == FragmentationLevel(2, 1, 1)
+    assert report.largest_fitting_level == FragmentationLevel(2, 1, 1)

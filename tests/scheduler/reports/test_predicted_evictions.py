@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from scheduler.reports.evictions.predicted import summarize
+from scheduler.reports.evictions.predicted import build_prediction_table
 
 
 def document(victim: str, kind: str, gpus: float, work: float, *alternatives: str) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def document(victim: str, kind: str, gpus: float, work: float, *alternatives: st
 
 
 def test_summary_counts_workloads_gpus_and_lost_work_by_action() -> None:
-    table = summarize(
+    table = build_prediction_table(
         [
             document("vision/a", "reclaim", 8, 36_000),
             document("vision/b", "preempt", 4, 36_000),
@@ -32,7 +32,7 @@ def test_summary_counts_workloads_gpus_and_lost_work_by_action() -> None:
 
 
 def test_alternatives_are_listed_once_for_all_evictions_and_queues_for_each_eviction() -> None:
-    table = summarize(
+    table = build_prediction_table(
         [
             document("vision/a", "reclaim", 8, 36_000, "evicting b alone"),
             document("vision/b", "reclaim", 8, 36_000, "evicting b alone", "evicting c"),

@@ -19,7 +19,7 @@ from scheduler.engine.decide import decide
 from scheduler.engine.model import Snapshot
 from scheduler.loop.engine_version import engine_version
 from scheduler.loop.snapshot_codec import SnapshotEncoder, UnreadableSnapshot, decode_snapshot
-from scheduler.loop.snapshots import load_snapshot, pack
+from scheduler.loop.snapshots import compress_document, load_snapshot
 from scheduler.models import Cycle
 from scheduler.reports import replay as replaying
 from scheduler.reports.replay import replay
@@ -32,7 +32,7 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "scenarios"
 
 def unsaved_cycle(snapshot: Snapshot) -> Cycle:
     cycle = Cycle(pk=7, epoch=1, trigger="tick", engine=engine_version())
-    cycle.snapshot = pack(snapshot, decide(snapshot))
+    cycle.snapshot = compress_document(snapshot, decide(snapshot))
     return cycle
 
 
@@ -104,7 +104,7 @@ def test_incremental_snapshot_equals_a_full_snapshot(document: dict[str, Any], c
     snapshot, texts = load(document).snapshot, SnapshotEncoder()
     for turn in range(4):
         plan = decide(snapshot)
-        assert pack(snapshot, plan, texts) == pack(snapshot, plan)
+        assert compress_document(snapshot, plan, texts) == compress_document(snapshot, plan)
         stay = [workload for workload in snapshot.workloads if chance.random() < 0.8]
         workloads = [replace(w, priority=turn) if chance.random() < 0.3 else w for w in stay]
         nodes = [replace(n, cpu=n.cpu + 1) if chance.random() < 0.3 else n for n in snapshot.nodes]
@@ -164,7 +164,7 @@ def test_snapshot_is_stored_outside_the_commit_transaction(
 
     def pack_and_record(*arguments: Any) -> bytes | None:
         inside.append(connection.in_atomic_block)
-        return pack(*arguments)
+        return compress_document(*arguments)
 
     monkeypatch.setattr(cycle_record, "pack", pack_and_record)
     stage.submit()

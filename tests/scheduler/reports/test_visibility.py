@@ -16,7 +16,7 @@ def pending_texts(stage: Stage, other: str) -> str:
     workload = stage.submit()
     reasons = (blocker(Reason.BEHIND_RESERVATION, {"behind": other}),)
     rejection = Rejection("vision/train-1", reasons, position=1, key=("submitted",), pool="local")
-    ExplanationWriter().write(observe(stage.clock.now(), SpecCache()), [rejection], None)
+    ExplanationWriter().write_first_batch(observe(stage.clock.now(), SpecCache()), [rejection], None)
     workload.refresh_from_db()
     assert workload.reason == "BehindReservation"
     return f"{workload.message} {workload.explanation}"

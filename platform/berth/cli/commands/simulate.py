@@ -112,7 +112,7 @@ def trace(
     """
     from berth.core.garbage import relax_garbage_collection
     from scheduler.simulator import ScenarioError
-    from scheduler.simulator.replay.figures import summarize
+    from scheduler.simulator.replay.figures import summary_figures
     from scheduler.simulator.replay.files import load_trace, shrink_trace
     from scheduler.simulator.replay.records import Records
 
@@ -124,7 +124,7 @@ def trace(
     records = Records(chosen)
     begin, wall = time.process_time(), time.perf_counter()
     last = _run_replay(chosen, policy, records, checkpoint)
-    report = summarize(records, last.now) | {
+    report = summary_figures(records, last.now) | {
         "policy": policy,
         "checkpoint_seconds": checkpoint,
         "cycles": last.cycles,

@@ -21,12 +21,12 @@ from berth.documents import CannotEdit, SourceLines, edit_text, read_document
 from berth.documents.edits import ABSENT
 from berth.documents.values import Location, parse_location, value_at
 from scheduler.web.submit.form import replicas
-from scheduler.web.submit.form.field_kinds import InvalidFieldText, keep_order
+from scheduler.web.submit.form.field_kinds import InvalidFieldText, select_in_current_order
 from scheduler.web.submit.form.fields import (
     MAX_REPLICAS,
     MIN_REPLICAS,
-    Field,
     FormChoices,
+    FormField,
     FormPart,
     build_parts,
 )
@@ -89,7 +89,7 @@ def read_draft(post: QueryDict, offer: FormChoices) -> Draft:
         draft.agreed = draft.text if draft.data is not None else draft.agreed
         return draft
     places = SourceLines.from_text(draft.agreed)
-    for form_field in _fields(build_parts(before, offer)):
+    for form_field in _all_fields(build_parts(before, offer)):
         if (change := _field_change(form_field, before, places, post)) is not None:
             _apply_change(draft, form_field, before, change)
     if draft.data is not None:
@@ -114,7 +114,7 @@ def apply_step(draft: Draft, step: str, *, mail: str = "") -> None:
     if verb == CODE:
         value = {"tree": path}
     elif verb in ("up", "down"):
-        value = _moved(value_at(draft.data, at[:-1]), at[-1], -1 if verb == "up" else 1)
+        value = _with_moved_value(value_at(draft.data, at[:-1]), at[-1], -1 if verb == "up" else 1)
         at = at[:-1]
         if value is None:
             return
@@ -131,7 +131,7 @@ def apply_step(draft: Draft, step: str, *, mail: str = "") -> None:
     _parse_draft(draft)
 
 
-def _moved(values: Any, number: Any, by: int) -> list[Any] | None:
+def _with_moved_value(values: Any, number: Any, by: int) -> list[Any] | None:
     """Return the list with a value moved by one place, or None if there is no such list or place."""
     if not isinstance(values, list) or not isinstance(number, int):
         return None
@@ -164,21 +164,23 @@ def _set_values(draft: Draft, encoded: str) -> None:
     _parse_draft(draft)
 
 
-def field_text(form_field: Field, data: Mapping[str, Any], places: SourceLines) -> str | None:
+def field_text(form_field: FormField, data: Mapping[str, Any], places: SourceLines) -> str | None:
     """Return the text of a form field, or None if the value can only be edited in the document."""
     if form_field.at[-1] in (MIN_REPLICAS, MAX_REPLICAS):
         return replicas.format_replicas(form_field.at, data, places)
     return form_field.kind.format_value(value_at(data, form_field.at), places.scalars.get(form_field.at))
 
 
-def selected_values(form_field: Field, data: Mapping[str, Any]) -> list[str]:
+def selected_values(form_field: FormField, data: Mapping[str, Any]) -> list[str]:
     now = value_at(data, form_field.at)
     if now is None:
         return [*form_field.initial]
     return [one for one in now if isinstance(one, str)] if isinstance(now, list) else []
 
 
-def _field_change(form_field: Field, before: Mapping[str, Any], places: SourceLines, post: QueryDict) -> Any:
+def _field_change(
+    form_field: FormField, before: Mapping[str, Any], places: SourceLines, post: QueryDict
+) -> Any:
     """Return the submitted text or selection of a field, or None if the user has not changed it."""
     name = PREFIX + form_field.path
     if name not in post:
@@ -190,7 +192,7 @@ def _field_change(form_field: Field, before: Mapping[str, Any], places: SourceLi
     return typed if typed != (field_text(form_field, before, places) or "") else None
 
 
-def _apply_change(draft: Draft, form_field: Field, before: Mapping[str, Any], change: Any) -> None:
+def _apply_change(draft: Draft, form_field: FormField, before: Mapping[str, Any], change: Any) -> None:
     """Write a changed field to the document. Invalid text stays in the field with an error."""
     if draft.data is None:
         draft.typed[form_field.path] = change if isinstance(change, str) else ""
@@ -200,7 +202,11 @@ def _apply_change(draft: Draft, form_field: Field, before: Mapping[str, Any], ch
             draft.text = replicas.write_replicas(draft.text, draft.data, form_field.at, change, ORDER)
         else:
             now = value_at(draft.data, form_field.at)
-            value = keep_order(change, now) if form_field.many else form_field.kind.parse_text(change, now)
+            value = (
+                select_in_current_order(change, now)
+                if form_field.many
+                else form_field.kind.parse_text(change, now)
+            )
             draft.text = edit_text(draft.text, form_field.at, value, order=ORDER)
     except InvalidFieldText as fault:
         draft.typed[form_field.path] = change
@@ -227,7 +233,7 @@ def _parse_or_none(text: str) -> dict[str, Any] | None:
         return None
 
 
-def _fields(parts: list[FormPart]) -> Iterator[Field]:
+def _all_fields(parts: list[FormPart]) -> Iterator[FormField]:
     for part in parts:
         yield from part.fields
         yield from part.more

@@ -29,7 +29,7 @@ class InvalidFieldText(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FieldKind:
     """Conversions between text and values for one kind of field.
 
     `format_value` returns None for a value that the field cannot show. `parse_text` also receives
@@ -234,23 +234,23 @@ def _parse_flag(text: str, _: Any) -> Any:
     return {"true": True, "false": False, "": ABSENT}.get(text, text)
 
 
-TEXT = Kind("input", _format_scalar, _parse_text)
-AMOUNT = Kind("number", _format_scalar, _parse_amount)
-SECONDS_KIND = Kind("number", _format_seconds, _parse_seconds)
-MEMORY = Kind("number", _format_memory, _parse_memory)
-CHOICE = Kind("select", _format_scalar, _parse_text)
-NUMBER_CHOICE = Kind("select", _format_scalar, _parse_amount)
-FLAG = Kind("select", _format_scalar, _parse_flag)
-COMMAND = Kind("lines", _format_command, _parse_command)
-PAIRS = Kind("lines", _format_pairs, _parse_pairs)
-SECRETS = Kind("lines", _format_secrets, _parse_secrets)
-RETRY = Kind("lines", _format_retry, _parse_retry)
-PATHS = Kind("lines", _format_paths, _parse_paths)
-TASKS = Kind("input", _format_tasks, _parse_tasks)
-NAMES = Kind("input", _format_names, _parse_names)
+TEXT = FieldKind("input", _format_scalar, _parse_text)
+AMOUNT = FieldKind("number", _format_scalar, _parse_amount)
+SECONDS_KIND = FieldKind("number", _format_seconds, _parse_seconds)
+MEMORY = FieldKind("number", _format_memory, _parse_memory)
+CHOICE = FieldKind("select", _format_scalar, _parse_text)
+NUMBER_CHOICE = FieldKind("select", _format_scalar, _parse_amount)
+FLAG = FieldKind("select", _format_scalar, _parse_flag)
+COMMAND = FieldKind("lines", _format_command, _parse_command)
+PAIRS = FieldKind("lines", _format_pairs, _parse_pairs)
+SECRETS = FieldKind("lines", _format_secrets, _parse_secrets)
+RETRY = FieldKind("lines", _format_retry, _parse_retry)
+PATHS = FieldKind("lines", _format_paths, _parse_paths)
+TASKS = FieldKind("input", _format_tasks, _parse_tasks)
+NAMES = FieldKind("input", _format_names, _parse_names)
 
 
-def keep_order(chosen: Sequence[str], now: Any) -> Any:
+def select_in_current_order(chosen: Sequence[str], now: Any) -> Any:
     """Return the selected values in their current order, followed by newly selected values, or ABSENT if
     there are none.
     """

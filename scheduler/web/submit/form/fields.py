@@ -15,7 +15,7 @@ from berth.core.priorities import (
 from berth.core.problems import join_path
 from berth.documents.values import Location, value_at
 from scheduler.web.submit.form import field_kinds
-from scheduler.web.submit.form.field_kinds import Kind
+from scheduler.web.submit.form.field_kinds import FieldKind
 
 Choices = tuple[tuple[str, str], ...]
 
@@ -65,12 +65,12 @@ MAX_RUNTIME_HINT = "Stops a run after this time, for example 2h or 7d. Also used
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FormField:
     """Form field. `at` is its location in the document."""
 
     at: Location
     label: str
-    kind: Kind = field_kinds.TEXT
+    kind: FieldKind = field_kinds.TEXT
     hint: str = ""
     choices: Choices = ()
     suggestions: str = ""  # name of the suggestion list
@@ -90,8 +90,8 @@ class FormPart:
     """Group of form fields under one title. `at` is set if the group can be removed."""
 
     title: str
-    fields: tuple[Field, ...]
-    more: tuple[Field, ...] = ()  # fields in a collapsed section with the title `more_title`
+    fields: tuple[FormField, ...]
+    more: tuple[FormField, ...] = ()  # fields in a collapsed section with the title `more_title`
     more_title: str = ""
     at: Location | None = None
     add: str = ""  # document list to which another group of this kind can be added
@@ -113,7 +113,7 @@ class FormChoices:
 
 
 def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
-    roles = list(role_places(data, ()))
+    roles = list(role_locations(data, ()))
     return [
         FormPart(
             "Workload", *_workload_fields(offer, has_image="image" in data), more_title=MORE_OF_WORKLOAD
@@ -132,11 +132,13 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
     ]
 
 
-def _workload_fields(offer: FormChoices, *, has_image: bool) -> tuple[tuple[Field, ...], tuple[Field, ...]]:
+def _workload_fields(
+    offer: FormChoices, *, has_image: bool
+) -> tuple[tuple[FormField, ...], tuple[FormField, ...]]:
     """Return the fields that most workloads need, and the other fields."""
     identity = (
-        Field(("name",), "Name", hint="a-z, 0-9 and hyphens"),
-        Field(
+        FormField(("name",), "Name", hint="a-z, 0-9 and hyphens"),
+        FormField(
             ("project",),
             "Project",
             field_kinds.CHOICE,
@@ -144,77 +146,77 @@ def _workload_fields(offer: FormChoices, *, has_image: bool) -> tuple[tuple[Fiel
         ),
     )
     has_image = has_image or offer.runs_images
-    image = Field(
+    image = FormField(
         ("image",),
         "Container image",
         hint=IMAGE_HINT,
         wide=True,
     )
-    pulls = Field(("image_pull_policy",), "Image pulls", field_kinds.CHOICE, choices=PULL_POLICIES)
+    pulls = FormField(("image_pull_policy",), "Image pulls", field_kinds.CHOICE, choices=PULL_POLICIES)
     fields = (
         *(() if offer.for_template else identity),
-        Field(("kind",), "Kind", field_kinds.CHOICE, choices=KINDS),
-        Field(("command",), "Command", field_kinds.COMMAND, wide=True),
+        FormField(("kind",), "Kind", field_kinds.CHOICE, choices=KINDS),
+        FormField(("command",), "Command", field_kinds.COMMAND, wide=True),
         *((image,) if has_image else ()),
     )
-    env = Field(("env",), "Environment", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True)
-    directory = Field(("working_dir",), "Working directory")
-    labels = Field(("labels",), "Labels", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True)
+    env = FormField(("env",), "Environment", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True)
+    directory = FormField(("working_dir",), "Working directory")
+    labels = FormField(("labels",), "Labels", field_kinds.PAIRS, "NAME=VALUE, one per line", wide=True)
     return fields, (env, labels, directory, *((pulls,) if has_image else ()))
 
 
 def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool) -> FormPart:
     name = value_at(data, (*at, "name"))
     is_service, is_elastic = data.get("kind") == "service", data.get("kind") == "elastic"
-    role_name = Field((*at, "name"), "Role name", unfolds=False)
+    role_name = FormField((*at, "name"), "Role name", unfolds=False)
     fields = (
         *(() if alone else (role_name,)),
         _replicas_field(at, is_service=is_service),
         # Only elastic training scales. Other kinds show the field only to remove a maximum.
         *((_max_replicas_field(at),) if is_elastic or value_at(data, (*at, "max")) is not None else ()),
-        Field((*at, "gpu"), "GPUs per pod", field_kinds.AMOUNT, "Whole GPUs, or a fraction such as 0.5"),
-        Field((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "Per pod, for example 2, 0.5 or 800m"),
-        Field((*at, "memory_mib"), "Memory", field_kinds.MEMORY, "Per pod, for example 4 GiB or 512 MiB"),
+        FormField((*at, "gpu"), "GPUs per pod", field_kinds.AMOUNT, "Whole GPUs, or a fraction such as 0.5"),
+        FormField((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "Per pod, for example 2, 0.5 or 800m"),
+        FormField((*at, "memory_mib"), "Memory", field_kinds.MEMORY, "Per pod, for example 4 GiB or 512 MiB"),
     )
     more = (
         *((role_name,) if alone else ()),
-        Field(
+        FormField(
             (*at, "gpu_models"),
             "GPU models",
             field_kinds.NAMES,
             "Leave empty for any model",
             suggestions="models",
         ),
-        Field(
+        FormField(
             (*at, "gpu_memory_mib"),
             "GPU memory",
             field_kinds.MEMORY,
             "Instead of GPUs, for example 8 GiB",
         ),
-        Field(
+        FormField(
             (*at, "gpu_devices"),
             "Shared devices",
             field_kinds.AMOUNT,
             "Number of devices over which the GPU share or memory is split",
         ),
-        Field((*at, "spread_per_node"), "Max pods per node", field_kinds.AMOUNT),
-        Field((*at, "topology", "required"), "Required topology", suggestions="labels"),
-        Field((*at, "topology", "preferred"), "Preferred topology", suggestions="labels"),
-        Field(
+        FormField((*at, "spread_per_node"), "Max pods per node", field_kinds.AMOUNT),
+        FormField((*at, "topology", "required"), "Required topology", suggestions="labels"),
+        FormField((*at, "topology", "preferred"), "Preferred topology", suggestions="labels"),
+        FormField(
             (*at, "command"),
             "Role command",
             field_kinds.COMMAND,
             "Overrides the workload's command",
             wide=True,
         ),
-        Field(
+        FormField(
             (*at, "env"),
             "Role environment",
             field_kinds.PAIRS,
             "Added to the workload's environment",
             wide=True,
         ),
-        Field(
+        FormField(
             (*at, "secrets"),
             "Role secrets",
             field_kinds.SECRETS,
@@ -228,31 +230,31 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
     return FormPart(title, fields, more, MORE_OF_ROLE, None if alone else at, add)
 
 
-def _replicas_field(at: Location, *, is_service: bool) -> Field:
+def _replicas_field(at: Location, *, is_service: bool) -> FormField:
     label, hint = (
         ("Initial engines", "Engines that always run")
         if is_service
         else ("Replicas", "Start together or not at all")
     )
-    return Field((*at, MIN_REPLICAS), label, field_kinds.AMOUNT, hint, default="1")
+    return FormField((*at, MIN_REPLICAS), label, field_kinds.AMOUNT, hint, default="1")
 
 
-def _max_replicas_field(at: Location) -> Field:
+def _max_replicas_field(at: Location) -> FormField:
     hint = "Scales up to this number while capacity is free"
-    return Field((*at, MAX_REPLICAS), "Max replicas", field_kinds.AMOUNT, hint)
+    return FormField((*at, MAX_REPLICAS), "Max replicas", field_kinds.AMOUNT, hint)
 
 
 def _git_part() -> FormPart:
     at: Location = ("code", "git")
     fields = (
-        Field((*at, "url"), "Repository URL", hint=GIT_HINT, wide=True),
-        Field((*at, "ref"), "Branch, tag or commit", hint="Leave empty for the default branch"),
-        Field((*at, "secret"), "Git secret", hint="Name of a secret: a private key for SSH, or a token"),
+        FormField((*at, "url"), "Repository URL", hint=GIT_HINT, wide=True),
+        FormField((*at, "ref"), "Branch, tag or commit", hint="Leave empty for the default branch"),
+        FormField((*at, "secret"), "Git secret", hint="Name of a secret: a private key for SSH, or a token"),
     )
     more = (
-        Field((*at, "directory"), "Directory", hint="Use only this directory of the repository"),
-        Field((*at, "personal"), "Personal secret", field_kinds.FLAG, choices=NO_OR_YES),
-        Field((*at, "host_key"), "SSH host key", hint=HOST_KEY_HINT, wide=True),
+        FormField((*at, "directory"), "Directory", hint="Use only this directory of the repository"),
+        FormField((*at, "personal"), "Personal secret", field_kinds.FLAG, choices=NO_OR_YES),
+        FormField((*at, "host_key"), "SSH host key", hint=HOST_KEY_HINT, wide=True),
     )
     return FormPart(GIT_TITLE, fields, more)
 
@@ -261,23 +263,25 @@ def _has_uploaded_code(data: Mapping[str, Any]) -> bool:
     return value_at(data, ("code", "tree")) is not None
 
 
-def _service_fields() -> tuple[Field, ...]:
+def _service_fields() -> tuple[FormField, ...]:
     return (
-        Field(("service", "model_name"), "Model", hint="Name under which the engines serve it"),
-        Field(("service", "engine"), "Engine", field_kinds.CHOICE, choices=ENGINES),
-        Field(("service", "router", "kind"), "Router", field_kinds.CHOICE, choices=ROUTERS),
-        Field(
+        FormField(("service", "model_name"), "Model", hint="Name under which the engines serve it"),
+        FormField(("service", "engine"), "Engine", field_kinds.CHOICE, choices=ENGINES),
+        FormField(("service", "router", "kind"), "Router", field_kinds.CHOICE, choices=ROUTERS),
+        FormField(
             ("service", "router", "url"),
             "Router address",
             hint="Where the router listens, for example http://router:30000",
         ),
-        Field(("service", "autoscaler", "min_engines"), "Min engines", field_kinds.AMOUNT, AUTOSCALER_HINT),
-        Field(("service", "autoscaler", "max_engines"), "Max engines", field_kinds.AMOUNT),
+        FormField(
+            ("service", "autoscaler", "min_engines"), "Min engines", field_kinds.AMOUNT, AUTOSCALER_HINT
+        ),
+        FormField(("service", "autoscaler", "max_engines"), "Max engines", field_kinds.AMOUNT),
     )
 
 
-def _scheduling_fields(data: Mapping[str, Any], offer: FormChoices) -> tuple[Field, ...]:
-    pools = Field(
+def _scheduling_fields(data: Mapping[str, Any], offer: FormChoices) -> tuple[FormField, ...]:
+    pools = FormField(
         ("pools",),
         "Node pools",
         field_kinds.NAMES,
@@ -288,9 +292,9 @@ def _scheduling_fields(data: Mapping[str, Any], offer: FormChoices) -> tuple[Fie
     )
     return (
         *((pools,) if len(offer.pools) > 1 or data.get("pools") else ()),
-        Field(("priority",), "Priority", field_kinds.NUMBER_CHOICE, PRIORITY_HINT,
+        FormField(("priority",), "Priority", field_kinds.NUMBER_CHOICE, PRIORITY_HINT,
               choices=_priority_choices(data, offer.priorities)),
-        Field(("max_runtime",), "Max runtime", field_kinds.SECONDS_KIND, MAX_RUNTIME_HINT),
+        FormField(("max_runtime",), "Max runtime", field_kinds.SECONDS_KIND, MAX_RUNTIME_HINT),
     )  # fmt: skip
 
 
@@ -308,35 +312,35 @@ def _preemptibility(priority: int) -> str:
     return "" if is_preemptible_by_default(priority) else ", non-preemptible"
 
 
-def _advanced_fields() -> tuple[Field, ...]:
+def _advanced_fields() -> tuple[FormField, ...]:
     return (
-        Field(("preemptible",), "Preemptible", field_kinds.FLAG, PREEMPTIBLE_HINT, choices=FLAGS),
-        Field(("restart_policy", "kind"), "Restart policy", field_kinds.CHOICE, choices=RESTARTS),
-        Field(("restart_policy", "max_restarts"), "Max restarts", field_kinds.AMOUNT),
-        Field(("idle_timeout",), "Idle timeout", field_kinds.SECONDS_KIND, IDLE_HINT),
-        Field(("topology", "required"), "Required topology", suggestions="labels"),
-        Field(("topology", "preferred"), "Preferred topology", suggestions="labels"),
-        Field(("burst_after",), "Burst after", field_kinds.SECONDS_KIND,
+        FormField(("preemptible",), "Preemptible", field_kinds.FLAG, PREEMPTIBLE_HINT, choices=FLAGS),
+        FormField(("restart_policy", "kind"), "Restart policy", field_kinds.CHOICE, choices=RESTARTS),
+        FormField(("restart_policy", "max_restarts"), "Max restarts", field_kinds.AMOUNT),
+        FormField(("idle_timeout",), "Idle timeout", field_kinds.SECONDS_KIND, IDLE_HINT),
+        FormField(("topology", "required"), "Required topology", suggestions="labels"),
+        FormField(("topology", "preferred"), "Preferred topology", suggestions="labels"),
+        FormField(("burst_after",), "Burst after", field_kinds.SECONDS_KIND,
               "Pending time after which the last of the node pools may be used, for example 30m"),
-        Field(("retry",), "Retry rules", field_kinds.RETRY, RETRY_HINT, wide=True),
-        Field(("grace_period_seconds",), "Grace period", field_kinds.SECONDS_KIND, GRACE_HINT),
-        Field(("preemption", "signal"), "Preemption signal", hint=NOTICE_HINT),
-        Field(("preemption", "lead"), "Signal lead", field_kinds.SECONDS_KIND, LEAD_HINT),
+        FormField(("retry",), "Retry rules", field_kinds.RETRY, RETRY_HINT, wide=True),
+        FormField(("grace_period_seconds",), "Grace period", field_kinds.SECONDS_KIND, GRACE_HINT),
+        FormField(("preemption", "signal"), "Preemption signal", hint=NOTICE_HINT),
+        FormField(("preemption", "lead"), "Signal lead", field_kinds.SECONDS_KIND, LEAD_HINT),
     )  # fmt: skip
 
 
-def _file_fields() -> tuple[Field, ...]:
+def _file_fields() -> tuple[FormField, ...]:
     return (
-        Field(("secrets",), "Secrets", field_kinds.SECRETS, SECRETS_HINT, wide=True),
-        Field(("outputs",), "Outputs", field_kinds.PATHS, OUTPUTS_HINT, wide=True),
-        Field(("keep_failed_pod",), "Keep failed pods", field_kinds.SECONDS_KIND, KEEP_HINT),
+        FormField(("secrets",), "Secrets", field_kinds.SECRETS, SECRETS_HINT, wide=True),
+        FormField(("outputs",), "Outputs", field_kinds.PATHS, OUTPUTS_HINT, wide=True),
+        FormField(("keep_failed_pod",), "Keep failed pods", field_kinds.SECONDS_KIND, KEEP_HINT),
     )
 
 
-def _array_fields() -> tuple[Field, ...]:
+def _array_fields() -> tuple[FormField, ...]:
     return (
-        Field(("array", "tasks"), "Array tasks", field_kinds.TASKS, ARRAY_HINT),
-        Field(("array", "max_running"), "Max running tasks", field_kinds.AMOUNT),
+        FormField(("array", "tasks"), "Array tasks", field_kinds.TASKS, ARRAY_HINT),
+        FormField(("array", "max_running"), "Max running tasks", field_kinds.AMOUNT),
     )
 
 
@@ -345,15 +349,15 @@ def _notification_part(number: int) -> FormPart:
     return FormPart(
         f"Notification {number + 1}",
         (
-            Field((*at, "to"), "To", hint="An email address, https://… or slack:https://…", wide=True),
-            Field((*at, "on"), "Events", field_kinds.NAMES, choices=NOTIFICATION_EVENTS, many=True, wide=True,
-                  initial=("completed", "failed")),
+            FormField((*at, "to"), "To", hint="An email address, https://… or slack:https://…", wide=True),
+            FormField((*at, "on"), "Events", field_kinds.NAMES, choices=NOTIFICATION_EVENTS, many=True,
+                      wide=True, initial=("completed", "failed")),
         ),
         at=at,
     )  # fmt: skip
 
 
-def role_places(node: Any, at: Location) -> Iterator[Location]:
+def role_locations(node: Any, at: Location) -> Iterator[Location]:
     """Yield each role's location, in document order."""
     if not isinstance(node, Mapping) or len(at) > 16:
         return
@@ -361,7 +365,7 @@ def role_places(node: Any, at: Location) -> Iterator[Location]:
         if isinstance(node["roles"][number], Mapping):
             yield (*at, "roles", number)
     for number in range(_list_length(node.get("groups"))):
-        yield from role_places(node["groups"][number], (*at, "groups", number))
+        yield from role_locations(node["groups"][number], (*at, "groups", number))
 
 
 def _list_length(value: Any) -> int:

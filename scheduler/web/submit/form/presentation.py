@@ -24,8 +24,8 @@ from scheduler.web.submit.form.fields import (
     MAX_REPLICAS,
     MIN_REPLICAS,
     Choices,
-    Field,
     FormChoices,
+    FormField,
     FormPart,
 )
 from scheduler.web.submit.form.missing_programs import missing_programs
@@ -39,7 +39,7 @@ MISSING_PROGRAM = "{program} is not part of this workload. Choose files or a Git
 
 @dataclass
 class ShownField:
-    form_field: Field
+    form_field: FormField
     value: str
     chosen: list[str] = field(default_factory=list)
     errors: list[ErrorSentence] = field(default_factory=list)
@@ -236,7 +236,7 @@ def prepare_form(
     return form
 
 
-def _field_sentence(problem: Problem, form_field: Field) -> ErrorSentence:
+def _field_sentence(problem: Problem, form_field: FormField) -> ErrorSentence:
     is_choice = form_field.many or form_field.kind in (field_kinds.CHOICE, field_kinds.NUMBER_CHOICE)
     return describe_problem(problem, form_field.label, choice=is_choice)
 
@@ -255,7 +255,7 @@ def _shown_part(part: FormPart, draft: Draft, data: Mapping[str, Any], places: S
 
 
 def _shown_fields(
-    fields: Iterable[Field], draft: Draft, data: Mapping[str, Any], places: SourceLines
+    fields: Iterable[FormField], draft: Draft, data: Mapping[str, Any], places: SourceLines
 ) -> Iterator[ShownField]:
     for form_field in fields:
         value = field_text(form_field, data, places)

@@ -14,7 +14,7 @@ from projects.services import tenants, workloads
 from scheduler.models import UsageHour
 from scheduler.reports.usage.allocation_hours import release_allocations
 from scheduler.reports.usage.query import usage_request
-from scheduler.reports.usage.report import Dimension, Step, UsageRow, total, usage_report
+from scheduler.reports.usage.report import ReportStep, UsageDimension, UsageRow, sum_rows, usage_report
 from tests.scheduler.stage import NOON, Stage
 
 TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
@@ -27,7 +27,7 @@ def usage_rows(stage: Stage, actor: Actor | None = None, **words: Any) -> list[U
     return usage_report(actor or stage.cast.alice, usage_request(now, **words), now)
 
 
-def gpu_hours(rows: list[UsageRow], dimension: Dimension) -> dict[str, float]:
+def gpu_hours(rows: list[UsageRow], dimension: UsageDimension) -> dict[str, float]:
     return {row.names[dimension]: round(row.gpu_hours, 6) for row in rows}
 
 
@@ -43,12 +43,12 @@ def test_usage_of_running_pods_grows_and_usage_of_ended_pods_is_fixed(stage: Sta
     begun = stage.clock.now()
     stage.tick(2)
     stage.clock.advance(5400)
-    assert total(usage_rows(stage)).gpu_hours == pytest.approx(2 * 1.5)
+    assert sum_rows(usage_rows(stage)).gpu_hours == pytest.approx(2 * 1.5)
     stage.finish(workload)
     stage.tick()
     held = (stage.clock.now() - begun).total_seconds() / 3600
     stage.clock.advance(7200)
-    assert total(usage_rows(stage)).gpu_hours == pytest.approx(2 * held)
+    assert sum_rows(usage_rows(stage)).gpu_hours == pytest.approx(2 * held)
 
 
 def test_stored_hours_and_running_pods_are_not_counted_twice(stage: Stage) -> None:
@@ -83,17 +83,20 @@ def test_usage_is_grouped_by_department_project_user_and_pool(stage: Stage) -> N
     )  # fmt: skip
     stage.tick(2)
     stage.clock.advance(3600)
-    assert gpu_hours(usage_rows(stage, group_by=["user"]), Dimension.USER) == {"grace": 2.0, "alice": 0.5}
-    departments = gpu_hours(usage_rows(stage, group_by=["department"]), Dimension.DEPARTMENT)
+    assert gpu_hours(usage_rows(stage, group_by=["user"]), UsageDimension.USER) == {
+        "grace": 2.0,
+        "alice": 0.5,
+    }
+    departments = gpu_hours(usage_rows(stage, group_by=["department"]), UsageDimension.DEPARTMENT)
     assert departments == {"product": 2.0, "research": 0.5}
-    assert gpu_hours(usage_rows(stage, group_by=["project"]), Dimension.PROJECT) == {
+    assert gpu_hours(usage_rows(stage, group_by=["project"]), UsageDimension.PROJECT) == {
         "ads": 2.0,
         "vision": 0.5,
     }
-    assert gpu_hours(usage_rows(stage, group_by=["pool"]), Dimension.POOL) == {"local": 2.5}
-    assert gpu_hours(usage_rows(stage, group_by=["pool"], only={"project": "vision"}), Dimension.POOL) == {
-        "local": 0.5
-    }
+    assert gpu_hours(usage_rows(stage, group_by=["pool"]), UsageDimension.POOL) == {"local": 2.5}
+    assert gpu_hours(
+        usage_rows(stage, group_by=["pool"], only={"project": "vision"}), UsageDimension.POOL
+    ) == {"local": 0.5}
 
 
 def test_users_see_only_the_usage_of_their_own_projects(stage: Stage) -> None:
@@ -101,7 +104,7 @@ def test_users_see_only_the_usage_of_their_own_projects(stage: Stage) -> None:
     start_workload(stage, "of-vision", roles=HALF)
     start_workload(stage, "of-ads", project=cast.ads, roles=HALF)
     stage.clock.advance(3600)
-    seen = {name: set(gpu_hours(usage_rows(stage, who, group_by=["project"]), Dimension.PROJECT))
+    seen = {name: set(gpu_hours(usage_rows(stage, who, group_by=["project"]), UsageDimension.PROJECT))
             for name, who in cast.people.items()}  # fmt: skip
     both, vision = {"vision", "ads"}, {"vision"}
     assert seen == {"alice": both, "bob": vision, "carol": vision, "dave": vision, "erin": vision,
@@ -117,14 +120,14 @@ def test_report_days_use_the_users_time_zone(stage: Stage) -> None:
     assert [row.at and row.at.astimezone(tokyo).hour for row in days] == [0, 0]
     # Noon UTC is 21:00 in the time zone of this test.
     assert [row.gpu_hours for row in days] == pytest.approx([0.5 * 3, 0.5 * 21], rel=1e-3)
-    assert total(days).gpu_hours == pytest.approx(total(usage_rows(stage, step="hour")).gpu_hours)
+    assert sum_rows(days).gpu_hours == pytest.approx(sum_rows(usage_rows(stage, step="hour")).gpu_hours)
 
 
 def test_usage_outside_the_requested_period_is_excluded(stage: Stage) -> None:
     start_workload(stage, roles=HALF)
     stage.clock.advance(10 * 3600)
     rows = usage_rows(stage, since=NOON + timedelta(hours=2), until=NOON + timedelta(hours=5))
-    assert total(rows).gpu_hours == pytest.approx(0.5 * 3)
+    assert sum_rows(rows).gpu_hours == pytest.approx(0.5 * 3)
 
 
 @pytest.mark.heavy
@@ -138,21 +141,21 @@ def test_usage_of_a_deleted_project_is_still_reported(stage: Stage) -> None:
     workload.refresh_from_db()
     workloads.delete(actor=cast.alice, workload=workload)
     tenants.delete_project(actor=cast.alice, project=cast.search)
-    assert gpu_hours(usage_rows(stage, group_by=["project"]), Dimension.PROJECT)["search"] == pytest.approx(
-        2.0, rel=1e-3
-    )
+    assert gpu_hours(usage_rows(stage, group_by=["project"]), UsageDimension.PROJECT)[
+        "search"
+    ] == pytest.approx(2.0, rel=1e-3)
 
 
 def test_cost_uses_the_pools_price_and_is_unknown_without_a_price(stage: Stage) -> None:
     start_workload(stage, roles=TWO)
     stage.clock.advance(3600)
-    unpriced = total(usage_rows(stage))
+    unpriced = sum_rows(usage_rows(stage))
     assert (unpriced.cost, unpriced.known_cost) == (None, Decimal(0))
     assert unpriced.unpriced == {stage.cast.pool.name}
     stage.cast.pool.price_per_gpu_hour = Decimal("1.50")
     stage.cast.pool.save()
-    assert total(usage_rows(stage)).cost == Decimal("3.00")
-    assert total([]).cost == 0
+    assert sum_rows(usage_rows(stage)).cost == Decimal("3.00")
+    assert sum_rows([]).cost == 0
 
 
 @pytest.mark.parametrize(
@@ -176,7 +179,9 @@ def test_report_weeks_start_on_monday_and_months_on_the_first(stage: Stage) -> N
     start_workload(stage, roles=HALF)  # 1 June 2026 is a Monday
     stage.clock.advance(8 * 86_400)
     assert [row.at and row.at.day for row in usage_rows(stage, step="week")] == [1, 8]
-    assert [row.at and (row.at.month, row.at.day) for row in usage_rows(stage, step=Step.MONTH)] == [(6, 1)]
+    assert [row.at and (row.at.month, row.at.day) for row in usage_rows(stage, step=ReportStep.MONTH)] == [
+        (6, 1)
+    ]
 
 
 @pytest.mark.heavy
@@ -188,6 +193,6 @@ def test_each_hour_is_priced_at_its_start(stage: Stage) -> None:
     stage.tick(2)
     stage.clock.advance(3 * 3600 - 3)
     PoolPrice.objects.create(pool=stage.cast.pool, until=NOON + timedelta(hours=2), price_per_gpu_hour=2)
-    rows = usage_rows(stage, step=Step.HOUR)
+    rows = usage_rows(stage, step=ReportStep.HOUR)
     assert [row.cost for row in rows] == [Decimal("4.00"), Decimal("4.00"), Decimal("8.00")]
-    assert total(usage_rows(stage)).cost == Decimal("15.99")  # without the first seconds
+    assert sum_rows(usage_rows(stage)).cost == Decimal("15.99")  # without the first seconds

@@ -7,23 +7,23 @@ import pytest
 
 from pools.models import NodePool
 from scheduler.models import QueueStatus, Usage
-from scheduler.reports.usage.decayed import decayed_usage, integrate
+from scheduler.reports.usage.decayed import decayed_usage, integrate_with_decay
 from tests.scheduler.stage import Stage
 
 DAY = 86_400
 
 
 def test_decayed_usage_converges_and_halves_after_each_half_life() -> None:
-    held = integrate(0.0, 1000.0, DAY, DAY)
+    held = integrate_with_decay(0.0, 1000.0, DAY, DAY)
     assert held == pytest.approx(1000 * 0.5 * DAY / math.log(2))
-    assert integrate(held, 0.0, DAY, DAY) == pytest.approx(held / 2)
+    assert integrate_with_decay(held, 0.0, DAY, DAY) == pytest.approx(held / 2)
 
 
 def test_decayed_usage_does_not_depend_on_the_update_interval() -> None:
-    at_once = integrate(5.0, 3.0, 1000, 700)
+    at_once = integrate_with_decay(5.0, 3.0, 1000, 700)
     step_by_step = 5.0
     for _ in range(1000):
-        step_by_step = integrate(step_by_step, 3.0, 1, 700)
+        step_by_step = integrate_with_decay(step_by_step, 3.0, 1, 700)
     assert step_by_step == pytest.approx(at_once)
 
 
@@ -57,7 +57,7 @@ def test_only_over_quota_allocation_is_charged(stage: Stage) -> None:
     assert row.rate[0] == 0
     seconds = (row.settled_at - began).total_seconds()
     half_life = 7 * DAY
-    assert row.used[0] == pytest.approx(integrate(0.0, 2000.0, seconds, half_life), rel=1e-6)
+    assert row.used[0] == pytest.approx(integrate_with_decay(0.0, 2000.0, seconds, half_life), rel=1e-6)
 
 
 def test_queue_status_includes_the_fair_share_and_allocated_and_requested_resources(stage: Stage) -> None:

@@ -11,7 +11,7 @@ from projects.models import Workload
 from projects.services import arrays
 from projects.services.workloads import control
 from scheduler.reports.usage.query import usage_request
-from scheduler.reports.usage.report import total, usage_report
+from scheduler.reports.usage.report import sum_rows, usage_report
 from tests.cast import training
 from tests.scheduler.stage import NOON, Stage
 
@@ -20,7 +20,7 @@ ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 
 def usage_cost(stage: Stage) -> Decimal | None:
     now = stage.clock.now()
-    return total(usage_report(stage.cast.alice, usage_request(now, since=NOON), now)).cost
+    return sum_rows(usage_report(stage.cast.alice, usage_request(now, since=NOON), now)).cost
 
 
 def second_pool(stage: Stage) -> NodePool:

@@ -11,7 +11,7 @@ from projects.models import Audit, Quota, QuotaChange
 from projects.services.quotas.documents import read_draft
 from projects.services.quotas.drafts import apply_draft, compare, version_tag_before_draft
 from scheduler.models import Eviction
-from scheduler.reports.what_if.quota_preview import Impact, preview
+from scheduler.reports.what_if.quota_preview import QuotaImpact, preview_draft
 from tests.scheduler.stage import Stage
 
 FOUR = [{"name": "worker", "replicas": 4, "gpu": 1}]
@@ -26,9 +26,9 @@ def quota_change(kind: str, name: str, **values: Any) -> dict[str, Any]:
     return {kind: name, "pool": "local", "set": values}
 
 
-def preview_impact(stage: Stage, document: dict[str, Any], who: str = "alice") -> Impact:
+def preview_impact(stage: Stage, document: dict[str, Any], who: str = "alice") -> QuotaImpact:
     actor = stage.cast.people[who]
-    return preview(actor=actor, draft=read_draft(actor, document), now=stage.clock.now())
+    return preview_draft(actor=actor, draft=read_draft(actor, document), now=stage.clock.now())
 
 
 GIVE_TO_ADS = build_draft(

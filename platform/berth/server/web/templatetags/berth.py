@@ -29,7 +29,7 @@ from projects.access import may_submit_anywhere
 from projects.engine.cron_words import describe_cron
 from projects.web.services.conditions import use_condition_titles
 from projects.web.workloads.filters import ALL_RUNNING
-from scheduler.reports.evictions.predicted import summarize
+from scheduler.reports.evictions.predicted import build_prediction_table
 from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.reports.queues.brief_reasons import brief_reason, short_reason
 from scheduler.reports.queues.queue_ordering import describe_queue_states, order_by_queue
@@ -51,7 +51,7 @@ register.filter("milliseconds", numbers.milliseconds)
 register.filter("seconds", numbers.seconds)
 register.filter("label", to_words)
 register.filter("tenths", numbers.as_percentage)
-register.filter("predicted_evictions", summarize)
+register.filter("predicted_evictions", build_prediction_table)
 register.filter("brief_reason", brief_reason)
 register.filter("short_reason", short_reason)
 register.filter("order_by_queue", order_by_queue)
