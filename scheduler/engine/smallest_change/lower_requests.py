@@ -63,6 +63,4 @@ def _limited_amount(case: PendingCase, resource: str, request: int, limit: int) 
 
     A node needs room for its pods' limits.
     """
-    return (
-        (f"limit.{resource}", limit) if limit > request and case.could_capacity_help else (resource, request)
-    )
+    return (f"limit.{resource}", limit) if limit > request and case.capacity_may_help else (resource, request)

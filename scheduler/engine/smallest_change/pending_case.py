@@ -52,7 +52,7 @@ class PendingCase:
         return bool(self.reasons & HELD_BACK)
 
     @property
-    def could_capacity_help(self) -> bool:
+    def capacity_may_help(self) -> bool:
         """Return whether more free nodes could help because no limit or quota rules out the workload."""
         return not self.reasons & {*BOUNDS, Reason.CLUSTER_QUOTA}
 

@@ -45,7 +45,7 @@ def _protected_seconds(case: PendingCase, workload: Workload) -> Iterator[int]:
 
 def uncordon_nodes(case: PendingCase) -> Iterator[Proposals]:
     """Propose uncordoning a node or cancelling its drain."""
-    if not case.could_capacity_help:
+    if not case.capacity_may_help:
         return
     tried: dict[Hashable, Node] = {}
     for node in case.nodes:
@@ -64,7 +64,7 @@ def _equivalence_key(case: PendingCase, node: Node) -> Hashable:
 
 def change_consolidation(case: PendingCase) -> Iterator[Proposals]:
     settings = case.pool.consolidation
-    if not case.could_capacity_help:
+    if not case.capacity_may_help:
         return
     if not settings.enabled:
         yield single_proposal(Change(ChangeKind.CONSOLIDATION_ENABLED, pool=case.pool.name))
@@ -82,7 +82,7 @@ def add_nodes(case: PendingCase) -> Iterator[Proposals]:
     `before` is the number of nodes that the pool's maximum still allows, or None without a maximum.
     """
     shape = new_node_shape(case.pool, case.nodes)
-    if not case.could_capacity_help or shape is None:
+    if not case.capacity_may_help or shape is None:
         return
     node = make_node("", case.pool.name, shape)
     if any(node.capacity) and any(matches(role, node) for role in case.roles):

@@ -41,7 +41,7 @@ def _target_quotas(case: PendingCase, queue: Queue, kind: int) -> Iterator[int]:
         if (bound.queue.name, bound.kind) == (queue.name, kind) and not is_limit:
             yield bound.target
     requested = case.requested[RESOURCES[kind]]
-    if requested and (case.could_capacity_help or case.reasons & NON_PREEMPTIBLE_QUOTAS):
+    if requested and (case.capacity_may_help or case.reasons & NON_PREEMPTIBLE_QUOTAS):
         yield case.allocated(queue, kind) + requested
 
 

@@ -53,7 +53,7 @@ OTHER_STAGES: tuple[Stage, ...] = (
 )
 
 
-class SearchOutcome(StrEnum):
+class Outcome(StrEnum):
     CHANGE = "change"  # the change starts the workload
     # With the change, a workload that could never start waits for resources instead.
     SCHEDULABLE = "schedulable"
@@ -73,7 +73,7 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class SmallestChange:
-    outcome: SearchOutcome
+    outcome: Outcome
     change: Change | None = None
     effects: Effects = Effects()
     runs: int = 0  # number of engine runs
@@ -95,7 +95,7 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
     runs = _TrialRuns(snapshot, name, max_runs)
     cases = list(_pending_cases(runs, snapshot, name))
     if not cases:
-        return SmallestChange(SearchOutcome.NOT_NEEDED, runs=runs.count)
+        return SmallestChange(Outcome.NOT_NEEDED, runs=runs.count)
     for stage, later in _stages(cases):
         best = runs.smallest(
             (proposals for case in cases for proposals in _proposals_of_stage(stage, case)), later=later
@@ -103,9 +103,9 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
         if best is not None:
             change, effects = best
             return SmallestChange(
-                SearchOutcome.SCHEDULABLE if later else SearchOutcome.CHANGE, change, effects, runs.count
+                Outcome.SCHEDULABLE if later else Outcome.CHANGE, change, effects, runs.count
             )
-    outcome = SearchOutcome.UNDECIDED if runs.rejected else SearchOutcome.NO_CHANGE
+    outcome = Outcome.UNDECIDED if runs.rejected else Outcome.NO_CHANGE
     return SmallestChange(outcome, runs=runs.count)
 
 

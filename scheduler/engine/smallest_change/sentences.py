@@ -8,7 +8,7 @@ from berth.core.durations import format_duration
 from berth.core.words import format_amount, format_count, format_mib, format_number
 from scheduler.engine.model import NodeState
 from scheduler.engine.smallest_change.change import Change, ChangeKind, Value, require_integer
-from scheduler.engine.smallest_change.search import Effects, SearchOutcome, SmallestChange
+from scheduler.engine.smallest_change.search import Effects, Outcome, SmallestChange
 
 NAMED_MAX = 3  # maximum number of affected workloads that a sentence names
 
@@ -16,11 +16,11 @@ NAMED_MAX = 3  # maximum number of affected workloads that a sentence names
 def change_sentence(result: SmallestChange, project: str, display_name: Callable[[str], str] = str) -> str:
     """Return the sentence for a workload of `project`. `display_name` redacts workload names."""
     match result.outcome:
-        case SearchOutcome.NO_CHANGE:
+        case Outcome.NO_CHANGE:
             return "No single change would start the workload now."
-        case SearchOutcome.UNDECIDED:
+        case Outcome.UNDECIDED:
             return "The search for a change that would start the workload now was not completed."
-        case SearchOutcome.NOT_NEEDED:
+        case Outcome.NOT_NEEDED:
             return "The workload needs no change: the next cycle starts it or reserves capacity for it."
     assert result.change is not None
     if result.change.kind is ChangeKind.BACKOFF_OVER:  # a backoff ends on its own, so it is not a condition
@@ -28,7 +28,7 @@ def change_sentence(result: SmallestChange, project: str, display_name: Callable
         effects = _effects_sentence(result.effects, display_name)
         return f"The workload would start when its restart delay ends, in {left} s.{effects}"
     clause = _change_clause(result.change, project, display_name)
-    if result.outcome is SearchOutcome.SCHEDULABLE:
+    if result.outcome is Outcome.SCHEDULABLE:
         return f"The workload could start once resources are free if {clause}."
     return f"The workload would start now if {clause}.{_effects_sentence(result.effects, display_name)}"
 

@@ -21,7 +21,7 @@ from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from scheduler.engine.layout.carry_over import is_same_cluster
 from scheduler.engine.model import Snapshot
 from scheduler.engine.smallest_change.change import Change, ChangeKind, Value
-from scheduler.engine.smallest_change.search import Effects, SearchOutcome, SmallestChange, smallest_change
+from scheduler.engine.smallest_change.search import Effects, Outcome, SmallestChange, smallest_change
 from scheduler.engine.smallest_change.sentences import change_sentence
 from scheduler.loop.decide import without_pools
 from scheduler.loop.observe.view import ClusterView, observe
@@ -58,16 +58,16 @@ def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | Non
     """
     if workload.phase != Phase.PENDING:
         sentence = SENTENCES_BY_PHASE.get(Phase(workload.phase), NOT_PENDING)
-        return RenderedChange(SearchOutcome.NOT_NEEDED, sentence)
+        return RenderedChange(Outcome.NOT_NEEDED, sentence)
     if workload.held:
-        return RenderedChange(SearchOutcome.NO_CHANGE, explain_held_task(workload).message)
+        return RenderedChange(Outcome.NO_CHANGE, explain_held_task(workload).message)
     at = now or timezone.now()
     with shared_cache() as cache:
         view = observe(at, SPEC_CACHE, cache.observations)
     if workload.handle not in view.workloads:
-        return RenderedChange(SearchOutcome.NOT_NEEDED, NOT_PENDING)  # the workload has ended
+        return RenderedChange(Outcome.NOT_NEEDED, NOT_PENDING)  # the workload has ended
     if _all_pools_below_threshold(view, workload) and workload.reason != UNSCHEDULABLE:
-        return RenderedChange(SearchOutcome.NO_CHANGE, str(view.below_threshold[workload.pools[0]]))
+        return RenderedChange(Outcome.NO_CHANGE, str(view.below_threshold[workload.pools[0]]))
     result = _results.get(view, workload.handle)
     if result is None:
         with dry_run_slot(workload.project):
@@ -110,9 +110,9 @@ def _search_change(view: ClusterView, workload: Workload, snapshot: Snapshot) ->
         result = smallest_change(pools, workload.handle)
     except Exception:
         log.exception("the engine failed for a change that would start %s", workload.handle)
-        return SmallestChange(SearchOutcome.UNDECIDED)
-    if has_to_wait and result.outcome is SearchOutcome.CHANGE:
-        return replace(result, outcome=SearchOutcome.SCHEDULABLE, effects=Effects())
+        return SmallestChange(Outcome.UNDECIDED)
+    if has_to_wait and result.outcome is Outcome.CHANGE:
+        return replace(result, outcome=Outcome.SCHEDULABLE, effects=Effects())
     return result
 
 

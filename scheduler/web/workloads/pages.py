@@ -33,7 +33,7 @@ from projects.web.workloads.request_words import load_request_words
 from projects.web.workloads.steps import steps_for
 from scheduler.engine.plan import Reason
 from scheduler.engine.smallest_change.change import ChangeKind
-from scheduler.engine.smallest_change.search import SearchOutcome
+from scheduler.engine.smallest_change.search import Outcome
 from scheduler.reports.evictions.rendering import RenderedEviction
 from scheduler.reports.explanations.workload import PENDING_PHASES, expected_start
 from scheduler.reports.health import is_scheduler_running
@@ -116,7 +116,7 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     change = answer.change
     if workload.held or (change and change["kind"] == ChangeKind.BACKOFF_OVER):
         return HttpResponse()
-    if answer.outcome == SearchOutcome.NOT_NEEDED and answer.sentence != NOT_PENDING:
+    if answer.outcome == Outcome.NOT_NEEDED and answer.sentence != NOT_PENDING:
         return render(request, "scheduler/workloads/next_cycle.html")
     link = change_link(request.actor, workload, change) if change else None
     note = note_about_admins(request.actor, workload.project, change) if change else ""

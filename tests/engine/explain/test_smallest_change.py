@@ -19,7 +19,7 @@ from scheduler.engine.model import (
     Taint,
     TopologyConstraint,
 )
-from scheduler.engine.smallest_change.search import SearchOutcome, smallest_change
+from scheduler.engine.smallest_change.search import Outcome, smallest_change
 from scheduler.engine.smallest_change.sentences import change_sentence
 from tests.engine.world import NOON, World, request, role
 
@@ -329,7 +329,7 @@ def test_workload_names_in_the_sentence_are_redacted() -> None:
 def test_request_that_fits_on_the_nodes_is_suggested_even_if_the_nodes_are_in_use() -> None:
     world = full_node().queued("w", "p", gpus=8)
     result = smallest_change(world.snapshot(), "w")
-    assert result.outcome is SearchOutcome.SCHEDULABLE
+    assert result.outcome is Outcome.SCHEDULABLE
     assert change_sentence(result, "p") == (
         "The workload could start once resources are free if "
         "each replica of role worker requested 4 GPUs instead of 8."
@@ -340,7 +340,7 @@ def test_smaller_gang_is_suggested_before_more_nodes_than_the_pools_maximum() ->
     # At the maximum of 2 nodes, the pool has room for 8 replicas. None of them could start now.
     gang = role("worker", 10, ask=request(1))
     result = smallest_change(full_node(nodes_max=2).queued("w", "p", roles=(gang,)).snapshot(), "w")
-    assert result.outcome is SearchOutcome.SCHEDULABLE
+    assert result.outcome is Outcome.SCHEDULABLE
     assert change_sentence(result, "p") == (
         "The workload could start once resources are free if role worker needed 8 replicas instead of 10."
     )
@@ -374,7 +374,7 @@ def test_search_stops_at_the_maximum_number_of_simulations() -> None:
         .snapshot()
     )
     result = smallest_change(snapshot, "w", max_runs=2)
-    assert (result.outcome, result.runs) == (SearchOutcome.UNDECIDED, 2)
+    assert (result.outcome, result.runs) == (Outcome.UNDECIDED, 2)
     assert change_sentence(result, "p") == (
         "The search for a change that would start the workload now was not completed."
     )
@@ -388,7 +388,7 @@ def test_no_change_is_suggested_for_a_workload_that_is_not_pending() -> None:
     snapshot = world.snapshot()
     results = {workload.name: smallest_change(snapshot, workload.name) for workload in snapshot.workloads}
     assert {name: result.outcome for name, result in results.items()} == dict.fromkeys(
-        results, SearchOutcome.NOT_NEEDED
+        results, Outcome.NOT_NEEDED
     )
 
 

@@ -10,7 +10,7 @@ from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Place
 from scheduler.engine.smallest_change.change import Change, ChangeKind
-from scheduler.engine.smallest_change.search import MAX_RUNS, SearchOutcome, smallest_change
+from scheduler.engine.smallest_change.search import MAX_RUNS, Outcome, smallest_change
 from scheduler.engine.smallest_change.sentences import change_sentence
 from scheduler.simulator import load
 from tests.engine.reference.changes import leaf_roles, with_change
@@ -53,11 +53,11 @@ def test_suggested_change_starts_the_workload_or_makes_it_schedulable(document: 
     for workload in snapshot.workloads:
         result = smallest_change(snapshot, workload.name)
         assert result.runs <= MAX_RUNS
-        assert (result.outcome is not SearchOutcome.NOT_NEEDED) is is_pending(snapshot, workload.name)
+        assert (result.outcome is not Outcome.NOT_NEEDED) is is_pending(snapshot, workload.name)
         assert "None" not in change_sentence(result, workload.project)
         if result.change is not None:
             changed = with_change(document, workload.name, result.change)
-            if result.outcome is SearchOutcome.SCHEDULABLE:
+            if result.outcome is Outcome.SCHEDULABLE:
                 assert not may_start(document, workload.name)
                 assert may_start(changed, workload.name), (workload.name, result.change)
             else:
@@ -69,7 +69,7 @@ def test_suggested_change_starts_the_workload_or_makes_it_schedulable(document: 
 def test_every_sufficient_single_change_is_considered(document: Document) -> None:
     snapshot = load(document).snapshot
     for workload in snapshot.workloads:
-        if smallest_change(snapshot, workload.name).outcome is SearchOutcome.NO_CHANGE:
+        if smallest_change(snapshot, workload.name).outcome is Outcome.NO_CHANGE:
             for change in single_changes(document, workload.name):
                 changed = with_change(document, workload.name, change)
                 assert not starts(changed, workload.name), (workload.name, change)
