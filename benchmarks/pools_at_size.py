@@ -157,7 +157,7 @@ class Play:
     def _scale(self, states: dict[int, str]) -> None:
         """Report the gangs' demand to the pool and reconcile it, as the scheduler does on each tick."""
         from pools import services
-        from pools.engine.victims import Work
+        from pools.engine.victims import LostWork
         from pools.models import Node
         from pools.reconciler import reconcile
 
@@ -172,7 +172,7 @@ class Play:
         idle = [node for node, state in states.items() if state == "draining" and node not in busy]
         for node in Node.objects.filter(pk__in=idle):
             services.mark_node_emptied(node, at=now)
-        to_lose = dict.fromkeys(busy, Work(gpu_seconds=GPUS, pods=1))
+        to_lose = dict.fromkeys(busy, LostWork(gpu_seconds=GPUS, pods=1))
         reconcile(self.pool.pk, provider=self.cloud, now=now, work_to_lose=to_lose)
 
     def _count(self, states: dict[int, str]) -> None:

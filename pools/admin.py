@@ -23,7 +23,7 @@ from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import NO_VALUE, memory, thousandths
 from pools import services
 from pools.models import JoinToken, Machine, Node, NodePool, PoolSecret, ScalingEvent
-from pools.services.offered import KINDS, offered_choices
+from pools.services.offered import KINDS, form_choices
 from pools.web.duration_field import DurationField
 
 STATE_COLORS = {
@@ -150,7 +150,7 @@ class NodePoolAdmin(PlatformModelAdmin):
         form = super().get_form(request, obj, change, **kwargs)
         for name in KINDS:
             field: Any = form.base_fields[name]
-            field.choices = offered_choices(name, getattr(obj, name, ""))
+            field.choices = form_choices(name, getattr(obj, name, ""))
         return form
 
     def save_model(

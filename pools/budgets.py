@@ -68,13 +68,13 @@ def drain_allowance(pool: NodePool, nodes: Iterable[Node], now: datetime) -> All
     return compute_allowance(parse_budgets(pool), len(states), unavailable, now)
 
 
-def describe(budget: Budget, now: datetime) -> str:
+def describe_budget(budget: Budget, now: datetime) -> str:
     """Describe a budget in one sentence, with the end of its current window if it is active."""
     until = budget.active_until(now)
     return budget.text + (f", until {until:%Y-%m-%d %H:%M} UTC" if until else "")
 
 
-def summarize(entry: Mapping[str, Any]) -> str:
+def summarize_entry(entry: Mapping[str, Any]) -> str:
     nodes, reasons = entry["nodes"], entry.get("reasons") or ()
     limit = (
         f"{nodes} of the nodes" if isinstance(nodes, str) else "1 node" if nodes == 1 else f"{nodes} nodes"
@@ -96,7 +96,7 @@ def _parse_budget(entry: Mapping[str, Any]) -> Budget:
         schedule=parse_schedule(entry["schedule"]) if entry.get("schedule") else None,
         duration=timedelta(seconds=entry.get("duration") or 0),
         zone=_parse_zone(entry.get("zone", "UTC")) or UTC,
-        text=summarize(entry),
+        text=summarize_entry(entry),
     )
 
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from pools.engine.timeline import NodeHistory, NodePhase, Point, build_timeline, downsample
+from pools.engine.timeline import NodeHistory, NodePhase, TimelinePoint, build_timeline, downsample
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
@@ -24,7 +24,7 @@ PHASE_BY_EVENT = {
 
 def capacity_over_time(
     pool: NodePool, *, now: datetime, span: timedelta, points_max: int = POINTS_MAX
-) -> tuple[Point, ...]:
+) -> tuple[TimelinePoint, ...]:
     """Return node counts for the last `span`, with at most `points_max` points. Times are Unix times."""
     begin = min(max(now - span, pool.created_at), now)
     points = build_timeline(

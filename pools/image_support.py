@@ -5,7 +5,7 @@ from pools.models import NodePool
 from pools.runtimes.capabilities import runtime_capabilities
 
 
-def image_rejection(pool: NodePool, image: str | None) -> str:
+def image_rejection_reason(pool: NodePool, image: str | None) -> str:
     """Return why the pool rejects a workload with the image, as a clause, or an empty string if it does
     not.
     """

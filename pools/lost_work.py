@@ -13,7 +13,7 @@ from django.db.models.functions import Cast, Coalesce, Greatest
 
 from berth.core.amounts import MILLI
 from berth.db.compiled import Parameter, compiled_once
-from pools.engine.victims import NO_WORK, Work
+from pools.engine.victims import NO_WORK, LostWork
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
 
@@ -21,7 +21,7 @@ CHECKPOINT = "allocations__pod__workload__last_checkpoint_at"
 NON_PREEMPTIBLE = Q(allocations__pod__workload__preemptible=False)
 
 
-def work_to_lose(now: datetime, pool: NodePool | None = None) -> dict[int, Work]:
+def work_to_lose(now: datetime, pool: NodePool | None = None) -> dict[int, LostWork]:
     """Return the work that each node with allocations or reservations would lose, keyed by node ID."""
     running: Iterable[tuple[int, ...]]
     reserved: Iterable[int]
@@ -30,9 +30,9 @@ def work_to_lose(now: datetime, pool: NodePool | None = None) -> dict[int, Work]
     else:
         nodes = _hosting_nodes().filter(pool=pool)
         running, reserved = _running_work(nodes, Value(now)), _reserved_nodes(nodes)
-    work = {node: Work(*columns) for node, *columns in running}
+    work = {node: LostWork(*columns) for node, *columns in running}
     for node in reserved:
-        work[node] = _sum_work(work.get(node, NO_WORK), Work(pods=1))
+        work[node] = _sum_work(work.get(node, NO_WORK), LostWork(pods=1))
     return work
 
 
@@ -62,26 +62,26 @@ RUNNING = compiled_once(lambda now: _running_work(_hosting_nodes(), now), planne
 RESERVED = compiled_once(lambda: _reserved_nodes(_hosting_nodes()), planned_once=False)
 
 
-class LazyLostWork(Mapping[int, Work]):
+class LazyLostWork(Mapping[int, LostWork]):
     """Result of `work_to_lose`, computed on first use because most passes drain no nodes."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
 
-    def __getitem__(self, node: int) -> Work:
-        return self._rows[node]
+    def __getitem__(self, node: int) -> LostWork:
+        return self._lost_work_rows[node]
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._rows)
+        return iter(self._lost_work_rows)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._lost_work_rows)
 
     def __bool__(self) -> bool:
         return True  # avoid calling `len`, which would read the rows
 
     @cached_property
-    def _rows(self) -> dict[int, Work]:
+    def _lost_work_rows(self) -> dict[int, LostWork]:
         return work_to_lose(self._now)
 
 
@@ -92,5 +92,5 @@ def _seconds_at_risk(now: Value | Parameter) -> Expression:
     return Greatest(Cast(elapsed, BigIntegerField()), Value(0), output_field=BigIntegerField())
 
 
-def _sum_work(one: Work, other: Work) -> Work:
-    return Work(*(a + b for a, b in zip(one, other, strict=True)))
+def _sum_work(one: LostWork, other: LostWork) -> LostWork:
+    return LostWork(*(a + b for a, b in zip(one, other, strict=True)))

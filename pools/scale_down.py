@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pools import selectors
-from pools.budgets import describe, drain_allowance
+from pools.budgets import describe_budget, drain_allowance
 from pools.engine.budgets import Allowance, DisruptionReason
 from pools.engine.reconciler import surplus_nodes
-from pools.engine.victims import NO_WORK, Work, disruption_reason, split_by_budget
+from pools.engine.victims import NO_WORK, LostWork, disruption_reason, split_by_budget
 from pools.lost_work import work_to_lose
 from pools.models import Node, NodePool
 from pools.models.node import NodeState
@@ -26,7 +26,7 @@ class NodeToDrain:
     """Node that would be drained. `blocked_by` describes the budget that delays the drain, or is empty."""
 
     node: Node
-    work: Work
+    work: LostWork
     workloads: Sequence[selectors.NodeWorkload]
     blocked_by: str = ""
 
@@ -94,4 +94,4 @@ def _release_reasons(pool: NodePool) -> tuple[DisruptionReason, ...]:
 
 
 def _describe_budget(allowance: Allowance, reason: DisruptionReason, now: datetime) -> str:
-    return describe(allowance.limiting_budgets[reason], now)
+    return describe_budget(allowance.limiting_budgets[reason], now)

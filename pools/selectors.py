@@ -29,7 +29,7 @@ from pools.kubernetes.manifests import namespace_name
 from pools.models import Installation, Node, NodePool, ScalingEvent
 from pools.models.node import HOSTING, PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
-from pools.runtimes.enclosure.levels import Level
+from pools.runtimes.enclosure.levels import IsolationLevel
 from pools.runtimes.ray.cluster import RayNode
 from pools.services.pool_values import pool_node_spec
 
@@ -187,7 +187,7 @@ def _weakest_isolation() -> Case:
     reported its level.
     """
     hosting = Node.objects.filter(pool=OuterRef("pk"), state__in=HOSTING)
-    weakest_first = [level.value for level in reversed(Level)]
+    weakest_first = [level.value for level in reversed(IsolationLevel)]
     cases = (When(Exists(hosting.filter(isolation__level=name)), then=Value(name)) for name in weakest_first)
     return Case(*cases, output_field=CharField())
 

@@ -80,4 +80,4 @@ def node_labels(pools: Iterable[int]) -> dict[int, list[Mapping[str, Any]]]:
 
 
 def count_nodes(volume: Volume, labels: Iterable[Mapping[str, Any]]) -> int:
-    return sum(volume.is_on(each) for each in labels)
+    return sum(volume.is_on_node(each) for each in labels)

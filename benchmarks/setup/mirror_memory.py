@@ -33,7 +33,7 @@ def main() -> None:
     before, began = memory_mib("VmRSS"), time.monotonic()
     nodes, pods = len(mirror.nodes()), mirror.pods()
     figures = {
-        "nodes": nodes, "pods": len(pods), "own_pods": sum(mirror.is_own(pod) for pod in pods),
+        "nodes": nodes, "pods": len(pods), "own_pods": sum(mirror.is_own_pod(pod) for pod in pods),
         "lists_s": round(time.monotonic() - began, 1), "growth_mib": round(memory_mib("VmRSS") - before, 1),
         "peak_growth_mib": round(memory_mib("VmHWM") - before, 1),
     }  # fmt: skip

@@ -62,7 +62,7 @@ class Bucket:
 
     def __init__(self, volume: Volume, login: BucketLogin) -> None:
         self._volume = volume
-        self._s3 = client_for(volume.endpoint, volume.region, login)
+        self._s3 = s3_client(volume.endpoint, volume.region, login)
 
     def list_page(self, after: str = "") -> ObjectPage:
         """Return a page of up to 1,000 objects.
@@ -72,7 +72,7 @@ class Bucket:
         """
         more = {"ContinuationToken": after} if after else {}
         prefix = self._volume.prefix
-        with converted_errors():
+        with translate_errors():
             answer = self._s3.list_objects_v2(Bucket=self._volume.bucket, Prefix=prefix, **more)
         objects = [
             ListedObject(
@@ -83,13 +83,13 @@ class Bucket:
         ]  # fmt: skip
         return ObjectPage(objects, answer.get("NextContinuationToken", ""))
 
-    def sign(self, objects: Sequence[tuple[str, str]]) -> list[str]:
+    def sign_urls(self, objects: Sequence[tuple[str, str]]) -> list[str]:
         """Return a signed URL for each object. `objects` contains (path, ETag) pairs.
 
         A URL stops working once its object's ETag changes. Raises Conflict if there are no usable
         credentials.
         """
-        with converted_errors():
+        with translate_errors():
             return [
                 self._s3.generate_presigned_url(
                     "get_object",
@@ -101,7 +101,7 @@ class Bucket:
 
 
 @lru_cache(maxsize=64)
-def client_for(endpoint: str, region: str, login: BucketLogin) -> Any:
+def s3_client(endpoint: str, region: str, login: BucketLogin) -> Any:
     config = Config(
         signature_version="s3v4", connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS,
         retries={"mode": "standard", "total_max_attempts": 2},
@@ -118,12 +118,12 @@ def client_for(endpoint: str, region: str, login: BucketLogin) -> Any:
 
 
 @contextmanager
-def converted_errors() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Convert errors from the object store to Unavailable if they may be temporary, or else to Conflict."""
     try:
         yield
     except ClientError as error:
-        raise _converted_error(error) from error
+        raise _translate_error(error) from error
     except (NoCredentialsError, PartialCredentialsError) as error:
         raise Conflict(
             "The server has no credentials for the volume. Ask an admin to set the volume's secret."
@@ -136,7 +136,7 @@ def converted_errors() -> Iterator[None]:
         ) from error
 
 
-def _converted_error(error: ClientError) -> BerthError:
+def _translate_error(error: ClientError) -> BerthError:
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     if code in MISSING:

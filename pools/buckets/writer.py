@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 
 from botocore.exceptions import ClientError
 
-from pools.buckets.bucket import client_for, converted_errors
+from pools.buckets.bucket import s3_client, translate_errors
 from pools.buckets.logins import BucketLogin
 from pools.engine.volumes import Volume
 
@@ -25,19 +25,19 @@ class BucketWriter:
 
     def __init__(self, volume: Volume, login: BucketLogin) -> None:
         self._bucket, self._prefix = volume.bucket, volume.prefix
-        self._s3 = client_for(volume.endpoint, volume.region, login)
+        self._s3 = s3_client(volume.endpoint, volume.region, login)
 
     def put(self, path: str, content: bytes) -> None:
-        with converted_errors():
+        with translate_errors():
             self._s3.put_object(**self._object_arguments(path), Body=content)
 
-    def begin(self, path: str) -> str:
-        with converted_errors():
+    def begin_upload(self, path: str) -> str:
+        with translate_errors():
             return str(self._s3.create_multipart_upload(**self._object_arguments(path))["UploadId"])
 
     def put_part(self, path: str, upload: str, number: int, content: bytes) -> str:
         """Upload one part, and return its ETag. Part numbers start at 1. Raises UploadNotFound."""
-        with converted_errors(), _upload_exists():
+        with translate_errors(), _upload_exists():
             answer = self._s3.upload_part(
                 **self._object_arguments(path), UploadId=upload, PartNumber=number, Body=content
             )
@@ -46,19 +46,19 @@ class BucketWriter:
     def complete(self, path: str, upload: str, etags: Sequence[str]) -> None:
         """Create the object from an upload's parts. Raises UploadNotFound."""
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
-        with converted_errors(), _upload_exists():
+        with translate_errors(), _upload_exists():
             self._s3.complete_multipart_upload(
                 **self._object_arguments(path), UploadId=upload, MultipartUpload={"Parts": parts}
             )
 
     def abort(self, path: str, upload: str) -> None:
         """Delete an upload's parts. Do nothing if the upload is complete or no longer exists."""
-        with converted_errors(), suppress(UploadNotFound), _upload_exists():
+        with translate_errors(), suppress(UploadNotFound), _upload_exists():
             self._s3.abort_multipart_upload(**self._object_arguments(path), UploadId=upload)
 
     def delete(self, path: str, etag: str) -> bool:
         """Delete an object if it still has the given ETag. Return whether the object no longer exists."""
-        with converted_errors():
+        with translate_errors():
             try:
                 current = self._s3.head_object(**self._object_arguments(path))["ETag"]
             except ClientError as error:

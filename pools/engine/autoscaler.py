@@ -8,7 +8,7 @@ RESOURCE_LABELS = {"cpu": "CPU", "memory_mib": "memory", "pods": "number of pods
 
 
 @dataclass(frozen=True, slots=True)
-class Pressure:
+class PoolPressure:
     """Load of a pool. `queued`, `running` and `capacity` are in thousandths of a slot.
 
     `queued` is the work that fits the pool and its limits but needs further nodes, plus the work with
@@ -53,7 +53,7 @@ class ScalingTimes:
     expires_at: float | None = None
 
 
-class Rule(StrEnum):
+class ScalingRule(StrEnum):
     EXPIRED = "expired"
     QUEUED = "queued"
     IDLE = "idle"
@@ -64,25 +64,25 @@ class Rule(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ScaleDecision:
     desired: int
-    rule: Rule
+    rule: ScalingRule
     reason: str
     is_delayed: bool = False  # True if the cooldown delays scaling down
 
 
 def decide_node_count(
-    pressure: Pressure, current_desired: int, config: AutoscalerConfig, clock: ScalingTimes
+    pressure: PoolPressure, current_desired: int, config: AutoscalerConfig, clock: ScalingTimes
 ) -> ScaleDecision:
     """Return the decision about the desired node count, made by the first rule that applies.
 
     The cooldown delays scaling down but not scaling up.
     """
     if clock.expires_at is not None and clock.now >= clock.expires_at:
-        return ScaleDecision(0, Rule.EXPIRED, "the pool has expired")
+        return ScaleDecision(0, ScalingRule.EXPIRED, "the pool has expired")
     decision = (
         _decide_for_queued_work(pressure, current_desired, config)
         or _decide_when_idle(pressure, current_desired, config, clock)
         or _decide_at_low_utilization(pressure, config)
-        or ScaleDecision(current_desired, Rule.STEADY, "demand is met")
+        or ScaleDecision(current_desired, ScalingRule.STEADY, "demand is met")
     )
     bounded = _apply_limits(config, decision)
     if bounded.desired < current_desired and _is_cooling_down(config, clock):
@@ -93,7 +93,7 @@ def decide_node_count(
 
 
 def _decide_for_queued_work(
-    pressure: Pressure, current: int, config: AutoscalerConfig
+    pressure: PoolPressure, current: int, config: AutoscalerConfig
 ) -> ScaleDecision | None:
     if pressure.queued <= 0:
         return None
@@ -105,30 +105,30 @@ def _decide_for_queued_work(
     )
     queued = f"{_format_slots(pressure.queued)} queued{resource}"
     reason = f"{queued}: {_format_nodes(additional)} in addition to {pressure.nodes} ready"
-    return ScaleDecision(desired, Rule.QUEUED, reason)
+    return ScaleDecision(desired, ScalingRule.QUEUED, reason)
 
 
 def _decide_when_idle(
-    pressure: Pressure, current: int, config: AutoscalerConfig, clock: ScalingTimes
+    pressure: PoolPressure, current: int, config: AutoscalerConfig, clock: ScalingTimes
 ) -> ScaleDecision | None:
     if pressure.running > 0:
         return None
     if pressure.nodes <= 0 and pressure.booting <= 0:
-        return ScaleDecision(config.min, Rule.IDLE, "no nodes and no queued work")
+        return ScaleDecision(config.min, ScalingRule.IDLE, "no nodes and no queued work")
     idle = 0.0 if clock.idle_since is None else clock.now - clock.idle_since
     if idle > config.idle_timeout:
-        return ScaleDecision(config.min, Rule.IDLE, f"idle for {idle:.0f} s")
+        return ScaleDecision(config.min, ScalingRule.IDLE, f"idle for {idle:.0f} s")
     reason = f"idle for {idle:.0f} s; the idle timeout is {config.idle_timeout:g} s"
-    return ScaleDecision(current, Rule.STEADY, reason)
+    return ScaleDecision(current, ScalingRule.STEADY, reason)
 
 
-def _decide_at_low_utilization(pressure: Pressure, config: AutoscalerConfig) -> ScaleDecision | None:
+def _decide_at_low_utilization(pressure: PoolPressure, config: AutoscalerConfig) -> ScaleDecision | None:
     numerator, denominator = LOW_UTILIZATION
     if pressure.running * denominator >= pressure.capacity * numerator:
         return None
     needed = _nodes_for_slots(pressure.running, config.slots_per_node) + 1
     used = f"{_format_slots(pressure.running)} of {_format_slots(pressure.capacity)} in use"
-    return ScaleDecision(min(needed, pressure.nodes), Rule.LOW_UTILIZATION, used)
+    return ScaleDecision(min(needed, pressure.nodes), ScalingRule.LOW_UTILIZATION, used)
 
 
 def _apply_limits(config: AutoscalerConfig, decision: ScaleDecision) -> ScaleDecision:

@@ -23,7 +23,7 @@ class ImagePolicy:
     patterns: tuple[str, ...] = ()
 
     @property
-    def restricts(self) -> bool:
+    def is_restrictive(self) -> bool:
         return self.mode != ALLOW or bool(self.patterns)
 
     def rejection_reason(self, pool: str, image: str | None) -> str:
@@ -68,14 +68,14 @@ def normalize_policy(value: object) -> dict[str, Any]:
     """
     if value is None:
         return {}
-    problems = list(_problems(value))
+    problems = list(_policy_problems(value))
     if problems or not isinstance(value, Mapping):
         raise Invalid(problems)
     policy = read_policy({**value, "patterns": dict.fromkeys(value.get("patterns") or ())})
-    return {"mode": policy.mode, "patterns": list(policy.patterns)} if policy.restricts else {}
+    return {"mode": policy.mode, "patterns": list(policy.patterns)} if policy.is_restrictive else {}
 
 
-def _problems(value: object) -> Iterator[Problem]:
+def _policy_problems(value: object) -> Iterator[Problem]:
     if not isinstance(value, Mapping):
         yield Problem("image_policy", "is not a mapping", format_value(value), ", ".join(KEYS))
         return

@@ -22,16 +22,16 @@ class NodeSpec:
     desired: int | None = None
 
     def __post_init__(self) -> None:
-        problems = list(_problems(self.min, self.max, self.desired))
+        problems = list(_node_spec_problems(self.min, self.max, self.desired))
         if problems:
             raise Invalid(problems)
 
     @property
-    def elastic(self) -> bool:
+    def is_elastic(self) -> bool:
         return self.max is not None
 
     @property
-    def upper_bound(self) -> int:
+    def max_or_min(self) -> int:
         return self.min if self.max is None else self.max
 
     @property
@@ -45,7 +45,7 @@ class NodeSpec:
         return max(self.min, self.ready_threshold) if self.min > 0 else 0
 
     def clamp(self, count: int) -> int:
-        return min(max(count, self.min), self.upper_bound)
+        return min(max(count, self.min), self.max_or_min)
 
 
 def parse_node_spec(value: Any) -> NodeSpec:
@@ -75,11 +75,11 @@ def parse_node_spec(value: Any) -> NodeSpec:
     raise Invalid([Problem("nodes", "is not a valid number of nodes", format_value(value), allowed)])
 
 
-def _problems(minimum: object, maximum: object, desired: object) -> list[Problem]:
+def _node_spec_problems(minimum: object, maximum: object, desired: object) -> list[Problem]:
     wrong = [
         Problem(f"nodes.{name}", "is not a whole number", format_value(value))
         for name, value in zip(FIELDS, (minimum, desired, maximum), strict=True)
-        if not _is_whole(value) and not (value is None and name != "min")
+        if not _is_whole_number(value) and not (value is None and name != "min")
     ]
     if wrong or not isinstance(minimum, int):
         return wrong
@@ -114,5 +114,5 @@ def _check_desired_nodes(minimum: int, maximum: object, desired: object) -> list
     return [Problem("nodes.desired", message, str(desired), f"{lowest} to {highest}")]
 
 
-def _is_whole(value: object) -> bool:
+def _is_whole_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)

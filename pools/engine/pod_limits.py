@@ -55,7 +55,7 @@ class PodLimits:
     cpu_milli: int = 0
     cpu_source: LimitSource = LimitSource.NONE
 
-    def stored(self) -> dict[str, Any]:
+    def to_row(self) -> dict[str, Any]:
         """Return the limits in the format of a pod's database row."""
         return {
             "memory_mib": self.memory_mib, "memory_source": self.memory_source.value,
@@ -86,11 +86,13 @@ def normalize_default_limits(values: object) -> dict[str, Any]:
 def resolve_limits(role: RoleSpec, defaults: Mapping[str, Any]) -> PodLimits:
     """Return the limits for the role's pods. `defaults` are the pool's default limits as stored."""
     policy = DefaultLimits.model_validate(dict(defaults))
-    memory, memory_source = _resolve(
+    memory, memory_source = _resolve_limit(
         role.limit.memory_mib, role.memory_mib, policy.memory_from_request, policy.memory_mib,
         MEMORY_LIMIT_MIN_MIB,
     )  # fmt: skip
-    cpu, cpu_source = _resolve(role.limit.cpu, role.cpu, policy.cpu_from_request, policy.cpu, CPU_LIMIT_MIN)
+    cpu, cpu_source = _resolve_limit(
+        role.limit.cpu, role.cpu, policy.cpu_from_request, policy.cpu, CPU_LIMIT_MIN
+    )
     return PodLimits(int(memory), memory_source, to_thousandths(cpu), cpu_source)
 
 
@@ -105,7 +107,7 @@ def limit_values(stored: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _resolve(
+def _resolve_limit(
     declared: float | None, requested: float, from_request: bool, default: float | None, least: float
 ) -> tuple[float, LimitSource]:
     """Return a limit and its source. `least` is the minimum for limits that are derived from a request."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pools.engine.budgets import UNLIMITED, Allowance
-from pools.engine.victims import HEAD, Work, choose_victims, split_by_budget
+from pools.engine.victims import HEAD, LostWork, choose_victims, split_by_budget
 
 
 class Phase(StrEnum):
@@ -104,7 +104,7 @@ Command = Launch | Drain | CancelQueued | UndoDrain
 
 
 def next_step(
-    fleet: Fleet, work_to_lose: Mapping[int, Work] | None = None, allowance: Allowance = UNLIMITED
+    fleet: Fleet, work_to_lose: Mapping[int, LostWork] | None = None, allowance: Allowance = UNLIMITED
 ) -> Step:
     """Return the commands that bring the fleet closer to its desired size, and the resulting fleet.
 
@@ -120,7 +120,7 @@ def next_step(
         launch = _next_launch(fleet)
         fleet = fleet.after_launch(launch)
         commands.append(launch)
-    elif withdrawn := _surplus_in_queue(fleet):
+    elif withdrawn := _surplus_queued_nodes(fleet):
         fleet = replace(fleet, pending=fleet.pending - set(withdrawn), queued=fleet.queued - set(withdrawn))
         commands.append(CancelQueued(withdrawn))
     elif fleet.desired < len(fleet.current) and fleet.may_drain:
@@ -133,7 +133,7 @@ def next_step(
     return Step(fleet, tuple(commands), blocked)
 
 
-def _surplus_in_queue(fleet: Fleet) -> tuple[int, ...]:
+def _surplus_queued_nodes(fleet: Fleet) -> tuple[int, ...]:
     """Return the queued nodes that the pool no longer needs, starting with the highest ordinals."""
     if not fleet.may_drain:
         return ()
@@ -142,7 +142,7 @@ def _surplus_in_queue(fleet: Fleet) -> tuple[int, ...]:
     return tuple(sorted(candidates, reverse=True)[:surplus])
 
 
-def surplus_nodes(fleet: Fleet, work_to_lose: Mapping[int, Work]) -> tuple[int, ...]:
+def surplus_nodes(fleet: Fleet, work_to_lose: Mapping[int, LostWork]) -> tuple[int, ...]:
     """Return the nodes to drain in order, ignoring disruption budgets.
 
     The head node is included only if the pool needs no nodes.

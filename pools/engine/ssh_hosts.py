@@ -9,7 +9,7 @@ RETRY_FIRST = timedelta(seconds=15)
 RETRY_MAX = timedelta(minutes=10)
 
 
-class Task(StrEnum):
+class HostTask(StrEnum):
     SCAN = "scan"  # read the host key, so that an admin can accept it
     INSTALL = "install"  # check the host, then install or restart the agent
     UNINSTALL = "uninstall"
@@ -49,7 +49,7 @@ class Host:
         return self.silent_for is not None and self.silent_for >= SILENT_AFTER
 
 
-def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> Task | None:
+def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> HostTask | None:
     """Return the task that is due, or None if no task is due.
 
     `watched_for` is how long this process has been receiving reports. Earlier silence does not count, because
@@ -60,16 +60,16 @@ def next_task(host: Host, now: datetime, *, watched_for: timedelta) -> Task | No
     if host.is_removed:
         return _next_removal_task(host)
     if not host.is_pinned:
-        return Task.SCAN
+        return HostTask.SCAN
     if host.silent_for is None or not host.is_current:
-        return Task.INSTALL
-    return Task.INSTALL if host.is_silent and watched_for >= SILENT_AFTER else None
+        return HostTask.INSTALL
+    return HostTask.INSTALL if host.is_silent and watched_for >= SILENT_AFTER else None
 
 
-def _next_removal_task(host: Host) -> Task | None:
+def _next_removal_task(host: Host) -> HostTask | None:
     if not host.is_touched:
-        return Task.FORGET
-    return Task.UNINSTALL if host.silent_for is None else None  # wait while the host's node is draining
+        return HostTask.FORGET
+    return HostTask.UNINSTALL if host.silent_for is None else None  # wait while the host's node is draining
 
 
 def retry_delay(failures: int) -> timedelta:

@@ -26,7 +26,7 @@ class NodeHistory:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class TimelinePoint:
     """Node counts from `at` until the next point."""
 
     at: float
@@ -38,7 +38,7 @@ class Point:
 
 def build_timeline(
     histories: Iterable[NodeHistory], desired: Sequence[tuple[float, int]], begin: float, end: float
-) -> tuple[Point, ...]:
+) -> tuple[TimelinePoint, ...]:
     """Return a point at `begin`, and a point for each later change of a count.
 
     `desired` lists at least one (time, count) pair, in order. The first count also applies before its time.
@@ -47,22 +47,22 @@ def build_timeline(
         [*_node_changes(histories), *((at, "desired", count) for at, count in desired)], key=_change_time
     )
     counts = {"desired": desired[0][1], "current": 0, "pending": 0, "draining": 0}
-    points: list[Point] = []
+    points: list[TimelinePoint] = []
     for at, kind, number in changes:
         if at > end:
             break
         counts[kind] = number if kind == "desired" else counts[kind] + number
-        point = Point(max(at, begin), **counts)
+        point = TimelinePoint(max(at, begin), **counts)
         if points and points[-1].at == point.at:
             points[-1] = point
         else:
             points.append(point)
     if not points or points[0].at > begin:
-        points.insert(0, Point(begin, desired[0][1], 0, 0, 0))
+        points.insert(0, TimelinePoint(begin, desired[0][1], 0, 0, 0))
     return tuple(_drop_duplicates(points))
 
 
-def downsample(points: Sequence[Point], points_max: int, end: float) -> tuple[Point, ...]:
+def downsample(points: Sequence[TimelinePoint], points_max: int, end: float) -> tuple[TimelinePoint, ...]:
     """Return at most `points_max` points of a timeline.
 
     The timeline is split into that many equal periods, and only the last point of each period is kept.
@@ -94,13 +94,13 @@ def _change_time(change: tuple[float, str, int]) -> float:
     return change[0]
 
 
-def _drop_duplicates(points: Sequence[Point]) -> Iterable[Point]:
-    before: Point | None = None
+def _drop_duplicates(points: Sequence[TimelinePoint]) -> Iterable[TimelinePoint]:
+    before: TimelinePoint | None = None
     for point in points:
         if before is None or _node_counts(point) != _node_counts(before):
             yield point
         before = point
 
 
-def _node_counts(point: Point) -> tuple[int, int, int, int]:
+def _node_counts(point: TimelinePoint) -> tuple[int, int, int, int]:
     return point.desired, point.current, point.pending, point.draining

@@ -8,7 +8,7 @@ from pools.engine.budgets import Allowance, DisruptionReason
 HEAD = 0
 
 
-class Work(NamedTuple):
+class LostWork(NamedTuple):
     """Work that would be lost if a node were drained. Instances are ordered by the amount of work.
 
     A drain waits indefinitely for `non_preemptible` pods. Seconds are counted from the start of a pod or its
@@ -21,11 +21,11 @@ class Work(NamedTuple):
     pods: int = 0
 
 
-NO_WORK = Work()
+NO_WORK = LostWork()
 
 
 def choose_victims(
-    current: Collection[int], count: int, work_to_lose: Mapping[int, Work], *, include_head: bool = False
+    current: Collection[int], count: int, work_to_lose: Mapping[int, LostWork], *, include_head: bool = False
 ) -> tuple[int, ...]:
     """Return at most `count` nodes to drain, in order.
 
@@ -39,7 +39,7 @@ def choose_victims(
 
 
 def split_by_budget(
-    chosen: Collection[int], work_to_lose: Mapping[int, Work], allowance: Allowance
+    chosen: Collection[int], work_to_lose: Mapping[int, LostWork], allowance: Allowance
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Split the chosen nodes into those that may be drained now, and those that must wait for a budget."""
     drainable: list[int] = []
@@ -50,5 +50,5 @@ def split_by_budget(
     return tuple(drainable), tuple(blocked)
 
 
-def disruption_reason(work: Work) -> DisruptionReason:
+def disruption_reason(work: LostWork) -> DisruptionReason:
     return DisruptionReason.UNDERUTILIZED if work.pods else DisruptionReason.EMPTY

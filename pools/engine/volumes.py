@@ -90,7 +90,7 @@ class Volume:
     def is_usable_by(self, project: str) -> bool:
         return not self.projects or project in self.projects
 
-    def is_on(self, labels: Mapping[str, str]) -> bool:
+    def is_on_node(self, labels: Mapping[str, str]) -> bool:
         """Return whether a node with these labels has the volume."""
         return all(labels.get(key) == value for key, value in self.nodes.items())
 
@@ -114,14 +114,14 @@ def normalize_volumes(value: object, *, is_kubernetes: bool) -> list[dict[str, A
     problems = [
         problem
         for number, entry in enumerate(value)
-        for problem in _problems(f"volumes[{number}]", entry, is_kubernetes=is_kubernetes)
+        for problem in _volume_problems(f"volumes[{number}]", entry, is_kubernetes=is_kubernetes)
     ] or list(_list_problems(value))
     if problems:
         raise Invalid(problems)
-    return [_normalize(entry) for entry in value]
+    return [_normalize_volume(entry) for entry in value]
 
 
-def _normalize(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _normalize_volume(entry: Mapping[str, Any]) -> dict[str, Any]:
     projects = list(dict.fromkeys(entry.get("projects") or ()))
     values = {key: value for key, value in entry.items() if value is not None}
     volume = Volume(**{**values, "projects": ()})
@@ -139,7 +139,7 @@ def _list_problems(volumes: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
         seen.add(entry["name"])
 
 
-def _problems(path: str, entry: object, *, is_kubernetes: bool) -> Iterator[Problem]:
+def _volume_problems(path: str, entry: object, *, is_kubernetes: bool) -> Iterator[Problem]:
     if not isinstance(entry, Mapping):
         yield Problem(path, "is not a valid volume", format_value(entry), ", ".join(KEYS + S3_KEYS))
         return

@@ -68,7 +68,7 @@ class LocalEnvironments:
         self.root = root.absolute()
         self._children: list[subprocess.Popen[bytes]] = []
 
-    def begin(self, name: str, recipe: Recipe) -> None:
+    def begin_installation(self, name: str, recipe: Recipe) -> None:
         """Start a node's installation unless it is running or has left an exit code."""
         home = self._boot_directory(name)
         if (home / "exit").exists() or self._is_running(home):
@@ -99,9 +99,11 @@ class LocalEnvironments:
             if code == "0" and progress.ready:
                 return InstallStatus(progress, ready=True)
             progress = (
-                progress if progress.failed else self._with_script_failure(progress, home, code, secrets)
+                progress
+                if progress.failed_phase
+                else self._with_script_failure(progress, home, code, secrets)
             )
-            return InstallStatus(progress, failure=progress.failure)
+            return InstallStatus(progress, failure=progress.failure_message)
         return InstallStatus(progress) if is_running else None
 
     def end(self, name: str) -> None:
@@ -118,11 +120,11 @@ class LocalEnvironments:
         installing = {_read_text(path) for path in self.root.glob("boots/*/digest")}
         deleted = []
         for path in sorted(self.root.glob("[0-9a-f]" * 64)):
-            if path.is_dir() and path.name not in keep | installing and self._remove(path):
+            if path.is_dir() and path.name not in keep | installing and self._delete_unless_locked(path):
                 deleted.append(path.name)
         return deleted
 
-    def _remove(self, path: Path) -> bool:
+    def _delete_unless_locked(self, path: Path) -> bool:
         """Delete an environment unless it is being installed. Return whether it was deleted."""
         with Path(f"{path}.lock").open("w") as lock:
             try:

@@ -47,13 +47,13 @@ class Progress:
         return cls(tuple(Phase(**row) for row in rows))
 
     @property
-    def failed(self) -> Phase | None:
+    def failed_phase(self) -> Phase | None:
         return next((phase for phase in self.phases if phase.state == "failed"), None)
 
     @property
-    def failure(self) -> str:
+    def failure_message(self) -> str:
         """Reason why a phase failed, with its last line of output. Empty if no phase failed."""
-        failed = self.failed
+        failed = self.failed_phase
         if failed is None:
             return ""
         lines = [line.strip() for line in failed.message.splitlines() if line.strip()]

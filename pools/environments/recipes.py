@@ -10,7 +10,7 @@ from pools.services.environments import environment_secrets
 
 def load_recipe(pool_name: str, digest: str) -> Recipe:
     """Return the recipe for installing an environment on a pool's nodes."""
-    return _recipe(NodePool.objects.get(name=pool_name), Environment.objects.get(digest=digest))
+    return _build_recipe(NodePool.objects.get(name=pool_name), Environment.objects.get(digest=digest))
 
 
 def load_pending_recipes(pool_name: str) -> dict[str, Recipe]:
@@ -19,7 +19,9 @@ def load_pending_recipes(pool_name: str) -> dict[str, Recipe]:
     rows = list(pending.select_related("pool", "environment"))
     row_by_digest = {row.environment_id: row for row in rows}
     recipe_by_digest = {
-        digest: _recipe(row.pool, row.environment) for digest, row in row_by_digest.items() if row.environment
+        digest: _build_recipe(row.pool, row.environment)
+        for digest, row in row_by_digest.items()
+        if row.environment
     }
     return {row.instance_id: recipe_by_digest[row.environment_id] for row in rows if row.environment_id}
 
@@ -32,7 +34,7 @@ def digests_in_use() -> frozenset[str]:
     return frozenset(map(str, [*node_digests, *pools.values_list("built_environment_id", flat=True)]))
 
 
-def _recipe(pool: NodePool, environment: Environment) -> Recipe:
+def _build_recipe(pool: NodePool, environment: Environment) -> Recipe:
     try:
         return Recipe(environment.digest, environment.script, environment_secrets(pool, environment))
     except UnsealError as error:

@@ -65,12 +65,12 @@ def for_port(key: str) -> str:
 
 def for_cluster(pool: str) -> str:
     """Return the secret that Berth shares with all nodes in a pool's cluster."""
-    return _signature("cluster", pool)
+    return _compute_signature("cluster", pool)
 
 
 def for_gang(workload: str, run: int) -> str:
     """Return the secret that all pods in one run of a workload share."""
-    return _signature("gang", f"{workload}.{run}")
+    return _compute_signature("gang", f"{workload}.{run}")
 
 
 def is_machine_secret(secret: str) -> bool:
@@ -82,7 +82,11 @@ def verified_key(secret: str, kind: str) -> str | None:
     """Return the key that is part of the secret, or None if the secret is invalid or of another kind."""
     stated_kind, _, signed = secret.partition(".")
     value, _, signature = signed.rpartition(".")
-    if stated_kind != kind or not value or not constant_time_compare(signature, _signature(kind, value)):
+    if (
+        stated_kind != kind
+        or not value
+        or not constant_time_compare(signature, _compute_signature(kind, value))
+    ):
         return None
     return value
 
@@ -90,16 +94,16 @@ def verified_key(secret: str, kind: str) -> str | None:
 def generate_join_token() -> tuple[str, str]:
     """Return a random join token and its digest."""
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
-    return secret, digest(secret)
+    return secret, secret_digest(secret)
 
 
-def digest(secret: str) -> str:
+def secret_digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def _sign(kind: str, value: str) -> str:
-    return f"{kind}.{value}.{_signature(kind, value)}"
+    return f"{kind}.{value}.{_compute_signature(kind, value)}"
 
 
-def _signature(kind: str, value: str) -> str:
+def _compute_signature(kind: str, value: str) -> str:
     return salted_hmac(SALT, f"{kind}.{value}", algorithm="sha256").hexdigest()

@@ -104,14 +104,14 @@ class Api:
         self._http.close()
 
     @contextmanager
-    def _call_errors(self) -> Iterator[None]:
+    def _guard_call(self) -> Iterator[None]:
         with self._lock:
             if self._is_closed:
                 raise Unreachable(f"the client for {self.server} has been closed")
             self._running += 1
         try:
             self._pace.wait()
-            with _transport_errors(self.server):
+            with _translate_transport_errors(self.server):
                 yield
         finally:
             with self._lock:
@@ -146,7 +146,7 @@ class Api:
 
     def read(self, path: str, **query: str | int) -> bytes:
         """Return the body of a response that is not JSON, such as a log."""
-        with self._call_errors():
+        with self._guard_call():
             response = self._calls.send("GET", path, query, None, self._token_header())
         self._raise_for_status(response)
         return response.content
@@ -162,7 +162,7 @@ class Api:
     def socket_target(self, path: str) -> SocketTarget:
         """Return the WebSocket target for the API path. Raises Unreachable if the token cannot be read."""
         token, file = self._connection.token, self._connection.token_file
-        with _transport_errors(self.server):
+        with _translate_transport_errors(self.server):
             token = file.read_text().strip() if file else token
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         url = "ws" + self.server.rstrip("/").removeprefix("http") + path
@@ -216,7 +216,7 @@ class Api:
         self, path: str, silence_seconds: float, query: Mapping[str, str | int]
     ) -> Iterator[httpx.Response]:
         timeout = httpx.Timeout(SECONDS, connect=CONNECT_SECONDS, read=silence_seconds)
-        with self._call_errors():
+        with self._guard_call():
             headers = self._token_header()
             with self._http.stream("GET", path, params=query, headers=headers, timeout=timeout) as response:
                 if response.status_code != 200:
@@ -229,7 +229,7 @@ class Api:
     ) -> dict[str, Any]:
         content = None if body is None else json.dumps(body).encode()
         headers = {} if body is None else {"Content-Type": "application/json"}
-        with self._call_errors():
+        with self._guard_call():
             response = self._calls.send(method, path, query, content, headers | self._token_header())
         self.clock_offset = _clock_offset(response)
         self._raise_for_status(response)
@@ -288,7 +288,7 @@ def _clock_offset(response: Response) -> timedelta:
 
 
 @contextmanager
-def _transport_errors(server: str) -> Iterator[None]:
+def _translate_transport_errors(server: str) -> Iterator[None]:
     try:
         yield
     except (*ERRORS, httpx.TransportError, httpx.InvalidURL) as error:

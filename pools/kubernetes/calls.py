@@ -43,7 +43,7 @@ class Calls:
     ) -> None:
         self._server, self._prefix = server, server.raw_path.rstrip(b"/")
         self._headers = {"Host": server.netloc.decode(), "Accept-Encoding": "gzip", **headers}
-        self._pool = _pool(tls if isinstance(tls, ssl.SSLContext) else None, proxy)
+        self._pool = _create_pool(tls if isinstance(tls, ssl.SSLContext) else None, proxy)
 
     def send(
         self, method: str, path: str, query: Mapping[str, str | int], body: bytes | None,
@@ -59,9 +59,9 @@ class Calls:
         length = {} if body is None else {"Content-Length": str(len(body))}
         all_headers = {**self._headers, **headers, **length}
         try:
-            response = self._send(method, url, all_headers, body)
+            response = self._send_request(method, url, all_headers, body)
         except BROKEN:
-            response = self._send(method, url, all_headers, body)
+            response = self._send_request(method, url, all_headers, body)
         received = {name.decode("latin-1").lower(): text.decode("latin-1") for name, text in response.headers}
         content = response.content
         if received.get("content-encoding") == "gzip":
@@ -71,7 +71,7 @@ class Calls:
     def close(self) -> None:
         self._pool.close()
 
-    def _send(
+    def _send_request(
         self, method: str, url: httpcore.URL, headers: Mapping[str, str], body: bytes | None
     ) -> httpcore.Response:
         encoded = [(name.encode("ascii"), text.encode("ascii")) for name, text in headers.items()]
@@ -80,7 +80,7 @@ class Calls:
         )
 
 
-def _pool(tls: ssl.SSLContext | None, proxy: str) -> httpcore.ConnectionPool:
+def _create_pool(tls: ssl.SSLContext | None, proxy: str) -> httpcore.ConnectionPool:
     if not proxy:
         # With a lower limit on idle connections, httpcore could close one that a thread is about to use.
         return httpcore.ConnectionPool(

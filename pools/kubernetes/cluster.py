@@ -67,7 +67,9 @@ class Clusters:
         self._lock = threading.Lock()
         self._clusters: dict[Connection, Cluster] = {}
 
-    def listen(self, on_change: Callable[[], None], on_deleted: Callable[[Mapping[str, Any]], None]) -> None:
+    def set_callbacks(
+        self, on_change: Callable[[], None], on_deleted: Callable[[Mapping[str, Any]], None]
+    ) -> None:
         """Register the callbacks for the mirrors of clusters that are created later."""
         self._on_change, self._on_deleted = on_change, on_deleted
 
@@ -78,7 +80,7 @@ class Clusters:
             return self._clusters[connection]
 
     @contextmanager
-    def open(self, connection: Connection) -> Iterator[Cluster]:
+    def open_temporary(self, connection: Connection) -> Iterator[Cluster]:
         """Yield a temporary cluster object that no pool shares."""
         cluster = self._connect(connection)
         try:
@@ -92,7 +94,7 @@ class Clusters:
         mirror = Mirror(api, installation, self._on_change, self._on_deleted, self._now)
         return Cluster(api, mirror, installation, Worker(api.server, self._patience, self._on_change))
 
-    def retain(self, used: Collection[Cluster]) -> None:
+    def close_unused(self, used: Collection[Cluster]) -> None:
         """Close the connections to all clusters except those in `used`, which pools still need."""
         in_use = {id(cluster) for cluster in used}
         with self._lock:
@@ -102,7 +104,7 @@ class Clusters:
             cluster.close()
 
     def close(self) -> None:
-        self.retain(())
+        self.close_unused(())
 
 
 def ensure_namespace(cluster: Cluster, name: str, project: str) -> None:

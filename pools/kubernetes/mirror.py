@@ -86,7 +86,7 @@ class Mirror:
             if self._own_pods is None:
                 self._own_pods = {}
                 for (_, name), pod in self._objects["pods"].items():
-                    if self.is_own(pod):
+                    if self.is_own_pod(pod):
                         of_pool = pod["metadata"]["labels"].get(POOL_LABEL, "")
                         self._own_pods.setdefault(of_pool, {})[name] = pod
             return self._own_pods.get(pool, {})
@@ -98,7 +98,7 @@ class Mirror:
         """
         return self._read(QUOTAS, patience)
 
-    def is_own(self, pod: Mapping[str, Any]) -> bool:
+    def is_own_pod(self, pod: Mapping[str, Any]) -> bool:
         return (pod["metadata"].get("labels") or {}).get(INSTALLATION_LABEL) == self._installation
 
     def add_created_pod(self, pod: Mapping[str, Any]) -> None:
@@ -145,7 +145,7 @@ class Mirror:
             except ApiError as error:
                 has_listed, self._versions[kind] = self._versions[kind] != "", ""
                 if kind == QUOTAS and error.status in DENIED:
-                    self._deny_quotas(error.message, has_listed=has_listed)
+                    self._continue_without_quotas(error.message, has_listed=has_listed)
                 elif error.status != GONE:
                     denied = AccessDenied if error.status in (401, 403) else Unreachable
                     self._record_failure(kind, denied(f"{self._api.server}: {error.message}"))
@@ -165,7 +165,7 @@ class Mirror:
         self._answered[kind].set()
         self._closed.wait(RETRY_SECONDS)
 
-    def _deny_quotas(self, message: str, *, has_listed: bool) -> None:
+    def _continue_without_quotas(self, message: str, *, has_listed: bool) -> None:
         """Continue without quotas. If the account may list but not watch them, keep the last list."""
         with self._lock:
             self.quota_obstacle = message
@@ -195,7 +195,7 @@ class Mirror:
         if kind == NODES and _node_states(before) != _node_states(listed):
             self._announce_nodes()
         for key, item in before.items():
-            if kind == "pods" and key not in listed and key not in newer and self.is_own(item):
+            if kind == "pods" and key not in listed and key not in newer and self.is_own_pod(item):
                 self._on_deleted(item)
         return version
 
@@ -222,7 +222,7 @@ class Mirror:
 
     def _apply_change(self, kind: str, change: str, item: Mapping[str, Any]) -> None:
         key, trimmed = _object_key(item), self._trim(kind, item)
-        is_deleted, is_own = change == "DELETED", kind == "pods" and self.is_own(item)
+        is_deleted, is_own = change == "DELETED", kind == "pods" and self.is_own_pod(item)
         if is_deleted and is_own:
             self._on_deleted(item)
         with self._lock:
@@ -271,23 +271,25 @@ class Mirror:
             names = ("name", "uid", "labels", "deletionTimestamp")
             states = {key: status.get(key) for key in ("allocatable", "conditions", "addresses")}
             spec = {key: (item.get("spec") or {}).get(key) for key in ("unschedulable", "taints")}
-            return {"metadata": _with_keys(metadata, names), "spec": spec, "status": states}
+            return {"metadata": _select_keys(metadata, names), "spec": spec, "status": states}
         if kind == QUOTAS:
             if not is_namespace_of(self._installation, metadata["namespace"]):
                 return None
-            parts = _with_keys(item, ("spec", "status"))
-            return {"metadata": _with_keys(metadata, ("name", "namespace", "uid")), **parts}
-        is_own, spec = self.is_own(item), item["spec"]
+            parts = _select_keys(item, ("spec", "status"))
+            return {"metadata": _select_keys(metadata, ("name", "namespace", "uid")), **parts}
+        is_own, spec = self.is_own_pod(item), item["spec"]
         if not is_own and (not spec.get("nodeName") or status.get("phase") in ENDED):
             return None
         containers = {
-            part: [_with_keys(each, ("name", "resources", "restartPolicy")) for each in spec.get(part) or ()]
+            part: [
+                _select_keys(each, ("name", "resources", "restartPolicy")) for each in spec.get(part) or ()
+            ]
             for part in ("containers", "initContainers")
         }
         return {
             "metadata": _own_metadata(metadata)
             if is_own
-            else _with_keys(metadata, ("name", "namespace", "uid")),
+            else _select_keys(metadata, ("name", "namespace", "uid")),
             "spec": {"nodeName": spec.get("nodeName"), "overhead": spec.get("overhead"), **containers},
             "status": _own_status(status) if is_own else {"phase": status.get("phase")},
         }
@@ -319,20 +321,20 @@ def _node_state(node: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
 
 
 def _own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    annotations = _with_keys(metadata.get("annotations") or {}, (INSTANCE_ANNOTATION, FILES_ANNOTATION))
+    annotations = _select_keys(metadata.get("annotations") or {}, (INSTANCE_ANNOTATION, FILES_ANNOTATION))
     names = ("name", "namespace", "uid", "labels", "deletionTimestamp", "deletionGracePeriodSeconds")
-    return {**_with_keys(metadata, names), "annotations": annotations}
+    return {**_select_keys(metadata, names), "annotations": annotations}
 
 
 def _own_status(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return the pod status fields from which reports are derived."""
     kinds = [kind for kind in ("initContainerStatuses", "containerStatuses") if kind in status]
     containers = {
-        kind: [_with_keys(each, ("name", "state")) for each in status[kind] or ()] for kind in kinds
+        kind: [_select_keys(each, ("name", "state")) for each in status[kind] or ()] for kind in kinds
     }
     names = ("phase", "reason", "message", "podIP", "conditions")
-    return {**_with_keys(status, names), **containers}
+    return {**_select_keys(status, names), **containers}
 
 
-def _with_keys(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def _select_keys(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: values[name] for name in names if name in values}

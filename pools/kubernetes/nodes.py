@@ -20,7 +20,7 @@ Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class RequestTotals:
     """Total resource requests of several pods."""
 
     cpu_milli: int = 0
@@ -28,14 +28,14 @@ class Usage:
     gpus: int = 0
     pods: int = 0
 
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
+    def __add__(self, other: "RequestTotals") -> "RequestTotals":
+        return RequestTotals(
             self.cpu_milli + other.cpu_milli, self.memory_mib + other.memory_mib, self.gpus + other.gpus,
             self.pods + other.pods,
         )  # fmt: skip
 
 
-NO_USAGE = Usage()
+NO_USAGE = RequestTotals()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ClusterNode:
     name: str
     uid: str
     address: str
-    allocatable: Usage
+    allocatable: RequestTotals
     labels: Mapping[str, str]
     gpu_model: str = ""
     gpu_memory_mib: int = 0
@@ -67,10 +67,10 @@ class Inventory:
     """
 
     nodes: Mapping[str, ClusterNode]
-    foreign: Mapping[str, Usage]
+    foreign: Mapping[str, RequestTotals]
     at: datetime
 
-    def usage(self, node: ClusterNode) -> Usage:
+    def usage(self, node: ClusterNode) -> RequestTotals:
         """Return the total requests of foreign pods on the node."""
         return self.foreign.get(node.name, NO_USAGE)
 
@@ -82,7 +82,7 @@ class Inventory:
             total.gpus, node.gpu_model, node.gpu_memory_mib,
         )  # fmt: skip
 
-    def shared(self, node: ClusterNode) -> SharedMachine:
+    def to_shared_machine(self, node: ClusterNode) -> SharedMachine:
         foreign = self.usage(node)
         return SharedMachine(max(node.allocatable.pods - foreign.pods, 1), node.labels, asdict(foreign))
 
@@ -100,7 +100,7 @@ def read_inventory(
         for node in nodes
         if matches_selector(node, settings.node_selector)
     }
-    usages: dict[str, list[Usage]] = defaultdict(list)
+    usages: dict[str, list[RequestTotals]] = defaultdict(list)
     for pod in pods:
         name = pod["spec"].get("nodeName")
         if name in selected and not is_own(pod):
@@ -108,7 +108,7 @@ def read_inventory(
     return Inventory(selected, {name: total_usage(usage) for name, usage in usages.items()}, at)
 
 
-def fits(node: ClusterNode, shape: Shape) -> bool:
+def is_large_enough(node: ClusterNode, shape: Shape) -> bool:
     """Return whether the node is large enough for the pool's node shape, if foreign pods are ignored."""
     total = node.allocatable
     fits = total.cpu_milli >= shape.cpu_milli and total.memory_mib >= shape.memory_mib
@@ -125,7 +125,7 @@ def read_node(node: Object, settings: KubernetesSettings) -> ClusterNode:
         name=metadata["name"],
         uid=metadata.get("uid") or "",
         address=_address(status),
-        allocatable=Usage(
+        allocatable=RequestTotals(
             to_milli(allocatable.get("cpu") or 0),
             int(to_mebibytes(allocatable.get("memory") or 0)),
             gpus,
@@ -133,8 +133,8 @@ def read_node(node: Object, settings: KubernetesSettings) -> ClusterNode:
         ),
         labels=labels,
         gpu_model=labels.get(settings.gpu_model_label, "")[:64] if gpus else "",
-        gpu_memory_mib=_memory_label(labels.get(settings.gpu_memory_label)) if gpus else 0,
-        obstacle=_obstacle(node, ready, settings),
+        gpu_memory_mib=_parse_memory_label(labels.get(settings.gpu_memory_label)) if gpus else 0,
+        obstacle=_node_obstacle(node, ready, settings),
         unready_since=None if ready.get("status") == "True" else parse_time(ready.get("lastTransitionTime")),
     )
 
@@ -144,10 +144,10 @@ def matches_selector(node: Object, selector: Mapping[str, str]) -> bool:
     return all(labels.get(key) == value for key, value in selector.items())
 
 
-def pod_usage(pod: Object, gpu_resource: str) -> Usage:
+def pod_usage(pod: Object, gpu_resource: str) -> RequestTotals:
     """Return a pod's requests as the cluster's scheduler counts them, or zero if the pod has ended."""
     if (pod.get("status") or {}).get("phase") in ENDED:
-        return Usage()
+        return RequestTotals()
     spec = pod["spec"]
     together = [_container_requests(container, gpu_resource) for container in spec.get("containers") or ()]
     sidecars = [
@@ -162,11 +162,11 @@ def pod_usage(pod: Object, gpu_resource: str) -> Usage:
         running = sum((each[resource] for each in [*together, *sidecars]), Decimal(0))
         largest = max((each[resource] for each in before), default=Decimal(0))
         totals.append(max(running, largest) + overhead[resource])
-    return Usage(to_milli(totals[0]), math.ceil(totals[1]), int(totals[2]), 1)
+    return RequestTotals(to_milli(totals[0]), math.ceil(totals[1]), int(totals[2]), 1)
 
 
-def total_usage(usages: Iterable[Usage]) -> Usage:
-    return sum(usages, Usage())
+def total_usage(usages: Iterable[RequestTotals]) -> RequestTotals:
+    return sum(usages, RequestTotals())
 
 
 def parse_time(text: str | None) -> datetime | None:
@@ -189,7 +189,7 @@ def _parse_amounts(amounts: Object, gpu_resource: str) -> tuple[Decimal, Decimal
     )
 
 
-def _obstacle(node: Object, ready: Object, settings: KubernetesSettings) -> str:
+def _node_obstacle(node: Object, ready: Object, settings: KubernetesSettings) -> str:
     spec = node.get("spec") or {}
     if node["metadata"].get("deletionTimestamp"):
         return "the node is being deleted"
@@ -222,5 +222,5 @@ def _address(status: Object) -> str:
     return addresses.get("InternalIP") or addresses.get("ExternalIP") or ""
 
 
-def _memory_label(text: str | None) -> int:
+def _parse_memory_label(text: str | None) -> int:
     return int(text) if text and text.isdecimal() and len(text) < 9 else 0

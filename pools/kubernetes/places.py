@@ -1,15 +1,15 @@
 """Convert a pod's location (its pool and namespace) to and from text in the ledger."""
 
-from pools.runtimes.ledger import Entry
+from pools.runtimes.ledger import LedgerEntry
 
 
-def place(pool: str, namespace: str) -> str:
+def place_key(pool: str, namespace: str) -> str:
     return f"{pool}/{namespace}"
 
 
-def pool_of(entry: Entry) -> str:
+def pool_name(entry: LedgerEntry) -> str:
     return entry.instance_id.partition("/")[0]
 
 
-def api_path(entry: Entry, pod_id: str) -> str:
+def api_path(entry: LedgerEntry, pod_id: str) -> str:
     return f"/api/v1/namespaces/{entry.instance_id.partition('/')[2]}/pods/{pod_id}"

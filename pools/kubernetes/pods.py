@@ -54,7 +54,7 @@ class PodCalls:
         if entry is None or entry.ended is not None:
             return
         if pod_spec.code_url:
-            self.code.expect(
+            self.code.expect_pod(
                 pod_spec, access.cluster.api, f"/api/v1/namespaces/{namespace}/pods/{pod_spec.pod_id}"
             )
         if pod_spec.pod_id in self._created:
@@ -63,7 +63,7 @@ class PodCalls:
             self._fail(pod_spec.pod_id, rejection)
             return
         self._ledger.sync(pod_spec.pod_id)  # every pod in the cluster must have a record
-        with failures(pod_spec.pool):
+        with translate_failures(pod_spec.pool):
             try:
                 self._ensure_namespace(access.cluster, namespace, pod_spec.project)
             except (ApiError, ForeignNamespace) as error:
@@ -81,7 +81,7 @@ class PodCalls:
         except ApiError as error:
             if error.status == 409 and error.reason == "AlreadyExists":
                 pod = cluster.api.get(f"{path}/{pod_spec.pod_id}")
-                if not cluster.mirror.is_own(pod):
+                if not cluster.mirror.is_own_pod(pod):
                     raise RuntimeFailure(
                         f"namespace {namespace} contains the pod {pod_spec.pod_id}, which Berth did not "
                         "create. Delete the pod"
@@ -97,7 +97,7 @@ class PodCalls:
             else:
                 raise
         cluster.mirror.add_created_pod(pod)
-        self._ledger.receive(pod_spec.pod_id)
+        self._ledger.record_receipt(pod_spec.pod_id)
         self._notify()
         for secret in secret_manifests(pod_spec, namespace, pod["metadata"]["uid"]):
             try:
@@ -109,7 +109,7 @@ class PodCalls:
 
     def _fail(self, pod_id: str, message: str) -> None:
         """Record that the pod has ended because it can never start."""
-        self._ledger.end(
+        self._ledger.record_end(
             pod_id,
             PodReport(
                 PodState.EXITED, ended_at=datetime.now(UTC), cause=PodCause.START_FAILED, message=message
@@ -118,7 +118,7 @@ class PodCalls:
         self._notify()
 
     def stop(self, pod_id: str, cluster: Cluster, path: str, grace_seconds: int) -> None:
-        with failures(cluster.api.server):
+        with translate_failures(cluster.api.server):
             try:
                 pod = cluster.api.get(path)
             except ApiError as error:
@@ -151,36 +151,36 @@ class PodCalls:
         if not metadata.get("deletionTimestamp") or seconds < metadata.get("deletionGracePeriodSeconds", 0):
             cluster.api.delete(path, seconds)
 
-    def find(self, cluster: Cluster, path: str) -> Mapping[str, Any] | None:
+    def find_pod(self, cluster: Cluster, path: str) -> Mapping[str, Any] | None:
         """Return the pod object, or None if this installation has no such pod in the cluster."""
-        with failures(cluster.api.server):
+        with translate_failures(cluster.api.server):
             try:
                 pod = cluster.api.get(path)
             except ApiError as error:
                 if error.status != 404:
                     raise
                 return None
-        return pod if cluster.mirror.is_own(pod) else None
+        return pod if cluster.mirror.is_own_pod(pod) else None
 
-    def give_up(self, pod_id: str, cluster: Cluster, path: str, report: PodReport) -> PodReport:
+    def give_up_pod(self, pod_id: str, cluster: Cluster, path: str, report: PodReport) -> PodReport:
         """Delete a pod that cannot start, and record the report as its end.
 
         Before the deletion, the end is recorded as planned: Berth may crash during this call, and the watch
         may report the deletion before the call returns.
         """
         self._ledger.plan_end(pod_id, report, durable=True)
-        with failures(cluster.api.server):
+        with translate_failures(cluster.api.server):
             cluster.api.delete(path, 0)
-        return self.end(pod_id, report)
+        return self.record_end(pod_id, report)
 
     def record_deletion(self, pod: Mapping[str, Any]) -> None:
         """Record a deleted pod's end, derived from its last state."""
         pod_id = pod["metadata"]["name"]
         entry = self._ledger.find(pod_id)
         if entry is not None and entry.ended is None:
-            self.end(pod_id, deleted_pod_report(pod))
+            self.record_end(pod_id, deleted_pod_report(pod))
 
-    def end(self, pod_id: str, report: PodReport) -> PodReport:
+    def record_end(self, pod_id: str, report: PodReport) -> PodReport:
         """Record the pod's end, and return the effective report.
 
         The recorded time is never in the future, even if the cluster's clock is ahead. A pod that Berth
@@ -192,7 +192,7 @@ class PodCalls:
         self._created.discard(pod_id)
         self.code.forget(pod_id)
         self.files.forget(pod_id)
-        return self._ledger.end(pod_id, replace(report, ended_at=min(report.ended_at or now, now)))
+        return self._ledger.record_end(pod_id, replace(report, ended_at=min(report.ended_at or now, now)))
 
     def _planned_end(self, pod_id: str, report: PodReport) -> PodReport | None:
         """Return the planned report of a pod that Berth has deleted, or None if no plan applies.
@@ -210,7 +210,7 @@ class PodCalls:
         if self._ledger.find(pod_id) is None:
             return
         self._save_log(pod_id, cluster, path)
-        with failures(cluster.api.server):
+        with translate_failures(cluster.api.server):
             cluster.api.delete(path, 0)
         self.drop_record(pod_id)
 
@@ -221,7 +221,7 @@ class PodCalls:
         self.files.forget(pod_id)
         if not self._ledger.log_path(pod_id).exists():
             self._copies.move_to(pod_id, self._ledger.log_path(pod_id))
-        self._files.drop(pod_id)
+        self._files.delete_copy(pod_id)
         self._ledger.forget(pod_id)
 
     def _save_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
@@ -237,7 +237,7 @@ class PodCalls:
 
     def update_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
         """Append new output to the pod's log copy. Raises RuntimeFailure if the cluster fails."""
-        with failures(cluster.api.server):
+        with translate_failures(cluster.api.server):
             self._copies.update(pod_id, partial(fetch_log, cluster.api, f"{path}/log"))
 
     def _ensure_namespace(self, cluster: Cluster, namespace: str, project: str) -> None:
@@ -260,7 +260,7 @@ def _grace_period(spec: Mapping[str, Any], grace: int) -> int:
 
 
 @contextmanager
-def failures(place: str) -> Iterator[None]:
+def translate_failures(place: str) -> Iterator[None]:
     """Convert errors from the API server to RuntimeFailure."""
     try:
         yield

@@ -43,13 +43,13 @@ def read_report(pod: Object) -> PodReport:
     The pod counts as ended once its processes have ended. A pod whose files are being copied still occupies
     its resources, so it counts as running.
     """
-    report = _report_of_state(pod)
+    report = _report_for_state(pod)
     return report if report.state is PodState.EXITED else replace(report, eviction=_eviction_message(pod))
 
 
-def _report_of_state(pod: Object) -> PodReport:
+def _report_for_state(pod: Object) -> PodReport:
     status = pod.get("status") or {}
-    state, receiver = _container_state(status, "containerStatuses", CONTAINER), _code_state(status)
+    state, receiver = _container_state(status, "containerStatuses", CONTAINER), _code_container_state(status)
     if (terminated := state.get("terminated")) is not None:
         report = _exit_report(pod, terminated)
         if not _keeps_files(status):
@@ -80,7 +80,10 @@ def _report_of_state(pod: Object) -> PodReport:
 
 def awaits_code(pod: Object) -> bool:
     """Return whether the init container is running and waits for the pod's code."""
-    return "running" in _code_state(pod.get("status") or {}) and "deletionTimestamp" not in pod["metadata"]
+    return (
+        "running" in _code_container_state(pod.get("status") or {})
+        and "deletionTimestamp" not in pod["metadata"]
+    )
 
 
 def has_files_to_copy(pod: Object) -> bool:
@@ -173,7 +176,7 @@ def _exit_report(pod: Object, terminated: Object) -> PodReport:
         cause, message = PodCause.LOST, "the node lost the container"
     elif _is_evicted_by_node(pod):
         cause, message = PodCause.EVICTED, _node_eviction_message(pod)
-    elif _ended_by_deletion(pod, ended):
+    elif _was_ended_by_deletion(pod, ended):
         cause, message = PodCause.EVICTED, _deletion_message(pod)
     return PodReport(
         PodState.EXITED,
@@ -187,7 +190,7 @@ def _exit_report(pod: Object, terminated: Object) -> PodReport:
     )
 
 
-def _ended_by_deletion(pod: Object, ended: datetime | None) -> bool:
+def _was_ended_by_deletion(pod: Object, ended: datetime | None) -> bool:
     """Return whether the pod was deleted before its command ended.
 
     A pod whose files are being copied may be deleted after its command has ended.
@@ -248,7 +251,7 @@ def _code_failure(terminated: Object) -> str:
     return f"{FAILURE}: the container that waits for it ended with exit code {terminated['exitCode']}"
 
 
-def _code_state(status: Object) -> Object:
+def _code_container_state(status: Object) -> Object:
     return _container_state(status, "initContainerStatuses", code.CONTAINER)
 
 

@@ -18,12 +18,12 @@ from pools.kubernetes.api import Api
 from pools.kubernetes.channels.loop import CHANNELS
 from pools.kubernetes.cluster import PoolAccess, UnusableCluster, check_access
 from pools.kubernetes.files.collection import read_source
-from pools.kubernetes.files.store import CopiedFilesMixin, FileCopies, Limits
+from pools.kubernetes.files.store import CopiedFilesMixin, CopyLimits, FileCopies
 from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.logs.reading import LogReadingMixin
 from pools.kubernetes.manifests import namespace_name
-from pools.kubernetes.places import api_path, place, pool_of
-from pools.kubernetes.pods import VANISHED, PodCalls, failures
+from pools.kubernetes.places import api_path, place_key, pool_name
+from pools.kubernetes.pods import VANISHED, PodCalls, translate_failures
 from pools.kubernetes.quotas import read_quotas
 from pools.kubernetes.reports import (
     awaits_code,
@@ -32,7 +32,7 @@ from pools.kubernetes.reports import (
     read_report,
     unschedulable_message,
 )
-from pools.kubernetes.worker import StillRunning
+from pools.kubernetes.worker import CallStillRunning
 from pools.runtimes.base import (
     ChannelRejected,
     ClusterQuotas,
@@ -44,8 +44,8 @@ from pools.runtimes.base import (
     RuntimeFailure,
     StopNotice,
 )
-from pools.runtimes.enclosure.levels import Isolation, Level
-from pools.runtimes.ledger import Entry, Ledger
+from pools.runtimes.enclosure.levels import Isolation, IsolationLevel
+from pools.runtimes.ledger import Ledger, LedgerEntry
 from pools.runtimes.pod_dir import validate_name
 from pools.runtimes.rendezvous import FIRST_PORT, LAST_PORT
 
@@ -57,7 +57,7 @@ UNSCHEDULABLE_SECONDS = 30  # a pod that Kubernetes cannot place for this long c
 ENDED = PodReport(PodState.EXITED)
 # Kubernetes pods always run in containers, and the cluster enforces their limits.
 ISOLATION = Isolation(
-    Level.NAMESPACES, limits=("memory", "cpu"), images="kubernetes", seccomp=True, whole_devices=True
+    IsolationLevel.NAMESPACES, limits=("memory", "cpu"), images="kubernetes", seccomp=True, whole_devices=True
 )
 
 
@@ -89,7 +89,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
 
     def __init__(
         self, root: Path, pools: Callable[[], Mapping[str, PoolAccess | UnusableCluster]],
-        limits: Callable[[], Limits] = Limits,
+        limits: Callable[[], CopyLimits] = CopyLimits,
     ) -> None:  # fmt: skip
         self.ledger = Ledger(root, syncs_starts=False)
         self._copies = LogCopies(root / "copies")
@@ -106,7 +106,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
     def start(self, spec: PodSpec) -> None:
         if not self.ledger.has_ended(spec.pod_id):
             access, call = self._start_call(spec)
-            self._call(spec.pod_id, access, START, call)
+            self._run_in_worker(spec.pod_id, access, START, call)
 
     def begin_start(self, spec: PodSpec) -> None:
         """Queue a pod's start for its cluster's worker. A later call to `start` raises any error."""
@@ -118,12 +118,14 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
     def _start_call(self, spec: PodSpec) -> tuple[PoolAccess, Callable[[], None]]:
         """Record the pod, and return the call that creates it."""
         validate_name(spec.workspace)
-        access = check_access(spec.pool, self._shared_pools().get(spec.pool))
+        access = check_access(spec.pool, self._cached_pool_access().get(spec.pool))
         namespace = namespace_name(access.cluster.installation, spec.project)
-        self.ledger.place(spec.pod_id, place(spec.pool, namespace), spec.workspace, received=False)
+        self.ledger.record_placement(
+            spec.pod_id, place_key(spec.pool, namespace), spec.workspace, received=False
+        )
         return access, partial(self._pods.start, spec, access, namespace)
 
-    def _shared_pools(self) -> Mapping[str, PoolAccess | UnusableCluster]:
+    def _cached_pool_access(self) -> Mapping[str, PoolAccess | UnusableCluster]:
         """Return the access to each pool's cluster. The result is cached for calls in quick succession."""
         now = time.monotonic()
         if now >= self._shared.until:
@@ -134,7 +136,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         del notice  # pods that request a notice are never placed on Kubernetes
         if self.ledger.log_path(pod_id).exists():
             return
-        entry = self._entry(pod_id)
+        entry = self._find_entry(pod_id)
         if entry is None:
             self.ledger.stop_before_start(pod_id)
             self.notify()
@@ -142,14 +144,14 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         if entry.ended is None:
             access, path = self._entry_access(entry), api_path(entry, pod_id)
             call = partial(self._pods.stop, pod_id, access.cluster, path, grace_seconds)
-            self._call(pod_id, access, f"stop in {grace_seconds} s", call)
+            self._run_in_worker(pod_id, access, f"stop in {grace_seconds} s", call)
 
-    def _call(self, pod_id: str, access: PoolAccess, action: str, call: Callable[[], T]) -> T:
+    def _run_in_worker(self, pod_id: str, access: PoolAccess, action: str, call: Callable[[], T]) -> T:
         """Run a call in the cluster's worker. Raises RuntimeFailure if it fails or takes too long."""
         cluster = access.cluster
         try:
             return cluster.worker.run(pod_id, action, call)
-        except StillRunning:
+        except CallStillRunning:
             raise RuntimeFailure(f"{cluster.api.server} has not responded to this call yet") from None
 
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
@@ -167,13 +169,13 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
                 reports[pod_id] = running.report
                 continue
             self._running.pop(pod_id, None)
-            entry = self._entry(pod_id)
+            entry = self._find_entry(pod_id)
             if entry is None:
                 reports[pod_id] = PodReport(PodState.UNKNOWN)
             elif entry.ended is not None:
                 reports[pod_id] = entry.ended
             else:
-                pod = find(pool := pool_of(entry), pod_id)
+                pod = find(pool := pool_name(entry), pod_id)
                 report = reports[pod_id] = self._current_report(pod_id, pod)
                 if pod is not None and report.state is PodState.RUNNING and not has_files_to_copy(pod):
                     self._running[pod_id] = _CachedReport(pool, pod, report)
@@ -194,21 +196,21 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
     def _report(self, pod_id: str, pod: Mapping[str, Any] | None) -> PodReport:
         if pod is None:
             return self._missing_report(pod_id)
-        self.ledger.receive(pod_id)
+        self.ledger.record_receipt(pod_id)
         report = read_report(pod)
         if report.state is PodState.STARTING:
             message, since = unschedulable_message(pod)
             if message and since and self._is_overdue(pod_id, since):
                 text = f"the cluster's scheduler could not place the pod: {message}"
                 return self._give_up(pod_id, replace(ENDED, cause=PodCause.LOST, message=text)) or report
-            if awaits_code(pod) and (delivery := self._pods.code.advance(pod_id)) is not None:
+            if awaits_code(pod) and (delivery := self._pods.code.start_if_ready(pod_id)) is not None:
                 if delivery.failure:
                     end = replace(ENDED, cause=PodCause.START_FAILED, message=delivery.failure)
                     return self._give_up(pod_id, end) or report
                 return replace(report, progress=delivery.progress)
         if report.state is not PodState.EXITED and has_files_to_copy(pod):
             return self._copy_files(pod_id, pod) or report
-        return self._pods.end(pod_id, report) if report.state is PodState.EXITED else report
+        return self._pods.record_end(pod_id, report) if report.state is PodState.EXITED else report
 
     def _copy_files(self, pod_id: str, pod: Mapping[str, Any]) -> PodReport | None:
         """Copy the pod's files. If its container does not exit afterwards, end the pod and return a
@@ -236,20 +238,22 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
             return PodReport(PodState.UNKNOWN)  # the next call to `start` resumes the pod
         access, path = self._entry_access(entry), api_path(entry, pod_id)
         try:
-            pod = access.cluster.worker.run(pod_id, "check", partial(self._pods.find, access.cluster, path))
-        except StillRunning:
+            pod = access.cluster.worker.run(
+                pod_id, "check", partial(self._pods.find_pod, access.cluster, path)
+            )
+        except CallStillRunning:
             return PodReport(PodState.STARTING)  # the STARTING report leaves the pod's state unchanged
         if pod is not None:
             return self._report(pod_id, pod)
-        return self._pods.end(pod_id, replace(ENDED, cause=PodCause.EVICTED, message=VANISHED))
+        return self._pods.record_end(pod_id, replace(ENDED, cause=PodCause.EVICTED, message=VANISHED))
 
     def _give_up(self, pod_id: str, report: PodReport) -> PodReport | None:
         """Delete a pod and record the report as its end. Return None while the deletion is in progress."""
         access, path = self._access_and_path(pod_id)
-        call = partial(self._pods.give_up, pod_id, access.cluster, path, report)
+        call = partial(self._pods.give_up_pod, pod_id, access.cluster, path, report)
         try:
             return access.cluster.worker.run(pod_id, "give up", call)
-        except StillRunning:
+        except CallStillRunning:
             return None
 
     def record_deletion(self, pod: Mapping[str, Any]) -> None:
@@ -260,24 +264,26 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         recorded = set(self.ledger.ids())
         for pool in self._pools():
             with suppress(RuntimeFailure):
-                recorded |= self._adopt(pool)
+                recorded |= self._adopt_pods(pool)
         return tuple(sorted(recorded))
 
-    def _adopt(self, pool: str) -> set[str]:
+    def _adopt_pods(self, pool: str) -> set[str]:
         """Add the pool's pods that are missing from the ledger. Return their IDs."""
         adopted = set()
         for pod_id, pod in self._own_pods(pool).items():
             if self.ledger.find(pod_id) is None and not self.ledger.log_path(pod_id).exists():
-                self.ledger.place(pod_id, place(pool, pod["metadata"]["namespace"]), "adopted", received=True)
+                self.ledger.record_placement(
+                    pod_id, place_key(pool, pod["metadata"]["namespace"]), "adopted", received=True
+                )
                 adopted.add(pod_id)
         return adopted
 
     def forget(self, pod_id: str) -> None:
-        entry = self._entry(pod_id)
+        entry = self._find_entry(pod_id)
         if entry is None or self.get_reports([pod_id])[pod_id].state is not PodState.EXITED:
             return
         if entry.received:
-            self._call(pod_id, *self._forget_call(pod_id, entry))
+            self._run_in_worker(pod_id, *self._forget_call(pod_id, entry))
         else:
             self._pods.drop_record(pod_id)
 
@@ -289,25 +295,25 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
                 access, action, call = self._forget_call(pod_id, entry)
                 access.cluster.worker.begin(pod_id, action, call)
 
-    def _forget_call(self, pod_id: str, entry: Entry) -> tuple[PoolAccess, str, Callable[[], None]]:
-        access = check_access(pool_of(entry), self._shared_pools().get(pool_of(entry)))
+    def _forget_call(self, pod_id: str, entry: LedgerEntry) -> tuple[PoolAccess, str, Callable[[], None]]:
+        access = check_access(pool_name(entry), self._cached_pool_access().get(pool_name(entry)))
         path = api_path(entry, pod_id)
         return access, FORGET, partial(self._pods.forget, pod_id, access.cluster, path)
 
     def drop_log(self, pod_id: str) -> None:
         if self.ledger.find(pod_id) is None:
             self.ledger.drop_log(pod_id)
-            self._copies.drop(pod_id)
+            self._copies.delete_copy(pod_id)
 
     def drop_workspace(self, workspace: str) -> None:
         """Do nothing, because Berth cannot access workspaces in clusters."""
         validate_name(workspace)
 
-    def _update_log(self, pod_id: str, entry: Entry, *, in_worker: bool) -> None:
+    def _update_log(self, pod_id: str, entry: LedgerEntry, *, in_worker: bool) -> None:
         access = self._entry_access(entry)
         update = partial(self._pods.update_log, pod_id, access.cluster, api_path(entry, pod_id))
         if in_worker:
-            self._call(pod_id, access, "log", update)
+            self._run_in_worker(pod_id, access, "log", update)
         else:
             update()
 
@@ -345,7 +351,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
     def get_cluster_quotas(self, pool: str) -> ClusterQuotas:
         access = self._find_access(pool)
         mirror, patience = access.cluster.mirror, access.cluster.worker.patience
-        with failures(pool):
+        with translate_failures(pool):
             quotas = mirror.quotas(patience)
             own = mirror.own_pods(pool, patience).values() if quotas else ()
         bounds = read_quotas(quotas, own, access.settings.gpu_resource)
@@ -374,15 +380,15 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         assert entry is not None
         return self._entry_access(entry), api_path(entry, pod_id)
 
-    def _entry_access(self, entry: Entry) -> PoolAccess:
-        return self._find_access(pool_of(entry))
+    def _entry_access(self, entry: LedgerEntry) -> PoolAccess:
+        return self._find_access(pool_name(entry))
 
     def _own_pods(self, pool: str) -> Mapping[str, Mapping[str, Any]]:
         cluster = self._find_access(pool).cluster
-        with failures(pool):
+        with translate_failures(pool):
             return cluster.mirror.own_pods(pool, cluster.worker.patience)
 
-    def _entry(self, pod_id: str) -> Entry | None:
+    def _find_entry(self, pod_id: str) -> LedgerEntry | None:
         """Return the pod's record, or None if there is none. If necessary, look for unrecorded pods in the
         clusters.
         """
@@ -390,6 +396,6 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         if entry is None and not self.ledger.log_path(pod_id).exists():
             for pool in self._pools():
                 with suppress(RuntimeFailure):
-                    self._adopt(pool)
+                    self._adopt_pods(pool)
             entry = self.ledger.find(pod_id)
         return entry

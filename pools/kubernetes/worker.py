@@ -21,12 +21,12 @@ COOLDOWN = 10.0  # seconds after a slow call during which callers do not wait
 T = TypeVar("T")
 
 
-class StillRunning(Exception):
+class CallStillRunning(Exception):
     """Raised if a call takes too long for its caller, but continues in the background."""
 
 
 @dataclass(slots=True)
-class _Call:
+class _WorkerCall:
     action: str
     run: Callable[[], Any]
     future: "Future[Any]" = field(default_factory=Future)
@@ -43,9 +43,9 @@ class Worker:
     def __init__(self, name: str, patience: float, on_late: Callable[[], None]) -> None:
         self.patience = patience
         self._name, self._on_late = name, on_late
-        self._queue: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_WorkerCall | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[str, _WorkerCall] = {}
         self._unfinished = 0
         self._threads = 0
         self._drop_at = 0.0  # time at which unread results will next be dropped
@@ -55,14 +55,14 @@ class Worker:
     def run(self, pod_id: str, action: str, call: Callable[[], T]) -> T:
         """Run a call for a pod after the pod's earlier calls, and return its result.
 
-        The caller waits briefly, or not at all while the cluster is slow. After StillRunning, repeating the
-        same action for the pod returns the result of the earlier call or raises its error.
+        The caller waits briefly, or not at all while the cluster is slow. After CallStillRunning,
+        repeating the same action for the pod returns the result of the earlier call or raises its error.
         """
         while True:
             with self._lock:
-                current = self._calls.get(pod_id) or self._submit(pod_id, _Call(action, call))
+                current = self._calls.get(pod_id) or self._submit(pod_id, _WorkerCall(action, call))
             if not self._has_finished(current):
-                raise StillRunning
+                raise CallStillRunning
             with self._lock:
                 if self._calls.get(pod_id) is current:  # another caller may have waited for the same call
                     del self._calls[pod_id]
@@ -77,9 +77,9 @@ class Worker:
 
         A later `run` of the same action returns the call's result.
         """
-        with self._lock, suppress(StillRunning):
+        with self._lock, suppress(CallStillRunning):
             if pod_id not in self._calls:
-                self._submit(pod_id, _Call(action, call))
+                self._submit(pod_id, _WorkerCall(action, call))
 
     def close(self) -> None:
         """Stop the threads after their current calls. Queued calls never run."""
@@ -88,17 +88,17 @@ class Worker:
             for _ in range(self._threads):
                 self._queue.put(None)
 
-    def _submit(self, pod_id: str, call: _Call) -> _Call:
+    def _submit(self, pod_id: str, call: _WorkerCall) -> _WorkerCall:
         self._drop_unread_results()
         if self._unfinished >= CALLS_MAX:
-            raise StillRunning
+            raise CallStillRunning
         self._calls[pod_id] = call
         self._unfinished += 1
         self._queue.put(call)
         if self._threads < min(THREADS, len(self._calls)):
             self._threads += 1
             # Use daemon threads, because a hanging call must not delay process exit.
-            threading.Thread(target=self._work, name=f"kubernetes-{self._threads}", daemon=True).start()
+            threading.Thread(target=self._run_calls, name=f"kubernetes-{self._threads}", daemon=True).start()
         return call
 
     def _drop_unread_results(self) -> None:
@@ -112,7 +112,7 @@ class Worker:
                 if call.finished_at is None or now - call.finished_at < RESULT_SECONDS
             }
 
-    def _has_finished(self, call: _Call) -> bool:
+    def _has_finished(self, call: _WorkerCall) -> bool:
         """Return whether the call has finished. Wait for it first, unless the cluster is slow.
 
         Other calls that finish during the wait extend it, because this call may be queued behind them.
@@ -129,7 +129,7 @@ class Worker:
                 return call.future.done()
         return True
 
-    def _work(self) -> None:
+    def _run_calls(self) -> None:
         while (call := self._queue.get()) is not None:
             try:
                 call.future.set_result(call.run())

@@ -28,7 +28,7 @@ class DeclaredPlugin:
 
     def plugin(self, secrets_set: Sequence[str]) -> Plugin:
         """Build the plugin with placeholders instead of its secrets."""
-        return available_plugins()[self.name].build(
+        return available_plugins()[self.name].build_plugin(
             {**self.parameters, **dict.fromkeys(secrets_set, SECRET_PLACEHOLDER)}
         )
 
@@ -89,7 +89,7 @@ def _parameter_problems(name: str, values: Any, path: str) -> Iterator[Problem]:
     yield from problems
     if not problems:
         try:
-            plugin.build(
+            plugin.build_plugin(
                 {key: SECRET_PLACEHOLDER if key in plugin.secrets else value for key, value in values.items()}
             )
         except PluginError as error:

@@ -34,7 +34,7 @@ class RegisteredPlugin:
         text = (self.factory.__doc__ or "").strip()
         return text.partition("\n")[0]
 
-    def build(self, parameters: Mapping[str, Any]) -> Plugin:
+    def build_plugin(self, parameters: Mapping[str, Any]) -> Plugin:
         """Build the plugin. `parameters` has placeholders instead of secrets. Raises PluginError."""
         try:
             plugin = self.factory(**parameters)
@@ -53,17 +53,19 @@ def available_plugins() -> Mapping[str, RegisteredPlugin]:
     """Return all usable plugins, keyed by name, both built-in and from installed packages."""
     plugins = {name: _register(name, factory) for name, factory in builtin.ALL.items()}
     plugins |= {
-        entry.name: loaded for entry in _entries() if isinstance(loaded := _load(entry), RegisteredPlugin)
+        entry.name: loaded
+        for entry in _plugin_entries()
+        if isinstance(loaded := _load(entry), RegisteredPlugin)
     }
     return plugins
 
 
 def unavailable_plugins() -> Mapping[str, str]:
     """Return the reasons why plugins of installed packages cannot be used, keyed by plugin name."""
-    return {entry.name: reason for entry in _entries() if isinstance(reason := _load(entry), str)}
+    return {entry.name: reason for entry in _plugin_entries() if isinstance(reason := _load(entry), str)}
 
 
-def _entries() -> list[EntryPoint]:
+def _plugin_entries() -> list[EntryPoint]:
     return sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
 
 

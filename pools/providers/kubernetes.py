@@ -16,8 +16,8 @@ from pools.kubernetes.api import AccessDenied, ApiError, Unreachable
 from pools.kubernetes.cluster import PoolAccess
 from pools.kubernetes.manifests import INSTANCE_ANNOTATION
 from pools.kubernetes.mirror import Mirror
-from pools.kubernetes.nodes import POOL_LABEL, ClusterNode, Inventory, fits, read_inventory
-from pools.kubernetes.preview.examine import examine
+from pools.kubernetes.nodes import POOL_LABEL, ClusterNode, Inventory, is_large_enough, read_inventory
+from pools.kubernetes.preview.examine import examine_cluster
 from pools.models import NodeClaim, NodePool
 from pools.providers.base import (
     Instance,
@@ -72,7 +72,7 @@ class KubernetesProvider:
         claimed_by = dict(claims.values_list("node_uid", "pool__name"))
         with self._connect() as access:
             try:
-                return examine(access, shape, claimed_by)
+                return examine_cluster(access, shape, claimed_by)
             except Unreachable as error:
                 raise ProviderError(ProviderErrorKind.TIMEOUT, str(error)) from None
             except ApiError as error:
@@ -96,7 +96,7 @@ class KubernetesProvider:
         )
 
     def _claim_nodes(self, order: LaunchRequest, inventory: Inventory) -> list[NodeClaim]:
-        free = [node for node in self._free_nodes(inventory) if fits(node, order.shape)]
+        free = [node for node in self._free_nodes(inventory) if is_large_enough(node, order.shape)]
         claims: list[NodeClaim] = []
         with transaction.atomic():
             list(NodePool.objects.select_for_update(no_key=True).filter(name=order.pool))
@@ -130,7 +130,7 @@ class KubernetesProvider:
 
     def _shortage_message(self, order: LaunchRequest, inventory: Inventory) -> str:
         free = self._free_nodes(inventory)
-        fitting = sum(fits(node, order.shape) for node in free)
+        fitting = sum(is_large_enough(node, order.shape) for node in free)
         selected = format_count(len(inventory.nodes), "node")
         parts = [f"{selected} of the cluster selected, {len(free)} free, {fitting} large enough"]
         parts += list(_obstacle_sentences(inventory.nodes.values()))
@@ -153,7 +153,7 @@ class KubernetesProvider:
             message=message,
             obstacle="" if node is None else node.obstacle,
             shape=None if node is None else inventory.shape(node),
-            shared=None if node is None else inventory.shared(node),
+            shared=None if node is None else inventory.to_shared_machine(node),
         )
 
 
@@ -163,7 +163,7 @@ def _is_own(pod: Mapping[str, Any], mirror: Mirror, pool: str, instances: Collec
     """
     metadata = pod["metadata"]
     return (
-        mirror.is_own(pod)
+        mirror.is_own_pod(pod)
         and metadata["labels"].get(POOL_LABEL) == pool
         and (metadata.get("annotations") or {}).get(INSTANCE_ANNOTATION) in instances
     )

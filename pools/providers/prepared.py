@@ -68,7 +68,7 @@ class PreparedNodes:
         """Return the instance with its installation's progress. Start the installation if necessary."""
         boot = self.environments.get_status(instance.instance_id, recipe.secrets)
         if boot is None:
-            self.environments.begin(instance.instance_id, recipe)
+            self.environments.begin_installation(instance.instance_id, recipe)
             boot = self.environments.get_status(instance.instance_id, recipe.secrets) or InstallStatus(
                 Progress()
             )

@@ -100,7 +100,7 @@ class StaticProvider:
             since__lte=now, phases__contains=[{"phase": START, "state": "failed"}],
         )  # fmt: skip
         failure = {
-            parse_use_id(node.instance_id): Progress.from_rows(node.phases).failure
+            parse_use_id(node.instance_id): Progress.from_rows(node.phases).failure_message
             for node in nodes.order_by("pk")
         }
         uses = _pool_uses(pool).filter(pk__in=[key for key in failure if key is not None])

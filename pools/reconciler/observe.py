@@ -82,12 +82,12 @@ def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: P
             return False  # the instance was only just requested, so the listing may be out of date
         _store_phases(node, instance)
         if instance is not None and instance.interruption is not None and node.state in PENDING:
-            return _interrupt(node, instance.interruption, context)
+            return _interrupt_node(node, instance.interruption, context)
         reason = instance.message if instance is not None else ""
         is_evicted = instance is not None and instance.is_evicted
         return _mark_lost(node, reason or "instance is gone", context, is_evicted=is_evicted)
     if instance.interruption is not None and node.state != NodeState.LOST:
-        return _interrupt(node, instance.interruption, context)
+        return _interrupt_node(node, instance.interruption, context)
     has_stored = store_capacity(node, instance)
     if node.state not in PENDING:
         return has_stored
@@ -105,7 +105,7 @@ def _sync_node(node: Node, instance: Instance | None, pool: NodePool, context: P
     )
 
 
-def _interrupt(node: Node, interruption: Interruption, context: PassContext) -> bool:
+def _interrupt_node(node: Node, interruption: Interruption, context: PassContext) -> bool:
     is_booting = node.state in PENDING
     is_interrupted = interrupt_node(node, interruption, at=context.now)
     if is_interrupted and is_booting and interruption.is_boot_failure:

@@ -33,7 +33,7 @@ def find_orphans_to_end(
         if instance_id in ended_ids:
             ending.append(instance_id)
             continue
-        is_over, is_recorded = _grace_is_over(pool, instance_id, context)
+        is_over, is_recorded = _is_grace_period_over(pool, instance_id, context)
         has_written |= is_recorded
         if is_over:
             ending.append(instance_id)
@@ -53,7 +53,7 @@ def _orphan_ids(pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance
     ]
 
 
-def _grace_is_over(pool: NodePool, instance_id: str, context: PassContext) -> tuple[bool, bool]:
+def _is_grace_period_over(pool: NodePool, instance_id: str, context: PassContext) -> tuple[bool, bool]:
     """Return whether the instance's grace period is over, and whether an event was written."""
     if pool.paused:
         return False, False

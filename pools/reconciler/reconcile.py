@@ -11,7 +11,7 @@ from datetime import datetime
 
 from django.db import transaction
 
-from pools.engine.victims import Work
+from pools.engine.victims import LostWork
 from pools.providers.base import Provider
 from pools.reconciler import launches, observe, steps, terminations
 from pools.reconciler.rows import Fence, PassContext, load_active_nodes, load_pool
@@ -25,7 +25,7 @@ def reconcile(
     provider: Provider,
     now: datetime,
     fence: Fence = transaction.atomic,
-    work_to_lose: Mapping[int, Work] | None = None,
+    work_to_lose: Mapping[int, LostWork] | None = None,
     changed_at: datetime | None = None,
 ) -> bool:
     """Run one reconciliation pass over a pool. Return whether anything changed.

@@ -7,25 +7,25 @@ from berth.db.moves import compare_and_set, compare_and_set_all
 from pools import history
 from pools.budgets import drain_allowance
 from pools.engine import reconciler as decisions
-from pools.engine.victims import Work
+from pools.engine.victims import LostWork
 from pools.models import Node, NodePool
 from pools.models.node import PENDING, USABLE, NodeState
 from pools.models.scaling import ScalingKind
 from pools.reconciler.rows import PassContext, build_fleet, load_active_nodes, lock_pool
 from pools.services.nodes import DRAIN_RESET
-from pools.services.pressure import autoscale, would_autoscale
+from pools.services.pressure import autoscale, would_change_node_count
 from pools.services.readiness import has_readiness_changed, record_readiness
 
 
 def take_step(
-    pool: NodePool, nodes: Sequence[Node], context: PassContext, work_to_lose: Mapping[int, Work]
+    pool: NodePool, nodes: Sequence[Node], context: PassContext, work_to_lose: Mapping[int, LostWork]
 ) -> bool:
     """Take the pool's next step if one is due. Return whether rows changed.
 
     The pool is locked only if a step seems due. `nodes` are the pool's nodes that had not ended when they
     were last read.
     """
-    due = would_autoscale(pool, nodes, context.now) or has_readiness_changed(pool, nodes)
+    due = would_change_node_count(pool, nodes, context.now) or has_readiness_changed(pool, nodes)
     if not due and not _next_commands(pool, nodes, context, work_to_lose):
         return False
     with context.fence():
@@ -39,11 +39,11 @@ def take_step(
 
 
 def _next_commands(
-    pool: NodePool, nodes: Iterable[Node], context: PassContext, work_to_lose: Mapping[int, Work]
+    pool: NodePool, nodes: Iterable[Node], context: PassContext, work_to_lose: Mapping[int, LostWork]
 ) -> tuple[decisions.Command, ...]:
     nodes = tuple(nodes)
     fleet = build_fleet(pool, nodes, context.now)
-    by_ordinal: dict[int, Work] = {}
+    by_ordinal: dict[int, LostWork] = {}
     # the work on the nodes is loaded on demand, because only drains need it
     if fleet.desired < len(fleet.current):
         by_ordinal = {node.ordinal: work_to_lose[node.pk] for node in nodes if node.pk in work_to_lose}

@@ -22,7 +22,7 @@ from pools.runtimes.wire import decode_report, encode_report
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """Record of one pod.
 
     `instance_id` is empty for a pod that was stopped before it was placed. `received` is true if
@@ -51,7 +51,7 @@ class Ledger:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = threading.Lock()
 
-    def find(self, pod_id: str) -> Entry | None:
+    def find(self, pod_id: str) -> LedgerEntry | None:
         record = read_record(str(self._pods / validate_name(pod_id)))
         if record is None or "instance" not in record:  # a machine crash may empty an unsynced file
             return None
@@ -59,7 +59,9 @@ class Ledger:
             decode_report(json.loads(record[name])) if name in record else None
             for name in ("ended", "planned")
         )
-        return Entry(record["instance"], record["workspace"], ended, record.get("received") != "no", planned)
+        return LedgerEntry(
+            record["instance"], record["workspace"], ended, record.get("received") != "no", planned
+        )
 
     def has_ended(self, pod_id: str) -> bool:
         entry = self.find(pod_id)
@@ -70,14 +72,14 @@ class Ledger:
             sorted(entry.name for entry in os.scandir(self._pods) if not _is_temporary_file(entry.name))
         )
 
-    def place(self, pod_id: str, instance_id: str, workspace: str, *, received: bool) -> None:
+    def record_placement(self, pod_id: str, instance_id: str, workspace: str, *, received: bool) -> None:
         """Record the pod's node. Must be called before the pod is sent, so that a crash loses no pod."""
         with self._lock:
             if self.find(pod_id) is None:
-                entry = Entry(instance_id, validate_name(workspace), received=received)
+                entry = LedgerEntry(instance_id, validate_name(workspace), received=received)
                 self._write(pod_id, _placement_record(entry), durable=self._syncs_starts)
 
-    def receive(self, pod_id: str) -> bool:
+    def record_receipt(self, pod_id: str) -> bool:
         """Record that the node has received the pod. Must be called before the pod's job is submitted.
 
         Return False if the pod has no record or has ended.
@@ -104,7 +106,7 @@ class Ledger:
             message="stopped before it started",
         )  # fmt: skip
         with self._lock:
-            entry = self.find(pod_id) or Entry("", "", received=False)
+            entry = self.find(pod_id) or LedgerEntry("", "", received=False)
             if entry.ended is None and not entry.received:
                 self._write(pod_id, [*_placement_record(entry), _report_field("ended", report)])
 
@@ -115,7 +117,7 @@ class Ledger:
             if entry is not None and entry.ended is None and entry.planned != report:
                 self._write(pod_id, _placement_record(replace(entry, planned=report)), durable=durable)
 
-    def end(self, pod_id: str, report: PodReport) -> PodReport:
+    def record_end(self, pod_id: str, report: PodReport) -> PodReport:
         """Record the pod's end, and return the effective report.
 
         An end recorded earlier takes precedence.
@@ -172,7 +174,7 @@ class Ledger:
         write_record(str(self._pods / validate_name(pod_id)), record, durable)
 
 
-def _placement_record(entry: Entry) -> Record:
+def _placement_record(entry: LedgerEntry) -> Record:
     placed = [("instance", entry.instance_id), ("workspace", entry.workspace)]
     if entry.planned is not None:
         placed.append(_report_field("planned", entry.planned))

@@ -96,9 +96,9 @@ class LocalRuntime(LocalFiles):
             return
         try:
             pod.create(durable=False)
-            if pod.has("exit") or pod.has("stop") or pod.has("status") or pod.has_shim():
+            if pod.has_record("exit") or pod.has_record("stop") or pod.has_record("status") or pod.has_shim():
                 return
-            if not pod.has("order"):
+            if not pod.has_record("order"):
                 if not self._write_pod_spec(pod, spec):
                     return
             elif self._predates_boot(pod):
@@ -121,11 +121,11 @@ class LocalRuntime(LocalFiles):
         )
         environment = self._environments / spec.environment if spec.environment else None
         if spec.image:
-            env = image_env(spec, workspace, pod.work)
+            env = image_env(spec, workspace, pod.work_directory)
         else:
-            env = pod_env(spec, workspace, pod.work, environment=environment)
+            env = pod_env(spec, workspace, pod.work_directory, environment=environment)
         if spec.code_url:
-            env[CODE_VARIABLE] = str(pod.work / CODE_DIRECTORY)
+            env[CODE_VARIABLE] = str(pod.work_directory / CODE_DIRECTORY)
         if spec.secret_files:
             is_inside = spec.image or self.isolation.encloses
             env[VARIABLE] = INSIDE if is_inside else pod.secrets.files_directory
@@ -140,7 +140,7 @@ class LocalRuntime(LocalFiles):
             try:
                 fields += limit_fields(spec, self.isolation)
                 fields += self._enclosures.fields(spec, env, pod.path, start, environment)
-                pod.write_pod_spec(spec, env, pod.work / start.path, fields)
+                pod.write_pod_spec(spec, env, pod.work_directory / start.path, fields)
                 return True
             except (UnenforcedLimit, UnknownDevice, UnusableVolume, NotVisible) as error:
                 reason = str(error)
@@ -162,7 +162,7 @@ class LocalRuntime(LocalFiles):
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
         pod = self._pod_dir(pod_id)
-        if pod.has("exit") or self._saved_log(pod_id).exists():
+        if pod.has_record("exit") or self._saved_log(pod_id).exists():
             return
         try:
             pod.create()
@@ -170,7 +170,7 @@ class LocalRuntime(LocalFiles):
             pod.notify_shim()
         except OSError as error:
             raise RuntimeFailure(str(error)) from error
-        if not pod.has("status") and not pod.has_shim():
+        if not pod.has_record("status") and not pod.has_shim():
             pod.finish(PodCause.STOPPED, "stopped before it started")
 
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
@@ -182,10 +182,10 @@ class LocalRuntime(LocalFiles):
         if report is not None:
             return report
         # No shim is running. The exit record may have been written since the last check, so check again.
-        if not pod.has("exit"):
-            if pod.has("status") or self._predates_boot(pod):
+        if not pod.has_record("exit"):
+            if pod.has_record("status") or self._predates_boot(pod):
                 pod.finish(PodCause.LOST, "shim process was killed; exit status unknown")
-            elif pod.has("stop"):
+            elif pod.has_record("stop"):
                 pod.finish(PodCause.STOPPED, "stopped before it started")
             elif pod_id in self._shims:
                 return self._starting_report(pod_id, pod)
@@ -230,7 +230,7 @@ class LocalRuntime(LocalFiles):
     def _reap_shims(self) -> None:
         """Reap ended shims. Keep those that failed to start until their pods have been reported."""
         for pod_id, shim in list(self._shims.items()):
-            if shim.poll() is not None and (shim.returncode == 0 or self._pod_dir(pod_id).has("exit")):
+            if shim.poll() is not None and (shim.returncode == 0 or self._pod_dir(pod_id).has_record("exit")):
                 del self._shims[pod_id]
 
     def list_pods(self) -> tuple[str, ...]:
@@ -241,7 +241,7 @@ class LocalRuntime(LocalFiles):
 
     def forget(self, pod_id: str) -> None:
         pod = self._pod_dir(pod_id)
-        if not pod.has("exit"):
+        if not pod.has_record("exit"):
             return
         saved = self._saved_log(pod_id)
         if pod.log.exists():
@@ -277,7 +277,7 @@ class LocalRuntime(LocalFiles):
 
     def _find_log(self, pod_id: str) -> tuple[bool, Path]:
         pod = self._pod_dir(pod_id)
-        ended = pod.has("exit")
+        ended = pod.has_record("exit")
         return (ended, pod.log) if pod.exists else (True, self._saved_log(pod_id))
 
     def open_channel(self, pod_id: str) -> socket.socket:
@@ -305,7 +305,7 @@ class LocalRuntime(LocalFiles):
     def measure(self, pod_ids: Collection[str], instance_ids: Collection[str]) -> Measurements:
         """Measure pods and GPUs. All instances are this machine or parts of it."""
         pods = {pod_id: self._pod_dir(pod_id) for pod_id in pod_ids}
-        shims = {pod_id: pod.shim_pid() for pod_id, pod in pods.items() if not pod.has("exit")}
+        shims = {pod_id: pod.shim_pid() for pod_id, pod in pods.items() if not pod.has_record("exit")}
         running = {pod_id: pid for pod_id, pid in shims.items() if pid}
         devices = self._probe.measure() if instance_ids else ()
         return Measurements(

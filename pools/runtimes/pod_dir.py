@@ -53,7 +53,7 @@ class PodDir:
         return self.path / "log"
 
     @property
-    def work(self) -> Path:
+    def work_directory(self) -> Path:
         return self.path / "work"
 
     @property
@@ -63,25 +63,25 @@ class PodDir:
             return Secrets(str(MEMORY / f"{secrets_prefix(self.path.parent)}{self.path.name}"))
         return Secrets(str(self.path / "secrets"))
 
-    def path_if_ended(self) -> Path:
+    def require_ended(self) -> Path:
         """Return this directory's path. Raises FilesNotFound if the pod has not ended or was forgotten."""
-        if not self.has("exit"):
+        if not self.has_record("exit"):
             raise FilesNotFound("the pod's files no longer exist")
         return self.path
 
     def kept_directories(self, workspace: Path) -> dict[str, tuple[str, str]]:
         """Return the parent and name of each directory that the pod could write to. Raises FilesNotFound."""
         own = {"pod": "work", "tmp": "tmp", "var-tmp": "var-tmp"}
-        directories = {label: (str(self.path_if_ended()), name) for label, name in own.items()}
+        directories = {label: (str(self.require_ended()), name) for label, name in own.items()}
         return {**directories, "workspace": (str(workspace.parent), workspace.name)}
 
     def create(self, durable: bool = True) -> None:
         if not self.exists:
-            self.work.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.work_directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             if durable:
                 sync_directory(str(self.path.parent))
 
-    def has(self, record: str) -> bool:
+    def has_record(self, record: str) -> bool:
         return (self.path / record).exists()
 
     def read(self, record: str) -> dict[str, str] | None:
@@ -189,7 +189,7 @@ class PodDir:
     def finish(self, cause: PodCause, message: str) -> None:
         """Kill the pod's remaining processes and write the exit record, after the shim has ended."""
         with self.locked() as is_locked:
-            if not is_locked or self.has("exit"):
+            if not is_locked or self.has_record("exit"):
                 return
             self._kill_leftovers()
             self.secrets.delete()
@@ -205,7 +205,7 @@ class PodDir:
 
         The command itself ended with the shim.
         """
-        mark = f"BERTH_POD_DIR={self.work}".encode()
+        mark = f"BERTH_POD_DIR={self.work_directory}".encode()
         for pid in process_ids():
             try:
                 environment = Path(f"/proc/{pid}/environ").read_bytes()

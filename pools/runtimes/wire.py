@@ -17,7 +17,7 @@ from pools.runtimes.base import (
     PodUsage,
     VolumeMount,
 )
-from pools.runtimes.enclosure.levels import Isolation, Level, Policy
+from pools.runtimes.enclosure.levels import Isolation, IsolationLevel, IsolationPolicy
 
 LOG_HEADER = "X-Berth-Log"
 THIS_INSTANCE = "here"  # a node uses this instance ID to refer to itself
@@ -76,7 +76,7 @@ def encode_isolation(isolation: Isolation) -> dict[str, Any]:
 
 
 def decode_isolation(fields: dict[str, Any]) -> Isolation:
-    kinds = {"level": Level(fields["level"]), "policy": Policy(fields["policy"])}
+    kinds = {"level": IsolationLevel(fields["level"]), "policy": IsolationPolicy(fields["policy"])}
     return Isolation(**{**fields, **kinds, "limits": tuple(fields["limits"])})
 
 

@@ -61,7 +61,7 @@ def record_start(node: Node, started: StartReport, *, at: datetime) -> None:
     if phases != node.phases:
         Node.objects.filter(pk=node.pk).update(phases=phases)
     if started.exit_code:
-        _mark_lost(node, Progress((phase,)).failure, at)
+        _mark_lost(node, Progress((phase,)).failure_message, at)
     node.refresh_from_db()
 
 
@@ -74,7 +74,7 @@ def record_boot(node: Node, booted: BootReport, *, at: datetime) -> None:
     if booted.digest != node.environment_id or node.state not in PENDING or node.prepared_at is not None:
         return
     progress = Progress(booted.phases)
-    if booted.exit_code and not progress.failed:
+    if booted.exit_code and not progress.failed_phase:
         progress = add_script_failure(progress, f"{booted.output}\nexit code {booted.exit_code}")
     phases = [phase.to_dict() for phase in progress.phases]
     changes = {"phases": phases} if phases != node.phases else {}
@@ -83,7 +83,7 @@ def record_boot(node: Node, booted: BootReport, *, at: datetime) -> None:
     elif changes:
         Node.objects.filter(pk=node.pk).update(**changes)
     if booted.exit_code:
-        _mark_lost(node, progress.failure, at)
+        _mark_lost(node, progress.failure_message, at)
     node.refresh_from_db()
 
 

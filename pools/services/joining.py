@@ -60,7 +60,7 @@ def join(*, pool_name: str, token: str, measured: MachineReport, at: datetime) -
         return _join_node(pool_name, order, measured, at)
     with transaction.atomic():
         tokens = JoinToken.objects.select_for_update(of=("self",)).select_related("pool")
-        token_row = tokens.filter(digest=secrets.digest(token), pool__name=pool_name).first()
+        token_row = tokens.filter(digest=secrets.secret_digest(token), pool__name=pool_name).first()
         if token_row is None:
             raise Unauthenticated(JOIN_REJECTED)
         former = _former_machine(token_row.pool, measured, at)

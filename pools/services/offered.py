@@ -13,7 +13,7 @@ KINDS = {"provider": NodePool.Provider, "runtime": NodePool.Runtime}
 FAKE = "fake"
 
 
-def offered_choices(field: str, current: str = "") -> list[tuple[str, str]]:
+def form_choices(field: str, current: str = "") -> list[tuple[str, str]]:
     """Return the form choices for `provider` or `runtime`, always including `current`."""
     return [
         (value, str(label))
@@ -22,7 +22,7 @@ def offered_choices(field: str, current: str = "") -> list[tuple[str, str]]:
     ]
 
 
-def check_offered(pool: NodePool, values: Mapping[str, Any]) -> None:
+def check_fakes_offered(pool: NodePool, values: Mapping[str, Any]) -> None:
     """Raise Invalid if the values select a fake provider or runtime that is not offered.
 
     A pool that already uses a fake may still be edited.
@@ -31,12 +31,12 @@ def check_offered(pool: NodePool, values: Mapping[str, Any]) -> None:
         Problem(field, "is not an allowed value", format_value(values[field]), _format_choices(field))
         for field in KINDS
         if values.get(field) == FAKE
-        and FAKE not in (value for value, _ in offered_choices(field, getattr(pool, field)))
+        and FAKE not in (value for value, _ in form_choices(field, getattr(pool, field)))
     ]
     if problems:
         raise Invalid(problems)
 
 
 def _format_choices(field: str) -> str:
-    *others, last = (repr(value) for value, _ in offered_choices(field))
+    *others, last = (repr(value) for value, _ in form_choices(field))
     return f"{', '.join(others)} or {last}"

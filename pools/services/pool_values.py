@@ -31,7 +31,7 @@ from pools.services.access.slurm import (
     set_slurm_token,
     token_receiver,
 )
-from pools.services.offered import check_offered
+from pools.services.offered import check_fakes_offered
 
 EDITABLE = frozenset(
     field.name for field in NodePool._meta.concrete_fields if field.editable and not field.primary_key
@@ -64,7 +64,7 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
             Problem(name, "cannot be set", allowed=suggest(name, sorted(EDITABLE | {"nodes"})))
             for name in unknown
         )
-    check_offered(pool, fields)
+    check_fakes_offered(pool, fields)
     credentials = {name: fields.pop(name) for name in CREDENTIALS if name in fields}
     if "disruption_budgets" in fields:
         fields["disruption_budgets"] = budgets.normalize_budgets(fields["disruption_budgets"])

@@ -207,10 +207,10 @@ def set_nodes_desired(
 def check_nodes_desired(pool: NodePool, nodes_desired: int, field: str = "nodes_desired") -> None:
     """Raise Invalid if the pool's size is fixed or the node count is outside its limits."""
     spec = pool_node_spec(pool)
-    if not spec.elastic:
+    if not spec.is_elastic:
         raise Invalid([Problem(field, "cannot be changed: the pool has a fixed size. Set nodes.max first")])
-    if not spec.min <= nodes_desired <= spec.upper_bound:
-        allowed = f"{spec.min} to {spec.upper_bound}"
+    if not spec.min <= nodes_desired <= spec.max_or_min:
+        allowed = f"{spec.min} to {spec.max_or_min}"
         raise Invalid([Problem(field, "is outside the pool's limits", str(nodes_desired), allowed)])
 
 

@@ -13,7 +13,7 @@ from berth.db.compiled import compiled_once
 from pools import history
 from pools.engine.autoscaler import (
     AutoscalerConfig,
-    Pressure,
+    PoolPressure,
     ScaleDecision,
     ScalingTimes,
     decide_node_count,
@@ -96,18 +96,18 @@ def autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:
     return _apply_decision(pool, NodeCounts.from_nodes(nodes), at)
 
 
-def would_autoscale(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:
-    return _would_change(pool, NodeCounts.from_nodes(nodes), at)
+def would_change_node_count(pool: NodePool, nodes: Iterable[Node], at: datetime) -> bool:
+    return _would_change_node_count(pool, NodeCounts.from_nodes(nodes), at)
 
 
 def _needs_write(pool: NodePool, pressure: Mapping[str, Any], nodes: NodeCounts, at: datetime) -> bool:
     """Return whether the report would change anything that is stored."""
     if pool.pressure != pressure or (pool.idle_since is None) != (_is_busy(pressure)):
         return True
-    return _would_change(pool, nodes, at)
+    return _would_change_node_count(pool, nodes, at)
 
 
-def _would_change(pool: NodePool, nodes: NodeCounts, at: datetime) -> bool:
+def _would_change_node_count(pool: NodePool, nodes: NodeCounts, at: datetime) -> bool:
     decision = _compute_decision(pool, nodes, at)
     return decision is not None and decision.desired != pool.nodes_desired
 
@@ -148,7 +148,7 @@ def _compute_decision(pool: NodePool, nodes: NodeCounts, at: datetime) -> ScaleD
     )
 
 
-def _reported_pressure(pool: NodePool, nodes: NodeCounts) -> Pressure:
+def _reported_pressure(pool: NodePool, nodes: NodeCounts) -> PoolPressure:
     """Return the pool's load from the latest report.
 
     Queued work is added to the node count at the time of the report. If no work is queued, the current node
@@ -157,13 +157,13 @@ def _reported_pressure(pool: NodePool, nodes: NodeCounts) -> Pressure:
     report: dict[str, Any] = pool.pressure or dict.fromkeys(("queued", "running", "capacity", "nodes"), 0)
     if report["queued"] <= 0:
         report = {**report, "nodes": nodes.usable}
-    return Pressure(**report, booting=nodes.pending)
+    return PoolPressure(**report, booting=nodes.pending)
 
 
 def _autoscaler_config(pool: NodePool, spec: NodeSpec) -> AutoscalerConfig:
     return AutoscalerConfig(
         min=spec.min,
-        max=spec.upper_bound,
+        max=spec.max_or_min,
         slots_per_node=max(pool.gpus_per_node, 1) * 1000,
         ready_threshold=0 if pool.operational_since else spec.ready_threshold,
         cooldown=pool.autoscale_cooldown,

@@ -18,7 +18,7 @@ from pools.models import NodePool
 from pools.providers.ssh.settings import DEFAULT_KEY
 from pools.runtimes.capabilities import KUBERNETES
 from pools.services.machines import MAX_MACHINES
-from pools.services.offered import offered_choices
+from pools.services.offered import form_choices
 from pools.web import environment_fields, provider_fields
 from pools.web.duration_field import DurationField
 from pools.web.idle_rule_field import IdleRuleField
@@ -61,7 +61,7 @@ class PoolForm(Form):
     provider = forms.ChoiceField(label="Provider", choices=provider_choices, help_text="Source of the nodes.")
     runtime = forms.ChoiceField(
         label="Runtime",
-        choices=lambda: [("", "Default for the provider"), *offered_choices("runtime")],
+        choices=lambda: [("", "Default for the provider"), *form_choices("runtime")],
         required=False,
         help_text="Runs the pods on each node.",
     )
@@ -223,7 +223,7 @@ class PoolForm(Form):
 
     def providers(self) -> list[str]:
         """Return the providers whose settings have form fields."""
-        return [provider for provider, _ in offered_choices("provider")]
+        return [provider for provider, _ in form_choices("provider")]
 
     def sections(self) -> Sequence[Section]:
         return pool_sections(self.providers())
@@ -272,11 +272,11 @@ class PoolForm(Form):
     def chosen_provider(self) -> str:
         return str(self.cleaned_data.get("provider", ""))
 
-    def paths(self) -> dict[str, str]:
-        """Map the paths of problems to the names of form fields, where these differ."""
+    def field_names_by_path(self) -> dict[str, str]:
+        """Map the field_names_by_path of problems to the names of form fields, where these differ."""
         return PATHS | provider_fields.paths(self.chosen_provider())
 
-    def offer_machine(self, gpus: int) -> None:
+    def set_machine_defaults(self, gpus: int) -> None:
         """Set the default number of GPUs per node for nodes on this machine, which has `gpus` GPUs."""
         field = self.fields["gpus_per_node"]
         field.initial = min(gpus, field.initial)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from berth.server.web.forms import Section
 from pools.providers.settings import MODELS
-from pools.services.offered import offered_choices
+from pools.services.offered import form_choices
 from pools.web.environment_fields import environment_fields
 from pools.web.provider_fields import provider_fields
 
@@ -32,7 +32,7 @@ CREDENTIALS: Mapping[str, Mapping[str, str]] = {
 
 def provider_choices() -> list[tuple[str, str]]:
     """Return the providers that users may choose, with their labels."""
-    return [(value, NAMES.get(value, label)) for value, label in offered_choices("provider")]
+    return [(value, NAMES.get(value, label)) for value, label in form_choices("provider")]
 
 
 def pool_sections(providers: Iterable[str]) -> Sequence[Section]:

@@ -41,10 +41,10 @@ def create(request: Request) -> HttpResponse:
     request.require("administer")
     form = PoolForm(request.POST or None, auto_id="pool_%s")
     if request.method == "GET":
-        form.offer_machine(len(machine().devices))
+        form.set_machine_defaults(len(machine().devices))
     more: dict[str, Any] = {"check": "Test connection", "crumbs": [("Node pools", _list_url())]}
     if request.method == "POST" and form.is_valid():
-        with form_errors(form, form.paths()):
+        with form_errors(form, form.field_names_by_path()):
             if "check" in request.POST:
                 form.keep_secrets()
                 more |= _preview_context(form)
@@ -86,7 +86,7 @@ def settings(request: Request, name: str) -> HttpResponse:
     form.show_secret_times()
     if request.method == "POST" and form.is_valid():
         changes = form.values()
-        with form_errors(form, form.paths()):
+        with form_errors(form, form.field_names_by_path()):
             edited = services.preview_edit(pool, changes)
             nodes_to_drain = (
                 list_nodes_to_drain(edited, edited.nodes_desired, timezone.now())

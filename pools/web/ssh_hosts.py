@@ -64,7 +64,7 @@ def index(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def accept(request: Request, name: str, host: str) -> HttpResponse:
+def accept_host_key(request: Request, name: str, host: str) -> HttpResponse:
     pool = _pool(request, name)
     row = get_object_or_404(SshHost.objects.exclude(presented_key=""), pool=pool, name=host)
     is_changed = request.method == "POST" and request.POST.get("key") != row.presented_key

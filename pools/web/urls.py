@@ -13,7 +13,11 @@ urlpatterns = [
     path("node-pools/<slug:name>/machines/token/<int:token_id>", machines.revoke, name="join-token-revoke"),
     path("node-pools/<slug:name>/machines/<slug:machine>/remove", machines.remove, name="machine-remove"),
     path("node-pools/<slug:name>/hosts", ssh_hosts.index, name="pool-ssh-hosts"),
-    path("node-pools/<slug:name>/hosts/<slug:host>/accept", ssh_hosts.accept, name="pool-ssh-host-accept"),
+    path(
+        "node-pools/<slug:name>/hosts/<slug:host>/accept",
+        ssh_hosts.accept_host_key,
+        name="pool-ssh-host-accept",
+    ),
     re_path(
         r"^node-pools/(?P<name>[a-z0-9_-]+)/(?P<step>pause|resume|retry)$", pools.pause, name="pool-step"
     ),

@@ -100,7 +100,7 @@ class PodVolumeUrls(TokenlessView):
                 field = f"objects[{number}].path"
                 raise Invalid([Problem(field, "is not a valid object path", format_value(each.path))])
         with _limit_store_calls(volume):
-            urls = bucket.sign([(each.path, each.etag) for each in body.objects])
+            urls = bucket.sign_urls([(each.path, each.etag) for each in body.objects])
         return Response(UrlsResponse(urls=urls))
 
 

@@ -21,7 +21,7 @@ class DiskStore:
         self._root = root
 
     def write(self, chunks: Mapping[str, bytes]) -> None:
-        with _converted_errors("written"):
+        with _translate_errors("written"):
             directories = set()
             for key, content in chunks.items():
                 path = self._root / key
@@ -41,25 +41,25 @@ class DiskStore:
                 _sync(directory)
 
     def read(self, key: str) -> bytes:
-        with _converted_errors("read"):
+        with _translate_errors("read"):
             try:
                 return (self._root / key).read_bytes()
             except FileNotFoundError:
                 raise MissingChunk(f"The code store has no chunk {key}.") from None
 
     def delete(self, keys: Iterable[str]) -> None:
-        with _converted_errors("deleted"):
+        with _translate_errors("deleted"):
             for key in keys:
                 (self._root / key).unlink(missing_ok=True)
 
     def keys(self, *, before: datetime) -> Iterator[str]:
-        with _converted_errors("listed"):
+        with _translate_errors("listed"):
             for path in self._files_older_than(before):
                 if not path.name.endswith(DRAFT):
                     yield str(path.relative_to(self._root))
 
     def delete_partial_writes(self, *, before: datetime) -> None:
-        with _converted_errors("deleted"):
+        with _translate_errors("deleted"):
             for path in self._files_older_than(before):
                 if path.name.endswith(DRAFT):
                     path.unlink(missing_ok=True)
@@ -92,7 +92,7 @@ def _sync(directory: Path) -> None:
 
 
 @contextmanager
-def _converted_errors(done: str) -> Iterator[None]:
+def _translate_errors(done: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

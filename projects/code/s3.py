@@ -36,11 +36,11 @@ class S3Store:
         def put(item: tuple[str, bytes]) -> None:
             self._s3.put_object(Bucket=self._bucket, Key=self._prefix + item[0], Body=item[1])
 
-        with self._converted_errors("written"), ThreadPoolExecutor(THREADS) as threads:
+        with self._translate_errors("written"), ThreadPoolExecutor(THREADS) as threads:
             list(threads.map(put, chunks.items()))
 
     def read(self, key: str) -> bytes:
-        with self._converted_errors("read"):
+        with self._translate_errors("read"):
             try:
                 answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key)
                 content: bytes = answer["Body"].read()
@@ -52,7 +52,7 @@ class S3Store:
 
     def delete(self, keys: Iterable[str]) -> None:
         remaining = iter(keys)
-        with self._converted_errors("deleted"):
+        with self._translate_errors("deleted"):
             while batch := [{"Key": self._prefix + key} for key in islice(remaining, DELETE_MAX)]:
                 answer = self._s3.delete_objects(
                     Bucket=self._bucket, Delete={"Objects": batch, "Quiet": True}
@@ -61,7 +61,7 @@ class S3Store:
                     raise StoreFailure(f"Code cannot be deleted from S3: {errors[0]['Message']}.")
 
     def keys(self, *, before: datetime) -> Iterator[str]:
-        with self._converted_errors("listed"):
+        with self._translate_errors("listed"):
             pages = self._s3.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix):
                 for entry in page.get("Contents", ()):
@@ -72,7 +72,7 @@ class S3Store:
         """Do nothing, because S3 never stores partial objects."""
 
     @contextmanager
-    def _converted_errors(self, done: str) -> Iterator[None]:
+    def _translate_errors(self, done: str) -> Iterator[None]:
         try:
             yield
         except (ClientError, BotoCoreError) as error:

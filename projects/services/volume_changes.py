@@ -154,7 +154,7 @@ class Transfer:
     def _store_parts(self, file: PodFile, part_bytes: int, is_time_up: Callable[[], bool]) -> bool:
         upload = self.progress.upload
         if upload is None or upload.path != file.path:
-            upload = self.progress.upload = Upload(file.path, self._writer.begin(file.path))
+            upload = self.progress.upload = Upload(file.path, self._writer.begin_upload(file.path))
             # Save first, because the parts of an unrecorded upload would cost money.
             self._save(self.progress)
         for offset in range(len(upload.etags) * part_bytes, file.size, part_bytes):

@@ -22,7 +22,7 @@ from berth.db.lease import HeldLease, LeadershipLost, fenced_transaction
 from berth.db.races import is_lost_race
 from berth.db.wake import wake
 from berth.server.tracing.spans import span
-from pools.engine.victims import Work
+from pools.engine.victims import LostWork
 from pools.lost_work import LazyLostWork
 from pools.models import NodePool
 from scheduler.engine.model import NodeState
@@ -67,7 +67,7 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 # Called for each pool. Returns True if the pool has changed.
-ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, Work]], bool]
+ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, LostWork]], bool]
 POD_TRIGGER = "pod"  # trigger of a tick caused only by pod reports
 SWEEP_EVERY = timedelta(seconds=60)
 CLEAN_UP_SECONDS = 0.005  # maximum time for sweeping pods in one clean-up round
@@ -341,7 +341,9 @@ class Loop:
                 break
             yield bool(self._run_safely(f"pool {pool.name}", self._reconcile_step(pool, now, work)))
 
-    def _reconcile_step(self, pool: NodePool, now: datetime, work: Mapping[int, Work]) -> Callable[[], bool]:
+    def _reconcile_step(
+        self, pool: NodePool, now: datetime, work: Mapping[int, LostWork]
+    ) -> Callable[[], bool]:
         return lambda: self.reconcile_pool(pool, now, self.context.held_lease, work)
 
     @contextmanager

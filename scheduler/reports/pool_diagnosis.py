@@ -11,7 +11,7 @@ from pools.models import Machine, NodePool, SshHost
 from pools.models.node import PENDING, NodeState
 from pools.providers.base import ProviderError
 from pools.providers.slurm.rest.token import EXPIRES_SOON, token_expiry
-from pools.runtimes.enclosure.levels import Level
+from pools.runtimes.enclosure.levels import IsolationLevel
 from pools.selectors import nodes, overdue_drains, ready_threshold, workloads_on_nodes
 from pools.services.access.slurm import read_slurm_token
 from pools.services.ssh.hosts import displayed_state
@@ -283,7 +283,7 @@ def _isolation_findings(facts: PoolFacts) -> Iterator[Finding]:
         ("isolation", Severity.WARNING,
          ("cannot isolate pods, so it serves one project at a time",
           "cannot isolate pods, so each serves one project at a time"),
-         lambda record: record["level"] == Level.NONE.value, "obstacle"),
+         lambda record: record["level"] == IsolationLevel.NONE.value, "obstacle"),
         ("limits", Severity.WARNING,
          ("does not enforce all pod limits", "do not enforce all pod limits"),
          lambda record: bool(record.get("limits_obstacle")), "limits_obstacle"),

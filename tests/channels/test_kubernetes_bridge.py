@@ -47,7 +47,7 @@ class FakeSession:
         self.status: dict[str, Any] | None = None
         self.is_closed = False
 
-    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+    async def read_output(self) -> AsyncIterator[tuple[int, bytes]]:
         while (message := await self.messages.get()) is not None:
             yield message
 

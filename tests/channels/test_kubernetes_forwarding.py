@@ -183,12 +183,12 @@ async def test_port_name_resolves_to_the_number_in_the_pods_environment_variable
 def test_port_is_remembered_as_open_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
     ports = KnownPorts()
     ports.add("p-1", 80)
-    assert (ports.has("p-1", 80), ports.has("p-2", 80)) == (True, False)
+    assert (ports.is_known("p-1", 80), ports.is_known("p-2", 80)) == (True, False)
     ports.discard("p-1", 80)
-    assert not ports.has("p-1", 80)
+    assert not ports.is_known("p-1", 80)
     monkeypatch.setattr(forwarding, "KNOWN_SECONDS", 0.0)
     ports.add("p-1", 80)
-    assert not ports.has("p-1", 80)
+    assert not ports.is_known("p-1", 80)
 
 
 def test_command_forwards_connections_to_the_cluster(

@@ -49,7 +49,7 @@ class ExecCall:
         self._process = process
         self.status: dict[str, Any] | None = None
 
-    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+    async def read_output(self) -> AsyncIterator[tuple[int, bytes]]:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         while data := await self._process.stdout.read(65536):
@@ -238,7 +238,7 @@ def test_image_with_an_old_or_missing_python_is_rejected_with_the_reason(
             for message in list[tuple[int, bytes]]():
                 yield message
 
-        monkeypatch.setattr(ExecCall, "output", reject)
+        monkeypatch.setattr(ExecCall, "read_output", reject)
         with pytest.raises(Conflict, match=r"Files cannot be copied .*: its image has no `python3`"):
             client.workloads.copy_from(berth.workload_id, "data", str(tmp_path / "x"))
 

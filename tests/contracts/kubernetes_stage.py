@@ -9,7 +9,7 @@ from typing import Any
 from pools.kubernetes.api import Api
 from pools.kubernetes.cluster import Clusters, PoolAccess
 from pools.kubernetes.credentials import Connection
-from pools.kubernetes.files.store import Limits
+from pools.kubernetes.files.store import CopyLimits
 from pools.kubernetes.runtime import KubernetesRuntime
 from pools.kubernetes.settings import KubernetesSettings, kubernetes_settings
 from pools.runtimes.base import PodSpec, Runtime
@@ -31,7 +31,7 @@ class KubernetesStage:
     def __init__(self, root: Path, connection: Connection, settings: KubernetesSettings, node: str) -> None:
         self.root, self._connection, self._settings, self._node = root, connection, settings, node
         self.installation = f"test-{uuid.uuid4().hex[:8]}"
-        self.limits = Limits()  # limits on the files that are copied from pods
+        self.limits = CopyLimits()  # limits on the files that are copied from pods
         self._all: list[Clusters] = []
         self.runtime: Any = None
         self.restart()
@@ -41,7 +41,7 @@ class KubernetesStage:
         self._all.append(clusters)
         access: dict[str, PoolAccess] = {}
         self.runtime = KubernetesRuntime(self.root, lambda: access, lambda: self.limits)
-        clusters.listen(self.runtime.notify, self.runtime.record_deletion)
+        clusters.set_callbacks(self.runtime.notify, self.runtime.record_deletion)
         access[POOL] = PoolAccess(clusters.get(self._connection), self._settings)
         self.access = access
         return self.runtime

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pools.kubernetes.preview.examine import examine
+from pools.kubernetes.preview.examine import examine_cluster
 from pools.kubernetes.preview.permissions import PERMISSIONS, REVIEW
 from pools.providers.base import Shape
 from pools.runtimes.base import ChannelRejected
@@ -34,7 +34,7 @@ def test_role_permits_exactly_the_calls_that_berth_makes(tmp_path: Path) -> None
         stage.runtime.start(stage.order("p-1", "train", **secrets))
         running(stage.runtime, "p-1")
         stage.access["prod"].cluster.mirror.nodes()
-        examine(stage.access["prod"], Shape(1000, 1024), {})
+        examine_cluster(stage.access["prod"], Shape(1000, 1024), {})
         stage.runtime.read_log("p-1", 0, 100)
         exchange(stage.runtime.open_channel("p-1"), ["true"], b"")
         with pytest.raises(ChannelRejected, match="simulated pods have no ports"):

@@ -23,7 +23,7 @@ from pools.runtimes.base import (
     PodUsage,
     StopNotice,
 )
-from pools.runtimes.enclosure.levels import Isolation, Level
+from pools.runtimes.enclosure.levels import Isolation, IsolationLevel
 from pools.runtimes.files.base import FilesNotFound, PodFile, PodFiles, VolumeChanges
 from pools.runtimes.local_log import last_lines_offset
 from tests.fakes.clock import FixedClock
@@ -77,7 +77,7 @@ class FakeRuntime:
         self.volume_changes: dict[tuple[str, str], VolumeChanges] = {}
         self.uses: dict[str, PodUsage] = {}
         self.devices: dict[str, tuple[DeviceUsage, ...]] = {}
-        self.isolation = Isolation(Level.USERS)
+        self.isolation = Isolation(IsolationLevel.USERS)
         self.cluster_quotas = ClusterQuotas()
         self.calls: list[tuple[str, object]] = []
         self.errors_by_call: dict[str, deque[Exception]] = {}

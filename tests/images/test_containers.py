@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pools.runtimes.base import PodCause, PodState, StopNotice, VolumeMount
-from pools.runtimes.enclosure.command import Mount, View
+from pools.runtimes.enclosure.command import FileSystemView, Mount
 from pools.runtimes.images.order import ContainerFiles, container_fields
 from pools.runtimes.images.store import container_name
 from pools.runtimes.shim.channels.frames import ERRORS, OUTPUT, START, STATUS, encode_frame
@@ -283,7 +283,9 @@ def test_directories_configured_by_the_operator_are_visible(
 
 
 def test_container_gets_the_device_nodes_of_its_gpus() -> None:
-    view = View((), (), (), (Mount.at("/pods/1"),), ("/dev/nvidia0", "/dev/nvidiactl"), "/dev/shm/berth-1")
+    view = FileSystemView(
+        (), (), (), (Mount.at("/pods/1"),), ("/dev/nvidia0", "/dev/nvidiactl"), "/dev/shm/berth-1"
+    )
     fields = container_fields(ContainerFiles("/usr/bin/catatonit", view, UID), "/images")
     arguments = [value for key, value in fields if key == "podman_arg"]
     assert [each for each in arguments if "device" in each] == [

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pools.runtimes.base import PodCause, VolumeMount
-from pools.runtimes.enclosure.command import Mount, View, enclosure_command
+from pools.runtimes.enclosure.command import FileSystemView, Mount, enclosure_command
 from pools.runtimes.enclosure.devices import PodDevices, UnknownDevice, pod_devices
-from pools.runtimes.enclosure.levels import LAST_UID, Level, pod_uid
+from pools.runtimes.enclosure.levels import LAST_UID, IsolationLevel, pod_uid
 from pools.runtimes.enclosure.machine import machine_view
 from pools.runtimes.local import LocalRuntime
 from tests.contracts.pods import UID, LocalStage, ended, order, running
@@ -32,11 +32,11 @@ def pairs(argv: list[str], option: str) -> list[str]:
 
 
 def test_most_specific_path_rule_determines_what_a_pod_sees() -> None:
-    view = View(
+    view = FileSystemView(
         readable=(Mount.at("/opt/berth/venv"), Mount.at("/opt")), hidden=("/opt/berth",),
         writable=(Mount.at("/opt/berth/state/run/w"), Mount("/pods/1/tmp", "/tmp")),
     )  # fmt: skip
-    argv = enclosure_command(view, Level.USERS)
+    argv = enclosure_command(view, IsolationLevel.USERS)
     order_of = [
         argv.index(path, 20) for path in ("/opt", "/opt/berth", "/opt/berth/venv", "/opt/berth/state/run/w")
     ]
@@ -49,8 +49,8 @@ def test_most_specific_path_rule_determines_what_a_pod_sees() -> None:
 
 def test_path_mounted_under_another_name_becomes_a_link() -> None:
     zone = Mount("/usr/share/zoneinfo/UTC", "/etc/localtime")
-    view = View(readable=(Mount.at("/usr"), zone))
-    assert pairs(enclosure_command(view, Level.USERS), "--symlink") == ["/etc/localtime"]
+    view = FileSystemView(readable=(Mount.at("/usr"), zone))
+    assert pairs(enclosure_command(view, IsolationLevel.USERS), "--symlink") == ["/etc/localtime"]
     shadowed = [
         replace(view, hidden=("/usr/share",)),
         replace(view, writable=(Mount("/pods/1/share", "/usr/share"),)),
@@ -59,13 +59,17 @@ def test_path_mounted_under_another_name_becomes_a_link() -> None:
         replace(view, readable=(*view.readable, Mount.at("/etc"))),
     ]
     for each in shadowed:
-        assert "/etc/localtime" in pairs(enclosure_command(each, Level.USERS), "--ro-bind")
+        assert "/etc/localtime" in pairs(enclosure_command(each, IsolationLevel.USERS), "--ro-bind")
 
 
 def test_nested_user_namespaces_are_forbidden_if_bubblewrap_supports_it() -> None:
-    assert "--disable-userns" in enclosure_command(View(), Level.NAMESPACES)
-    assert "--disable-userns" not in enclosure_command(View(), Level.NAMESPACES, blocks_nesting=False)
-    assert "--unshare-user" in enclosure_command(View(), Level.NAMESPACES, blocks_nesting=False)
+    assert "--disable-userns" in enclosure_command(FileSystemView(), IsolationLevel.NAMESPACES)
+    assert "--disable-userns" not in enclosure_command(
+        FileSystemView(), IsolationLevel.NAMESPACES, blocks_nesting=False
+    )
+    assert "--unshare-user" in enclosure_command(
+        FileSystemView(), IsolationLevel.NAMESPACES, blocks_nesting=False
+    )
 
 
 def test_berth_state_inside_a_visible_directory_is_hidden(tmp_path: Path) -> None:
@@ -152,7 +156,7 @@ def test_pods_of_a_project_run_as_the_same_user_on_every_node() -> None:
 
 
 def test_pod_runs_as_the_named_user_of_its_project(stage: LocalStage) -> None:
-    expected = UID if stage.runtime.isolation.level is Level.USERS else os.geteuid()
+    expected = UID if stage.runtime.isolation.level is IsolationLevel.USERS else os.geteuid()
     assert output(stage, "p-1", "id -u; id -un").split() == [str(expected), "pod"]
     assert (stage.root / "workspaces" / "train-1").stat().st_uid == expected
 
@@ -323,7 +327,7 @@ def weak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStage
 
 
 def test_node_without_isolation_serves_one_project_at_a_time(weak: LocalStage) -> None:
-    assert weak.runtime.isolation.level is Level.NONE
+    assert weak.runtime.isolation.level is IsolationLevel.NONE
     assert "apt-get install bubblewrap" in weak.runtime.isolation.obstacle
     for pod_id in ("p-1", "p-2"):
         weak.runtime.start(order(pod_id, "/bin/true", project="vision"))
@@ -372,7 +376,7 @@ def test_node_with_isolation_off_reports_what_to_install(
 
 
 def test_pod_spec_without_a_user_is_rejected(stage: LocalStage) -> None:
-    if stage.runtime.isolation.level is not Level.USERS:
+    if stage.runtime.isolation.level is not IsolationLevel.USERS:
         assert stage.runtime.isolation.obstacle
         return
     stage.runtime.start(order("p-1", uid=0))

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from pools.runtimes.base import VolumeMount
-from pools.runtimes.enclosure.command import Mount, View, own_mounts
-from pools.runtimes.enclosure.levels import PATHS_VARIABLE, Level
+from pools.runtimes.enclosure.command import FileSystemView, Mount, own_mounts
+from pools.runtimes.enclosure.levels import PATHS_VARIABLE, IsolationLevel
 from pools.runtimes.shim.mounts import can_mount
 from pools.runtimes.shim.prepared import FILE
 from pools.runtimes.shim.processes import children, descendants, is_running
@@ -33,7 +33,9 @@ grep -E '^(Cap|Seccomp|NoNewPrivs|Uid|Gid|Groups)' /proc/self/status
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[LocalStage]:
     stage = LocalStage(tmp_path / "home" / "run")
-    can_prepare = stage.runtime.isolation.level is Level.USERS and can_mount(CDLL(None, use_errno=True))
+    can_prepare = stage.runtime.isolation.level is IsolationLevel.USERS and can_mount(
+        CDLL(None, use_errno=True)
+    )
     if not can_prepare:
         pytest.skip("preparing enclosures requires root and Linux 5.12")
     yield stage
@@ -213,7 +215,7 @@ def test_spare_shims_and_their_enclosures_stop_with_the_server(stage: LocalStage
 
 def test_pod_whose_mounts_another_pod_could_redirect_gets_a_new_enclosure() -> None:
     """The same applies to a pod that would hide a shared mount, or with a private /dev/shm."""
-    shared = View(readable=(Mount.at("/usr"), Mount.at("/code/lib")), hidden=("/usr/state",))
+    shared = FileSystemView(readable=(Mount.at("/usr"), Mount.at("/code/lib")), hidden=("/usr/state",))
     view = replace(
         shared, writable=(Mount("/pods/1/tmp", "/tmp"), Mount.at("/work")), shared_memory="/dev/shm/1",
         devices=("/dev/nvidia0",), secrets="/run/secrets",

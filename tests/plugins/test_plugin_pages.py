@@ -38,7 +38,9 @@ def test_plugin_page_documents_every_parameter_with_a_valid_example(name: str) -
 def test_scripts_on_a_plugin_page_match_the_plugins_scripts(name: str) -> None:
     page = (PAGES / f"{name}.md").read_text()
     cluster = Cluster("any", gpus_per_node=1, cuda=True)
-    plugin = available_plugins()[name].build({"token": SECRET_PLACEHOLDER} if name == "huggingface" else {})
+    plugin = available_plugins()[name].build_plugin(
+        {"token": SECRET_PLACEHOLDER} if name == "huggingface" else {}
+    )
     (operation,) = bootstrap_all([plugin], cluster)
     (shown,) = blocks(page, "sh")
     assert shown.startswith(f"operation_0() {{ # {operation.title}\n{operation.script}\n}}\n")
@@ -51,7 +53,7 @@ def test_example_plugin_is_short_and_works(capsys: pytest.CaptureFixture[str]) -
     space: dict[str, Any] = {}
     exec(compile(code, "README.md", "exec"), space)
     stopwatch = space["stopwatch"]
-    plugin = RegisteredPlugin("stopwatch", stopwatch, parameter_schema(stopwatch)).build({"digits": 1})
+    plugin = RegisteredPlugin("stopwatch", stopwatch, parameter_schema(stopwatch)).build_plugin({"digits": 1})
     image = transform_all([plugin], Image(), Cluster("train"))
     assert (image.pip, dict(image.env)) == (("rich",), {"STOPWATCH_POOL": "train"})
     timed = decorate_all([plugin], divmod)

@@ -51,7 +51,7 @@ def test_plugin_from_an_installed_package_works_like_a_built_in_plugin(package: 
     metered = available_plugins()["metered"]
     assert (metered.source, metered.summary) == ("berth-meter", "Measures what is called.")
     assert metered.schema["properties"] == {"unit": {"type": "string", "default": "s"}}
-    plugin = metered.build({"unit": "ms"})
+    plugin = metered.build_plugin({"unit": "ms"})
     assert transform_all([plugin], Image(), Cluster("any")).pip == ("meter[ms]",)
 
 
@@ -115,7 +115,7 @@ def test_error_for_an_invalid_parameter_names_its_path(name: str, parameters: An
 )
 def test_valid_parameters_build_a_plugin(name: str, parameters: dict[str, Any]) -> None:
     assert list(parameter_problems(available_plugins()[name].schema, parameters)) == []
-    assert available_plugins()[name].build(parameters).name == name
+    assert available_plugins()[name].build_plugin(parameters).name == name
 
 
 def test_parameter_schema_is_derived_from_keyword_parameters() -> None:
@@ -141,6 +141,6 @@ def test_parameter_schema_is_derived_from_keyword_parameters() -> None:
 def test_factory_that_does_not_return_a_plugin_is_rejected() -> None:
     bad = available_plugins()["torch"].__class__("torch", lambda: Plugin("other"), {"properties": {}})
     with pytest.raises(PluginError, match="the factory of plugin torch returned Plugin"):
-        bad.build({})
+        bad.build_plugin({})
     with pytest.raises(PluginError, match="deepspeed and fsdp are mutually exclusive"):
-        available_plugins()["accelerate"].build({"fsdp": True, "deepspeed": True})
+        available_plugins()["accelerate"].build_plugin({"fsdp": True, "deepspeed": True})

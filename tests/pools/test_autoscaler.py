@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from pools.engine.autoscaler import (
     AutoscalerConfig,
-    Pressure,
-    Rule,
+    PoolPressure,
     ScaleDecision,
+    ScalingRule,
     ScalingTimes,
     decide_node_count,
 )
@@ -27,7 +27,7 @@ def decide(
     queued: int, running: int, capacity: int, nodes: int, *, current: int | None = None,
     bounds: AutoscalerConfig | None = None, clock: ScalingTimes = AFTER_COOLDOWN, gang_nodes: int = 0,
 ) -> ScaleDecision:  # fmt: skip
-    pressure = Pressure(queued, running, capacity, nodes, gang_nodes)
+    pressure = PoolPressure(queued, running, capacity, nodes, gang_nodes)
     return decide_node_count(pressure, nodes if current is None else current, bounds or config(), clock)
 
 
@@ -84,13 +84,13 @@ def test_idle_pool_shrinks_to_its_minimum_after_the_idle_timeout() -> None:
 
     assert idle(59).desired == 6
     assert idle(60).desired == 6
-    assert (idle(60.5).desired, idle(60.5).rule) == (2, Rule.IDLE)
+    assert (idle(60.5).desired, idle(60.5).rule) == (2, ScalingRule.IDLE)
 
 
 @shows("SKY-33", "SKY-38")
 def test_pool_with_booting_nodes_is_not_idle() -> None:
     bounds = config(1, 4)
-    booting = Pressure(queued=0, running=0, capacity=0, nodes=0, booting=4)
+    booting = PoolPressure(queued=0, running=0, capacity=0, nodes=0, booting=4)
     assert decide_node_count(booting, 4, bounds, AFTER_COOLDOWN).desired == 4
     assert decide_node_count(dataclasses.replace(booting, booting=0), 4, bounds, AFTER_COOLDOWN).desired == 1
 
@@ -117,17 +117,20 @@ def test_underutilized_pool_stays_between_minimum_and_current_size() -> None:
 @shows("SKY-37")
 def test_well_utilized_pool_keeps_its_size() -> None:
     decision = decide(0, 6, 8, 4)
-    assert (decision.desired, decision.rule) == (4, Rule.STEADY)
+    assert (decision.desired, decision.rule) == (4, ScalingRule.STEADY)
 
 
 @shows("SKY-28")
 def test_scaling_rules_apply_in_order() -> None:
     long_idle = ScalingTimes(now=1000.0, idle_since=0.0)
-    assert decide(1, 0, 32, 16, clock=long_idle).rule == Rule.QUEUED
-    assert decide(0, 0, 32, 16, clock=long_idle).rule == Rule.IDLE
-    assert decide(0, 1, 32, 16, clock=long_idle).rule == Rule.LOW_UTILIZATION
-    assert decide(0, 20, 32, 16, clock=long_idle).rule == Rule.STEADY
-    assert decide(5, 0, 32, 16, clock=dataclasses.replace(long_idle, expires_at=999.0)).rule == Rule.EXPIRED
+    assert decide(1, 0, 32, 16, clock=long_idle).rule == ScalingRule.QUEUED
+    assert decide(0, 0, 32, 16, clock=long_idle).rule == ScalingRule.IDLE
+    assert decide(0, 1, 32, 16, clock=long_idle).rule == ScalingRule.LOW_UTILIZATION
+    assert decide(0, 20, 32, 16, clock=long_idle).rule == ScalingRule.STEADY
+    assert (
+        decide(5, 0, 32, 16, clock=dataclasses.replace(long_idle, expires_at=999.0)).rule
+        == ScalingRule.EXPIRED
+    )
 
 
 @shows("SKY-38")
@@ -159,12 +162,12 @@ CLOCKS = st.builds(
 
 @shows("SKY-14", "SKY-26", "SKY-30", "SKY-38")
 @given(
-    pressure=st.builds(Pressure, AMOUNTS, AMOUNTS, AMOUNTS, st.integers(0, 20), st.integers(0, 30)),
+    pressure=st.builds(PoolPressure, AMOUNTS, AMOUNTS, AMOUNTS, st.integers(0, 20), st.integers(0, 30)),
     low=st.integers(0, 8), more=st.integers(1, 12), slots=st.integers(0, 9), current=st.integers(0, 20),
     clock=CLOCKS,
 )  # fmt: skip
 def test_scaling_decision_is_deterministic_and_within_bounds(
-    pressure: Pressure, low: int, more: int, slots: int, current: int, clock: ScalingTimes
+    pressure: PoolPressure, low: int, more: int, slots: int, current: int, clock: ScalingTimes
 ) -> None:
     bounds = config(low, low + more, slots)
     current = min(max(current, bounds.min), bounds.max)

@@ -11,7 +11,7 @@ from berth.core.errors import Invalid
 from pools import budgets, services
 from pools.engine.budgets import Allowance, Budget, DisruptionReason, compute_allowance
 from pools.engine.reconciler import Drain, Fleet, next_step
-from pools.engine.victims import Work
+from pools.engine.victims import LostWork
 from pools.models import NodePool
 from tests.pools.fleets import after_drain
 from tests.pools.stage import SYSTEM, Stage, pool
@@ -111,17 +111,17 @@ def test_budget_is_normalized_and_described() -> None:
     stored = budgets.normalize_budgets([{"nodes": "5", "reasons": []}, OFFICE_HOURS])
     assert stored == [{"nodes": 5}, {**OFFICE_HOURS, "duration": 28800}]
     assert budgets.normalize_budgets(stored) == stored
-    assert [budgets.summarize(budget) for budget in stored] == [
+    assert [budgets.summarize_entry(budget) for budget in stored] == [
         "at most 5 nodes at a time",
         "at most 0 nodes at a time, from 0 9 * * mon-fri (Europe/Berlin) for 8h",
     ]
     (budget,) = load_budgets({"nodes": "10%", "reasons": ["empty"]})
-    assert budgets.describe(budget, MONDAY_NOON) == "at most 10% of the nodes at a time if empty"
+    assert budgets.describe_budget(budget, MONDAY_NOON) == "at most 10% of the nodes at a time if empty"
 
 
 def test_reconciler_drains_within_the_budget_and_terminates_empty_nodes() -> None:
     fleet = Fleet(2, frozenset(range(8)))
-    busy = {n: Work(gpu_seconds=9, pods=1) for n in (1, 2, 3, 4)}
+    busy = {n: LostWork(gpu_seconds=9, pods=1) for n in (1, 2, 3, 4)}
     step = next_step(fleet, busy, Allowance({UNDERUTILIZED: 1, EMPTY: 2}))
     assert step.commands == (Drain((7, 6)),)
     assert step.blocked == (5, 4, 3, 2)
@@ -138,7 +138,7 @@ def test_unavailable_nodes_never_exceed_the_budget(
     total: int, desired: int, percent: int, busy: set[int], steps: int
 ) -> None:
     fleet = Fleet(desired, frozenset(range(total)))
-    work = {ordinal: Work(gpu_seconds=ordinal, pods=1) for ordinal in busy}
+    work = {ordinal: LostWork(gpu_seconds=ordinal, pods=1) for ordinal in busy}
     for _ in range(steps + 1):
         node_count = len(fleet.current | fleet.draining)
         bound = compute_allowance([Budget(percent=percent)], node_count, len(fleet.draining), MONDAY_NOON)

@@ -50,7 +50,7 @@ def test_each_node_count_notation_behaves_as_documented(
     notation: object, elastic: bool, first: int, threshold: int, maximum: int
 ) -> None:
     spec = parse_node_spec(notation)
-    assert (spec.elastic, spec.initial_nodes, spec.ready_threshold, spec.upper_bound) == (
+    assert (spec.is_elastic, spec.initial_nodes, spec.ready_threshold, spec.max_or_min) == (
         elastic, first, threshold, maximum,
     )  # fmt: skip
 
@@ -65,8 +65,8 @@ def test_desired_nodes_default_to_the_minimum(notation: dict[str, int]) -> None:
 
 @shows("SKY-11")
 def test_pool_is_elastic_if_and_only_if_it_has_a_maximum() -> None:
-    assert NodeSpec(4, max=4).elastic
-    assert not NodeSpec(4, desired=2).elastic
+    assert NodeSpec(4, max=4).is_elastic
+    assert not NodeSpec(4, desired=2).is_elastic
 
 
 @shows("SKY-12", "SKY-16")
@@ -123,8 +123,8 @@ def test_accepted_node_specs_are_consistent(minimum: int, maximum: int | None, d
     except Invalid as raised:
         assert raised.problems
         return
-    assert 0 <= spec.min <= spec.upper_bound
-    assert spec.min >= 1 or spec.elastic
-    assert 0 <= spec.ready_threshold <= spec.upper_bound
-    assert spec.min <= spec.initial_nodes <= spec.upper_bound
-    assert all(spec.min <= spec.clamp(count) <= spec.upper_bound for count in range(-3, 20))
+    assert 0 <= spec.min <= spec.max_or_min
+    assert spec.min >= 1 or spec.is_elastic
+    assert 0 <= spec.ready_threshold <= spec.max_or_min
+    assert spec.min <= spec.initial_nodes <= spec.max_or_min
+    assert all(spec.min <= spec.clamp(count) <= spec.max_or_min for count in range(-3, 20))

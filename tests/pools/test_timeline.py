@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pools import services
 from pools.capacity_history import capacity_over_time
-from pools.engine.timeline import NodeHistory, NodePhase, Point, build_timeline, downsample
+from pools.engine.timeline import NodeHistory, NodePhase, TimelinePoint, build_timeline, downsample
 from pools.models import NodePool
 from tests.pools.stage import SYSTEM, Stage, pool
 
@@ -19,13 +19,16 @@ PENDING, CURRENT, DRAINING, GONE = NodePhase
 def test_node_is_counted_once_in_its_current_phase() -> None:
     lives = [NodeHistory(10, ((20, CURRENT), (50, DRAINING), (60, GONE))), NodeHistory(10, ((30, GONE),))]
     assert build_timeline(lives, [(0, 0), (10, 2), (50, 1)], 0, 100) == (
-        Point(0, 0, 0, 0, 0), Point(10, 2, 0, 2, 0), Point(20, 2, 1, 1, 0), Point(30, 2, 1, 0, 0),
-        Point(50, 1, 0, 0, 1), Point(60, 1, 0, 0, 0),
+        TimelinePoint(0, 0, 0, 0, 0), TimelinePoint(10, 2, 0, 2, 0),
+        TimelinePoint(20, 2, 1, 1, 0), TimelinePoint(30, 2, 1, 0, 0),
+        TimelinePoint(50, 1, 0, 0, 1), TimelinePoint(60, 1, 0, 0, 0),
     )  # fmt: skip
 
 
 def test_first_point_has_the_state_at_the_start_of_the_window() -> None:
-    assert build_timeline([NodeHistory(0, ((1, CURRENT),))], [(0, 1)], 50, 100) == (Point(50, 1, 1, 0, 0),)
+    assert build_timeline([NodeHistory(0, ((1, CURRENT),))], [(0, 1)], 50, 100) == (
+        TimelinePoint(50, 1, 1, 0, 0),
+    )
 
 
 PHASE_BY_EVENT = st.lists(st.tuples(st.integers(0, 99), st.sampled_from(list(NodePhase))), max_size=5)
@@ -44,7 +47,7 @@ def test_node_counts_are_between_zero_and_the_number_of_nodes(lives: list[NodeHi
 
 
 def test_downsampling_keeps_the_last_point_of_each_interval() -> None:
-    points = [Point(at, at, 0, 0, 0) for at in range(1000)]
+    points = [TimelinePoint(at, at, 0, 0, 0) for at in range(1000)]
     points_left = downsample(points, 10, 1000)
     assert [point.at for point in points_left] == [99, 199, 299, 399, 499, 599, 699, 799, 899, 999]
     assert downsample(points[:5], 10, 1000) == tuple(points[:5])

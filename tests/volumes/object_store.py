@@ -123,7 +123,7 @@ class SigningServer:
         return {**asdict(page), "size_max": self.size_max}
 
     def sign(self, objects: list[dict[str, str]]) -> dict[str, Any]:
-        urls = self._bucket().sign([(each["path"], each["etag"]) for each in objects])
+        urls = self._bucket().sign_urls([(each["path"], each["etag"]) for each in objects])
         self.signed += [each["path"] for each in objects]
         return {"urls": self.change_urls(urls)}
 

@@ -38,7 +38,7 @@ def test_prefix_is_optional_and_does_not_match_parts_of_names(store: ObjectStore
 
 def test_signed_url_contains_no_secret_and_names_the_version_of_the_object(store: ObjectStore) -> None:
     store.fill("signed", {"set/a b": b"x"})
-    [url] = open_bucket(store.url, "s3://signed/set").sign([("a b", '"etag"')])
+    [url] = open_bucket(store.url, "s3://signed/set").sign_urls([("a b", '"etag"')])
     assert url.startswith(f"{store.url}/signed/set/a%20b?")
     assert "X-Amz-SignedHeaders=host%3Bif-match" in url
     assert KEY not in url
@@ -86,6 +86,6 @@ def test_error_suggests_a_secret_if_the_server_has_no_s3_credentials(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     volume = Bucket(Volume("data", "s3://any", endpoint="http://127.0.0.1:9"), BucketLogin())
-    for use in (volume.list_page, lambda: volume.sign([("a", "e")])):
+    for use in (volume.list_page, lambda: volume.sign_urls([("a", "e")])):
         with pytest.raises(Conflict, match="no credentials"):
             use()

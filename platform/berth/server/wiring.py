@@ -16,10 +16,10 @@ from berth.server.tracing.providers import trace_provider
 from pools.environments.local import LocalEnvironments
 from pools.environments.recipes import load_pending_recipes, load_recipe
 from pools.joining import secrets
-from pools.joining.pilot import pilot_variables
+from pools.joining.pilot import pilot_shell_variables
 from pools.joining.user_data import user_data
 from pools.kubernetes.cluster import Clusters
-from pools.kubernetes.files.store import Limits
+from pools.kubernetes.files.store import CopyLimits
 from pools.kubernetes.runtime import KubernetesRuntime
 from pools.models import NodePool
 from pools.providers.aws.clients import Clients
@@ -102,7 +102,7 @@ def _build_wiring(fakes: str) -> Wiring:
     clusters = Clusters(installation, now=clock.now)
     access = KubernetesAccess(clusters)
     kubernetes = KubernetesRuntime(home / "kubernetes", access.all_pools, _file_limits)
-    clusters.listen(kubernetes.notify, kubernetes.record_deletion)
+    clusters.set_callbacks(kubernetes.notify, kubernetes.record_deletion)
     wiring = Wiring(
         clock=clock,
         providers={
@@ -117,7 +117,7 @@ def _build_wiring(fakes: str) -> Wiring:
                 slurm_settings(pool.provider_settings),
                 slurm_client(pool, clock.now),
                 installation(),
-                variables=pilot_variables,
+                variables=pilot_shell_variables,
                 now=clock.now,
             ),
         },
@@ -131,8 +131,8 @@ def _build_wiring(fakes: str) -> Wiring:
     return _with_fakes(wiring, import_module(fakes)) if fakes else wiring
 
 
-def _file_limits() -> Limits:
-    return Limits(settings.BERTH_OUTPUTS_MIB * 2**20, settings.BERTH_CODE_FILES)
+def _file_limits() -> CopyLimits:
+    return CopyLimits(settings.BERTH_OUTPUTS_MIB * 2**20, settings.BERTH_CODE_FILES)
 
 
 def _with_fakes(wiring: Wiring, module: Any) -> Wiring:

@@ -30,17 +30,17 @@ class TerminationSignals:
         self.reason = ""
         self._event = threading.Event()
         if INSTANCE_ID:
-            signal.signal(signal.SIGUSR1, self._notice)
-            signal.signal(signal.SIGTERM, self._terminate)
+            signal.signal(signal.SIGUSR1, self._on_notice)
+            signal.signal(signal.SIGTERM, self._on_terminate)
 
-    def _notice(self, *_: object) -> None:
+    def _on_notice(self, *_: object) -> None:
         self.reason = "the cluster announces the end of the allocation"
 
-    def _terminate(self, *_: object) -> None:
+    def _on_terminate(self, *_: object) -> None:
         self.reason = ENDS_NOW
         self._event.set()
 
-    def wait(self, seconds: float) -> None:
+    def wait_for_end(self, seconds: float) -> None:
         """Wait for `seconds`, or until the job is about to end."""
         self._event.wait(seconds)
 

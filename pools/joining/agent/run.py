@@ -35,7 +35,7 @@ def run(server: Server, pool: str) -> None:
         except OSError as error:
             # Conflicts are also retried, because the machine may boot before Berth has recorded its launch.
             print("not joined yet: %s" % error, file=sys.stderr)
-            signals.wait(REPORT_INTERVAL_SECONDS)
+            signals.wait_for_end(REPORT_INTERVAL_SECONDS)
     os.environ.pop("BERTH_JOIN_TOKEN", None)  # otherwise, scripts would inherit the token
     environment, start = EnvironmentScript(server.url), StartScript()
     upgrade = Upgrade(server)
@@ -49,8 +49,8 @@ def run(server: Server, pool: str) -> None:
                 "inventory": {**collect_inventory(gpus), "upgrade_error": upgrade.error},
             }  # fmt: skip
             answer = server.send("machines/call", body, secret)
-            environment.follow(answer)
-            start.follow(answer)
+            environment.follow_instructions(answer)
+            start.follow_instructions(answer)
             upgrade.follow(answer)
         except MachineRejected:
             environment.job.kill()
@@ -65,7 +65,7 @@ def run(server: Server, pool: str) -> None:
             environment.job.kill()
             start.end()
             _raise_if_job_ended()
-        signals.wait(REPORT_INTERVAL_SECONDS)
+        signals.wait_for_end(REPORT_INTERVAL_SECONDS)
 
 
 def _raise_if_job_ended() -> None:

@@ -27,7 +27,7 @@ class EnvironmentScript:
         self.url, self.digest, self.job = url, "", Job(PREPARE)
         self.phases = os.path.join(STATE, "prepare.phases")
 
-    def follow(self, answer: dict[str, object]) -> None:
+    def follow_instructions(self, answer: dict[str, object]) -> None:
         """Start the script that the server's response requests. Stop any other script."""
         digest = str(answer.get("digest") or "")
         if digest == self.digest:
@@ -68,12 +68,12 @@ class StartScript:
     def __init__(self) -> None:
         self.job = Job("start")
         self.answer: dict[str, object] = {}
-        self.answer = self._load()
+        self.answer = self._load_instructions()
         self.seconds = 0
         self.has_ended = False
         self.failed_checks = 0  # number of consecutive failed checks
 
-    def _load(self) -> dict[str, object]:
+    def _load_instructions(self) -> dict[str, object]:
         """Return the stored instructions if their node is starting or running, or else an empty dictionary.
 
         Unless the machine has been rebooted since, the stop script of a failed node is run.
@@ -110,7 +110,7 @@ class StartScript:
         self.failed_checks = self.failed_checks + 1 if is_failed else 0
         return self.failed_checks
 
-    def follow(self, answer: dict[str, object]) -> None:
+    def follow_instructions(self, answer: dict[str, object]) -> None:
         """Follow the server's instructions. Start the node again if its processes have disappeared.
 
         If the instructions have changed, the node is updated, or the old node is stopped and the new one
@@ -127,7 +127,7 @@ class StartScript:
         if is_same_node and self.answer.get("start"):
             if not answer.get("start"):
                 return  # no script is available for now, for example because the pool has no head node
-            if self._update(answer):
+            if self._apply_update(answer):
                 return
         self.job.kill()
         self.stop()
@@ -137,7 +137,7 @@ class StartScript:
             write_private_file(NODE_FILE, json.dumps(answer))
             self.job.start(str(answer["start"]), script_env(answer))
 
-    def _update(self, answer: dict[str, object]) -> bool:
+    def _apply_update(self, answer: dict[str, object]) -> bool:
         """Apply changed instructions to the running node. Return False if the node must be restarted."""
         if not answer.get("update") or self.job.exit_code != 0:
             return False

@@ -5,7 +5,7 @@ import os
 import sys
 
 
-def read(count):  # type: ignore[no-untyped-def]
+def read_exactly(count):  # type: ignore[no-untyped-def]
     data = b""
     while len(data) < count:
         part = os.read(0, count - len(data))
@@ -15,7 +15,7 @@ def read(count):  # type: ignore[no-untyped-def]
     return data
 
 
-package = read(int(sys.argv[1]))
+package = read_exactly(int(sys.argv[1]))
 if sys.version_info < (3, 9):  # noqa: UP036
     sys.exit("its image has Python %d.%d" % sys.version_info[:2])  # noqa: UP031
 
@@ -26,8 +26,8 @@ import zlib  # noqa: E402
 sources = json.loads(zlib.decompress(package))
 
 
-class Finder:
-    """Finder that imports Berth's modules from source code in memory."""
+class MemoryFinder:
+    """MemoryFinder that imports Berth's modules from source code in memory."""
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
         if name not in sources:
@@ -42,7 +42,7 @@ class Finder:
         exec(compile(sources[module.__name__], module.__name__, "exec"), module.__dict__)  # noqa: S102
 
 
-sys.meta_path.insert(0, Finder())
+sys.meta_path.insert(0, MemoryFinder())
 from pools.runtimes.shim.channels.standalone import serve  # noqa: E402
 
 serve()

@@ -11,7 +11,7 @@ from pools.kubernetes.channels import programs, scripts
 from pools.kubernetes.channels.client import ChannelClient
 from pools.kubernetes.channels.commands import Command, parse_command
 from pools.kubernetes.channels.forwarding import KnownPorts, find_port, forward
-from pools.kubernetes.channels.tasks import cancel
+from pools.kubernetes.channels.tasks import cancel_task
 from pools.runtimes.base import ChannelRejected, RuntimeFailure
 from pools.runtimes.shim.channels.frames import STATUS
 from pools.runtimes.shim.channels.programs import CONNECT, SSH
@@ -40,7 +40,7 @@ class Bridge:
         request = asyncio.create_task(self._serve(client))
         try:
             await asyncio.wait({receiver, request}, return_when=asyncio.FIRST_COMPLETED)
-            status = await cancel(request)
+            status = await cancel_task(request)
             if status is not None:
                 await client.send(STATUS, json.dumps(status).encode())
                 writer.write_eof()
@@ -51,7 +51,7 @@ class Bridge:
             pass
         finally:
             request.cancel()
-            await cancel(receiver)
+            await cancel_task(receiver)
             writer.close()
 
     async def _serve(self, client: ChannelClient) -> Status | None:
@@ -62,7 +62,7 @@ class Bridge:
         except TimeoutError:
             return None
         try:
-            serving = await self._begin(client, client.request)
+            serving = await self._begin_request(client, client.request)
             if isinstance(serving, str):
                 return {"error": f"The request is not valid: {serving}.", "status": INVALID}
             return await serving
@@ -71,7 +71,7 @@ class Bridge:
         except RuntimeFailure as error:
             return {"error": f"The pod cannot be reached right now: {error}.", "status": UNAVAILABLE}
 
-    async def _begin(
+    async def _begin_request(
         self, client: ChannelClient, request: dict[str, Any]
     ) -> Coroutine[Any, Any, Status | None] | str:
         """Return the coroutine that serves the request, or the reason why the request is invalid.

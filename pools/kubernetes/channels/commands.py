@@ -10,7 +10,7 @@ from pools.kubernetes.api import Api
 from pools.kubernetes.channels import scripts
 from pools.kubernetes.channels.client import ChannelClient, terminal_size
 from pools.kubernetes.channels.session import Session, read_status, start_session
-from pools.kubernetes.channels.tasks import cancel
+from pools.kubernetes.channels.tasks import cancel_task
 from pools.runtimes.base import ChannelRejected, RuntimeFailure
 from pools.runtimes.shim.channels.frames import OUTPUT
 
@@ -90,13 +90,13 @@ class Command:
                 sender.result()  # raises if the command cannot receive its input
             await output
         finally:
-            await cancel(sender)
-            await cancel(output)
+            await cancel_task(sender)
+            await cancel_task(output)
             await session.close()
         return read_status(session.status)
 
     async def _send_output(self, session: Session) -> None:
-        async for kind, data in session.output():
+        async for kind, data in session.read_output():
             await self._client.send_output(kind, data)
 
     async def _drive_terminal(self, terminal: Session) -> None:
@@ -129,7 +129,7 @@ class Command:
                 client.has_progress.clear()
                 await client.has_progress.wait()
         finally:
-            await cancel(echo)
+            await cancel_task(echo)
             await copier.close()
 
     async def _send_pending(self, target: Session, echo: asyncio.Task[None] | None) -> None:
@@ -144,7 +144,7 @@ class Command:
 
     async def _acknowledge(self, copier: Session) -> None:
         try:
-            async for kind, data in copier.output():
+            async for kind, data in copier.read_output():
                 if kind == OUTPUT:
                     self._client.acknowledge(len(data))
         finally:  # the command reads no more input
@@ -156,7 +156,7 @@ class _Guard:
 
     def __init__(self, session: Session, pod: str) -> None:
         self._session, self._pod = session, pod
-        self._output: AsyncIterator[tuple[int, bytes]] = session.output()
+        self._output: AsyncIterator[tuple[int, bytes]] = session.read_output()
 
     async def end_processes(self) -> bool:
         """Kill the channel's remaining processes. Return False if the connection to the pod was lost."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pools.kubernetes.api import Api, ApiError, Unreachable
 from pools.kubernetes.channels.client import ChannelClient
 from pools.kubernetes.channels.ports import NotListening, PortConnection, connect_port
-from pools.kubernetes.channels.tasks import cancel
+from pools.kubernetes.channels.tasks import cancel_task
 from pools.runtimes.base import ChannelRejected, RuntimeFailure
 from pools.runtimes.shim.channels.forwarding import resolve_port
 from pools.runtimes.shim.channels.frames import END, ERRORS, OUTPUT
@@ -38,7 +38,7 @@ class KnownPorts:
     def discard(self, pod: str, port: int) -> None:
         self._until.pop((pod, port), None)
 
-    def has(self, pod: str, port: int) -> bool:
+    def is_known(self, pod: str, port: int) -> bool:
         return self._until.get((pod, port), 0.0) > time.monotonic()
 
 
@@ -62,7 +62,7 @@ async def forward(
     connection = await connect_port(api, pod, port)
     forwarding = _Forwarding(client, connection)
     try:
-        await forwarding.wait_connected(0.0 if ports.has(pod, port) else REJECTION_SECONDS)
+        await forwarding.wait_connected(0.0 if ports.is_known(pod, port) else REJECTION_SECONDS)
         ports.add(pod, port)
         await client.send(END, bytes((ERRORS,)))
         await forwarding.run()
@@ -97,11 +97,11 @@ class _Forwarding:
             if receiver.done():
                 receiver.result()
         finally:
-            await cancel(sender)
-            await cancel(receiver)
+            await cancel_task(sender)
+            await cancel_task(receiver)
 
     async def close(self) -> None:
-        await cancel(self._next)
+        await cancel_task(self._next)
         await self._connection.close()
 
     async def _receive(self) -> None:

@@ -43,7 +43,7 @@ class PortConnection:
                     self._header[stream] -= skipped
                     content = content[skipped:]
                 if content and stream == ERRORS:
-                    raise self._rejection(content.decode(errors="replace"))
+                    raise self._to_rejection(content.decode(errors="replace"))
                 if content:
                     return content
         return b""
@@ -91,7 +91,7 @@ class PortConnection:
             writer.write(data)
             await writer.drain()
 
-    def _rejection(self, message: str) -> ChannelRejected:
+    def _to_rejection(self, message: str) -> ChannelRejected:
         if NOT_LISTENING in message.casefold():
             return NotListening(f"Nothing is listening on port {self._port} in the pod.")
         return ChannelRejected(f"the cluster does not connect to port {self._port}: {message.strip()}")

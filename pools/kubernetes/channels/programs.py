@@ -13,7 +13,7 @@ from typing import Any
 from pools.kubernetes.api import Api
 from pools.kubernetes.channels.client import ChannelClient
 from pools.kubernetes.channels.session import Session, read_status, start_session
-from pools.kubernetes.channels.tasks import cancel
+from pools.kubernetes.channels.tasks import cancel_task
 from pools.runtimes.base import ChannelRejected
 from pools.runtimes.shim.channels.frames import (
     CREDIT,
@@ -51,7 +51,7 @@ _PARTS = (
 
 
 @cache
-def package() -> bytes:
+def build_package() -> bytes:
     """Return the package to send to a pod: compressed JSON with each module's source code."""
     paths = [path for part in _PARTS for path in sorted(_SOURCE.glob(part))]
     names = {path: path.relative_to(_SOURCE).with_suffix("").as_posix().replace("/", ".") for path in paths}
@@ -60,10 +60,10 @@ def package() -> bytes:
 
 
 @cache
-def command() -> tuple[str, ...]:
+def boot_command() -> tuple[str, ...]:
     """Return the command that loads and runs the package, ignoring PYTHON* environment variables."""
     boot = Path(__file__).with_name("boot.py").read_text("utf-8")
-    return ("python3", "-I", "-S", "-c", boot, str(len(package())))
+    return ("python3", "-I", "-S", "-c", boot, str(len(build_package())))
 
 
 class Program:
@@ -80,7 +80,7 @@ class Program:
 
         The program ends when its connection ends. Raises ChannelRejected or RuntimeFailure.
         """
-        session = await start_session(self._api, self._pod, command(), has_input=True, has_output=True)
+        session = await start_session(self._api, self._pod, boot_command(), has_input=True, has_output=True)
         receiver = asyncio.create_task(self._receive(session))
         sender = asyncio.create_task(self._send(session))
         try:
@@ -89,8 +89,8 @@ class Program:
                 sender.result()
             await receiver
         finally:
-            await cancel(sender)
-            await cancel(receiver)
+            await cancel_task(sender)
+            await cancel_task(receiver)
             await session.close()
         if self._status is None:
             self._check_end(session)
@@ -99,7 +99,7 @@ class Program:
     async def _send(self, session: Session) -> None:
         """Send the package, the request and the client's input."""
         client = self._client
-        await session.send_input(package())
+        await session.send_input(build_package())
         await session.send_input(encode_frame(START, json.dumps(client.request).encode()))
         while not client.input_ended or client.has_input:
             await client.has_event.wait()
@@ -111,7 +111,7 @@ class Program:
     async def _receive(self, session: Session) -> None:
         """Send the program's output to the client until the program reports its status."""
         frames = FrameReader(FROM_POD)
-        async for stream, data in session.output():
+        async for stream, data in session.read_output():
             if stream != OUTPUT:
                 self._errors += data
                 del self._errors[:-TEXT_MAX]
@@ -123,7 +123,7 @@ class Program:
             for kind, payload in received:
                 self._check_frame(kind, payload)
                 if kind == CREDIT:
-                    self._accept(decode_credit(payload))
+                    self._acknowledge_input(decode_credit(payload))
                 elif kind in (OUTPUT, ERRORS):
                     await self._client.send_output(kind, payload)
                     await self._acknowledge(session, len(payload))
@@ -146,7 +146,7 @@ class Program:
                 f"the pod's Python could not run Berth's program: unexpected frame of kind {kind}"
             )
 
-    def _accept(self, count: int) -> None:
+    def _acknowledge_input(self, count: int) -> None:
         """Send the client credit for input that the program has accepted."""
         self._accepted += count
         if self._accepted >= CREDIT_MIN:

@@ -33,7 +33,7 @@ class Session:
         self._socket = socket
         self.status: dict[str, Any] | None = None
 
-    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+    async def read_output(self) -> AsyncIterator[tuple[int, bytes]]:
         """Yield each chunk of output with its stream, 1 for stdout or 2 for stderr.
 
         The command blocks while the caller does not read.
@@ -101,7 +101,7 @@ async def open_socket(api: Api, path: str, resource: str) -> ClientConnection:
     except Unreachable as error:
         raise RuntimeFailure(str(error)) from None
     except InvalidStatus as error:
-        raise _rejection(api, error, resource) from None
+        raise _to_rejection(api, error, resource) from None
     except (OSError, TimeoutError, InvalidHandshake, InvalidURI, ConnectionClosed) as error:
         raise RuntimeFailure(f"{api.server} is not responding: {error or type(error).__name__}") from None
     return socket
@@ -123,7 +123,7 @@ def read_status(status: dict[str, Any] | None) -> dict[str, object] | None:
     return {"error": str(status.get("message") or "the cluster reports no reason")}
 
 
-def _rejection(api: Api, error: InvalidStatus, resource: str) -> Exception:
+def _to_rejection(api: Api, error: InvalidStatus, resource: str) -> Exception:
     status = error.response.status_code
     try:
         message = str(json.loads(error.response.body)["message"])

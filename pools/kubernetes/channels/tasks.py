@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-async def cancel(task: asyncio.Task[T]) -> T | None:
+async def cancel_task(task: asyncio.Task[T]) -> T | None:
     """Cancel a task. Return its result, or None if it has none. Log unexpected exceptions."""
     task.cancel()
     await asyncio.wait({task})

@@ -76,7 +76,7 @@ def unpack_command(mark: str, size: int) -> list[str]:
     return ["sh", "-c", _UNPACK, "sh", mark, str(count), str(rest // tarfile.BLOCKSIZE)]
 
 
-def last_file(mark: str) -> bytes:
+def end_marker(mark: str) -> bytes:
     """Return the archive entry of an empty file.
 
     If the file arrives, the archive is complete, because the file is sent last.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pools.kubernetes.api import Api
 from pools.kubernetes.channels.loop import CHANNELS
-from pools.kubernetes.code.transfer import CodeSource, Failed, Interrupted, send_code
+from pools.kubernetes.code.transfer import CodeSource, TransferFailed, TransferInterrupted, send_code
 from pools.runtimes.base import PodSpec
 from pools.runtimes.shim.transfers.child import PAUSES
 
@@ -42,13 +42,13 @@ class CodeDeliveries:
         self._deliveries: dict[str, Delivery] = {}
         self._slots = asyncio.Semaphore(TRANSFERS_MAX)
 
-    def expect(self, spec: PodSpec, api: Api, pod: str) -> None:
+    def expect_pod(self, spec: PodSpec, api: Api, pod: str) -> None:
         """Record a pod that will need its code. `pod` is the pod's API path."""
         source = CodeSource(spec.code_url, spec.download_ca, spec.download_secret)
         with self._lock:
             self._deliveries.setdefault(spec.pod_id, Delivery(api, pod, source))
 
-    def advance(self, pod_id: str) -> Delivery | None:
+    def start_if_ready(self, pod_id: str) -> Delivery | None:
         """Start the delivery to a pod whose init container is running, unless it has already started.
 
         Return the delivery, or None if this process did not start the pod.
@@ -69,8 +69,8 @@ class CodeDeliveries:
     async def _deliver(self, delivery: Delivery) -> None:
         try:
             async with self._slots:
-                await self._attempt(delivery)
-        except Failed as failure:
+                await self._send_with_retries(delivery)
+        except TransferFailed as failure:
             delivery.failure = f"{FAILURE}: {failure}"
         except Exception as error:
             delivery.failure = f"{FAILURE}: {error!r}"
@@ -79,21 +79,23 @@ class CodeDeliveries:
             delivery.source = None
             self._notify()
 
-    async def _attempt(self, delivery: Delivery) -> None:
-        """Send the code, with the same retries as shims on nodes. Raises Failed."""
+    async def _send_with_retries(self, delivery: Delivery) -> None:
+        """Send the code, with the same retries as shims on nodes. Raises TransferFailed."""
 
-        def report(progress: str) -> None:
+        def report_progress(progress: str) -> None:
             delivery.progress = f"{PROGRESS}: {progress}"
 
         assert delivery.source is not None
         verifies = False
         for number, pause in enumerate((*PAUSES, None), 1):
             try:
-                await send_code(delivery.source, delivery.api, delivery.pod, report, verifies=verifies)
+                await send_code(
+                    delivery.source, delivery.api, delivery.pod, report_progress, verifies=verifies
+                )
                 return
-            except Interrupted as interruption:
+            except TransferInterrupted as interruption:
                 if pause is None:
-                    raise Failed(str(interruption)) from interruption
-                report(f"{interruption}; attempt {number} of {len(PAUSES) + 1}")
+                    raise TransferFailed(str(interruption)) from interruption
+                report_progress(f"{interruption}; attempt {number} of {len(PAUSES) + 1}")
                 verifies = interruption.was_sending
             await asyncio.sleep(pause)

@@ -12,8 +12,8 @@ import httpx
 
 from pools.kubernetes.api import Api
 from pools.kubernetes.channels.session import Session, read_status, start_session
-from pools.kubernetes.channels.tasks import cancel
-from pools.kubernetes.code.container import BLOCK, CONTAINER, INCOMPLETE, MISSING, last_file, unpack_command
+from pools.kubernetes.channels.tasks import cancel_task
+from pools.kubernetes.code.container import BLOCK, CONTAINER, INCOMPLETE, MISSING, end_marker, unpack_command
 from pools.runtimes.base import ChannelRejected, RuntimeFailure
 
 PART = 32 * 1024
@@ -25,11 +25,11 @@ TEMPORARY = (408, 425, 429, 500, 502, 503, 504)  # HTTP statuses after which ano
 LOST = "the connection to the pod was lost"
 
 
-class Failed(Exception):
+class TransferFailed(Exception):
     """Raised if a transfer fails and must not be retried."""
 
 
-class Interrupted(Exception):
+class TransferInterrupted(Exception):
     """Raised if a transfer may be retried. `was_sending` is true if the server's response ended early."""
 
     def __init__(self, message: str, *, was_sending: bool = False) -> None:
@@ -51,11 +51,11 @@ async def send_code(
 ) -> None:
     """Copy the code to a pod. If `verifies` is true, the server checks the code's files first.
 
-    `pod` is the pod's API path. Raises Failed or Interrupted.
+    `pod` is the pod's API path. Raises TransferFailed or TransferInterrupted.
     """
     async with _download(source, verifies=verifies) as response:
         mark = secrets.token_hex(8)
-        extra = last_file(mark)
+        extra = end_marker(mark)
         size = int(response.headers["Content-Length"])
         try:
             session = await start_session(
@@ -63,7 +63,7 @@ async def send_code(
                 has_input=True, has_output=True, container=CONTAINER,
             )  # fmt: skip
         except (ChannelRejected, RuntimeFailure) as error:
-            raise Interrupted(str(error)) from error
+            raise TransferInterrupted(str(error)) from error
         try:
             unpacking = _Unpacking(session, size, report)
             await unpacking.run(_archive_chunks(response, size, extra))
@@ -88,25 +88,25 @@ async def _download(source: CodeSource, *, verifies: bool) -> AsyncIterator[http
             as response,
         ):  # fmt: skip
             if response.status_code != 200:
-                raise _rejection(response.status_code, await response.aread())
+                raise _to_error(response.status_code, await response.aread())
             yield response
     except httpx.HTTPError as error:
         server = httpx.URL(source.url).netloc.decode()
-        raise Interrupted(f"{server} is not responding: {error or type(error).__name__}") from error
+        raise TransferInterrupted(f"{server} is not responding: {error or type(error).__name__}") from error
 
 
-def _rejection(status: int, body: bytes) -> Exception:
+def _to_error(status: int, body: bytes) -> Exception:
     text = body[:4096].decode("utf-8", "replace")
     with suppress(ValueError, KeyError, TypeError):
         text = str(json.loads(text)["detail"])
     message = f"the server responded with {status}: {text[:TEXT_MAX]}"
-    return Interrupted(message) if status in TEMPORARY else Failed(message)
+    return TransferInterrupted(message) if status in TEMPORARY else TransferFailed(message)
 
 
 async def _archive_chunks(response: httpx.Response, size: int, extra: bytes) -> AsyncIterator[bytes]:
     """Yield the archive's chunks, with one file appended.
 
-    Raises Interrupted if the archive is incomplete.
+    Raises TransferInterrupted if the archive is incomplete.
     """
     end, received = b"", 0
     try:
@@ -116,9 +116,9 @@ async def _archive_chunks(response: httpx.Response, size: int, extra: bytes) -> 
             yield end[:-TAR_END]
             end = end[-TAR_END:]
     except httpx.HTTPError as error:
-        raise Interrupted("the connection to the server was lost", was_sending=True) from error
+        raise TransferInterrupted("the connection to the server was lost", was_sending=True) from error
     if received != size or end != bytes(TAR_END):
-        raise Interrupted("the server's archive is incomplete", was_sending=True)
+        raise TransferInterrupted("the server's archive is incomplete", was_sending=True)
     yield extra + end
 
 
@@ -132,7 +132,7 @@ class _Unpacking:
         self.errors = bytearray()
 
     async def run(self, parts: AsyncIterator[bytes]) -> None:
-        """Send the archive and wait until it is unpacked. Raises Interrupted."""
+        """Send the archive and wait until it is unpacked. Raises TransferInterrupted."""
         output, sender = asyncio.create_task(self._receive()), asyncio.create_task(self._send(parts))
         try:
             await asyncio.wait({output, sender}, return_when=asyncio.FIRST_COMPLETED)
@@ -143,7 +143,7 @@ class _Unpacking:
         finally:
             sender.cancel()
             await asyncio.wait({sender})
-            await cancel(output)
+            await cancel_task(output)
 
     async def _send(self, parts: AsyncIterator[bytes]) -> None:
         async for data in parts:
@@ -155,7 +155,7 @@ class _Unpacking:
                 self._sent += len(part)
 
     async def _receive(self) -> None:
-        async for kind, data in self._session.output():
+        async for kind, data in self._session.read_output():
             if kind == 1:
                 self._accepted += len(data) * BLOCK
                 self._report(f"{self._accepted / 1e6:.0f} of {self._size / 1e6:.0f} MB")
@@ -171,20 +171,20 @@ class _Unpacking:
             async with asyncio.timeout(STALL_SECONDS):
                 await self._has_progress.wait()
         except TimeoutError:
-            raise Interrupted("the pod has stopped accepting the code") from None
+            raise TransferInterrupted("the pod has stopped accepting the code") from None
 
 
 def _check(session: Session, errors: str) -> None:
     """Raise Failed or Interrupted unless the script succeeded."""
     status = read_status(session.status)
     if status is None:
-        raise Interrupted(LOST)
+        raise TransferInterrupted(LOST)
     code = status.get("exit_code")
     if code == INCOMPLETE:
-        raise Interrupted("the archive is incomplete")
+        raise TransferInterrupted("the archive is incomplete")
     if code == MISSING:
-        raise Failed(f"{errors}. Pods with code need `sh`, `sleep`, `dd` and `tar` in their image")
+        raise TransferFailed(f"{errors}. Pods with code need `sh`, `sleep`, `dd` and `tar` in their image")
     if code != 0:
-        raise Failed(
+        raise TransferFailed(
             errors or str(status.get("error") or f"the script that unpacks it exited with code {code}")
         )

@@ -22,7 +22,7 @@ class BrokenArchive(Exception):
     """Raised if the archive is damaged or inconsistent."""
 
 
-class TooLarge(Exception):
+class FilesTooLarge(Exception):
     """Raised if the files exceed a limit. The message says which."""
 
 
@@ -46,24 +46,24 @@ class Unpacker:
         self.is_complete = False
 
     def feed(self, data: bytes) -> None:
-        """Unpack the archive's next bytes. Raises BrokenArchive, TooLarge or OSError."""
+        """Unpack the archive's next bytes. Raises BrokenArchive, FilesTooLarge or OSError."""
         self._buffer += data
         while self._buffer and not self.is_complete:
             if self._remaining:
-                self._store(self._take(self._remaining))
+                self._store(self._take_bytes(self._remaining))
             elif self._padding:
-                self._padding -= len(self._take(self._padding))
+                self._padding -= len(self._take_bytes(self._padding))
             elif len(self._buffer) < RECORD:
                 return
             else:
-                self._begin(bytes(self._take(RECORD)))
+                self._begin(bytes(self._take_bytes(RECORD)))
 
     def close(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
-    def _take(self, count: int) -> bytes:
+    def _take_bytes(self, count: int) -> bytes:
         part = bytes(self._buffer[:count])
         del self._buffer[:count]
         return part
@@ -103,50 +103,50 @@ class Unpacker:
             if info.size > EXTENSION_MAX:
                 raise BrokenArchive("the file archive is damaged: a path is too long")
             self._extension = info.type, bytearray()
-            self._expect(info.size)
+            self._expect_content(info.size)
             return
         name = os.fsdecode(self._long_name) if self._long_name else info.name
         self._long_name = b""
-        self._add(info, name)
+        self._add_entry(info, name)
 
-    def _expect(self, size: int) -> None:
+    def _expect_content(self, size: int) -> None:
         self._remaining, self._padding = size, -size % RECORD
         if not size:
             self._end()
 
-    def _add(self, info: tarfile.TarInfo, name: str) -> None:
+    def _add_entry(self, info: tarfile.TarInfo, name: str) -> None:
         path = "/".join(part for part in name.split("/") if part not in ("", "."))
         self._entries += 1
         self._path_bytes += len(os.fsencode(path))
         if self._entries > FILES_MAX or self._path_bytes > PATH_BYTES_MAX:
-            raise TooLarge(
+            raise FilesTooLarge(
                 f"The paths contain more than {FILES_MAX:,} files and directories. Declare fewer paths."
             )
         if info.isdir():
-            self._expect(0)
+            self._expect_content(0)
             return
         if not info.isreg():
             self._skip(path, REASONS.get(info.type, "is not a regular file"))
-            self._expect(0 if info.type in REASONS or info.isdev() else info.size)
+            self._expect_content(0 if info.type in REASONS or info.isdev() else info.size)
             return
         if problem := self._path_problem(path):
             self._skip(path, problem)
         else:
             self._check_size(path, info.size)
             self._file = self._open(path, is_executable=bool(info.mode & 0o100))
-        self._expect(info.size)
+        self._expect_content(info.size)
 
     def _check_size(self, path: str, size: int) -> None:
         self._files, self._size = self._files + 1, self._size + size
         self._largest = max(self._largest, (path, size), key=lambda each: each[1])
         if self._size > self._size_max:
             largest, its_size = self._largest
-            raise TooLarge(
+            raise FilesTooLarge(
                 f"The files exceed the maximum of {self._size_max / MIB:,.1f} MiB. Declare fewer paths. The "
                 f"largest file so far is {largest} ({its_size / MIB:,.1f} MiB)."
             )
         if self._files > self._files_max:
-            raise TooLarge(
+            raise FilesTooLarge(
                 f"The pod has more files to copy than the maximum of {self._files_max:,}. Pack them "
                 "into an archive, or declare fewer paths."
             )

@@ -14,7 +14,7 @@ from typing import Any
 from pools.kubernetes.api import Api
 from pools.kubernetes.channels.loop import CHANNELS
 from pools.kubernetes.channels.session import Session, read_status, start_session
-from pools.kubernetes.files.archive import BrokenArchive, TooLarge, Unpacker
+from pools.kubernetes.files.archive import BrokenArchive, FilesTooLarge, Unpacker
 from pools.kubernetes.files.container import (
     CONTAINER,
     EMPTY,
@@ -46,16 +46,16 @@ NEEDS = "Pods with `outputs` or `keep_failed_pod` need `sh`, `sleep`, `cat` and 
 _TAR_LINE = re.compile(r"^(?:\S*/)?tar: (?:\./)?(.+?): (.+)$")
 
 
-class _Failed(Exception):
+class _CopyFailed(Exception):
     """Raised if a copy fails and must not be retried."""
 
 
-class _Interrupted(Exception):
+class _CopyInterrupted(Exception):
     """Raised if a copy fails and may be retried."""
 
 
 @dataclass(slots=True)
-class _Copy:
+class _RunningCopy:
     """Copy of a pod's files. The result of `task` is whether the container was instructed to exit."""
 
     task: "Future[bool]"
@@ -63,7 +63,7 @@ class _Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class CopySource:
     """Pod whose files are copied. `pod` is its API path.
 
     `waits` is true if the command is being stopped and may still run. `has_failed` is true if the command has
@@ -77,10 +77,10 @@ class Source:
     has_failed: bool
 
 
-def read_source(api: Api, path: str, pod: Mapping[str, Any]) -> Source:
+def read_source(api: Api, path: str, pod: Mapping[str, Any]) -> CopySource:
     end = command_report(pod)
     has_failed = end is not None and end.exit_code != 0
-    return Source(api, path, decode_files_to_copy(pod), waits=end is None, has_failed=has_failed)
+    return CopySource(api, path, decode_files_to_copy(pod), waits=end is None, has_failed=has_failed)
 
 
 class Collections:
@@ -92,10 +92,10 @@ class Collections:
     def __init__(self, copies: FileCopies, notify: Callable[[], None]) -> None:
         self._copies, self._notify = copies, notify
         self._lock = threading.Lock()
-        self._current: dict[str, _Copy] = {}
+        self._current: dict[str, _RunningCopy] = {}
         self._slots = asyncio.Semaphore(TRANSFERS_MAX)
 
-    def advance(self, pod_id: str, source: Source) -> bool:
+    def advance(self, pod_id: str, source: CopySource) -> bool:
         """Start copying a pod's files unless this has already begun.
 
         Return whether the pod must now be deleted, because its container did not end after the copy or does
@@ -104,7 +104,7 @@ class Collections:
         with self._lock:
             copy = self._current.get(pod_id)
             if copy is None:
-                copy = self._current[pod_id] = _Copy(CHANNELS.submit(self._collect(pod_id, source)))
+                copy = self._current[pod_id] = _RunningCopy(CHANNELS.submit(self._collect(pod_id, source)))
             if not copy.task.done():
                 return False
             if copy.task.cancelled() or copy.task.exception() is not None or not copy.task.result():
@@ -120,14 +120,14 @@ class Collections:
         if copy is not None:
             copy.task.cancel()
 
-    async def _collect(self, pod_id: str, source: Source) -> bool:
+    async def _collect(self, pod_id: str, source: CopySource) -> bool:
         try:
             if source.waits:
-                await self._retry(lambda: _run(source, WAIT))
-            if not self._copies.has(pod_id):
+                await self._run_with_retries(lambda: _run(source, WAIT))
+            if not self._copies.has_copy(pod_id):
                 await self._copy(pod_id, source)
-            await self._retry(lambda: _run(source, FINISH))
-        except (_Failed, _Interrupted) as error:
+            await self._run_with_retries(lambda: _run(source, FINISH))
+        except (_CopyFailed, _CopyInterrupted) as error:
             log.warning("the container that keeps the files of pod %s does not respond: %s", pod_id, error)
             return False
         except Exception:
@@ -137,33 +137,33 @@ class Collections:
             self._notify()
         return True
 
-    async def _copy(self, pod_id: str, source: Source) -> None:
+    async def _copy(self, pod_id: str, source: CopySource) -> None:
         """Store the pod's files, or the reason why they could not be copied."""
         try:
             async with self._slots, asyncio.timeout(TOTAL_SECONDS):
-                await self._retry(lambda: self._attempt(pod_id, source))
+                await self._run_with_retries(lambda: self._attempt(pod_id, source))
             return
         except TimeoutError:
             failure = f"{FAILURE} within {TOTAL_SECONDS / 60:.0f} minutes"
-        except TooLarge as error:
+        except FilesTooLarge as error:
             failure = str(error)
-        except (_Failed, _Interrupted) as error:
+        except (_CopyFailed, _CopyInterrupted) as error:
             failure = f"{FAILURE}: {error}"
-        with self._copies.draft(pod_id) as draft:
-            self._copies.keep(pod_id, draft, source.wanted, failure=failure)
+        with self._copies.create_draft(pod_id) as draft:
+            self._copies.store_draft(pod_id, draft, source.wanted, failure=failure)
 
-    async def _retry(self, attempt: Callable[[], Any]) -> None:
+    async def _run_with_retries(self, attempt: Callable[[], Any]) -> None:
         for pause in (*PAUSES, None):
             try:
                 await attempt()
                 return
-            except _Interrupted as interruption:
+            except _CopyInterrupted as interruption:
                 if pause is None:
                     raise
                 log.info("%s; Berth tries again in %s s", interruption, pause)
             await asyncio.sleep(pause)
 
-    async def _attempt(self, pod_id: str, source: Source) -> None:
+    async def _attempt(self, pod_id: str, source: CopySource) -> None:
         """Copy all of a failed pod's files if requested, or else only its outputs.
 
         If all files together exceed the limits, only the outputs are copied.
@@ -173,17 +173,19 @@ class Collections:
         for paths, has_all in (([POD, WORKSPACE], True), (wanted.output_paths, False)):
             if has_all and not takes_all:
                 continue
-            with copies.draft(pod_id) as draft:
+            with copies.create_draft(pod_id) as draft:
                 try:
                     skipped = await self._fetch(source, paths, draft / TREE) if paths else {}
-                except TooLarge:
+                except FilesTooLarge:
                     if has_all and wanted.outputs:
                         continue
                     raise
-                await asyncio.to_thread(copies.keep, pod_id, draft, wanted, has_all=has_all, skipped=skipped)
+                await asyncio.to_thread(
+                    copies.store_draft, pod_id, draft, wanted, has_all=has_all, skipped=skipped
+                )
                 return
 
-    async def _fetch(self, source: Source, paths: Sequence[str], target: Path) -> dict[str, str]:
+    async def _fetch(self, source: CopySource, paths: Sequence[str], target: Path) -> dict[str, str]:
         """Unpack the files at `paths` into `target`. Return the reason for each skipped path."""
         limits = self._copies.limits()
         unpacker = Unpacker(target, (POD, WORKSPACE), limits.size, limits.files)
@@ -193,9 +195,9 @@ class Collections:
             async for data in _stream_archive(session, errors):
                 await asyncio.to_thread(unpacker.feed, data)
         except BrokenArchive as error:
-            raise _Interrupted(str(error)) from error
+            raise _CopyInterrupted(str(error)) from error
         except OSError as error:
-            raise _Interrupted(f"Berth cannot store the collected files: {error.strerror}") from error
+            raise _CopyInterrupted(f"Berth cannot store the collected files: {error.strerror}") from error
         finally:
             unpacker.close()
             await session.close()
@@ -205,8 +207,8 @@ class Collections:
 
 
 async def _stream_archive(session: Session, errors: bytearray) -> AsyncIterator[bytes]:
-    """Yield stdout in chunks of about PART bytes, and append stderr to `errors`. Raises _Interrupted."""
-    output, pending = session.output(), bytearray()
+    """Yield stdout in chunks of about PART bytes, and append stderr to `errors`. Raises _CopyInterrupted."""
+    output, pending = session.read_output(), bytearray()
     while True:
         try:
             async with asyncio.timeout(STALL_SECONDS):
@@ -214,7 +216,7 @@ async def _stream_archive(session: Session, errors: bytearray) -> AsyncIterator[
         except StopAsyncIteration:
             break
         except TimeoutError:
-            raise _Interrupted("the pod has stopped sending data") from None
+            raise _CopyInterrupted("the pod has stopped sending data") from None
         if kind != 1:
             errors += data
             del errors[: -8 * TEXT_MAX]
@@ -226,44 +228,44 @@ async def _stream_archive(session: Session, errors: bytearray) -> AsyncIterator[
     yield bytes(pending)
 
 
-async def _run(source: Source, command: Sequence[str]) -> None:
-    """Run a script in the container and wait until it ends. Raises _Interrupted."""
+async def _run(source: CopySource, command: Sequence[str]) -> None:
+    """Run a script in the container and wait until it ends. Raises _CopyInterrupted."""
     session = await _start(source, command)
     errors = b""
     try:
-        async for _, data in session.output():
+        async for _, data in session.read_output():
             errors = (errors + data)[-TEXT_MAX:]
     finally:
         await session.close()
     status = read_status(session.status)
     if status is None or status.get("exit_code") != 0:
         text = errors.decode("utf-8", "replace") or str((status or {}).get("error") or "no response")
-        raise _Interrupted(" ".join(text.split()))
+        raise _CopyInterrupted(" ".join(text.split()))
 
 
-async def _start(source: Source, command: Sequence[str]) -> Session:
+async def _start(source: CopySource, command: Sequence[str]) -> Session:
     try:
         return await start_session(
             source.api, source.path, command, has_input=False, has_output=True, container=CONTAINER
         )
     except ChannelRejected as error:
-        raise (_Failed if "may not use" in str(error) else _Interrupted)(str(error)) from error
+        raise (_CopyFailed if "may not use" in str(error) else _CopyInterrupted)(str(error)) from error
     except RuntimeFailure as error:
-        raise _Interrupted(str(error)) from error
+        raise _CopyInterrupted(str(error)) from error
 
 
 def _check(session: Session, errors: str, *, is_complete: bool) -> None:
-    """Raise _Failed or _Interrupted unless the whole archive has arrived."""
+    """Raise _CopyFailed or _CopyInterrupted unless the whole archive has arrived."""
     status = read_status(session.status)
     if status is None:
-        raise _Interrupted("the connection to the pod was lost")
+        raise _CopyInterrupted("the connection to the pod was lost")
     code = status.get("exit_code")
     if code == MISSING:
-        raise _Failed(f"the pod's image has no `tar`. {NEEDS}")
+        raise _CopyFailed(f"the pod's image has no `tar`. {NEEDS}")
     if code == EMPTY or is_complete:
         return
     text = " ".join(errors.split())[-TEXT_MAX:] or str(status.get("error") or f"tar exited with code {code}")
-    raise _Interrupted(text)
+    raise _CopyInterrupted(text)
 
 
 def _unreadable_paths(errors: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ NOT_KEPT = "the pod's files were not kept"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CopyLimits:
     """Limits on the copied files of one pod: total size in bytes, and number of files."""
 
     size: int = 4 * 2**30
@@ -34,16 +34,16 @@ class FileCopies:
     `limits` returns the limits, and is called for each copy.
     """
 
-    def __init__(self, root: Path, limits: Callable[[], Limits]) -> None:
+    def __init__(self, root: Path, limits: Callable[[], CopyLimits]) -> None:
         self._root, self.limits = root, limits
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def has(self, pod_id: str) -> bool:
+    def has_copy(self, pod_id: str) -> bool:
         return (self._path(pod_id) / INFO).exists()
 
     @contextmanager
-    def draft(self, pod_id: str) -> Iterator[Path]:
-        """Yield a new directory for a copy. It is deleted afterwards unless `keep` has stored it."""
+    def create_draft(self, pod_id: str) -> Iterator[Path]:
+        """Yield a new directory for a copy. It is deleted afterwards unless `store_draft` has stored it."""
         draft = Path(tempfile.mkdtemp(prefix=f".{validate_name(pod_id)}.", dir=self._root))
         (draft / TREE).mkdir(mode=0o700)
         try:
@@ -51,7 +51,7 @@ class FileCopies:
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 
-    def keep(
+    def store_draft(
         self, pod_id: str, draft: Path, wanted: FilesToCopy, *, has_all: bool = False,
         skipped: Mapping[str, str] | None = None, failure: str = "",
     ) -> None:  # fmt: skip
@@ -65,11 +65,11 @@ class FileCopies:
         try:
             draft.rename(self._path(pod_id))
         except OSError:
-            if not self.has(pod_id):
+            if not self.has_copy(pod_id):
                 raise
         sync_directory(str(self._root))
 
-    def drop(self, pod_id: str) -> None:
+    def delete_copy(self, pod_id: str) -> None:
         for path in (self._path(pod_id), *self._root.glob(f".{pod_id}.*")):
             shutil.rmtree(path, ignore_errors=True)
 

@@ -29,7 +29,7 @@ Fetch = Callable[[str, int], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class CopyPosition:
     """End of a log copy: its size, the time of its last line, and the number of lines with that time."""
 
     size: int = 0
@@ -58,7 +58,7 @@ class LogCopies:
                 is_cut = len(fetched) >= FETCH_BYTES
                 new, position, times = _new_lines(fetched, position, is_cut=is_cut)
                 if new:
-                    self._append(pod_id, fd, new, position, times)
+                    self._append_lines(pod_id, fd, new, position, times)
                 elif is_cut and position.since and fetched.startswith(position.since[:19].encode()):
                     position = self._skip_to_next_second(pod_id, fd, position)
                 else:
@@ -66,7 +66,7 @@ class LogCopies:
                 if not is_cut:
                     return self.path(pod_id)
 
-    def _skip_to_next_second(self, pod_id: str, fd: int, position: Position) -> Position:
+    def _skip_to_next_second(self, pod_id: str, fd: int, position: CopyPosition) -> CopyPosition:
         """Return a position in the next second, because the API would repeat the first lines of the
         current one.
         """
@@ -76,7 +76,7 @@ class LogCopies:
             gap = f"\n{gap}"  # the response ended in the middle of a line
         following = datetime.fromisoformat(second) + timedelta(seconds=1)
         size = position.size + os.pwrite(fd, gap.encode(), position.size)
-        skipped = Position(size, f"{following.isoformat()}.{'0' * 9}{position.since[29:]}")
+        skipped = CopyPosition(size, f"{following.isoformat()}.{'0' * 9}{position.since[29:]}")
         self._store(pod_id, skipped)
         return skipped
 
@@ -94,11 +94,11 @@ class LogCopies:
             os.ftruncate(fd, position.size)
             new, position, times = _new_lines(data, position, is_cut=False)
             if new:
-                self._append(pod_id, fd, new, position, times)
+                self._append_lines(pod_id, fd, new, position, times)
             return position.size if new else None
 
-    def _append(
-        self, pod_id: str, fd: int, data: bytes, position: Position, times: Sequence[LogTime]
+    def _append_lines(
+        self, pod_id: str, fd: int, data: bytes, position: CopyPosition, times: Sequence[LogTime]
     ) -> None:
         """Append data that ends at the position. The copy stays consistent even if a crash interrupts this
         method.
@@ -133,7 +133,7 @@ class LogCopies:
             self._position_path(pod_id).unlink(missing_ok=True)
             sync_directory(str(target.parent))
 
-    def drop(self, pod_id: str) -> None:
+    def delete_copy(self, pod_id: str) -> None:
         local_log.delete_log(self.path(pod_id))
         self._position_path(pod_id).unlink(missing_ok=True)
 
@@ -157,20 +157,22 @@ class LogCopies:
     def _position_path(self, pod_id: str) -> Path:
         return self._root / f".{pod_id}.position"
 
-    def _load(self, pod_id: str) -> Position:
+    def _load(self, pod_id: str) -> CopyPosition:
         try:
-            return Position(**json.loads(self._position_path(pod_id).read_text()))
+            return CopyPosition(**json.loads(self._position_path(pod_id).read_text()))
         except FileNotFoundError:
-            return Position()
+            return CopyPosition()
 
-    def _store(self, pod_id: str, position: Position) -> None:
+    def _store(self, pod_id: str, position: CopyPosition) -> None:
         path = self._position_path(pod_id)
         draft = path.with_suffix(".new")
         draft.write_text(json.dumps({"size": position.size, "since": position.since, "ties": position.ties}))
         draft.rename(path)
 
 
-def _new_lines(fetched: bytes, position: Position, *, is_cut: bool) -> tuple[bytes, Position, list[LogTime]]:
+def _new_lines(
+    fetched: bytes, position: CopyPosition, *, is_cut: bool
+) -> tuple[bytes, CopyPosition, list[LogTime]]:
     """Return the lines after the position without timestamps, the new position, and the lines' times.
 
     A truncated last line is skipped.
@@ -198,7 +200,7 @@ def _new_lines(fetched: bytes, position: Position, *, is_cut: bool) -> tuple[byt
         size += len(new[-1])
         ends[_whole_seconds(stamp)] = size
     times = [(end, int(datetime.fromisoformat(second).timestamp()) * 1000) for second, end in ends.items()]
-    return b"".join(new), Position(size, since, ties), sorted(times)
+    return b"".join(new), CopyPosition(size, since, ties), sorted(times)
 
 
 def _split_lines(data: bytes) -> list[bytes]:

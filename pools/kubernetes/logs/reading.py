@@ -6,7 +6,7 @@ from pathlib import Path
 from pools.kubernetes.logs.copies import LogCopies
 from pools.runtimes import local_log, log_times
 from pools.runtimes.base import LogChunk, LogTime
-from pools.runtimes.ledger import Entry, Ledger
+from pools.runtimes.ledger import Ledger, LedgerEntry
 
 
 class LogReadingMixin:
@@ -16,19 +16,19 @@ class LogReadingMixin:
     _copies: LogCopies
 
     def read_log(self, pod_id: str, offset: int, limit: int) -> LogChunk:
-        path, ended = self._updated_log(pod_id, in_worker=False)
+        path, ended = self._update_and_locate_log(pod_id, in_worker=False)
         return local_log.read_log(path, offset, limit, ended)
 
     def tail_log(self, pod_id: str, lines: int) -> LogChunk:
         """Return the last lines of the log. Raises RuntimeFailure if the cluster is too slow."""
-        path, ended = self._updated_log(pod_id, in_worker=True)
+        path, ended = self._update_and_locate_log(pod_id, in_worker=True)
         return local_log.tail_log(path, lines, ended)
 
     def read_log_times(self, pod_id: str, start: int, end: int) -> Sequence[LogTime]:
         """Return the times of lines that have been read. The cluster records them in seconds."""
         return log_times.read_times(self._log_path(pod_id), start, end)
 
-    def _updated_log(self, pod_id: str, *, in_worker: bool) -> tuple[Path, bool]:
+    def _update_and_locate_log(self, pod_id: str, *, in_worker: bool) -> tuple[Path, bool]:
         """Update the log. Return its path and whether the pod has ended."""
         final = self.ledger.log_path(pod_id)
         entry = None if final.exists() else self.ledger.find(pod_id)
@@ -41,5 +41,5 @@ class LogReadingMixin:
         final = self.ledger.log_path(pod_id)
         return final if final.exists() else self._copies.path(pod_id)
 
-    def _update_log(self, pod_id: str, entry: Entry, *, in_worker: bool) -> None:
+    def _update_log(self, pod_id: str, entry: LedgerEntry, *, in_worker: bool) -> None:
         raise NotImplementedError

@@ -20,7 +20,7 @@ NO_LOG = (400, 404)  # HTTP statuses for containers that have not started or hav
 def fetch_log(api: Api, path: str, since: str, size: int) -> bytes:
     """Return the pod's log since a time, with a timestamp on each line, or b"" if there is no log."""
     try:
-        return api.read(path, limitBytes=size, **_query(since))
+        return api.read(path, limitBytes=size, **_query_parameters(since))
     except ApiError as error:
         if error.status in NO_LOG:
             return b""
@@ -46,7 +46,7 @@ class LogFollowers:
 
     def _follow(self, pod_id: str, api: Api, path: str, silence_seconds: float) -> None:
         try:
-            query = _query(self._copies.last_time(pod_id))
+            query = _query_parameters(self._copies.last_time(pod_id))
             copy_stream(self._copies, pod_id, api.stream(path, silence_seconds, follow="true", **query))
         except (ApiError, Unreachable, OSError) as error:
             log.info("the log of pod %s could not be followed to its end: %s", pod_id, error)
@@ -72,6 +72,6 @@ def copy_stream(copies: LogCopies, pod_id: str, stream: Iterable[bytes]) -> None
     copies.append(pod_id, pending)
 
 
-def _query(since: str) -> dict[str, str]:
+def _query_parameters(since: str) -> dict[str, str]:
     query = {"container": CONTAINER, "timestamps": "true"}
     return {**query, "sinceTime": since} if since else query

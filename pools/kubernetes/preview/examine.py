@@ -9,7 +9,7 @@ from berth.core.words import format_count
 from pools.kubernetes.api import Api, ApiError
 from pools.kubernetes.cluster import PoolAccess
 from pools.kubernetes.manifests import namespace_name
-from pools.kubernetes.nodes import INSTALLATION_LABEL, ClusterNode, Inventory, fits, read_inventory
+from pools.kubernetes.nodes import INSTALLATION_LABEL, ClusterNode, Inventory, is_large_enough, read_inventory
 from pools.kubernetes.preview.permissions import REVIEW, Permission, find_missing
 from pools.providers.base import Shape
 from pools.providers.preview import Finding, Preview, PreviewedNode, error, warning
@@ -21,7 +21,7 @@ NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
 Object = Mapping[str, Any]
 
 
-def examine(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, str]) -> Preview:
+def examine_cluster(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, str]) -> Preview:
     """Return the cluster's nodes for a pool with the given node shape, and the problems found.
 
     `claimed_by` maps the UID of each node that a pool already uses to that pool's name. Raises ApiError or
@@ -35,10 +35,10 @@ def examine(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, str]) -> 
     findings = [_missing_permission(permission) for permission in missing]
     findings += _clock_findings(api.clock_offset)
     source = f"Kubernetes {version.removeprefix('v')} at {api.server}"
-    listed = _list(api, NODES, missing, "nodes")
+    listed = _list_if_allowed(api, NODES, missing, "nodes")
     if listed is None:
         return Preview(source, findings=tuple(findings))
-    pods = _list(api, PODS, missing, "pods") or ()
+    pods = _list_if_allowed(api, PODS, missing, "pods") or ()
     at = datetime.now(UTC) + api.clock_skew
     inventory = read_inventory(listed, pods, settings, at, lambda pod: False)
     nodes = tuple(
@@ -46,11 +46,13 @@ def examine(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, str]) -> 
         for node in sorted(inventory.nodes.values(), key=lambda node: node.name)
     )
     findings += _node_findings(access, listed, inventory, shape)
-    findings += _namespace_findings(access, _list(api, NAMESPACES, missing, "namespaces") or ())
+    findings += _namespace_findings(access, _list_if_allowed(api, NAMESPACES, missing, "namespaces") or ())
     return Preview(source, nodes, tuple(findings))
 
 
-def _list(api: Api, path: str, missing: Sequence[Permission], resource: str) -> list[dict[str, Any]] | None:
+def _list_if_allowed(
+    api: Api, path: str, missing: Sequence[Permission], resource: str
+) -> list[dict[str, Any]] | None:
     """Return all objects of a resource, or None if the account may not list them."""
     if any((each.verb, each.resource) == ("list", resource) for each in missing):
         return None
@@ -90,7 +92,7 @@ def _preview_node(
     obstacle = node.obstacle
     if not obstacle and node.uid in claimed_by:
         obstacle = f"the node is used by pool {claimed_by[node.uid]}"
-    if not obstacle and not fits(node, shape):
+    if not obstacle and not is_large_enough(node, shape):
         obstacle = "the node is smaller than the pool's node shape: it has " + _missing_amounts(node, shape)
     return PreviewedNode(
         name=node.name,
@@ -122,7 +124,7 @@ def _node_findings(
         labels = Counter(
             key for node in listed for key in node["metadata"].get("labels") or () if "gpu" in key.lower()
         )
-        hint = f" Labels that name GPUs: {_join(sorted(labels))}." if labels else ""
+        hint = f" Labels that name GPUs: {_join_names(sorted(labels))}." if labels else ""
         yield error(
             f"No node has the labels {selector}; the cluster has {format_count(len(listed), 'node')}.",
             f"Change provider_settings.node_selector.{hint}",
@@ -139,7 +141,7 @@ def _node_findings(
                 if "/" in name and not name.startswith("hugepages")
             }
         )
-        hint = f"The nodes offer: {_join(offered)}." if offered else "The nodes offer no devices."
+        hint = f"The nodes offer: {_join_names(offered)}." if offered else "The nodes offer no devices."
         yield error(
             f"No selected node offers {settings.gpu_resource}. {hint}",
             "Install the GPU vendor's device plugin, or set provider_settings.gpu_resource.",
@@ -158,12 +160,13 @@ def _namespace_findings(access: PoolAccess, namespaces: Sequence[Object]) -> Ite
     )
     if foreign:
         yield warning(
-            f"Namespaces that Berth would use for projects exist and do not belong to it: {_join(foreign)}. "
+            f"Namespaces that Berth would use for projects exist and do not belong to it: "
+            f"{_join_names(foreign)}. "
             "Workloads of these projects cannot start.",
             f"Delete these namespaces, or label them {INSTALLATION_LABEL}={installation}.",
         )
 
 
-def _join(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
     return ", ".join(names[:NAMES_SHOWN]) + more

@@ -40,7 +40,7 @@ REQUEST_ERROR_PREFIXES = ("Invalid", "Malformed", "Missing")
 PRECEDENCE = (Kind.CREDENTIALS, Kind.SETTINGS, Kind.QUOTA, Kind.THROTTLED, Kind.CAPACITY, Kind.BROKEN)
 
 
-def classify(code: str) -> Kind:
+def classify_error(code: str) -> Kind:
     for kind, codes in CODES.items():
         if code in codes:
             return kind
@@ -57,7 +57,7 @@ def provider_errors() -> Iterator[None]:
     except sdk.ClientError as error:
         details = error.response.get("Error", {})
         code = str(details.get("Code", ""))
-        raise ProviderError(classify(code), f"{code}: {details.get('Message', '')}") from error
+        raise ProviderError(classify_error(code), f"{code}: {details.get('Message', '')}") from error
     except (
         sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.CredentialRetrievalError,
         sdk.TokenRetrievalError, sdk.UnauthorizedSSOTokenError, sdk.ProfileNotFound, sdk.NoAuthTokenError,
@@ -71,12 +71,12 @@ def provider_errors() -> Iterator[None]:
         raise ProviderError(Kind.BROKEN, str(error)) from error
 
 
-def summarize(codes: Iterable[tuple[str, str]]) -> tuple[Kind, str]:
+def summarize_errors(codes: Iterable[tuple[str, str]]) -> tuple[Kind, str]:
     """Return the most important kind of error, and the text of all errors.
 
     `codes` contains (code, message) tuples.
     """
     distinct = sorted(set(codes))
-    kinds = {classify(code) for code, _ in distinct}
+    kinds = {classify_error(code) for code, _ in distinct}
     kind = next((kind for kind in PRECEDENCE if kind in kinds), Kind.CAPACITY)
     return kind, "; ".join(f"{code}: {message}" for code, message in distinct)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pools.providers.aws.clients import Clients
-from pools.providers.aws.errors import summarize
+from pools.providers.aws.errors import summarize_errors
 from pools.providers.aws.settings import AwsSettings, Purchase
 from pools.providers.aws.tags import tag_list
 from pools.providers.base import ProviderError, ProviderErrorKind
@@ -62,7 +62,7 @@ def no_instances_error(result: LaunchResult) -> ProviderError:
 
     The outcome is final, because EC2 repeats its response for the same token.
     """
-    kind, message = summarize(result.failures)
+    kind, message = summarize_errors(result.failures)
     if kind is ProviderErrorKind.BROKEN:
         kind = ProviderErrorKind.CAPACITY
     return ProviderError(kind, message or "EC2 launched no instance and gave no reason")

@@ -18,21 +18,21 @@ def price_per_gpu_hour(settings: AwsSettings) -> Decimal | None:
 
     The result is None if the pool may use spot instances, or if the list lacks a type or the region.
     """
-    table = prices()
+    table = load_prices()
     if settings.region != table["region"] or settings.purchase != "on_demand":
         return None
     listed = table["instances"]
     if any(name not in listed for name in settings.instance_types):
         return None
-    return max(_per_gpu(*listed[name]) for name in settings.instance_types)
+    return max(_price_per_gpu(*listed[name]) for name in settings.instance_types)
 
 
 @cache
-def prices() -> dict[str, Any]:
+def load_prices() -> dict[str, Any]:
     text = files("pools.providers.aws").joinpath("prices.json").read_text(encoding="utf-8")
     table: dict[str, Any] = json.loads(text)
     return table
 
 
-def _per_gpu(price: str, gpus: int) -> Decimal:
+def _price_per_gpu(price: str, gpus: int) -> Decimal:
     return (Decimal(price) / gpus).quantize(Decimal("0.0001"))

@@ -29,16 +29,16 @@ FUNCTION = re.compile(r"^_?[a-z0-9]+(?:_[a-z0-9]+)+: ")
 
 def has_no_accounting(result: CommandResult) -> bool:
     """Return whether sacct failed because it is missing or the cluster has no accounting database."""
-    return "accounting storage is disabled" in result.stderr or _is_missing("sacct", result)
+    return "accounting storage is disabled" in result.stderr or _is_program_missing("sacct", result)
 
 
-def _is_missing(program: str, result: CommandResult) -> bool:
+def _is_program_missing(program: str, result: CommandResult) -> bool:
     return f"{program}: not found" in result.stderr or f"{program}: command not found" in result.stderr
 
 
 def failure(program: str, result: CommandResult, place: str) -> ProviderError:
     """Return the error for a failed program, with Slurm's message or a clearer one."""
-    if _is_missing(program, result):
+    if _is_program_missing(program, result):
         message = (
             f"{program} is not installed on {place}, or not on its PATH. Set provider_settings.bin to the "
             "directory of Slurm's programs"
@@ -51,7 +51,7 @@ def failure(program: str, result: CommandResult, place: str) -> ProviderError:
         )
         return ProviderError(Kind.SETTINGS, message)
     message = clean_output(result.stderr) or f"{program} exited with {result.exit_code}"
-    return ProviderError(classify(message), message)
+    return ProviderError(classify_failure(message), message)
 
 
 def clean_output(errors: str) -> str:
@@ -68,7 +68,7 @@ def _without_program(line: str) -> str:
     return line
 
 
-def classify(message: str) -> Kind:
+def classify_failure(message: str) -> Kind:
     """Return the kind of error for a message from Slurm."""
     text = message.lower()
     return next((kind for kind, marks in MARKS if any(mark in text for mark in marks)), Kind.BROKEN)

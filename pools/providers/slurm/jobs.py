@@ -135,7 +135,7 @@ def to_instance(job: PilotJob, notice_lead: int, now: datetime) -> Instance:
 
     The instance's interruption is announced `notice_lead` seconds before the allocation ends.
     """
-    state, message = _state(job, notice_lead)
+    state, message = _instance_state(job, notice_lead)
     interruption = None
     if state is InstanceState.READY and job.time_left is not None and job.time_left <= notice_lead:
         interruption = Interruption(
@@ -157,7 +157,7 @@ def _is_evicted(job: PilotJob, state: InstanceState) -> bool:
     return state in ENDS and (job.is_preempted or job.state in EVICTED_STATES)
 
 
-def _state(job: PilotJob, notice_lead: int) -> tuple[InstanceState, str]:
+def _instance_state(job: PilotJob, notice_lead: int) -> tuple[InstanceState, str]:
     if job.is_active_job and job.time_limit is not None and job.time_limit <= notice_lead:
         limit, lead = format_duration(job.time_limit), format_duration(notice_lead)
         message = (

@@ -97,13 +97,14 @@ def job_options(settings: SlurmSettings, order: LaunchRequest) -> list[str]:
     """Return the sbatch options for a launch request's jobs."""
     shape = order.shape
     # Slurm runs jobs with the same name one at a time, so a job that is submitted twice starts only once.
-    return [*settings.options, "--no-requeue", "--export=NIL", "--dependency=singleton", *_requests(settings),
+    return [*settings.options, "--no-requeue", "--export=NIL", "--dependency=singleton",
+            *_resource_requests(settings),
             "--nodes=1", "--ntasks=1", f"--cpus-per-task={math.ceil(shape.cpu_milli / 1000)}",
             f"--mem={shape.memory_mib}M", f"--signal=B:USR1@{settings.notice_seconds}", "--chdir=/",
             *([f"--gres={settings.gres}:{shape.gpus}"] if shape.gpus else [])]  # fmt: skip
 
 
-def _requests(settings: SlurmSettings) -> Iterator[str]:
+def _resource_requests(settings: SlurmSettings) -> Iterator[str]:
     named = {
         "partition": settings.partition, "account": settings.account, "qos": settings.qos,
         "constraint": settings.constraint, "time": settings.limit_minutes,

@@ -35,7 +35,7 @@ class SshCommandResult:
     output: str
     errors: str
 
-    def check(self, action: str) -> str:
+    def raise_if_failed(self, action: str) -> str:
         """Return stdout. If the command failed, raise SshError with the end of stderr."""
         if self.exit_code:
             reason = (self.errors.strip() or self.output.strip())[-500:]
@@ -70,7 +70,7 @@ class Connection:
         """Replace a file atomically. The server needs a shell, but no SFTP."""
         target, draft = shlex.quote(path), shlex.quote(path + ".new")
         command = f"umask 077; cat > {draft} && chmod {mode:o} {draft} && mv -f {draft} {target}"
-        (await self.run(command, content)).check(f"writing {path} on {self._name}")
+        (await self.run(command, content)).raise_if_failed(f"writing {path} on {self._name}")
 
     async def _run(self, command: str, stdin: bytes) -> SshCommandResult:
         process = await self._connection.create_process(command, encoding=None)

@@ -38,7 +38,7 @@ class SshProvider(StaticProvider):
         self._upkeep, self._pool = upkeep, pool
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        self._upkeep.step(pool)
+        self._upkeep.run_step(pool)
         return super().list_instances(pool)
 
     def preview(self, pool: str, shape: Shape) -> Preview:

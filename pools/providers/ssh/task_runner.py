@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from pools.engine.ssh_hosts import Task
+from pools.engine.ssh_hosts import HostTask
 from pools.providers.ssh.endpoint import SshError, SshErrorKind
 from pools.providers.ssh.scripts import HostFacts
 
@@ -18,10 +18,10 @@ CONCURRENT_TASKS_MAX = 200  # maximum number of concurrent tasks; further tasks 
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TaskOutcome:
     """Outcome of a task: the host's properties, its host key, or the error."""
 
-    task: Task
+    task: HostTask
     facts: HostFacts | None = None
     scanned_key: str = ""
     error: SshError | None = None
@@ -31,12 +31,12 @@ class TaskRunner:
     """Running and completed tasks, keyed by host ID. Each host has at most one task."""
 
     def __init__(self) -> None:
-        self._tasks: dict[int, tuple[Task, Future[Any]]] = {}
+        self._tasks: dict[int, tuple[HostTask, Future[Any]]] = {}
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._slots: asyncio.Semaphore | None = None
 
-    def start(self, host: int, task: Task, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def start(self, host: int, task: HostTask, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Start a task for a host, unless the host has a task whose outcome has not been collected."""
         with self._lock:
             if host in self._tasks:
@@ -45,11 +45,11 @@ class TaskRunner:
             future = asyncio.run_coroutine_threadsafe(self._run(coroutine), self._running_loop())
             self._tasks[host] = task, future
 
-    def hosts(self) -> frozenset[int]:
+    def hosts_with_tasks(self) -> frozenset[int]:
         with self._lock:
             return frozenset(self._tasks)
 
-    def collect(self, hosts: frozenset[int]) -> Mapping[int, Outcome]:
+    def collect_outcomes(self, hosts: frozenset[int]) -> Mapping[int, TaskOutcome]:
         """Remove and return the outcomes of the hosts' completed tasks."""
         with self._lock:
             ended = [host for host in hosts if host in self._tasks and self._tasks[host][1].done()]
@@ -69,12 +69,12 @@ class TaskRunner:
             return await coroutine
 
 
-def _task_outcome(task: Task, future: "Future[Any]") -> Outcome:
+def _task_outcome(task: HostTask, future: "Future[Any]") -> TaskOutcome:
     try:
         result = future.result()
     except SshError as error:
-        return Outcome(task, error=error)
+        return TaskOutcome(task, error=error)
     except Exception as error:
         message = f"the task failed: {type(error).__name__}: {error}"
-        return Outcome(task, error=SshError(SshErrorKind.COMMAND, message))
-    return Outcome(task, scanned_key=result) if task is Task.SCAN else Outcome(task, facts=result)
+        return TaskOutcome(task, error=SshError(SshErrorKind.COMMAND, message))
+    return TaskOutcome(task, scanned_key=result) if task is HostTask.SCAN else TaskOutcome(task, facts=result)

@@ -54,7 +54,7 @@ async def install(
             raise SshError(SshErrorKind.UNSUITABLE, f"{endpoint.name}: {'; '.join(problems)}")
         script = install_script(order.home, order.agent, order.env, order.ca)
         finished = await connection.run(as_root(facts), script.encode(), INSTALL_SECONDS)
-        finished.check(f"installing the agent on {endpoint.name}")
+        finished.raise_if_failed(f"installing the agent on {endpoint.name}")
         return facts
 
 
@@ -68,10 +68,10 @@ async def uninstall(
             raise SshError(SshErrorKind.UNSUITABLE, f"{endpoint.name}: {facts.problems(installation)[0]}")
         script = uninstall_script(home, installation)
         finished = await connection.run(as_root(facts), script.encode(), UNINSTALL_SECONDS)
-        finished.check(f"uninstalling the agent on {endpoint.name}")
+        finished.raise_if_failed(f"uninstalling the agent on {endpoint.name}")
         return facts
 
 
 async def _probe(connection: Connection, endpoint: Endpoint, home: str) -> HostFacts:
     finished = await connection.run("sh -s", probe_script(home, DEFAULT_HOME).encode())
-    return parse_facts(finished.check(f"measuring {endpoint.name}"))
+    return parse_facts(finished.raise_if_failed(f"measuring {endpoint.name}"))

@@ -10,7 +10,7 @@ from django.db.models import F
 from django.db.models.functions import Coalesce
 
 from pools import history
-from pools.engine.ssh_hosts import RETRY_MAX, Task, next_task, retry_delay
+from pools.engine.ssh_hosts import RETRY_MAX, HostTask, next_task, retry_delay
 from pools.joining import secrets
 from pools.joining.package import agent_package
 from pools.joining.server import ReachableServer, reachable_server
@@ -24,7 +24,7 @@ from pools.providers.ssh.endpoint import (
     Timeouts,
     fingerprint,
 )
-from pools.providers.ssh.task_runner import Outcome, TaskRunner
+from pools.providers.ssh.task_runner import TaskOutcome, TaskRunner
 from pools.services.ssh.hosts import CONFLICT, INSTALLING, host_view, settings_digest
 from pools.services.ssh.keys import PoolKeys
 
@@ -36,7 +36,7 @@ OUTCOME_FIELDS = (
 
 
 @dataclass
-class _Watch:
+class _WatchRange:
     since: float
     last: float
 
@@ -50,26 +50,26 @@ class SshMaintenance:
     ) -> None:  # fmt: skip
         self._now, self.installation, self._runner = now, installation, runner
         self._timeouts = timeouts or Timeouts()
-        self._watches: dict[int, _Watch] = {}
+        self._watches: dict[int, _WatchRange] = {}
         self._digests: dict[int, str] = {}
 
-    def step(self, pool_name: str) -> None:
+    def run_step(self, pool_name: str) -> None:
         """Store the outcomes of completed tasks, and start the tasks that are due."""
         pool = NodePool.objects.filter(name=pool_name).first()
         if pool is None:
             return
         rows = list(SshHost.objects.filter(pool=pool).select_related("machine", "pool"))
-        outcomes = self._runner.collect(frozenset(row.pk for row in rows))
+        outcomes = self._runner.collect_outcomes(frozenset(row.pk for row in rows))
         for row in rows:
             if row.pk in outcomes:
-                self._record(row, outcomes[row.pk])
+                self._record_outcome(row, outcomes[row.pk])
         watched_for = self._watch_duration(pool)
         if rows and not pool.paused:
             self._start_tasks(pool, [row for row in rows if row.pk is not None], watched_for)
 
     def _start_tasks(self, pool: NodePool, rows: Iterable[SshHost], watched_for: timedelta) -> None:
         keys, now = PoolKeys(pool), self._now()
-        busy = self._runner.hosts()
+        busy = self._runner.hosts_with_tasks()
         try:
             server: ReachableServer | ProviderError = reachable_server()
         except ProviderError as error:
@@ -82,23 +82,25 @@ class SshMaintenance:
             if task is None:
                 continue
             try:
-                if task is Task.INSTALL and isinstance(server, ProviderError):
+                if task is HostTask.INSTALL and isinstance(server, ProviderError):
                     raise SshError(SshErrorKind.UNSUITABLE, server.message)
                 self._start(row, task, keys, reachable, digest)
             except SshError as error:
-                self._record(row, Outcome(task, error=error))
+                self._record_outcome(row, TaskOutcome(task, error=error))
 
-    def _start(self, row: SshHost, task: Task, keys: PoolKeys, server: ReachableServer, digest: str) -> None:
-        if task is Task.FORGET:
+    def _start(
+        self, row: SshHost, task: HostTask, keys: PoolKeys, server: ReachableServer, digest: str
+    ) -> None:
+        if task is HostTask.FORGET:
             row.delete()
             return
         endpoint = keys.endpoint(row.settings)
         tasks = _import_tasks()
         home, installation = row.settings["home"], self.installation()
         coroutine: Coroutine[Any, Any, Any]
-        if task is Task.SCAN:
+        if task is HostTask.SCAN:
             coroutine = tasks.scan(endpoint, self._timeouts)
-        elif task is Task.UNINSTALL:
+        elif task is HostTask.UNINSTALL:
             coroutine = tasks.uninstall(endpoint, home, installation, self._timeouts)
         else:
             if not self._begin_installation(row):
@@ -128,23 +130,23 @@ class SshMaintenance:
             row.refresh_from_db(fields=["join_version", "touched_at"])
         return bool(began)
 
-    def _record(self, row: SshHost, outcome: Outcome) -> None:
+    def _record_outcome(self, row: SshHost, outcome: TaskOutcome) -> None:
         now, error = self._now(), outcome.error
-        if outcome.task is Task.UNINSTALL and error is None:
+        if outcome.task is HostTask.UNINSTALL and error is None:
             reason = f"{row.name}: the agent was uninstalled"
             history.write(row.pool, ScalingKind.TERMINATE, reason, at=now, machine=row.name)
             row.delete()
             return
         former = row.message
         row.connected_at, row.presented_key = now, ""
-        may_not_join = outcome.task is Task.INSTALL and row.problem == CONFLICT
+        may_not_join = outcome.task is HostTask.INSTALL and row.problem == CONFLICT
         if error is not None and error.kind is SshErrorKind.COMMAND and may_not_join:
             pass  # the conflict recorded during this installation explains the failure
         elif error is not None:
             row.failures += 1
             row.problem, row.message = error.kind.value, error.message[:2000]
             row.presented_key, row.retry_at = error.presented, now + retry_delay(row.failures)
-        elif outcome.task is Task.SCAN:
+        elif outcome.task is HostTask.SCAN:
             row.failures, row.problem, row.retry_at = 0, SshErrorKind.HOST_KEY.value, now + RETRY_MAX
             row.presented_key = outcome.scanned_key
             row.message = f"the host key {fingerprint(outcome.scanned_key)} has not been accepted"
@@ -164,7 +166,7 @@ class SshMaintenance:
         watch = self._watches.get(pool.pk)
         longest = max(UNWATCHED_AFTER, 3.0 * pool.reconcile_tick)
         if watch is None or current - watch.last > longest:
-            watch = self._watches[pool.pk] = _Watch(current, current)
+            watch = self._watches[pool.pk] = _WatchRange(current, current)
         watch.last = current
         return timedelta(seconds=current - watch.since)
 

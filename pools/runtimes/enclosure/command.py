@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from pools.runtimes.enclosure.levels import Level
+from pools.runtimes.enclosure.levels import IsolationLevel
 
 # This program keeps the namespaces alive until the shim closes its standard input.
 HOLDER = "/bin/cat"
@@ -35,7 +35,7 @@ class Mount:
 
 
 @dataclass(frozen=True)
-class View:
+class FileSystemView:
     """Part of the machine's file system that a pod sees.
 
     `links` are symbolic links in the root directory, such as /bin. `readable` mounts are read-only, and the
@@ -54,7 +54,7 @@ class View:
 
 
 def enclosure_command(
-    view: View, level: Level, *, program: str = "bwrap", blocks_nesting: bool = True
+    view: FileSystemView, level: IsolationLevel, *, program: str = "bwrap", blocks_nesting: bool = True
 ) -> list[str]:
     """Return the bubblewrap command line that builds the enclosure and waits until its stdin is closed.
 
@@ -78,7 +78,7 @@ def enclosure_command(
 
 @lru_cache(maxsize=2)
 def prepared_command(
-    shared: View, level: Level, *, program: str, blocks_nesting: bool = True
+    shared: FileSystemView, level: IsolationLevel, *, program: str, blocks_nesting: bool = True
 ) -> tuple[str, ...]:
     """Return the bubblewrap command line of an enclosure that still lacks the pod's own mounts.
 
@@ -89,7 +89,7 @@ def prepared_command(
     return (*argv, *_mount_options(_mounts(shared), set()), *_END)
 
 
-def without_temporary_paths(view: View) -> View:
+def without_temporary_paths(view: FileSystemView) -> FileSystemView:
     """Return the view without paths in /tmp and /var/tmp, which each pod has for itself."""
     return replace(
         view,
@@ -99,7 +99,7 @@ def without_temporary_paths(view: View) -> View:
     )
 
 
-def own_mounts(view: View, shared: View) -> list[str] | None:
+def own_mounts(view: FileSystemView, shared: FileSystemView) -> list[str] | None:
     """Return the mounts that turn an enclosure prepared for `shared` into the enclosure of `view`.
 
     Each mount consists of three strings: bubblewrap's option, the source and the target. Return None if the
@@ -123,10 +123,12 @@ def own_mounts(view: View, shared: View) -> list[str] | None:
     return [text for option, path, source in mounts for text in (option, source, path)]
 
 
-def _base_options(view: View, level: Level, program: str, blocks_nesting: bool) -> list[str]:
+def _base_options(
+    view: FileSystemView, level: IsolationLevel, program: str, blocks_nesting: bool
+) -> list[str]:
     """Return the program and its options for the namespaces, /proc, /dev and the view's links."""
     argv = [program, "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
-    if level is Level.NAMESPACES:
+    if level is IsolationLevel.NAMESPACES:
         argv += ["--unshare-user", *(["--disable-userns"] if blocks_nesting else [])]
     argv += ["--cap-drop", "ALL"]
     for destination, path in view.links:
@@ -135,7 +137,7 @@ def _base_options(view: View, level: Level, program: str, blocks_nesting: bool) 
 
 
 @lru_cache(maxsize=8)  # cached, because the command and each pod's own mounts need the result
-def _mounts(view: View) -> tuple[tuple[str, str, str], ...]:
+def _mounts(view: FileSystemView) -> tuple[tuple[str, str, str], ...]:
     """Return the bubblewrap option, target and source of each mount, parents first."""
     mounts = [(_readable_option(mount, view), mount.target, mount.source) for mount in view.readable]
     mounts += [("--bind", mount.target, mount.source) for mount in view.writable]
@@ -151,12 +153,12 @@ def _mount_options(mounts: Iterable[tuple[str, str, str]], directories: set[str]
     return options
 
 
-def _read_only(view: View) -> tuple[str, ...]:
+def _read_only(view: FileSystemView) -> tuple[str, ...]:
     """Return the paths that are read-only once everything is mounted."""
     return ("/dev", *view.hidden, "/")
 
 
-def _readable_option(mount: Mount, view: View) -> str:
+def _readable_option(mount: Mount, view: FileSystemView) -> str:
     """Return the bubblewrap option for a read-only path: a symbolic link, a copy or a mount."""
     if mount.source == mount.target and not mount.is_copied:
         return "--ro-bind"

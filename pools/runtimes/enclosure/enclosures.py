@@ -12,7 +12,7 @@ from pools.runtimes.enclosure.levels import (
     PROBE_PROJECT,
     PROBE_WORKSPACE,
     Isolation,
-    Level,
+    IsolationLevel,
     find_rejection,
     read_policy,
 )
@@ -125,7 +125,7 @@ class Enclosures:
         env["CUDA_VISIBLE_DEVICES"] = ",".join(devices.ids)
         level = probed.isolation.level
         return enclosure_fields(
-            files, view, level, spec.uid if level is Level.USERS else 0, env, devices.nodes,
+            files, view, level, spec.uid if level is IsolationLevel.USERS else 0, env, devices.nodes,
             program=probed.program, blocks_nesting=probed.blocks_nesting, call_filter=probed.call_filter,
             preparation=self._preparation,
         )  # fmt: skip

@@ -24,7 +24,7 @@ LAST_UID = 1_999_999_999
 PROBE_PROJECT, PROBE_UID, PROBE_WORKSPACE = "", FIRST_UID, "probe"
 
 
-class Level(str, Enum):
+class IsolationLevel(str, Enum):
     """Isolation levels of a node, from strongest to weakest."""
 
     __str__ = str.__str__
@@ -35,7 +35,7 @@ class Level(str, Enum):
     NONE = "none"
 
 
-class Policy(str, Enum):
+class IsolationPolicy(str, Enum):
     """Isolation policy of a node, set by BERTH_ISOLATION."""
 
     __str__ = str.__str__
@@ -57,8 +57,8 @@ class Isolation:
     filtered; otherwise `seccomp_obstacle` is the reason. With `whole_devices`, pods cannot share a GPU.
     """
 
-    level: Level
-    policy: Policy = Policy.AUTO
+    level: IsolationLevel
+    policy: IsolationPolicy = IsolationPolicy.AUTO
     obstacle: str = ""
     limits: tuple[str, ...] = ()
     limits_obstacle: str = ""
@@ -71,14 +71,14 @@ class Isolation:
 
     @property
     def encloses(self) -> bool:
-        return self.level is not Level.NONE
+        return self.level is not IsolationLevel.NONE
 
 
-def read_policy(environ: Mapping[str, str] = os.environ) -> Policy:
+def read_policy(environ: Mapping[str, str] = os.environ) -> IsolationPolicy:
     """Return this node's isolation policy. Raises ValueError if BERTH_ISOLATION has an unknown value."""
-    value = environ.get(VARIABLE) or Policy.AUTO
+    value = environ.get(VARIABLE) or IsolationPolicy.AUTO
     try:
-        return Policy(value)
+        return IsolationPolicy(value)
     except ValueError:
         raise ValueError(f"{VARIABLE} is {value!r}. Use require, auto or off.") from None
 
@@ -99,10 +99,10 @@ def find_rejection(isolation: Isolation, project: str, uid: int, served: Collect
 
     `served` lists the projects that have workspaces on the node.
     """
-    if isolation.policy is Policy.OFF:
+    if isolation.policy is IsolationPolicy.OFF:
         return ""
-    if isolation.level is Level.NONE:
-        if isolation.policy is Policy.REQUIRE:
+    if isolation.level is IsolationLevel.NONE:
+        if isolation.policy is IsolationPolicy.REQUIRE:
             return f"{VARIABLE} is require, but this node cannot isolate pods: {isolation.obstacle}"
         others = sorted(set(served) - {project})
         if others:
@@ -111,6 +111,6 @@ def find_rejection(isolation: Isolation, project: str, uid: int, served: Collect
                 f"{isolation.obstacle} To run pods without isolation, set {VARIABLE}=off on the node"
             )
     is_probe = project == PROBE_PROJECT and uid == PROBE_UID
-    if isolation.level is Level.USERS and not is_probe and not FIRST_UID < uid <= LAST_UID:
+    if isolation.level is IsolationLevel.USERS and not is_probe and not FIRST_UID < uid <= LAST_UID:
         return f"the pod spec names user ID {uid}, which is outside the range for pods"
     return ""

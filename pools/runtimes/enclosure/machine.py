@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from pools.runtimes.enclosure.command import Mount, View, is_inside
+from pools.runtimes.enclosure.command import FileSystemView, Mount, is_inside
 from pools.runtimes.enclosure.levels import PATHS_VARIABLE, WRITABLE_PATHS_VARIABLE
 
 _ROOT_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -35,7 +35,7 @@ _CODE = ("platform", "pools", "projects", "scheduler", "examples")
 _PATH_VARIABLES = ("LD_LIBRARY_PATH", "CUDA_HOME", "SSL_CERT_FILE")
 
 
-def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.environ) -> View:
+def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.environ) -> FileSystemView:
     """Return the view that all pods share. Pods cannot see Berth's own directories, which `state` lists."""
     links = []
     declared = _declared_paths(environ, (PATHS_VARIABLE, *_PATH_VARIABLES))
@@ -52,16 +52,18 @@ def machine_view(state: Collection[Path], environ: Mapping[str, str] = os.enviro
     writable = _mounts(_declared_paths(environ, (WRITABLE_PATHS_VARIABLE,)))
     mounts = (*readable, *writable)
     hidden = dict.fromkeys(path for own in state for path in _visible_paths(os.path.realpath(own), mounts))
-    return View(tuple(links), readable, tuple(hidden), writable)
+    return FileSystemView(tuple(links), readable, tuple(hidden), writable)
 
 
-def view_of_declared_paths(state: Collection[Path], environ: Mapping[str, str] = os.environ) -> View:
+def view_of_declared_paths(
+    state: Collection[Path], environ: Mapping[str, str] = os.environ
+) -> FileSystemView:
     """Return the view of the paths that the operator has declared for pods. Paths in `state` are hidden."""
     readable = _mounts(_declared_paths(environ, (PATHS_VARIABLE,)))
     writable = _mounts(_declared_paths(environ, (WRITABLE_PATHS_VARIABLE,)))
     mounts = (*readable, *writable)
     hidden = dict.fromkeys(path for own in state for path in _visible_paths(os.path.realpath(own), mounts))
-    return View((), readable, tuple(hidden), writable)
+    return FileSystemView((), readable, tuple(hidden), writable)
 
 
 def _mounts(paths: Iterable[str]) -> tuple[Mount, ...]:

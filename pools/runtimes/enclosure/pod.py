@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pools.runtimes.enclosure.command import Mount, View, enclosure_command, is_inside
-from pools.runtimes.enclosure.levels import Level
+from pools.runtimes.enclosure.command import FileSystemView, Mount, enclosure_command, is_inside
+from pools.runtimes.enclosure.levels import IsolationLevel
 from pools.runtimes.enclosure.preparation import Preparation
 from pools.runtimes.shim.records import Record
 from pools.runtimes.shim.secrets import VARIABLE
@@ -37,7 +37,8 @@ class PodFiles:
 
 
 def enclosure_fields(
-    files: PodFiles, view: View, level: Level, uid: int, env: Mapping[str, str], devices: tuple[str, ...],
+    files: PodFiles, view: FileSystemView, level: IsolationLevel, uid: int, env: Mapping[str, str],
+    devices: tuple[str, ...],
     *, program: str, blocks_nesting: bool, call_filter: bytes = b"", preparation: Preparation | None = None,
 ) -> Record:  # fmt: skip
     """Assign the pod's files to its user, and return the pod spec fields that describe its enclosure.
@@ -55,8 +56,8 @@ def enclosure_fields(
 
 
 def add_own_files(
-    view: View, files: PodFiles, uid: int, env: Mapping[str, str], devices: tuple[str, ...]
-) -> View:
+    view: FileSystemView, files: PodFiles, uid: int, env: Mapping[str, str], devices: tuple[str, ...]
+) -> FileSystemView:
     """Assign the pod's files to its user, and return the view with these files and the pod's devices."""
     temporary = [(_make_directory(files.directory / name, uid), f"/{target}")
                  for name, target in (("tmp", "tmp"), ("var-tmp", "var/tmp"))]  # fmt: skip
@@ -73,7 +74,7 @@ def add_own_files(
     )  # fmt: skip
 
 
-def user_fields(view: View, uid: int, call_filter: bytes) -> Record:
+def user_fields(view: FileSystemView, uid: int, call_filter: bytes) -> Record:
     """Return the pod spec fields that the shim needs to become the pod's user."""
     fields: Record = [("uid", str(uid))]
     fields += [("group", str(group)) for group in _device_groups(tuple(view.devices))]
@@ -81,7 +82,7 @@ def user_fields(view: View, uid: int, call_filter: bytes) -> Record:
     return [*fields, ("shared_memory", view.shared_memory)] if view.shared_memory else fields
 
 
-def is_visible(path: str, view: View, files: PodFiles) -> bool:
+def is_visible(path: str, view: FileSystemView, files: PodFiles) -> bool:
     """Return whether the pod can access a path of the machine, or has its own directory at the path."""
     own = [str(each) for each in (files.work, files.workspace, files.shared) if each]
     mounts = (*view.readable, *view.writable, *files.readable, *files.writable)

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pools.runtimes.enclosure.command import (
+    FileSystemView,
     Mount,
-    View,
     own_mounts,
     prepared_command,
     without_temporary_paths,
 )
-from pools.runtimes.enclosure.levels import Level
+from pools.runtimes.enclosure.levels import IsolationLevel
 from pools.runtimes.shim.prepared import FILE
 from pools.runtimes.shim.records import Record, write_record
 
@@ -27,7 +27,15 @@ class Preparation:
         self._path = str(root / FILE)
         self._digest = ""  # digest of the record on disk
 
-    def fields(self, view: View, shared: View, level: Level, *, program: str, blocks_nesting: bool) -> Record:
+    def fields(
+        self,
+        view: FileSystemView,
+        shared: FileSystemView,
+        level: IsolationLevel,
+        *,
+        program: str,
+        blocks_nesting: bool,
+    ) -> Record:
         """Return the pod spec fields that let a shim complete a prepared enclosure, or none if that is
         impossible.
 
@@ -35,7 +43,7 @@ class Preparation:
         Update the record if the files of this machine have changed. Only root can add mounts to an enclosure.
         """
         shared = without_temporary_paths(shared)
-        own = own_mounts(view, shared) if level is Level.USERS else None
+        own = own_mounts(view, shared) if level is IsolationLevel.USERS else None
         if own is None:
             return []
         command = prepared_command(shared, level, program=program, blocks_nesting=blocks_nesting)

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pools.runtimes.enclosure.levels import PROBE_UID, VARIABLE, Isolation, Level, Policy
+from pools.runtimes.enclosure.levels import PROBE_UID, VARIABLE, Isolation, IsolationLevel, IsolationPolicy
 from pools.runtimes.enclosure.limits import with_limits
 from pools.runtimes.enclosure.machine import machine_view
 from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields
@@ -79,7 +79,7 @@ class Shim:
     env: Mapping[str, str]
 
 
-def probe(root: Path, policy: Policy, shim: Shim) -> ProbeResult:
+def probe(root: Path, policy: IsolationPolicy, shim: Shim) -> ProbeResult:
     """Test the isolation levels from strongest to weakest in pods below `root`, then the resource limits.
 
     Raises ProbeInterrupted.
@@ -88,16 +88,16 @@ def probe(root: Path, policy: Policy, shim: Shim) -> ProbeResult:
     return replace(probed, isolation=with_limits(probed.isolation))
 
 
-def _probe_levels(root: Path, policy: Policy, shim: Shim) -> ProbeResult:
+def _probe_levels(root: Path, policy: IsolationPolicy, shim: Shim) -> ProbeResult:
     program = shutil.which("bwrap")
-    reasons = [f"{VARIABLE} is off."] if policy is Policy.OFF else []
+    reasons = [f"{VARIABLE} is off."] if policy is IsolationPolicy.OFF else []
     reasons += [f"bubblewrap is not installed. {INSTALL}"] if program is None else []
-    if program is None or policy is Policy.OFF:
-        return ProbeResult(Isolation(Level.NONE, policy, " ".join(reasons)))
+    if program is None or policy is IsolationPolicy.OFF:
+        return ProbeResult(Isolation(IsolationLevel.NONE, policy, " ".join(reasons)))
     program = os.path.realpath(program)
     call_filter, unfiltered = find_program()
     obstacles: list[str] = []
-    for level, blocks_nesting in _candidates():
+    for level, blocks_nesting in _candidate_levels():
         obstacle = _try_level(root, level, program, blocks_nesting, call_filter, shim)
         if not obstacle:
             shortfall = _describe_shortfall(level, obstacles)
@@ -107,16 +107,16 @@ def _probe_levels(root: Path, policy: Policy, shim: Shim) -> ProbeResult:
             return ProbeResult(isolation, program, blocks_nesting, call_filter)
         obstacles.append(obstacle)
     text = f"bubblewrap cannot isolate pods on this machine: {obstacles[-1]}."
-    return ProbeResult(Isolation(Level.NONE, policy, text))
+    return ProbeResult(Isolation(IsolationLevel.NONE, policy, text))
 
 
-def _candidates() -> list[tuple[Level, bool]]:
-    namespaces = [(Level.NAMESPACES, True), (Level.NAMESPACES, False)]
-    return [(Level.USERS, True), *namespaces] if os.geteuid() == 0 else namespaces
+def _candidate_levels() -> list[tuple[IsolationLevel, bool]]:
+    namespaces = [(IsolationLevel.NAMESPACES, True), (IsolationLevel.NAMESPACES, False)]
+    return [(IsolationLevel.USERS, True), *namespaces] if os.geteuid() == 0 else namespaces
 
 
-def _describe_shortfall(level: Level, obstacles: list[str]) -> str:
-    if level is Level.USERS:
+def _describe_shortfall(level: IsolationLevel, obstacles: list[str]) -> str:
+    if level is IsolationLevel.USERS:
         return ""
     if os.geteuid() == 0:
         return f"Pods share the user root, without its capabilities, because {obstacles[0]}."
@@ -124,13 +124,13 @@ def _describe_shortfall(level: Level, obstacles: list[str]) -> str:
 
 
 def _try_level(
-    root: Path, level: Level, program: str, blocks_nesting: bool, call_filter: bytes, shim: Shim
+    root: Path, level: IsolationLevel, program: str, blocks_nesting: bool, call_filter: bytes, shim: Shim
 ) -> str:
     """Run a probe pod in an enclosure of the given level. Return why it failed, or "" if it succeeded.
 
     Raises ProbeInterrupted.
     """
-    uid = PROBE_UID if level is Level.USERS else 0
+    uid = PROBE_UID if level is IsolationLevel.USERS else 0
 
     def run_pod() -> str:
         with probe_directory(root) as directory:

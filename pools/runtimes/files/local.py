@@ -17,10 +17,10 @@ class LocalFiles:
     _workspaces: Path
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
-        return reading.list_files(*self._files_of(pod_id), paths)
+        return reading.list_files(*self._list_pod_files(pod_id), paths)
 
     def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
-        return reading.read_file(*self._files_of(pod_id), path, offset, limit)
+        return reading.read_file(*self._list_pod_files(pod_id), path, offset, limit)
 
     def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
         return reading.list_below(self._kept_directories(pod_id, workspace), path)
@@ -29,19 +29,19 @@ class LocalFiles:
         return reading.read_listed_file(self._kept_directories(pod_id, workspace), path, offset, limit)
 
     def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
-        return volume_changes.list_changes(self._pod_dir(pod_id).path_if_ended(), validate_name(volume))
+        return volume_changes.list_changes(self._pod_dir(pod_id).require_ended(), validate_name(volume))
 
     def read_volume_file(self, pod_id: str, volume: str, path: str, offset: int, limit: int) -> bytes:
-        directory = self._pod_dir(pod_id).path_if_ended()
+        directory = self._pod_dir(pod_id).require_ended()
         return volume_changes.read_file(directory, validate_name(volume), path, offset, limit)
 
     def _kept_directories(self, pod_id: str, workspace: str) -> dict[str, tuple[str, str]]:
         return self._pod_dir(pod_id).kept_directories(self._workspaces / validate_name(workspace))
 
-    def _files_of(self, pod_id: str) -> tuple[str, str]:
+    def _list_pod_files(self, pod_id: str) -> tuple[str, str]:
         """Return the pod's own directory, and the subdirectory that paths are relative to."""
         pod = self._pod_dir(pod_id)
-        return str(pod.work), CODE_DIRECTORY if "code_url" in (pod.read("order") or {}) else ""
+        return str(pod.work_directory), CODE_DIRECTORY if "code_url" in (pod.read("order") or {}) else ""
 
     def _pod_dir(self, pod_id: str) -> PodDir:
         raise NotImplementedError

@@ -24,10 +24,10 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 def list_files(root: str, inside: str, paths: Collection[str]) -> PodFiles:
     """Return the regular files at and below `paths`, relative to `root` or to its subdirectory `inside`."""
-    walk = _Walk()
-    with _open_directory(root, _split(inside)) as base:
+    walk = _DirectoryWalk()
+    with _open_directory(root, _split_path(inside)) as base:
         for path in sorted(set(paths)):
-            walk.add(base, path, path, len(_split(path)))
+            walk.add(base, path, path, len(_split_path(path)))
     files = sorted(walk.files, key=lambda file: file.path)
     return PodFiles(tuple(files), dict(sorted(walk.skipped.items())[:SKIPPED_MAX]))
 
@@ -38,10 +38,10 @@ def list_below(roots: Mapping[str, tuple[str, str]], path: str) -> PodFiles:
     A path begins with the name of its root. `roots` contains the parent and the name of each root's
     directory. Missing directories are skipped. Raises FilesNotFound if no root has the name.
     """
-    label, *inside = _split(path) or [""]
+    label, *inside = _split_path(path) or [""]
     if label and label not in roots:
         raise FilesNotFound(f"{path} is not in any of the directories {', '.join(sorted(roots))}")
-    walk = _Walk()
+    walk = _DirectoryWalk()
     for each in (label,) if label else sorted(roots):
         parent, name = roots[each]
         with _open_directory(parent, ()) as base:
@@ -57,7 +57,7 @@ def list_changed(parent: str, name: str, since: int) -> tuple[PodFiles, set[str]
     Also return the paths of all entries except directories. All paths are relative to the directory. Raises
     FilesNotFound.
     """
-    walk = _Walk(since)
+    walk = _DirectoryWalk(since)
     with _open_directory(parent, [name]) as base:
         walk.add_directory(base, ".", "", 0)
     files = sorted(walk.files, key=lambda file: file.path)
@@ -66,7 +66,7 @@ def list_changed(parent: str, name: str, since: int) -> tuple[PodFiles, set[str]
 
 def read_listed_file(roots: Mapping[str, tuple[str, str]], path: str, offset: int, limit: int) -> bytes:
     """Read at most `limit` bytes from `offset` of a file listed by `list_below`. Raises FilesNotFound."""
-    label, *inside = _split(path) or [""]
+    label, *inside = _split_path(path) or [""]
     if label not in roots or not inside:
         raise FilesNotFound(f"{path} is not a file in any of the directories {', '.join(sorted(roots))}")
     parent, name = roots[label]
@@ -74,8 +74,8 @@ def read_listed_file(roots: Mapping[str, tuple[str, str]], path: str, offset: in
 
 
 def read_file(root: str, inside: str, path: str, offset: int, limit: int) -> bytes:
-    *folders, name = _split(path) or [""]
-    with _open_directory(root, [*_split(inside), *folders]) as folder:
+    *folders, name = _split_path(path) or [""]
+    with _open_directory(root, [*_split_path(inside), *folders]) as folder:
         try:
             fd = os.open(name, _FILE, dir_fd=folder)
         except OSError as error:
@@ -88,7 +88,7 @@ def read_file(root: str, inside: str, path: str, offset: int, limit: int) -> byt
             os.close(fd)
 
 
-class _Walk:
+class _DirectoryWalk:
     """Directory walk that collects the regular files whose status changed after `since` (nanoseconds)."""
 
     def __init__(self, since: int = -1) -> None:
@@ -101,7 +101,7 @@ class _Walk:
 
     def add(self, base: int, relative: str, path: str, depth: int) -> None:
         """Add the file or directory tree at `relative`. `base` is the descriptor of its parent."""
-        *folders, name = _split(relative)
+        *folders, name = _split_path(relative)
         try:
             with _open_subdirectory(base, folders) as folder:
                 info = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -185,7 +185,7 @@ def _open_subdirectory(base: int, parts: Collection[str]) -> Iterator[int]:
         os.close(fd)
 
 
-def _split(path: str) -> list[str]:
+def _split_path(path: str) -> list[str]:
     parts = [part for part in path.split("/") if part]
     if path.startswith("/") or any(part in (".", "..") for part in parts):
         raise FilesNotFound(f"{path} is outside the pod's directory")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pools.runtimes.base import PodSpec
-from pools.runtimes.enclosure.command import View
+from pools.runtimes.enclosure.command import FileSystemView
 from pools.runtimes.enclosure.devices import pod_devices
 from pools.runtimes.enclosure.levels import FIRST_UID, LAST_UID, Isolation
 from pools.runtimes.enclosure.pod import PodFiles, add_own_files, user_fields
@@ -81,7 +81,7 @@ class NodeImages:
             return f"the pod spec names user ID {spec.uid}, which is outside the range for pods"
         return ""
 
-    def fields(self, spec: PodSpec, env: dict[str, str], files: PodFiles, view: View) -> Record:
+    def fields(self, spec: PodSpec, env: dict[str, str], files: PodFiles, view: FileSystemView) -> Record:
         """Prepare the pod's files, and return the pod spec fields that describe its container.
 
         `view` lists the directories that the operator declared. Changes CUDA_VISIBLE_DEVICES in `env`. Raises

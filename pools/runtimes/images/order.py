@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pools.runtimes.base import PodSpec
-from pools.runtimes.enclosure.command import Mount, View
+from pools.runtimes.enclosure.command import FileSystemView, Mount
 from pools.runtimes.images.reference import parse_reference
 from pools.runtimes.shim.records import Record
 
@@ -46,7 +46,7 @@ class ContainerFiles:
     """
 
     init: str
-    view: View
+    view: FileSystemView
     uid: int
 
 
@@ -56,7 +56,7 @@ def container_fields(files: ContainerFiles, store: str) -> Record:
         f"--user={files.uid}:{files.uid}", "--cap-drop=all", "--security-opt=no-new-privileges",
         f"--security-opt=mask={':'.join(_HIDDEN_SYS)}",
         "--read-only", "--read-only-tmpfs=false", "--image-volume=ignore", "--log-driver=none",
-        "--no-healthcheck", "--systemd=false", "--stop-signal=SIGKILL", *_own_limits(),
+        "--no-healthcheck", "--systemd=false", "--stop-signal=SIGKILL", *_ulimit_options(),
         *_mount_options(files.view), f"--volume={files.init}:{HOLDER}:ro",
         *(f"--device={device}" for device in files.view.devices),
         f"--entrypoint={json.dumps([HOLDER])}",
@@ -96,7 +96,7 @@ def default_fields(workspace: Path, work: Path, environ: Mapping[str, str] = os.
     return [("env_default", f"{name}={value}") for name, value in variables.items()]
 
 
-def _own_limits() -> list[str]:
+def _ulimit_options() -> list[str]:
     """Return the podman options for this process's resource limits. podman's own defaults may exceed them."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = int(Path("/proc/sys/kernel/pid_max").read_text())  # podman reduces its own limit to this value
@@ -104,7 +104,7 @@ def _own_limits() -> list[str]:
     return [f"--ulimit=nofile={files[0]}:{files[1]}", f"--ulimit=nproc={processes[0]}:{processes[1]}"]
 
 
-def _mount_options(view: View) -> list[str]:
+def _mount_options(view: FileSystemView) -> list[str]:
     """Return the podman options for mounts. podman sorts the mounts by target."""
     options = [_bind_option(mount, "ro") for mount in _with_mounts_below(view.readable)]
     options += [_bind_option(mount, "rw") for mount in view.writable]

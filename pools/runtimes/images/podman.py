@@ -24,7 +24,7 @@ class PodmanTimeout(Exception):
     """Raised after a podman command has been killed because it took too long."""
 
 
-class Output:
+class PodmanOutput:
     """Exit code, stdout and stderr of a command. The code is 128 or higher if a signal ended the command."""
 
     def __init__(self, code: int, text: str, errors: str) -> None:
@@ -54,7 +54,7 @@ class Podman:
     def run(
         self, *arguments: str, watch: Callable[[int], None] | None = None, seconds: float = COMMAND_SECONDS,
         interruptible: bool = True, variables: Mapping[str, str] = EMPTY,
-    ) -> Output:  # fmt: skip
+    ) -> PodmanOutput:  # fmt: skip
         """Run a podman command to completion, with additional environment `variables`.
 
         `watch` receives the process ID twice a second. Raises PodmanTimeout after `seconds`. An interruptible
@@ -73,7 +73,7 @@ class Podman:
             os.waitpid(pid, 0)
             raise
         code = os.waitstatus_to_exitcode(status)
-        return Output(code if code >= 0 else 128 - code, *(_read(name) for name in names))
+        return PodmanOutput(code if code >= 0 else 128 - code, *(_read(name) for name in names))
 
     def pause(self, seconds: float) -> None:
         """Wait for `seconds`. Raises Interrupted if the pod must stop."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pools.runtimes.enclosure.command import View
+from pools.runtimes.enclosure.command import FileSystemView
 from pools.runtimes.enclosure.levels import IMAGE_CACHE_VARIABLE, IMAGES_VARIABLE, PROBE_UID
 from pools.runtimes.enclosure.machine import machine_view
 from pools.runtimes.enclosure.pod import PodFiles, add_own_files, user_fields
@@ -142,13 +142,13 @@ def _try_container(store: ImageStore, pods: Path, shim: Shim, init: str) -> str:
             remove_container(str(directory))
 
 
-def _probe_view(root: Path) -> View:
+def _probe_view(root: Path) -> FileSystemView:
     """Return a view with the machine's programs mounted below `root`."""
     machine = machine_view([])
     for target, link in machine.links:
         (root / link.lstrip("/")).symlink_to(target)
     programs = [mount for mount in machine.readable if mount.target in ("/usr", "/bin", "/lib", "/lib64")]
-    return View(readable=tuple(programs))
+    return FileSystemView(readable=tuple(programs))
 
 
 def _read_version(store: ImageStore) -> str:

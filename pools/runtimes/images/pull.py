@@ -13,7 +13,7 @@ from typing import Any
 from pools.runtimes.images.cache import evict, evict_all
 from pools.runtimes.images.container import CannotPull
 from pools.runtimes.images.errors import PullError, classify, pull_error
-from pools.runtimes.images.podman import Output, Podman, PodmanTimeout
+from pools.runtimes.images.podman import Podman, PodmanOutput, PodmanTimeout
 from pools.runtimes.images.progress import Progress
 from pools.runtimes.images.reference import parse_reference
 from pools.runtimes.shim.records import Record
@@ -100,14 +100,14 @@ class ImagePull:
         progress = Progress(self._podman.temporary, self._layer_sizes())
         silence = StallTimer(self._silence)
 
-        def watch(pid: int) -> None:
+        def watch_progress(pid: int) -> None:
             if progress.has_advanced(pid):
                 silence.end()
             silence.check()
             self._report(progress.describe())
 
         try:
-            output = self._run("pull", "--quiet", str(self._reference), watch=watch)
+            output = self._run("pull", "--quiet", str(self._reference), watch=watch_progress)
         except PodmanTimeout:
             return pull_error("no_answer", self._reference, self._machine, f"{self._silence:g} s")
         finally:
@@ -126,19 +126,19 @@ class ImagePull:
                 manifest = json.loads(output.text)
                 if "layers" in manifest:
                     return [int(layer["size"]) for layer in manifest["layers"]]
-                digest = self._own_digest(manifest["manifests"])
+                digest = self._digest_for_machine(manifest["manifests"])
             except (PodmanTimeout, ValueError, KeyError, TypeError, StopIteration):
                 return []
             reference = f"{self._reference.host}/{self._reference.name}@{digest}"
         return []
 
-    def _own_digest(self, manifests: list[dict[str, Any]]) -> str:
+    def _digest_for_machine(self, manifests: list[dict[str, Any]]) -> str:
         matching = (each for each in manifests if each["platform"]["architecture"] == self._machine)
         return str(next(matching)["digest"])
 
     def _run(
         self, *arguments: str, watch: Callable[[int], None] | None = None, seconds: float = 1e9
-    ) -> Output:
+    ) -> PodmanOutput:
         """Run podman with the pod's registry credentials, never with those of the machine's users."""
         variables = {"REGISTRY_AUTH_FILE": self._auth}
         if self._reference.is_loopback:

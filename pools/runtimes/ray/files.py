@@ -12,27 +12,27 @@ class RayFiles:
     """Mixin of the Ray runtime that reads pods' files. Nodes store them until the pod is forgotten."""
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
-        with _converted_errors():
+        with _translate_errors():
             return self._files_agent(pod_id).list_files(pod_id, paths)
 
     def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
-        with _converted_errors():
+        with _translate_errors():
             return self._files_agent(pod_id).read_file(pod_id, path, offset, limit)
 
     def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
-        with _converted_errors():
+        with _translate_errors():
             return self._files_agent(pod_id).list_kept_files(pod_id, workspace, path)
 
     def read_kept_file(self, pod_id: str, workspace: str, path: str, offset: int, limit: int) -> bytes:
-        with _converted_errors():
+        with _translate_errors():
             return self._files_agent(pod_id).read_kept_file(pod_id, workspace, path, offset, limit)
 
     def list_volume_changes(self, pod_id: str, volume: str) -> VolumeChanges:
-        with _converted_errors():
+        with _translate_errors():
             return self._files_agent(pod_id).list_volume_changes(pod_id, volume)
 
     def read_volume_file(self, pod_id: str, volume: str, path: str, offset: int, limit: int) -> bytes:
-        with _converted_errors():
+        with _translate_errors():
             return self._files_agent(pod_id).read_volume_file(pod_id, volume, path, offset, limit)
 
     def _files_agent(self, pod_id: str) -> NodeAgent:
@@ -46,7 +46,7 @@ class RayFiles:
 
 
 @contextmanager
-def _converted_errors() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Convert the agent's errors to FilesNotFound if it rejects a request, otherwise to RuntimeFailure."""
     try:
         yield

@@ -15,12 +15,12 @@ _EXISTS = "already exists"
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class RayJob:
     status: str
     message: str
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self.status in ENDED
 
     @property
@@ -45,12 +45,12 @@ class Jobs:
         if response.status_code != httpx.codes.OK and _EXISTS not in response.text:
             raise RuntimeFailure(f"Ray rejected job {name}: {_error_text(response)}")
 
-    def get_job(self, name: str) -> Job | None:
+    def get_job(self, name: str) -> RayJob | None:
         response = self._jobs_request("GET", quote(name, safe=""))
         if response.status_code == httpx.codes.NOT_FOUND:
             return None
         details: dict[str, Any] = _json_or_failure(response)
-        return Job(str(details["status"]), str(details.get("message") or ""))
+        return RayJob(str(details["status"]), str(details.get("message") or ""))
 
     def node_state(self, label: str) -> str:
         """Return Ray's state of the node with the given label, such as ALIVE, or "" if no such node has

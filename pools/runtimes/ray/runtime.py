@@ -25,7 +25,7 @@ from pools.runtimes.base import (
     StopNotice,
 )
 from pools.runtimes.enclosure.levels import Isolation
-from pools.runtimes.ledger import Entry, Ledger
+from pools.runtimes.ledger import Ledger, LedgerEntry
 from pools.runtimes.pod_dir import validate_name
 from pools.runtimes.ray.agents import AgentUnreachable, NodeAgent
 from pools.runtimes.ray.cluster import (
@@ -75,8 +75,8 @@ class RayRuntime(RayFiles, RayLogs):
         self._probes = ProbePods(self, self.ledger.ids, self._nodes_by_instance, self._drop_node_workspace)
 
     def start(self, spec: PodSpec) -> None:
-        if self._starts.has_begun(spec.pod_id):
-            self._starts.finish(spec.pod_id)
+        if self._starts.has_call(spec.pod_id):
+            self._starts.wait_for_result(spec.pod_id)
         elif not self.ledger.has_ended(spec.pod_id):
             self._send(spec, self._place(spec))
         self._watch.request_poll()
@@ -84,7 +84,7 @@ class RayRuntime(RayFiles, RayLogs):
     def begin_start(self, spec: PodSpec) -> None:
         """Send the pod to its node in the background. A later call to `start` raises any error."""
         with suppress(RuntimeFailure, OSError, ValueError):
-            if not self._starts.has_begun(spec.pod_id) and not self.ledger.has_ended(spec.pod_id):
+            if not self._starts.has_call(spec.pod_id) and not self.ledger.has_ended(spec.pod_id):
                 self._starts.begin(spec.pod_id, self._send, spec, self._place(spec))
 
     def _place(self, spec: PodSpec) -> RayNode:
@@ -93,14 +93,14 @@ class RayRuntime(RayFiles, RayLogs):
         node = self._nodes_by_instance().get(spec.instance_id)
         if node is None:
             raise RuntimeFailure(f"node {spec.instance_id} is not in the cluster or has no address yet")
-        self.ledger.place(spec.pod_id, spec.instance_id, spec.workspace, received=False)
+        self.ledger.record_placement(spec.pod_id, spec.instance_id, spec.workspace, received=False)
         return node
 
     def _send(self, spec: PodSpec, node: RayNode) -> None:
         """Send the pod to its node and submit its Ray job. Runs in threads, without database access."""
         self.ledger.sync(spec.pod_id)
         entrypoint = self._agent(node).send_spec(spec)
-        if self.ledger.receive(spec.pod_id) and entrypoint:
+        if self.ledger.record_receipt(spec.pod_id) and entrypoint:
             self.ledger.sync(spec.pod_id)  # every pod with a Ray job must have a record on disk
             labels = {NODE_LABEL: node_label(node.instance_id)}
             self._jobs(node).submit(
@@ -108,7 +108,7 @@ class RayRuntime(RayFiles, RayLogs):
             )
 
     def stop(self, pod_id: str, grace_seconds: int, notice: StopNotice | None = None) -> None:
-        self._starts.settle(pod_id)
+        self._starts.wait_ignoring_error(pod_id)
         if self.ledger.log_path(pod_id).exists():
             return
         nodes = self._nodes_by_instance()
@@ -172,7 +172,7 @@ class RayRuntime(RayFiles, RayLogs):
             job = self._jobs(node).get_job(self._prefix + pod_id)
             if job is None:
                 return report  # the next call to `start` resumes the pod
-            if not job.ended:
+            if not job.has_ended:
                 return STARTING_REPORT
             latest = self._agent(node).get_reports([pod_id])[pod_id]
         except RuntimeFailure:
@@ -187,13 +187,13 @@ class RayRuntime(RayFiles, RayLogs):
             job = self._jobs(node).get_job(self._prefix + pod_id)
         except RuntimeFailure:
             job = None
-        if job is not None and job.ended and isinstance(failure, AgentUnreachable):
+        if job is not None and job.has_ended and isinstance(failure, AgentUnreachable):
             return self._end(pod_id, lost_report(f"node died: {job.last_line}"))
         return self._last.get(pod_id, STARTING_REPORT)
 
     def _end(self, pod_id: str, report: PodReport) -> PodReport:
         self._last.pop(pod_id, None)
-        return self.ledger.end(pod_id, report)
+        return self.ledger.record_end(pod_id, report)
 
     def list_pods(self) -> tuple[str, ...]:
         self._adopt(self._nodes_by_instance().values())
@@ -205,7 +205,9 @@ class RayRuntime(RayFiles, RayLogs):
     def forget(self, pod_id: str) -> None:
         if self.get_reports([pod_id])[pod_id].state is not PodState.EXITED:
             return
-        self._starts.settle(pod_id)  # the pod may have ended before the result of its start was read
+        self._starts.wait_ignoring_error(
+            pod_id
+        )  # the pod may have ended before the result of its start was read
         entry = self.ledger.find(pod_id)
         node = self._nodes.get(entry.instance_id) if entry else None
         if node is not None:
@@ -346,7 +348,7 @@ class RayRuntime(RayFiles, RayLogs):
         self._has_loaded_nodes = True
         return self._nodes
 
-    def _entry(self, pod_id: str) -> Entry | None:
+    def _entry(self, pod_id: str) -> LedgerEntry | None:
         """Return the pod's record or None. If it is missing, first look for the pod on nodes not searched
         yet.
         """
@@ -364,7 +366,7 @@ class RayRuntime(RayFiles, RayLogs):
         for node, node_pod_ids in zip(listed, self._threads.map(self._list_node_pods, listed), strict=True):
             for pod_id in node_pod_ids:
                 if pod_id not in recorded_ids and not self.ledger.log_path(pod_id).exists():
-                    self.ledger.place(pod_id, node.instance_id, "adopted", received=True)
+                    self.ledger.record_placement(pod_id, node.instance_id, "adopted", received=True)
 
     def _list_node_pods(self, node: RayNode) -> tuple[str, ...]:
         try:

@@ -19,16 +19,16 @@ class BackgroundStarts:
     def begin(self, pod_id: str, call: Callable[..., None], *arguments: Any) -> None:
         self._calls[pod_id] = self._threads.submit(call, *arguments)
 
-    def has_begun(self, pod_id: str) -> bool:
+    def has_call(self, pod_id: str) -> bool:
         """Return whether the pod has a call whose result has not been read yet."""
         return pod_id in self._calls
 
-    def finish(self, pod_id: str) -> None:
+    def wait_for_result(self, pod_id: str) -> None:
         """Wait for the pod's call, and raise its error, if any."""
         self._calls.pop(pod_id).result()
 
-    def settle(self, pod_id: str) -> None:
+    def wait_ignoring_error(self, pod_id: str) -> None:
         """Wait for the pod's call, if there is one, and ignore its error."""
         if pod_id in self._calls:
             with suppress(Exception):
-                self.finish(pod_id)
+                self.wait_for_result(pod_id)

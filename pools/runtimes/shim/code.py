@@ -14,8 +14,8 @@ from pools.runtimes.shim.transfers.child import (
     FAILED,
     PROGRESS,
     REPORT_SECONDS,
-    Failure,
     Transfer,
+    TransferFailure,
     die_with_parent,
     send,
 )
@@ -65,7 +65,7 @@ class Download(Transfer):
         try:
             _unpack(body)
         except tarfile.TarError as error:
-            raise Failure(BROKEN, f"the archive is damaged: {error}") from error
+            raise TransferFailure(BROKEN, f"the archive is damaged: {error}") from error
         body.finish()
 
     def describe_error(self, reason: str) -> str:
@@ -87,7 +87,7 @@ class _Body:
         try:
             data = self._response.read(size)
         except (OSError, http.client.HTTPException) as error:
-            raise Failure(BROKEN, f"the connection was lost: {error!r}") from error
+            raise TransferFailure(BROKEN, f"the connection was lost: {error!r}") from error
         self._read += len(data)
         now = time.monotonic()
         if now >= self._next:
@@ -101,7 +101,7 @@ class _Body:
         while self.read(BLOCK):
             pass
         if self._size and self._read != self._size:
-            raise Failure(BROKEN, "the connection was lost")
+            raise TransferFailure(BROKEN, "the connection was lost")
 
 
 def _unpack(body: _Body) -> None:
@@ -115,7 +115,7 @@ def _unpack(body: _Body) -> None:
         for member in archive:
             name = member.name
             if name.startswith("/") or ".." in name.split("/"):
-                raise Failure(FAILED, f"the archive contains the path {name!r}")
+                raise TransferFailure(FAILED, f"the archive contains the path {name!r}")
             if os.path.dirname(name):
                 os.makedirs(os.path.dirname(name), 0o700, exist_ok=True)
             if member.issym():
@@ -128,4 +128,4 @@ def _unpack(body: _Body) -> None:
                         file.write(data)
                 os.utime(name, (member.mtime, member.mtime))
             else:
-                raise Failure(FAILED, f"the archive contains a special file, {name!r}")
+                raise TransferFailure(FAILED, f"the archive contains a special file, {name!r}")

@@ -82,8 +82,8 @@ def watch(pod: Pod, control: int, signals: int, anchor: int | None, checks: Chec
     pod.reap()
     while not pod.is_over:
         timeout = checks.seconds_left()
-        if pod.next_step is not None:
-            timeout = min(timeout, pod.next_step - time.monotonic())
+        if pod.next_signal_at is not None:
+            timeout = min(timeout, pod.next_signal_at - time.monotonic())
         leftover = pod.leftover_process_descriptor()
         if leftover is not None:
             poller.register(leftover, select.POLLIN)

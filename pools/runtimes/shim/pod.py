@@ -93,9 +93,9 @@ class Pod:
             os.close(fd)
         # Sync while the process enters a prepared enclosure or, without one, while a new enclosure is built.
         if self.namespaces and self.namespaces.is_built:
-            failure = self._admit(go_write) or self._sync_pod_spec()
+            failure = self._admit_to_namespaces(go_write) or self._sync_pod_spec()
         else:
-            failure = self._sync_pod_spec() or self._admit(go_write)
+            failure = self._sync_pod_spec() or self._admit_to_namespaces(go_write)
         if not failure:
             self.pid = int(os.read(born_read, 32) or 0)
             if child != self.pid:
@@ -150,7 +150,7 @@ class Pod:
         self.command, self.env = self.namespaces.complete(self.command, self.env)
         return failure
 
-    def _admit(self, go_fd: int) -> str:
+    def _admit_to_namespaces(self, go_fd: int) -> str:
         """Let the forked process enter the namespaces, if any, once they have been built.
 
         Return an error message or "".
@@ -298,7 +298,7 @@ class Pod:
         return None
 
     @property
-    def next_step(self) -> float | None:
+    def next_signal_at(self) -> float | None:
         """Time of the next stop signal (SIGTERM or SIGKILL), or None if the pod is not being stopped."""
         return self.deadline if self.term_at is None else self.term_at
 

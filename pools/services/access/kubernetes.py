@@ -66,7 +66,9 @@ class KubernetesAccess:
         """
         rows = NodePool.objects.filter(provider=KUBERNETES).order_by("name").values_list(*COLUMNS)
         pools = {name: self._open_access(json.dumps(settings), sealed) for name, settings, sealed in rows}
-        self._clusters.retain([access.cluster for access in pools.values() if isinstance(access, PoolAccess)])
+        self._clusters.close_unused(
+            [access.cluster for access in pools.values() if isinstance(access, PoolAccess)]
+        )
         return pools
 
     def for_pool(self, pool: NodePool) -> PoolAccess:
@@ -88,7 +90,7 @@ class KubernetesAccess:
             settings, connection = _parse(json.dumps(pool.provider_settings), pool.kubeconfig_sealed)
         except UNUSABLE as error:
             raise ProviderError(ProviderErrorKind.CREDENTIALS, str(error)) from error
-        with self._clusters.open(connection) as cluster:
+        with self._clusters.open_temporary(connection) as cluster:
             yield PoolAccess(cluster, settings)
 
     def _open_access(self, settings_json: str, sealed: str) -> PoolAccess | UnusableCluster:

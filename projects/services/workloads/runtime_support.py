@@ -7,7 +7,7 @@ from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
 from pools.engine.pod_limits import limit_values, resolve_limits
-from pools.image_support import image_rejection
+from pools.image_support import image_rejection_reason
 from pools.models import NodePool
 from pools.runtimes.capabilities import runtime_capabilities
 from projects.services.workloads.submission_view import SubmissionView
@@ -51,7 +51,7 @@ def check_image(spec: WorkloadSpec) -> None:
 
 def _image_rejections(spec: WorkloadSpec, names: Iterable[str], rows: PoolRows) -> dict[str, str]:
     """Map the name of each pool that rejects the workload to the reason."""
-    reasons = {name: image_rejection(rows[name], spec.image) for name in names}
+    reasons = {name: image_rejection_reason(rows[name], spec.image) for name in names}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
@@ -96,7 +96,7 @@ def describe_limits(spec: WorkloadSpec, pools: Sequence[str]) -> list[dict[str, 
     rows = NodePool.objects.filter(name__in=pools).order_by("name").values_list("name", "default_limits")
     defaults = dict(rows)
     return [
-        {"pool": pool, "role": role.name, **limit_values(resolve_limits(role, defaults[pool]).stored())}
+        {"pool": pool, "role": role.name, **limit_values(resolve_limits(role, defaults[pool]).to_row())}
         for role in spec.all_roles
         for pool in pools
         if pool in defaults

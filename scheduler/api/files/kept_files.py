@@ -30,19 +30,19 @@ class KeptFiles:
 
     def list(self, path: str = "") -> PodFiles:
         """List the files at and below a path such as `pod/results`, or all files."""
-        with _converted_errors():
+        with _translate_errors():
             return self.runtime.list_kept_files(*self._pod_and_workload_ids, path)
 
     def read_first_bytes(self, file: PodFile, size: int) -> bytes:
         """Return the first `size` bytes of a file."""
-        with _converted_errors():
+        with _translate_errors():
             return self.runtime.read_kept_file(*self._pod_and_workload_ids, file.path, 0, size)
 
     def read(self, file: PodFile) -> Iterator[bytes]:
         """Yield the content of a file, up to its listed size. Raises NotFound if the file was truncated."""
         offset = 0
         while offset < file.size:
-            with _converted_errors():
+            with _translate_errors():
                 size = min(PART_BYTES, file.size - offset)
                 part = self.runtime.read_kept_file(*self._pod_and_workload_ids, file.path, offset, size)
             if not part:
@@ -90,7 +90,7 @@ def require_files(files: PodFiles, path: str) -> None:
 
 
 @contextmanager
-def _converted_errors() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except FilesNotFound as error:

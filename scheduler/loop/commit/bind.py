@@ -211,7 +211,7 @@ def _role_limits(order: StartCommand, role: str, node: Node) -> dict[str, Any]:
     """Return the limits of a role's pods in the node's pool. All of the run's pods share this pool."""
     roles = order.spec.spec.all_roles if order.spec.spec else ()
     declared = next(each for each in roles if each.name == role)
-    return resolve_limits(declared, node.pool.default_limits).stored()
+    return resolve_limits(declared, node.pool.default_limits).to_row()
 
 
 def _sort_by_rank(places: Iterable[Place], spec: ParsedSpec) -> list[Place]:

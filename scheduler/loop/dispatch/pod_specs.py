@@ -43,7 +43,7 @@ def build_pod_spec(
     workload, node, allocation = pod.workload, pod.node, pod.allocation
     pool, environment = node.pool, node.environment
     role = next(role for role in spec.all_roles if role.name == pod.role)
-    limits = pod.limits or resolve_limits(role, pool.default_limits).stored()
+    limits = pod.limits or resolve_limits(role, pool.default_limits).to_row()
     volumes = () if role.idle else _volume_mounts(pod, spec)
     declared = _declared_secrets(pod, spec.role_secrets(role), reader)
     capabilities = runtime_capabilities(pool.runtime)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from pools.image_support import image_rejection
+from pools.image_support import image_rejection_reason
 from pools.models import NodePool
 from pools.runtimes.capabilities import runtime_capabilities
 
@@ -28,6 +28,6 @@ class ImagePolicies:
         if image is None and not self._restricts:
             return NONE
         if image not in self._rejections:
-            reasons = {pool.name: image_rejection(pool, image) for pool in self._pools}
+            reasons = {pool.name: image_rejection_reason(pool, image) for pool in self._pools}
             self._rejections[image] = {name: reason for name, reason in reasons.items() if reason}
         return self._rejections[image]

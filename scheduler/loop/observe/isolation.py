@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from django.db.models import Q
 
 from pools.models import NodePool
-from pools.runtimes.enclosure.levels import Level, Policy
+from pools.runtimes.enclosure.levels import IsolationLevel, IsolationPolicy
 from projects.models import Pod
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.engine.model import IMAGES, ISOLATION, SHARED_GPUS
@@ -33,7 +33,7 @@ def reported_missing_features(report: Report | None) -> Features:
     features = {}
     if not report.get("images") and report.get("images_obstacle"):
         features[IMAGES] = _first_sentence(report["images_obstacle"])
-    if report["level"] == Level.NONE and report["policy"] == Policy.REQUIRE:
+    if report["level"] == IsolationLevel.NONE and report["policy"] == IsolationPolicy.REQUIRE:
         features[ISOLATION] = _first_sentence(report["obstacle"])
     if report.get("whole_devices"):
         features[SHARED_GPUS] = "they assign only whole GPUs"
@@ -94,7 +94,11 @@ def local_pools(pools: Iterable[NodePool]) -> frozenset[int]:
 
 def _serves_one_project(node: NodeWithReport) -> bool:
     report = node.isolation
-    return report is not None and report["level"] == Level.NONE and report["policy"] == Policy.AUTO
+    return (
+        report is not None
+        and report["level"] == IsolationLevel.NONE
+        and report["policy"] == IsolationPolicy.AUTO
+    )
 
 
 def _projects_by_pod_age(nodes: Collection[int]) -> list[tuple[int, int]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pools.engine.volumes import read_volumes, rejection_reason
 from pools.models import NodePool
-from pools.runtimes.enclosure.levels import Level
+from pools.runtimes.enclosure.levels import IsolationLevel
 from scheduler.engine.model import VOLUME
 from scheduler.loop.observe.isolation import Features, Report
 
@@ -17,11 +17,11 @@ def missing_volumes(stored: StoredVolumes, labels: Mapping[str, str], report: Re
     """Return the pool's volumes that a node with the given labels lacks, each with the reason as a clause."""
     if not stored:
         return {}
-    cannot_mount = report is not None and report["level"] == Level.NONE and not report.get("images")
+    cannot_mount = report is not None and report["level"] == IsolationLevel.NONE and not report.get("images")
     return {
         VOLUME + volume.name: NOT_ISOLATED if cannot_mount else ""
         for volume in read_volumes(stored)
-        if cannot_mount or not volume.is_on(labels)
+        if cannot_mount or not volume.is_on_node(labels)
     }
 
 

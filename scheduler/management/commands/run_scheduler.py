@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand
 from berth.core.garbage import defer_full_collections
 from berth.db.lease import HeldLease, fenced_transaction
 from berth.server.tracing.spans import set_process_name
-from pools.engine.victims import Work
+from pools.engine.victims import LostWork
 from pools.models import NodePool
 from pools.runtimes.capabilities import REMOTE_PROVIDERS
 from projects.code.git.installation import git_policy, scratch_base
@@ -75,7 +75,7 @@ def build_scheduler() -> Scheduler:
     wiring, background_reconciler = load_wiring(), BackgroundReconciler()
 
     def reconcile_pool(
-        pool: NodePool, now: datetime, held_lease: HeldLease, work_to_lose: Mapping[int, Work]
+        pool: NodePool, now: datetime, held_lease: HeldLease, work_to_lose: Mapping[int, LostWork]
     ) -> bool:
         provider = wiring.provider_for(pool)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import Avg, Q
 
 from pools.capacity_history import capacity_over_time
-from pools.engine.timeline import Point
+from pools.engine.timeline import TimelinePoint
 from pools.models import Node, NodePool
 from projects.actor import Actor
 from scheduler.reports.usage.report import ReportStep, UsageDimension, UsageRequest, usage_report
@@ -70,13 +70,13 @@ def _allocated_gpu_hours(pools: set[str], first: datetime, now: datetime) -> dic
     return sums
 
 
-def _time_of_first_node(points: Sequence[Point], now: datetime) -> datetime:
+def _time_of_first_node(points: Sequence[TimelinePoint], now: datetime) -> datetime:
     """Return the time of the first point with nodes, or `now` if there is no such point."""
     times = (point.at for point in points if point.current + point.draining)
     return min(now, datetime.fromtimestamp(next(times, now.timestamp()), UTC))
 
 
-def _node_hours(points: Sequence[Point], first: datetime, now: datetime, hours: int) -> list[float]:
+def _node_hours(points: Sequence[TimelinePoint], first: datetime, now: datetime, hours: int) -> list[float]:
     """Return the node-hours in each hour. Each point applies until the next point."""
     sums = [0.0] * hours
     begin = first.timestamp()

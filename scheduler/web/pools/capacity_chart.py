@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from berth.server.web.charts.steps import StepChart, step_chart
 from pools.capacity_history import capacity_over_time
-from pools.engine.timeline import Point
+from pools.engine.timeline import TimelinePoint
 from pools.models import NodePool
 
 SPANS: Mapping[str, tuple[str, timedelta]] = {
@@ -22,7 +22,7 @@ ROWS = 50
 @dataclass(frozen=True, slots=True)
 class ChartRow:
     at: datetime
-    point: Point
+    point: TimelinePoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def build_capacity_chart(pool: NodePool, now: datetime, span: str) -> CapacityCh
     )
 
 
-def _build_step_chart(points: Sequence[Point], now: datetime) -> StepChart:
+def _build_step_chart(points: Sequence[TimelinePoint], now: datetime) -> StepChart:
     return step_chart(
         [point.at for point in points],
         [
@@ -78,5 +78,5 @@ def _build_step_chart(points: Sequence[Point], now: datetime) -> StepChart:
     )
 
 
-def _to_datetime(point: Point) -> datetime:
+def _to_datetime(point: TimelinePoint) -> datetime:
     return datetime.fromtimestamp(point.at, UTC)

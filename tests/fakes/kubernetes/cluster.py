@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from pools.kubernetes.nodes import Usage, pod_usage, total_usage
+from pools.kubernetes.nodes import RequestTotals, pod_usage, total_usage
 from pools.kubernetes.quantities import parse_quantity
 from tests.fakes.kubernetes.files import FakeFiles, keeps_files
 from tests.fakes.kubernetes.store import Object, Rejection, Store
@@ -297,7 +297,7 @@ class FakeCluster:
             if each["spec"].get("nodeName") == node["metadata"]["name"]
         ]
         used, wanted = total_usage(others), pod_usage(pod, GPU)
-        total: Usage = total_usage([used, wanted])
+        total: RequestTotals = total_usage([used, wanted])
         return total.gpus <= int(node["status"]["allocatable"][GPU])
 
     def _set_container(self, pod: Object, state: Object, phase: str) -> None:

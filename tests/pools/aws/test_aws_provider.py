@@ -10,7 +10,7 @@ import pytest
 from berth.core.errors import Invalid
 from pools.providers.aws import instances
 from pools.providers.aws.clients import Clients
-from pools.providers.aws.errors import classify
+from pools.providers.aws.errors import classify_error
 from pools.providers.aws.prices import price_per_gpu_hour
 from pools.providers.aws.settings import aws_settings
 from pools.providers.base import InstanceState, ProviderError, ProviderErrorKind, Shape
@@ -330,5 +330,5 @@ def test_price_of_an_instance_type_missing_from_the_price_table_is_unknown() -> 
 
 
 def test_unknown_error_code_makes_the_launch_outcome_uncertain() -> None:
-    assert classify("SomethingNew") == Kind.BROKEN
-    assert classify("InvalidParameterCombination") == Kind.SETTINGS
+    assert classify_error("SomethingNew") == Kind.BROKEN
+    assert classify_error("InvalidParameterCombination") == Kind.SETTINGS

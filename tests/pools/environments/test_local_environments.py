@@ -89,7 +89,7 @@ def test_environment_has_the_declared_python_version(
     monkeypatch.setenv("PATH", str(Path(interpreter).parent), prepend=os.pathsep)
     wheel(wheels, "lib", "2.0")
     node_recipe = recipe(Image(python="3.10", pip=("lib",)))
-    here.begin("node-0", node_recipe)
+    here.begin_installation("node-0", node_recipe)
     boot = ended(here, "node-0", node_recipe)
     assert boot.ready, boot
     code = "import sys, lib, pools.plugins.contexts; print(lib.VERSION, *sys.version_info[:2])"
@@ -106,7 +106,7 @@ def test_script_installs_packages_and_runs_plugin_operations(here: LocalEnvironm
         Operation('test -f "$VIRTUAL_ENV/said" && test "$HF_TOKEN" = hf_verysecrettoken', "second"),
     )
     node_recipe = recipe(image, *operations, HF_TOKEN=SECRET)
-    here.begin("node-0", node_recipe)
+    here.begin_installation("node-0", node_recipe)
     boot = ended(here, "node-0", node_recipe)
     assert boot.ready, boot
     assert [phase.phase for phase in boot.progress.phases] == list(phase_names(image, operations))
@@ -123,7 +123,7 @@ def test_second_node_reuses_the_first_nodes_environment(here: LocalEnvironments,
     wheel(wheels, "lib", "2.0")
     node_recipe = recipe(Image(pip=("lib",)), Operation('echo run >> "$VIRTUAL_ENV/runs"', "note"))
     for name in ("node-0", "node-1"):  # installed on both nodes at the same time
-        here.begin(name, node_recipe)
+        here.begin_installation(name, node_recipe)
     boots = [ended(here, name, node_recipe) for name in ("node-0", "node-1")]
     assert all(boot.ready for boot in boots)
     builds = [boot for boot in boots if "pip" in {phase.phase for phase in boot.progress.phases}]
@@ -152,7 +152,7 @@ def test_package_from_a_scoped_index_is_not_replaced(
     monkeypatch.delenv("PIP_FIND_LINKS")
     indexes = (Index(f"file://{special.parent}", ("Torchy",)), Index(f"file://{usual}"))
     node_recipe = recipe(Image(pip=("user", "torchy"), indexes=indexes))
-    here.begin("node-0", node_recipe)
+    here.begin_installation("node-0", node_recipe)
     assert ended(here, "node-0", node_recipe).ready
     code = "from importlib.metadata import version; print(version('torchy'), version('lib'))"
     assert python(here, node_recipe, code) == "1.0+cpu 2.0"
@@ -174,11 +174,11 @@ def test_failed_build_is_reported_with_its_last_output(
     here: LocalEnvironments, wheels: Path, image: Image, operations: tuple[Operation, ...], expected: str
 ) -> None:
     node_recipe = recipe(image, *operations, **dict.fromkeys(image.secrets, SECRET))
-    here.begin("node-0", node_recipe)
+    here.begin_installation("node-0", node_recipe)
     boot = ended(here, "node-0", node_recipe)
     assert not boot.ready
     assert boot.failure.startswith(f"environment could not be installed: {expected}")
-    assert boot.progress.failed is not None
+    assert boot.progress.failed_phase is not None
     assert SECRET not in json.dumps([phase.to_dict() for phase in boot.progress.phases])
     assert (here.root / node_recipe.digest).exists() == bool(operations), (
         "an incomplete environment is deleted"
@@ -192,7 +192,7 @@ def test_missing_network_is_reported_as_the_cause(
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     node_recipe = recipe(Image(pip=("lib",)))
     quick = Recipe(node_recipe.digest, node_recipe.script.replace("--retries 2", "--retries 1"), {})
-    here.begin("node-0", quick)
+    here.begin_installation("node-0", quick)
     failure = ended(here, "node-0", quick).failure
     assert failure.endswith("No matching distribution found for lib (network unreachable, see the output)")
 
@@ -204,7 +204,7 @@ def test_crash_during_a_build_leaves_no_partial_environment(here: LocalEnvironme
     slow = Recipe(
         node_recipe.digest, node_recipe.script.replace("install_pip() {", "install_pip() {\n  sleep 60"), {}
     )
-    here.begin("node-0", slow)
+    here.begin_installation("node-0", slow)
     home = here.root / "boots" / "node-0"
     poll_until(lambda: '"pip", "state": "running"' in (home / "phases").read_text())
     assert (here.root / node_recipe.digest / "bin" / "python").exists()
@@ -213,7 +213,7 @@ def test_crash_during_a_build_leaves_no_partial_environment(here: LocalEnvironme
     os.waitpid(pid, 0)
     assert here.get_status("node-0", {}) is None, "no build is running"
     assert not (here.root / node_recipe.digest / ".ready").exists()
-    here.begin("node-0", node_recipe)
+    here.begin_installation("node-0", node_recipe)
     assert ended(here, "node-0", node_recipe).ready
     assert python(here, node_recipe, "import lib; print(lib.VERSION)") == "2.0"
 
@@ -221,7 +221,7 @@ def test_crash_during_a_build_leaves_no_partial_environment(here: LocalEnvironme
 def test_only_unused_environments_are_deleted(here: LocalEnvironments, wheels: Path) -> None:
     used, unused = recipe(Image(env={"A": "1"})), recipe(Image(env={"A": "2"}))
     for node_recipe in (used, unused):
-        here.begin(node_recipe.digest[:8], node_recipe)
+        here.begin_installation(node_recipe.digest[:8], node_recipe)
         assert ended(here, node_recipe.digest[:8], node_recipe).ready
     assert here.clear(frozenset({used.digest})) == [], "a node still uses the environment"
     here.end(unused.digest[:8])
@@ -250,7 +250,7 @@ def test_any_script_output_can_be_parsed() -> None:
     ]  # fmt: skip
     progress = parse_progress(lines, ["hf_x"])
     assert [(phase.phase, phase.state) for phase in progress.phases] == [("apt", "done"), ("pip", "failed")]
-    assert progress.failed is not None
-    assert "hf_x" not in progress.failed.message
-    assert progress.failure == "environment could not be installed: pip: last"
+    assert progress.failed_phase is not None
+    assert "hf_x" not in progress.failed_phase.message
+    assert progress.failure_message == "environment could not be installed: pip: last"
     assert sys.version_info >= (3, 11)

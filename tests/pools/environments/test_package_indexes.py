@@ -70,7 +70,7 @@ def here(tmp_path: Path) -> Iterator[LocalEnvironments]:
 
 
 def boot_node(here: LocalEnvironments, node_recipe: Recipe) -> InstallStatus:
-    here.begin("node-0", node_recipe)
+    here.begin_installation("node-0", node_recipe)
     return ended(here, "node-0", node_recipe)
 
 

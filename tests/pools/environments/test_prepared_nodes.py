@@ -102,7 +102,7 @@ def test_node_with_a_failed_environment_is_marked_lost_and_replaced_later(
     stage: Stage, scripts: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_ticks(stage)
-    scripts.now = InstallStatus(PIP_FAILS, failure=PIP_FAILS.failure)
+    scripts.now = InstallStatus(PIP_FAILS, failure=PIP_FAILS.failure_message)
     run_ticks(stage)
     lost_node = Node.objects.get(pool=stage.pool, ordinal=0)
     assert lost_node.phases[1]["message"] == "looking\nno such package"

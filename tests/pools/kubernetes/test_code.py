@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pools.kubernetes.code.container import BLOCK, INCOMPLETE, MISSING, last_file, unpack_command
+from pools.kubernetes.code.container import BLOCK, INCOMPLETE, MISSING, end_marker, unpack_command
 from pools.kubernetes.mirror import Mirror
 from pools.runtimes.base import PodCause, PodState
 from tests.code.code_server import SECRET, archive
@@ -23,7 +23,7 @@ def run(directory: Path, content: bytes, missing: str = "", *, cut: int = 0) -> 
     for name in {"sh", "dd", "mkdir", "mv", "rm", "tar"} - {missing}:
         if not (programs / name).exists():
             (programs / name).symlink_to(str(shutil.which(name)))
-    complete = content[:-TAR_END] + last_file("m1") + bytes(TAR_END)
+    complete = content[:-TAR_END] + end_marker("m1") + bytes(TAR_END)
     finished = subprocess.run(
         unpack_command("m1", len(complete)), input=complete[: len(complete) - cut], capture_output=True,
         check=False, env={"PATH": str(programs), "BERTH_POD_DIR": str(directory)},

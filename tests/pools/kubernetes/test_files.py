@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pools.kubernetes.files.archive import BrokenArchive, TooLarge, Unpacker
+from pools.kubernetes.files.archive import BrokenArchive, FilesTooLarge, Unpacker
 from pools.kubernetes.files.container import EMPTY, MISSING, pack_command
-from pools.kubernetes.files.store import Limits
+from pools.kubernetes.files.store import CopyLimits
 from pools.runtimes.base import PodCause, PodState, StartRejected
 from pools.runtimes.files.base import FilesNotFound
 from tests.contracts.kubernetes_stage import FakeKubernetesStage
@@ -101,7 +101,7 @@ def test_immediately_killed_pod_has_no_outputs(stage: FakeKubernetesStage) -> No
 
 
 def test_outputs_over_the_limit_are_not_copied(stage: FakeKubernetesStage) -> None:
-    stage.limits = Limits(size=MIB)
+    stage.limits = CopyLimits(size=MIB)
     stage.runtime.start(stage.order("p-1", "train", outputs=("huge",)))
     running(stage.runtime, "p-1")
     with (stage.files.directory("p-1") / "huge").open("wb") as file:
@@ -232,8 +232,8 @@ def test_hostile_archives_are_rejected(tmp_path: Path) -> None:
             (b"no archive" * 100, BrokenArchive),
             (archive(("pod/a", b"1"), ("pod/a", b"2")), BrokenArchive),
             (archive(("pod/a", b"1"), ("pod/a/b", b"2")), BrokenArchive),
-            (archive(("pod/a", bytes(MIB)), ("pod/b", b"2")), TooLarge),
-            (archive(*[(f"pod/{each}", b"") for each in range(21)]), TooLarge),
+            (archive(("pod/a", bytes(MIB)), ("pod/b", b"2")), FilesTooLarge),
+            (archive(*[(f"pod/{each}", b"") for each in range(21)]), FilesTooLarge),
         ]
     ):
         with pytest.raises(rejection):

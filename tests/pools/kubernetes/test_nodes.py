@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pools.kubernetes.nodes import Usage, pod_usage, read_node
+from pools.kubernetes.nodes import RequestTotals, pod_usage, read_node
 from pools.kubernetes.quantities import to_mebibytes, to_milli
 from pools.kubernetes.settings import kubernetes_settings
 
@@ -24,7 +24,7 @@ def node(*taints: dict[str, str], ready: str = "True", **spec: Any) -> dict[str,
 
 def test_capacity_equals_the_allocatable_resources() -> None:
     read = read_node(node(), kubernetes_settings({}))
-    assert read.allocatable == Usage(63500, 515568, 8, 110)
+    assert read.allocatable == RequestTotals(63500, 515568, 8, 110)
     assert (read.gpu_model, read.obstacle) == ("NVIDIA-H100", "")
 
 
@@ -62,8 +62,8 @@ def test_pod_usage_matches_the_kubernetes_schedulers_accounting() -> None:
         "initContainers": [container("4", "10Mi")],
         "overhead": {"memory": "20Mi"},
     }
-    assert pod_usage({"spec": spec, "status": {"phase": "Running"}}, GPU) == Usage(4000, 1140, 2, 1)
-    assert pod_usage({"spec": spec, "status": {"phase": "Succeeded"}}, GPU) == Usage()
+    assert pod_usage({"spec": spec, "status": {"phase": "Running"}}, GPU) == RequestTotals(4000, 1140, 2, 1)
+    assert pod_usage({"spec": spec, "status": {"phase": "Succeeded"}}, GPU) == RequestTotals()
 
 
 def test_resource_quantities_are_rounded_up() -> None:

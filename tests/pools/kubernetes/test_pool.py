@@ -130,7 +130,7 @@ def test_node_change_wakes_the_scheduler_and_is_stored_before_the_pools_next_tic
     fleet: Fleet, change: Callable[[FakeCluster], None], state: str, obstacle: str
 ) -> None:
     pool, wakes = fleet.create(), []
-    fleet.clusters.listen(lambda: wakes.append(fleet.access.nodes_changed_at(pool)), lambda pod: None)
+    fleet.clusters.set_callbacks(lambda: wakes.append(fleet.access.nodes_changed_at(pool)), lambda pod: None)
     fleet.settle(pool, state="ready", obstacle="")
     fleet.now += timedelta(seconds=1)
     change(fleet.cluster)

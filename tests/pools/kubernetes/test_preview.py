@@ -10,7 +10,7 @@ import pytest
 from pools.kubernetes import api
 from pools.kubernetes.cluster import Clusters, PoolAccess
 from pools.kubernetes.credentials import Connection
-from pools.kubernetes.preview.examine import examine
+from pools.kubernetes.preview.examine import examine_cluster
 from pools.kubernetes.settings import kubernetes_settings
 from pools.providers.base import Shape
 from pools.providers.preview import Preview, Severity
@@ -26,9 +26,9 @@ class Stage:
 
     def preview(self, claimed_by: dict[str, str] | None = None, **settings: object) -> Preview:
         clusters = Clusters(lambda: "test")
-        with clusters.open(Connection(self.url)) as cluster:
+        with clusters.open_temporary(Connection(self.url)) as cluster:
             access = PoolAccess(cluster, kubernetes_settings(settings))
-            return examine(access, SHAPE, claimed_by or {})
+            return examine_cluster(access, SHAPE, claimed_by or {})
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pools.kubernetes import worker as worker_module
-from pools.kubernetes.worker import THREADS, StillRunning, Worker
+from pools.kubernetes.worker import THREADS, CallStillRunning, Worker
 
 
 def test_concurrent_caller_does_not_discard_a_queued_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,7 +20,7 @@ def test_concurrent_caller_does_not_discard_a_queued_call(monkeypatch: pytest.Mo
         monkeypatch.setattr(worker, "_has_finished", has_finished)
         assert worker.run("pod", "log", lambda: "second") == "first"
         worker.patience = 0
-        with pytest.raises(StillRunning):
+        with pytest.raises(CallStillRunning):
             worker.run("pod", "log", lambda: str(go_on.wait(120)))
         return True
 
@@ -50,9 +50,9 @@ def test_unread_results_neither_block_further_calls_nor_accumulate(monkeypatch: 
     late, go_on = threading.Semaphore(0), threading.Event()
     worker = Worker("cluster", 0, late.release)
     for number in range(3):
-        with pytest.raises(StillRunning):
+        with pytest.raises(CallStillRunning):
             worker.run(f"pod-{number}", "start", lambda: go_on.wait(120))
-    with pytest.raises(StillRunning):
+    with pytest.raises(CallStillRunning):
         worker.run("refused", "start", lambda: "never called")
     go_on.set()
     for _ in range(3):

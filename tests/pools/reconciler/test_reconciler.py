@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from pools import selectors, services
-from pools.engine.victims import Work
+from pools.engine.victims import LostWork
 from pools.models import Node, NodePool, ScalingEvent
 from tests.fakes.provider import FakeProvider
 from tests.pools.stage import SYSTEM, Stage, pool
@@ -203,7 +203,7 @@ def test_nodes_with_least_work_to_lose_are_drained_first() -> None:
     stage.reconcile()
     stage.resize(2)
     seconds_lost = {3: 900, 2: 10, 1: 20}
-    work = {stage.node(n).pk: Work(gpu_seconds=seconds, pods=1) for n, seconds in seconds_lost.items()}
+    work = {stage.node(n).pk: LostWork(gpu_seconds=seconds, pods=1) for n, seconds in seconds_lost.items()}
     stage.reconcile(work_to_lose=work)
     assert stage.states() == {0: "ready", 1: "draining", 2: "draining", 3: "ready"}
     assert not selectors.overdue_drains(stage.now).exists()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pools.engine.reconciler import Command, Drain, Fleet, Launch, Phase, UndoDrain, next_step
-from pools.engine.victims import Work
+from pools.engine.victims import LostWork
 from tests.pools.fleets import (
     after_drain,
     after_failed_order,
@@ -137,8 +137,8 @@ def test_surplus_nodes_are_drained_highest_ordinal_first() -> None:
 
 @shows("SKY-67")
 def test_nodes_with_least_work_to_lose_are_drained_first() -> None:
-    def work_by_ordinal(**seconds: int) -> dict[int, Work]:
-        return {int(name[1:]): Work(gpu_seconds=value, pods=1) for name, value in seconds.items()}
+    def work_by_ordinal(**seconds: int) -> dict[int, LostWork]:
+        return {int(name[1:]): LostWork(gpu_seconds=value, pods=1) for name, value in seconds.items()}
 
     assert next_step(fleet(2, range(5)), work_by_ordinal(n4=500, n3=20, n2=20, n1=0)).commands == (
         Drain((1, 3, 2)),
@@ -148,9 +148,9 @@ def test_nodes_with_least_work_to_lose_are_drained_first() -> None:
 
 def test_drain_order_considers_non_preemptible_pods_then_gpu_seconds_then_cpu_seconds() -> None:
     work = {
-        3: Work(non_preemptible=1, pods=1),
-        2: Work(gpu_seconds=9000, pods=1),
-        1: Work(cpu_seconds=5, pods=1),
+        3: LostWork(non_preemptible=1, pods=1),
+        2: LostWork(gpu_seconds=9000, pods=1),
+        1: LostWork(cpu_seconds=5, pods=1),
     }
     assert next_step(fleet(1, range(4)), work).commands == (Drain((1, 2, 3)),)
     assert next_step(fleet(1, range(5)), work).commands == (Drain((4, 1, 2, 3)),)
@@ -158,7 +158,7 @@ def test_drain_order_considers_non_preemptible_pods_then_gpu_seconds_then_cpu_se
 
 @shows("SKY-64")
 def test_head_is_not_drained_while_nodes_are_desired() -> None:
-    assert next_step(fleet(1, [0, 1]), {1: Work(gpu_seconds=10**6, pods=1)}).commands == (Drain((1,)),)
+    assert next_step(fleet(1, [0, 1]), {1: LostWork(gpu_seconds=10**6, pods=1)}).commands == (Drain((1,)),)
     assert commands(fleet(1, [0])) == ()
 
 

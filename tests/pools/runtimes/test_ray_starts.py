@@ -98,4 +98,4 @@ def test_start_result_of_a_forgotten_pod_is_discarded(
     monkeypatch.setattr(runtime, "get_reports", lambda pod_ids: dict.fromkeys(pod_ids, exited))
     runtime._nodes.clear()
     runtime.forget("p-1")
-    assert not runtime._starts.has_begun("p-1")
+    assert not runtime._starts.has_call("p-1")

@@ -11,7 +11,7 @@ from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 
 from pools import services
-from pools.joining.pilot import pilot_variables
+from pools.joining.pilot import pilot_shell_variables
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import NodeState
 from pools.providers.slurm.client import SlurmClient
@@ -76,7 +76,7 @@ class RealPool:
     def configure(self, settings: dict[str, Any]) -> None:
         values = slurm_settings(settings)
         self.provider = SlurmProvider(
-            values, self.client(values), "real", variables=pilot_variables, now=timezone.now
+            values, self.client(values), "real", variables=pilot_shell_variables, now=timezone.now
         )  # fmt: skip
 
     def resize(self, nodes: int) -> None:

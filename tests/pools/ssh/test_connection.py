@@ -33,7 +33,7 @@ async def test_command_receives_its_input_and_returns_output_and_exit_code(serve
         finished = await connection.run("cat; echo problem >&2; exit 3", b"input")
     assert (finished.exit_code, finished.output, finished.errors) == (3, "input", "problem\n")
     with pytest.raises(SshError, match="trying failed with exit code 3: problem"):
-        finished.check("trying")
+        finished.raise_if_failed("trying")
 
 
 async def test_uploaded_file_is_complete_and_private(server: SshServer, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pools.engine.ssh_hosts import (
     SILENT_AFTER,
     Host,
     HostState,
-    Task,
+    HostTask,
     host_state,
     next_task,
     retry_delay,
@@ -30,19 +30,21 @@ SUITABLE = HostFacts(root="root", python="3.11.2", cpus=8)
 @pytest.mark.parametrize(
     ("host", "task", "state"),
     [
-        (Host(), Task.INSTALL, HostState.PENDING),
-        (Host(is_pinned=False), Task.SCAN, HostState.UNVERIFIED),
+        (Host(), HostTask.INSTALL, HostState.PENDING),
+        (Host(is_pinned=False), HostTask.SCAN, HostState.UNVERIFIED),
         (JOINED, None, HostState.JOINED),
-        (replace(JOINED, is_current=False), Task.INSTALL, HostState.JOINED),
-        (replace(JOINED, silent_for=SILENT_AFTER), Task.INSTALL, HostState.SILENT),
+        (replace(JOINED, is_current=False), HostTask.INSTALL, HostState.JOINED),
+        (replace(JOINED, silent_for=SILENT_AFTER), HostTask.INSTALL, HostState.SILENT),
         (replace(JOINED, is_busy=True), None, HostState.INSTALLING),
         (replace(JOINED, failures=1, retry_at=NOW + timedelta(seconds=1)), None, HostState.FAILING),
         (replace(JOINED, is_removed=True), None, HostState.REMOVING),
-        (replace(JOINED, is_removed=True, silent_for=None), Task.UNINSTALL, HostState.REMOVING),
-        (Host(is_removed=True), Task.FORGET, HostState.REMOVING),
+        (replace(JOINED, is_removed=True, silent_for=None), HostTask.UNINSTALL, HostState.REMOVING),
+        (Host(is_removed=True), HostTask.FORGET, HostState.REMOVING),
     ],
 )
-def test_next_task_is_derived_from_the_host_state(host: Host, task: Task | None, state: HostState) -> None:
+def test_next_task_is_derived_from_the_host_state(
+    host: Host, task: HostTask | None, state: HostState
+) -> None:
     assert next_task(host, NOW, watched_for=LONG) is task
     assert host_state(host) is state
 
@@ -50,7 +52,7 @@ def test_next_task_is_derived_from_the_host_state(host: Host, task: Task | None,
 def test_silence_before_a_restart_of_berth_is_not_counted() -> None:
     silent = replace(JOINED, silent_for=LONG)
     assert next_task(silent, NOW, watched_for=timedelta(seconds=10)) is None
-    assert next_task(silent, NOW, watched_for=SILENT_AFTER) is Task.INSTALL
+    assert next_task(silent, NOW, watched_for=SILENT_AFTER) is HostTask.INSTALL
 
 
 def test_retry_delay_is_capped_and_unaffected_by_a_clock_set_back() -> None:
@@ -61,7 +63,7 @@ def test_retry_delay_is_capped_and_unaffected_by_a_clock_set_back() -> None:
     ]
     assert retry_delay(10_000) == RETRY_MAX
     failed = Host(failures=3, retry_at=NOW + RETRY_MAX + timedelta(seconds=1))
-    assert next_task(failed, NOW, watched_for=LONG) is Task.INSTALL
+    assert next_task(failed, NOW, watched_for=LONG) is HostTask.INSTALL
 
 
 @pytest.mark.parametrize(

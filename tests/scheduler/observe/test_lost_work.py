@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from berth.core.amounts import MILLI
-from pools.engine.victims import Work
+from pools.engine.victims import LostWork
 from pools.lost_work import work_to_lose
 from pools.models import Node
 from projects.models import Workload
@@ -15,7 +15,7 @@ from tests.scheduler.stage import NOON, Stage
 pytestmark = pytest.mark.django_db
 
 
-def expected_lost_work(stage: Stage) -> dict[int, Work]:
+def expected_lost_work(stage: Stage) -> dict[int, LostWork]:
     now, by_node = stage.clock.now(), dict[int, list[int]]()
     for held in Allocation.objects.filter(released_at=None).select_related("pod__workload"):
         saved = held.pod.workload.last_checkpoint_at
@@ -26,7 +26,7 @@ def expected_lost_work(stage: Stage) -> dict[int, Work]:
         sums[1] += seconds * held.gpu_milli * len(held.devices) // MILLI
         sums[2] += seconds * held.cpu_milli // MILLI
         sums[3] += 1
-    return {node: Work(*sums) for node, sums in by_node.items()}
+    return {node: LostWork(*sums) for node, sums in by_node.items()}
 
 
 def test_lost_work_is_counted_from_the_last_checkpoint_and_includes_reservations(stage: Stage) -> None:
@@ -50,5 +50,5 @@ def test_lost_work_is_counted_from_the_last_checkpoint_and_includes_reservations
         devices=[], gpu_milli=0,
     )  # fmt: skip
     left = expected_lost_work(stage)
-    assert work_to_lose(stage.clock.now())[held.node_id].pods == left.get(held.node_id, Work()).pods + 1
+    assert work_to_lose(stage.clock.now())[held.node_id].pods == left.get(held.node_id, LostWork()).pods + 1
     assert work_to_lose(stage.clock.now(), stage.cast.pool) == work_to_lose(stage.clock.now())

@@ -32,6 +32,6 @@ def _build_plugin(name: str) -> Plugin:
             f"There is no plugin named {name!r}. Available: {', '.join(sorted(available_plugins()))}."
         )
     try:
-        return available_plugins()[name].build({})
+        return available_plugins()[name].build_plugin({})
     except PluginError as error:
         raise SessionError(str(error)) from error

@@ -11,7 +11,7 @@ from pathlib import Path
 from berth.server.doctor.check import Check, Status, split_remedy
 from pools.runtimes.device_usage import DeviceProbe
 from pools.runtimes.enclosure.devices import DECLARED_VARIABLE, amd_render_nodes, nvidia_gpus, simulates_gpus
-from pools.runtimes.enclosure.levels import Isolation, Level, Policy
+from pools.runtimes.enclosure.levels import Isolation, IsolationLevel, IsolationPolicy
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES
 
@@ -46,11 +46,11 @@ def _try_isolation() -> Isolation:
 def _check_isolation(isolation: Isolation) -> Check:
     finding, remedy = split_remedy(isolation.obstacle) if isolation.obstacle else ("", "")
     finding = f"Level {isolation.level}. {finding}".strip()
-    if isolation.level is Level.USERS:
+    if isolation.level is IsolationLevel.USERS:
         return Check("Isolation", Status.OK, finding)
-    if isolation.level is Level.NONE and isolation.policy is Policy.REQUIRE:
+    if isolation.level is IsolationLevel.NONE and isolation.policy is IsolationPolicy.REQUIRE:
         return Check("Isolation", Status.MISSING, f"{finding} BERTH_ISOLATION is require.", remedy)
-    if isolation.level is Level.NONE and isolation.policy is Policy.AUTO:
+    if isolation.level is IsolationLevel.NONE and isolation.policy is IsolationPolicy.AUTO:
         finding += " Only the pods of one project can run at a time."
     return Check("Isolation", Status.LIMITED, finding, remedy)
 

@@ -6,7 +6,13 @@ from typing import NamedTuple
 
 from berth.server.up.errors import StartupError
 from pools.providers.hardware import detect_local_machine
-from pools.runtimes.enclosure.levels import LIMITS_VARIABLE, VARIABLE, Isolation, Level, Policy
+from pools.runtimes.enclosure.levels import (
+    LIMITS_VARIABLE,
+    VARIABLE,
+    Isolation,
+    IsolationLevel,
+    IsolationPolicy,
+)
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.shim.cgroups import CPU, MEMORY
 
@@ -39,8 +45,8 @@ def choose_local_settings(home: Path, demo: bool) -> LocalChoices:
     variables: dict[str, str] = {}
     notice = _isolation_notice(isolation)
     if demo:
-        if isolation.level is Level.NONE and VARIABLE not in os.environ:
-            variables[VARIABLE] = Policy.OFF.value
+        if isolation.level is IsolationLevel.NONE and VARIABLE not in os.environ:
+            variables[VARIABLE] = IsolationPolicy.OFF.value
             notice = f"  Warning: the demo runs its pods without isolation. {isolation.obstacle}\n"
         if not {MEMORY, CPU} <= set(isolation.limits) and LIMITS_VARIABLE not in os.environ:
             variables[LIMITS_VARIABLE] = "off"
@@ -51,11 +57,11 @@ def choose_local_settings(home: Path, demo: bool) -> LocalChoices:
 
 
 def _isolation_notice(isolation: Isolation) -> str:
-    if isolation.policy is Policy.OFF:
+    if isolation.policy is IsolationPolicy.OFF:
         return OFF
-    if isolation.level is Level.USERS:
+    if isolation.level is IsolationLevel.USERS:
         return ""
-    if isolation.level is Level.NAMESPACES:
+    if isolation.level is IsolationLevel.NAMESPACES:
         return f"  Note: {isolation.obstacle}\n"
-    serves = "runs no pods" if isolation.policy is Policy.REQUIRE else "serves only one project"
+    serves = "runs no pods" if isolation.policy is IsolationPolicy.REQUIRE else "serves only one project"
     return f"  Warning: this machine {serves}. {isolation.obstacle}\n"

@@ -16,15 +16,15 @@ JOB_FLAGS = (
 )  # fmt: skip
 
 
-class Unreadable(ValueError):
+class UnreadableAnswer(ValueError):
     """Raised if a response lacks a value that every version of the API contains."""
 
 
 def rows(answer: Row, key: str) -> list[Row]:
-    """Return the objects in a list of the response. Raises Unreadable if `key` contains no such list."""
+    """Return the objects in a list of the response. Raises UnreadableAnswer if `key` contains no list."""
     listed = answer.get(key)
     if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
-        raise Unreadable(key)
+        raise UnreadableAnswer(key)
     return listed
 
 
@@ -52,7 +52,7 @@ def parse_partitions(partitions: Row, nodes: Row) -> Iterator[Partition]:
     for row in rows(partitions, "partitions"):
         name = row.get("name")
         if not isinstance(name, str):
-            raise Unreadable("name")
+            raise UnreadableAnswer("name")
         defaults, maximums = _object(row.get("defaults")), _object(row.get("maximums"))
         state = _object(row.get("partition")).get("state", row.get("state"))
         yield Partition(
@@ -96,25 +96,25 @@ def _job(row: Row, name: PilotName, now: float) -> PilotJob:
 def _user(row: Row, key: str) -> str:
     """Return the user who owns a job.
 
-    Raises Unreadable if the user is missing, because the job may belong to the pool.
+    Raises UnreadableAnswer if the user is missing, because the job may belong to the pool.
     """
     user = row.get(key)
     if not isinstance(user, str) or not user:
-        raise Unreadable(key)
+        raise UnreadableAnswer(key)
     return user
 
 
 def _job_id(row: Row) -> str:
     job_id = number(row.get("job_id"))
     if not job_id:
-        raise Unreadable("job_id")
+        raise UnreadableAnswer("job_id")
     return str(job_id)
 
 
 def _job_state(value: object) -> str:
     states = _parse_names(value)
     if not states:
-        raise Unreadable("job_state")
+        raise UnreadableAnswer("job_state")
     return next((flag for flag in JOB_FLAGS if flag in states), states[0])
 
 
@@ -128,7 +128,7 @@ def _node(row: Row) -> PreviewedNode:
     states = [*_parse_names(row.get("state")), *_parse_names(row.get("state_flags"))]
     words = [state.lower() for state in states]
     if not states or not isinstance(row.get("name"), str):
-        raise Unreadable("state")
+        raise UnreadableAnswer("state")
     return make_machine(
         row["name"], "+".join(word for word in words if word != "not_responding"),
         cores=(number(row.get("alloc_cpus")) or 0, number(row.get("cpus")) or 0),

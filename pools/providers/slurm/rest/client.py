@@ -10,7 +10,7 @@ from pools.providers.preview import Finding, error, warning
 from pools.providers.slurm.client import Examination, Submission
 from pools.providers.slurm.jobs import PilotJob, PilotName
 from pools.providers.slurm.rest import answers
-from pools.providers.slurm.rest.answers import Unreadable
+from pools.providers.slurm.rest.answers import UnreadableAnswer
 from pools.providers.slurm.rest.connection import Connection, Server
 from pools.providers.slurm.rest.errors import (
     ALREADY_ENDED,
@@ -50,7 +50,9 @@ class SlurmRest:
         connection = self._connect()
         user, now = connection.server.user, self._now().timestamp()
         answer = self._get(connection, "/jobs/")
-        return self._read(connection, "a list of jobs", lambda: list(answers.parse_jobs(answer, user, now)))
+        return self._read_answer(
+            connection, "a list of jobs", lambda: list(answers.parse_jobs(answer, user, now))
+        )
 
     def ended_jobs(self, names: Sequence[PilotName]) -> list[PilotJob]:
         connection = self._connect()
@@ -62,7 +64,7 @@ class SlurmRest:
             ignored=(NOTHING_FOUND,), api="slurmdb",
         )  # fmt: skip
         user = connection.server.user
-        return self._read(
+        return self._read_answer(
             connection, "a list of ended jobs", lambda: list(answers.parse_accounting(answer, user))
         )
 
@@ -74,7 +76,7 @@ class SlurmRest:
         api, deadline = self._negotiated_api(connection), _deadline(len(names))
         for accepted, name in enumerate(names):
             if time.monotonic() > deadline:
-                return Submission(accepted, _too_slow(connection.server))
+                return Submission(accepted, _timeout_error(connection.server))
             body = submission_body(api, self.settings, order, name, variables)
             try:
                 answer = self._call(connection, "POST", "/job/submit", body=body, seconds=SUBMIT_SECONDS)
@@ -89,7 +91,7 @@ class SlurmRest:
         failures, deadline = [], _deadline(len(jobs))
         for job in jobs:
             if time.monotonic() > deadline:
-                failures.append(_too_slow(connection.server))
+                failures.append(_timeout_error(connection.server))
                 break
             try:
                 self._call(connection, "DELETE", f"/job/{job.job_id}", ignored=(NO_SUCH_JOB, ALREADY_ENDED))
@@ -106,7 +108,7 @@ class SlurmRest:
         server = connection.server
         findings = tuple(token_findings(server.token, self._now()))
         partitions, nodes = self._get(connection, "/partitions/"), self._get(connection, "/nodes/")
-        listed = self._read(
+        listed = self._read_answer(
             connection, "a list of partitions", lambda: list(answers.parse_partitions(partitions, nodes))
         )
         release = answers.release(partitions)
@@ -154,10 +156,10 @@ class SlurmRest:
             raise unreadable(server, "a response")
         return answer
 
-    def _read(self, connection: Connection, subject: str, parse: Callable[[], T]) -> T:
+    def _read_answer(self, connection: Connection, subject: str, parse: Callable[[], T]) -> T:
         try:
             return parse()
-        except Unreadable as missing:
+        except UnreadableAnswer as missing:
             raise unreadable(connection.server, f"{subject} has no {missing}") from None
         except (ValueError, OverflowError):
             raise unreadable(connection.server, subject) from None
@@ -168,7 +170,7 @@ def _deadline(calls: int) -> float:
     return time.monotonic() + SUBMIT_SECONDS + calls
 
 
-def _too_slow(server: Server) -> ProviderError:
+def _timeout_error(server: Server) -> ProviderError:
     return ProviderError(Kind.TIMEOUT, f"{server.place} responds too slowly")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pools.providers.base import ProviderError, ProviderErrorKind
-from pools.providers.slurm.errors import classify
+from pools.providers.slurm.errors import classify_failure
 from pools.providers.slurm.rest.connection import Response, Server
 
 Kind = ProviderErrorKind
@@ -52,7 +52,7 @@ def failure(server: Server, response: Response, errors: Sequence[Mapping[str, An
     text = text.replace(server.token, "TOKEN")[:TEXT_MAX]
     if all(error_code(error) in (-1, None) for error in errors):
         return ProviderError(Kind.TIMEOUT, UNSPECIFIED.format(text=text, user=server.user))
-    return ProviderError(classify(text), text)
+    return ProviderError(classify_failure(text), text)
 
 
 def unreadable(server: Server, subject: str) -> ProviderError:

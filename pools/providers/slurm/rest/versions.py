@@ -39,10 +39,10 @@ def negotiate(connection: Connection) -> Api:
         raise failure(server, response, reported_errors(answer or {}))
     if answer is None or not isinstance(answer.get("paths"), dict):
         raise unreadable(server, "a description of its API")
-    return choose(server, answer["paths"])
+    return choose_api(server, answer["paths"])
 
 
-def choose(server: Server, paths: Mapping[str, Any]) -> Api:
+def choose_api(server: Server, paths: Mapping[str, Any]) -> Api:
     """Return the newest supported version among the API paths. Raises ProviderError if there is none."""
     matches = [match for path in paths if (match := _PATH.fullmatch(path))]
     offered = {kind: {match[2] for match in matches if match[1] == kind} for kind in ("slurm", "slurmdb")}

@@ -36,7 +36,9 @@ class NodePods(LocalRuntime):
         """Store the pod spec. Return the command of the pod's Ray job, or "" if the pod must not start."""
         self.start(spec)
         pod = self._pod_dir(spec.pod_id)
-        if not pod.has("order") or any(pod.has(record) for record in ("exit", "stop", "status")):
+        if not pod.has_record("order") or any(
+            pod.has_record(record) for record in ("exit", "stop", "status")
+        ):
             return ""
         job = [sys.executable, "-I", "-S", "-c", JOB_CODE, SOURCE_ROOT, str(pod), self.anchor]
         return f"cd / && exec {shlex.join(job)}"

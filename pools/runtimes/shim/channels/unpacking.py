@@ -33,7 +33,7 @@ class Unpacker:
         self._target, self._name = target or CONTENTS, name
         self._root = ""  # name of the archive's first entry
         self._prefix: list[str] = []  # directories between the archive's top level and the root
-        self._levels: list[_Level] = []  # directories that are currently open
+        self._levels: list[_OpenDirectory] = []  # directories that are currently open
         self._file: _File | None = None
         self._extended: bytearray | None = None  # extended header that is being read
         self._values: dict[str, str] = {}  # extended header values for the next entry
@@ -113,13 +113,13 @@ class Unpacker:
         if info.type in (tarfile.XHDTYPE, tarfile.XGLTYPE):
             if not 0 <= info.size <= EXTENDED_MAX:
                 raise CopyError("The archive is damaged: a header has an invalid size")
-            self._expect(info.size)
+            self._expect_content(info.size)
             self._extended = bytearray()
             return
         values, self._values = self._values, {}
         self._begin_member(info, values)
 
-    def _expect(self, size: int) -> None:
+    def _expect_content(self, size: int) -> None:
         self._left, self._padding = size, -size % RECORD
 
     def _begin_member(self, info: tarfile.TarInfo, values: dict[str, str]) -> None:
@@ -149,7 +149,7 @@ class Unpacker:
                 raise CopyError(f"{path}: Not a directory")
             self._change_directory(place[:-1])
             if info.isreg():
-                self._expect(size)
+                self._expect_content(size)
                 self.total = size if is_root else None
                 self._file = _File(self._levels[-1].fd, place[-1], info.mode & 0o777, mtime, shown)
             elif info.issym():
@@ -176,7 +176,7 @@ class Unpacker:
             base, self._prefix = base or CONTENTS, [last]
         self._target = base
         try:
-            self._levels.append(_Level("", os.open(base, os.O_RDONLY | os.O_DIRECTORY), 0, None))
+            self._levels.append(_OpenDirectory("", os.open(base, os.O_RDONLY | os.O_DIRECTORY), 0, None))
         except FileNotFoundError:
             raise CopyError(f"{base}: No such directory") from None
         except OSError as error:
@@ -201,7 +201,7 @@ class Unpacker:
         except FileExistsError:
             is_new = False
         fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
-        self._levels.append(_Level(name, fd, mode, mtime, is_new))
+        self._levels.append(_OpenDirectory(name, fd, mode, mtime, is_new))
 
     def _leave(self) -> None:
         """Close the innermost directory. If it is new, set its mode and modification time now.
@@ -222,7 +222,7 @@ class Unpacker:
             os.close(level.fd)
 
 
-class _Level:
+class _OpenDirectory:
     def __init__(self, name: str, fd: int, mode: int, mtime: int | None, is_new: bool = False) -> None:
         self.name, self.fd, self.mode, self.mtime, self.is_new = name, fd, mode, mtime, is_new
 

@@ -19,7 +19,7 @@ RETRY, BROKEN, FAILED, PROGRESS, DONE = "retry", "broken", "failed", "progress",
 _PR_SET_PDEATHSIG = 1
 
 
-class Failure(Exception):
+class TransferFailure(Exception):
     """Raised if an attempt fails. `kind` says whether to retry."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -129,7 +129,7 @@ class Transfer:
             die_with_parent()
             self.work(output, is_broken)
             send(output, DONE, "")
-        except Failure as failure:
+        except TransferFailure as failure:
             send(output, failure.kind, str(failure))
         except BaseException as error:  # the forked child must exit here, even after an unexpected error
             reason = error.strerror or error if isinstance(error, OSError) else repr(error)

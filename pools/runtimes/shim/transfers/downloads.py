@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from pools.runtimes.shim.transfers.cache import Cache
-from pools.runtimes.shim.transfers.child import FAILED, RETRY, Failure
+from pools.runtimes.shim.transfers.child import FAILED, RETRY, TransferFailure
 from pools.runtimes.shim.transfers.http import READ_SECONDS, TEMPORARY, build_opener
 from pools.runtimes.shim.transfers.listing import Object
 
@@ -21,7 +21,7 @@ REPORT_WAIT = 0.5
 _CHANGED = (404, 412)
 
 
-class Changed(Exception):
+class ObjectChanged(Exception):
     """Raised if an object has changed or been deleted since it was listed."""
 
 
@@ -101,16 +101,16 @@ class _Downloads:
                     with self._lock:
                         self.received += len(data)
                     if size > entry.size:
-                        raise Changed
+                        raise ObjectChanged
         except urllib.error.HTTPError as error:
             _raise_status_error(error)
         except failures as error:
             # Report only the kind of error: the reason may contain an address that only admins may see.
             reason = getattr(error, "reason", error)
             text = getattr(reason, "strerror", None) or type(reason).__name__
-            raise Failure(RETRY, f"the object store is not responding: {text}") from error
+            raise TransferFailure(RETRY, f"the object store is not responding: {text}") from error
         if size < entry.size:
-            raise Failure(RETRY, "the object store closed the connection")
+            raise TransferFailure(RETRY, "the object store closed the connection")
         self._cache.store(entry)
 
 
@@ -120,16 +120,16 @@ def _raise_status_error(error: Exception) -> None:
 
     status = int(getattr(error, "code", 0))
     if status in _CHANGED:
-        raise Changed from error
+        raise ObjectChanged from error
     text = error.read(4096).decode("utf-8", "replace")  # type: ignore[attr-defined]
     match = re.search(r"<Code>(\w+)</Code>", text)
     code = f" ({match.group(1)})" if match else ""
     if status in (301, 302, 307, 308):
-        raise Failure(
+        raise TransferFailure(
             FAILED, f"the object store responded with {status}{code}. Set the volume's region"
         ) from error
     kind = RETRY if status in TEMPORARY or _is_expired(text) else FAILED
-    raise Failure(kind, f"the object store responded with {status}{code}") from error
+    raise TransferFailure(kind, f"the object store responded with {status}{code}") from error
 
 
 def _is_expired(text: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pools.runtimes.shim.transfers.child import FAILED, RETRY, Failure
+from pools.runtimes.shim.transfers.child import FAILED, RETRY, TransferFailure
 
 TYPE_CHECKING = False  # importing `typing` would take half as long as starting Python
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ def open_url(url: str, secret: str, ca: str, body: object = None) -> HTTPRespons
         except (ValueError, KeyError, TypeError):
             pass
         kind = RETRY if error.code in TEMPORARY else FAILED
-        raise Failure(kind, f"the server responded with {error.code}: {text[:300]}") from error
+        raise TransferFailure(kind, f"the server responded with {error.code}: {text[:300]}") from error
     except OSError as error:
         reason = getattr(error, "reason", error)
-        raise Failure(RETRY, f"{url.split('/')[2]} is not responding: {reason}") from error
+        raise TransferFailure(RETRY, f"{url.split('/')[2]} is not responding: {reason}") from error
     return response
 
 
@@ -70,4 +70,4 @@ def read_json(response: HTTPResponse) -> Any:
         with response:
             return json.load(response)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise Failure(RETRY, f"the connection was lost: {error!r}") from error
+        raise TransferFailure(RETRY, f"the connection was lost: {error!r}") from error

@@ -15,9 +15,16 @@ import time
 from pools.runtimes.shim.interrupts import Interrupts
 from pools.runtimes.shim.records import Record
 from pools.runtimes.shim.transfers.cache import Cache
-from pools.runtimes.shim.transfers.child import FAILED, PROGRESS, REPORT_SECONDS, Failure, Transfer, send
+from pools.runtimes.shim.transfers.child import (
+    FAILED,
+    PROGRESS,
+    REPORT_SECONDS,
+    Transfer,
+    TransferFailure,
+    send,
+)
 from pools.runtimes.shim.transfers.copies import copy_objects, write_copy_record
-from pools.runtimes.shim.transfers.downloads import Changed, download_objects
+from pools.runtimes.shim.transfers.downloads import ObjectChanged, download_objects
 from pools.runtimes.shim.transfers.http import open_url, read_json
 from pools.runtimes.shim.transfers.listing import Listing, Object, UnusableListing
 
@@ -79,16 +86,16 @@ class VolumeFetch(Transfer):
                 objects = self._lock_and_list()
                 self._download([entry for entry in objects if not self._cache.has(entry)], objects)
                 self._create_volume_directory(objects)
-            except Changed:
+            except ObjectChanged:
                 self._cache.release()
                 self._report_child("objects changed; listing them again")
             except UnusableListing as error:
-                raise Failure(FAILED, str(error)) from error
+                raise TransferFailure(FAILED, str(error)) from error
             else:
                 self._cache.trim()
                 self._cache.release()
                 return
-        raise Failure(
+        raise TransferFailure(
             FAILED,
             f"objects changed or disappeared during each of {LISTINGS_MAX} attempts. Submit again when "
             "they no longer change",
@@ -136,7 +143,7 @@ class VolumeFetch(Transfer):
         needed = size + (sum(entry.size for entry in objects) if self._is_writable else 0)
         free = self._cache.make_room(needed, objects)
         if free < needed:
-            raise Failure(
+            raise TransferFailure(
                 FAILED,
                 f"the volume needs {needed / _MB:,.0f} MB more on the node, but only "
                 f"{max(free, 0) / _MB:,.0f} MB of the node's disk are available for volumes. Use another "

@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from berth.db import lease
 from pools.runtimes.base import DeviceUsage, RuntimeFailure
-from pools.runtimes.enclosure.levels import Isolation, Level, Policy
+from pools.runtimes.enclosure.levels import Isolation, IsolationLevel, IsolationPolicy
 from projects.idle_gpus import MAX_MEASUREMENT_AGE, idle_since
 from projects.models import Workload
 from scheduler import models
@@ -230,7 +230,7 @@ def test_node_isolation_and_its_changes_are_recorded(measured_workload: Measured
     images = {"images": "", "images_obstacle": "", "seccomp": False, "seccomp_obstacle": ""}
     level = {"level": "users", "policy": "auto", "obstacle": "", "whole_devices": False}
     assert node.isolation == {**level, **limits, **images}
-    runtime.isolation = Isolation(Level.NONE, Policy.REQUIRE, "no bubblewrap")
+    runtime.isolation = Isolation(IsolationLevel.NONE, IsolationPolicy.REQUIRE, "no bubblewrap")
     for _ in range(ISOLATION_EVERY):
         measured_workload.pass_time()
     node.refresh_from_db()
