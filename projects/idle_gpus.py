@@ -46,7 +46,7 @@ def mean_utilization(workloads: Iterable[uuid.UUID], now: datetime) -> dict[uuid
     return {workload: round(sum(busy) / len(busy)) for workload, busy in measured.items() if busy}
 
 
-def last_measured(workloads: Iterable[uuid.UUID]) -> dict[uuid.UUID, datetime]:
+def last_measured_at(workloads: Iterable[uuid.UUID]) -> dict[uuid.UUID, datetime]:
     """Return when the GPUs of each running workload were last measured.
 
     Workloads whose GPUs were never measured are omitted.

@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
 from berth.core.problems import Problem, format_value
-from berth.db.known_names import Names, unknown_name
+from berth.db.known_names import NameColumn, unknown_name_problem
 from pools.models import QuotaGroup
 from projects import selectors
 from projects.access import visible_departments, visible_nodes, visible_pools, visible_projects
@@ -15,58 +15,66 @@ from projects.actor import Actor
 from projects.models import Audit, Department, Project
 
 
-def unknown_project(actor: Actor, name: str | None, *history: Names, path: str = "project") -> Problem | None:
+def unknown_project_problem(
+    actor: Actor, name: str | None, *history: NameColumn, path: str = "project"
+) -> Problem | None:
     """Return a problem if the name is in neither the visible projects nor the history."""
-    return unknown_name(path, name, "a project", [Names(visible_projects(actor)), *history])
+    return unknown_name_problem(path, name, "a project", [NameColumn(visible_projects(actor)), *history])
 
 
-def unknown_department(actor: Actor, name: str | None, *history: Names) -> Problem | None:
-    return unknown_name("department", name, "a department", [Names(visible_departments(actor)), *history])
+def unknown_department_problem(actor: Actor, name: str | None, *history: NameColumn) -> Problem | None:
+    return unknown_name_problem(
+        "department", name, "a department", [NameColumn(visible_departments(actor)), *history]
+    )
 
 
-def unknown_pool(actor: Actor, name: str | None, *history: Names) -> Problem | None:
-    return unknown_name("pool", name, "a node pool", [Names(visible_pools(actor)), *history])
+def unknown_pool_problem(actor: Actor, name: str | None, *history: NameColumn) -> Problem | None:
+    return unknown_name_problem("pool", name, "a node pool", [NameColumn(visible_pools(actor)), *history])
 
 
-def unknown_pool_or_group(actor: Actor, name: str | None) -> Problem | None:
+def unknown_pool_or_group_problem(actor: Actor, name: str | None) -> Problem | None:
     """Return a problem if no visible pool or quota group has the name."""
     groups: QuerySet[QuotaGroup] = selectors.quota_groups(actor)
-    return unknown_pool(actor, name, Names(groups))
+    return unknown_pool_problem(actor, name, NameColumn(groups))
 
 
-def unknown_node(actor: Actor, name: str | None) -> Problem | None:
-    return unknown_name("node", name, "a node", [Names(visible_nodes(actor))])
+def unknown_node_problem(actor: Actor, name: str | None) -> Problem | None:
+    return unknown_name_problem("node", name, "a node", [NameColumn(visible_nodes(actor))])
 
 
-def unknown_user(actor: Actor, name: str | None, *history: Names, path: str = "user") -> Problem | None:
+def unknown_user_problem(
+    actor: Actor, name: str | None, *history: NameColumn, path: str = "user"
+) -> Problem | None:
     """Return a problem if the user cannot see a user with the name.
 
     A user sees the members of their projects and departments, the submitters of visible workloads, and the
     users that they administer.
     """
     sources = [
-        Names(User.objects.filter(pk__in=[actor.user.pk] if actor.user else []), "username"),
-        Names(selectors.members(actor), "user__username"),
-        Names(selectors.users(actor), "username"),
-        Names(selectors.workloads(actor), "submitted_by__username"),
+        NameColumn(User.objects.filter(pk__in=[actor.user.pk] if actor.user else []), "username"),
+        NameColumn(selectors.members(actor), "user__username"),
+        NameColumn(selectors.users(actor), "username"),
+        NameColumn(selectors.workloads(actor), "submitted_by__username"),
     ]
-    return unknown_name(path, name, "a user", [*sources, *history])
+    return unknown_name_problem(path, name, "a user", [*sources, *history])
 
 
-def unknown_id(path: str, noun: str, value: UUID | None, *rows: tuple[QuerySet[Any], str]) -> Problem | None:
+def unknown_id_problem(
+    path: str, noun: str, value: UUID | None, *rows: tuple[QuerySet[Any], str]
+) -> Problem | None:
     """Return a problem if the ID is in none of the `rows`, which are pairs of rows and a column name."""
     if value is None or any(each.filter(**{column: value}).exists() for each, column in rows):
         return None
     return Problem(path, "does not exist", format_value(str(value)), f"the ID of {noun} that you can see")
 
 
-def project_history(actor: Actor) -> Names:
+def project_history(actor: Actor) -> NameColumn:
     """Return the names of projects in the visible audit log, including deleted projects."""
-    return Names(_visible_audit_rows(actor, Project), "object_name")
+    return NameColumn(_visible_audit_rows(actor, Project), "object_name")
 
 
-def department_history(actor: Actor) -> Names:
-    return Names(_visible_audit_rows(actor, Department), "object_name")
+def department_history(actor: Actor) -> NameColumn:
+    return NameColumn(_visible_audit_rows(actor, Department), "object_name")
 
 
 def project_ids(actor: Actor, name: str) -> set[int]:

@@ -12,7 +12,7 @@ from django.db.models import BooleanField, Count, ExpressionWrapper, F, Model, Q
 from django.db.models.expressions import CombinedExpression
 
 from berth.core.not_found import Kind, missing_object
-from berth.db.known_names import Names
+from berth.db.known_names import NameColumn
 from pools.models import PluginSecret, PoolSecret, QuotaGroup
 from projects.access import (
     administered_departments,
@@ -363,7 +363,7 @@ def _in_visible_projects(actor: Actor, rows: QuerySet[R]) -> QuerySet[R]:
 def _find_by_name(rows: QuerySet[R], name: str, kind: Kind) -> R:
     row = rows.filter(name=name).first()
     if row is None:
-        raise missing_object(kind, name=name, visible=Names(rows).list())
+        raise missing_object(kind, name=name, visible=NameColumn(rows).list())
     return row
 
 

@@ -6,7 +6,7 @@ from django.db.models import Count, F, Q, QuerySet
 
 from berth.core.errors import Conflict
 from berth.core.not_found import Kind, missing_object
-from berth.db.known_names import Names
+from berth.db.known_names import NameColumn
 from projects.access import is_platform_admin, visible_projects
 from projects.actor import Actor
 from projects.models import ScaleRequest, Service
@@ -48,7 +48,7 @@ def find_service(actor: Actor, reference: str) -> Service:
         raise Conflict(f"Several services are named {name}. Use PROJECT.{name} or the service ID.")
     service = live_services[0] if live_services else rows.order_by("-created_at", "-pk").first()
     if service is None:
-        names = Names(services(actor), "workload__name").list()
+        names = NameColumn(services(actor), "workload__name").list()
         raise missing_object(Kind.SERVICE, name=reference, visible=names)
     return service
 

@@ -22,12 +22,12 @@ from pools.models import NodePool
 from pools.runtimes.base import Runtime
 from projects.code.base import StoreFailure
 from projects.code.git import FetchedCommit, FetchRequest, GitFailure, GitPolicy, GitRejection, fetch_commit
-from projects.code.git.program import Interrupted
-from projects.code.git.scratch import key_directory, sweep
+from projects.code.git.program import GitInterrupted
+from projects.code.git.scratch import key_directory, sweep_scratch_directories
 from projects.models import CodeFetch
 from projects.services.code import write_chunks
 from projects.services.code_fetches import ReadKey, next_fetch, read_key
-from projects.services.code_results import error_text, fail, finish, postpone
+from projects.services.code_results import error_text, fail_fetch, finish_fetch, postpone_fetch
 from scheduler.reports.leased_thread import LeasedThread
 
 log = logging.getLogger(__name__)
@@ -71,8 +71,8 @@ class CodeFetcher(LeasedThread):
     def work(self, held: HeldLease) -> None:
         assert_no_transaction()
         if not self._has_swept:
-            sweep(self._base)
-            sweep(key_directory(self._base))
+            sweep_scratch_directories(self._base)
+            sweep_scratch_directories(key_directory(self._base))
             self._has_swept = True
         for pk, running in list(self._running.items()):
             if running.result.done():
@@ -100,7 +100,7 @@ class CodeFetcher(LeasedThread):
             key, spec = read_key(fetch), GitSpec.model_validate(fetch.section)
         except (BerthError, ValueError) as error:
             with fenced_transaction(held):
-                fail(fetch, error_text(error), now)
+                fail_fetch(fetch, error_text(error), now)
             return
         request = FetchRequest(spec, self._policy(), self._base, key.value, self._stop_requested.is_set)
         self._running[fetch.pk] = _RunningFetch(fetch, key, self.submit(fetch, request))
@@ -128,26 +128,26 @@ class CodeFetcher(LeasedThread):
 
     def _record_result(self, running: _RunningFetch, held: HeldLease) -> None:
         fetch, now, error = running.fetch, self._clock.now(), running.result.exception()
-        if isinstance(error, Interrupted):
+        if isinstance(error, GitInterrupted):
             return
         try:
             if error is not None:
                 raise error
             with fenced_transaction(held):
-                finish(fetch, running.key, running.result.result(), now)
+                finish_fetch(fetch, running.key, running.result.result(), now)
         except (GitFailure, StoreFailure, OSError) as failure:
             log.warning("the code of %s cannot be fetched now: %s", fetch, failure)
             with fenced_transaction(held):
-                postpone(fetch, error_text(failure), now)
+                postpone_fetch(fetch, error_text(failure), now)
         except (GitRejection, BerthError) as rejection:
             with fenced_transaction(held):
-                fail(fetch, error_text(rejection), now)
+                fail_fetch(fetch, error_text(rejection), now)
         except (LeadershipLost, DatabaseError):
             raise
         except Exception as unexpected:
             log.exception("the code of %s could not be fetched", fetch)
             with fenced_transaction(held):
-                postpone(fetch, f"An unexpected error occurred: {unexpected!r}.", now)
+                postpone_fetch(fetch, f"An unexpected error occurred: {unexpected!r}.", now)
 
 
 def _reject_runtime_lookup(pool: NodePool) -> Runtime:

@@ -53,7 +53,7 @@ def delete_expired() -> dict[str, int]:
         "tokens": tokens.delete_ended(before=now - retention["tokens"]),
         "join tokens": machines.delete_expired_tokens(before=now - retention["tokens"]),
         "deletions": WorkloadDeletion.objects.filter(deleted_at__lt=now - DAY).delete()[0],
-        "deliveries": deliveries.delete_old(before=now - retention["deliveries"]),
+        "deliveries": deliveries.delete_old_deliveries(before=now - retention["deliveries"]),
         "local environments": len(local_environments().clear(digests_in_use())),
         "environments": environments.delete_unused(before=now - DAY),
         "stored responses": _delete_expired_responses(),

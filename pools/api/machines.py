@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from berth.core.not_found import Kind, missing_object
 from berth.core.spec.texts import Text
-from berth.db.known_names import Names
+from berth.db.known_names import NameColumn
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
@@ -139,7 +139,7 @@ class MachineView(PoolView):
         rows = joined_machines.machines(self.get_administered_pool(name), timezone.now())
         row = rows.filter(name=machine).order_by("-joined_at", "-pk").first()
         if row is None:
-            names = Names(rows).list()
+            names = NameColumn(rows).list()
             raise missing_object(Kind.MACHINE, name=machine, owner=name, visible=names)
         return row
 

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.not_found import Kind, missing_object
-from berth.db.known_names import Names, check_names, unknown_name
+from berth.db.known_names import NameColumn, check_names, unknown_name_problem
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import ListQuery, NoBody, Word, parse_body, parse_query
@@ -136,7 +136,7 @@ class NodeView(ApiView):
     def get_node(self, name: str) -> Node:
         node = self.visible_nodes().filter(name=name).first()
         if node is None:
-            raise missing_object(Kind.NODE, name=name, visible=Names(self.visible_nodes()).list())
+            raise missing_object(Kind.NODE, name=name, visible=NameColumn(self.visible_nodes()).list())
         return node
 
     def get_administered_node(self, request: Request, name: str) -> Node:
@@ -152,7 +152,9 @@ class Nodes(NodeView):
     @operation("List nodes", query=NodesQuery, page=NodeResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, NodesQuery)
-        check_names(unknown_name("pool", query.pool, "a node pool", [Names(self.visible_pools())]))
+        check_names(
+            unknown_name_problem("pool", query.pool, "a node pool", [NameColumn(self.visible_pools())])
+        )
         rows = self.visible_nodes()
         rows = filter_by(rows, pool__name=query.pool, state__in=query.state or None)
         is_admin = self.is_allowed("administer")
@@ -168,7 +170,7 @@ class NodeDetail(NodeView):
     def get(self, request: Request, name: str) -> Response:
         node = selectors.find_node(name, self.visible_nodes(Node.objects.all()))
         if node is None:
-            raise missing_object(Kind.NODE, name=name, visible=Names(self.visible_nodes()).list())
+            raise missing_object(Kind.NODE, name=name, visible=NameColumn(self.visible_nodes()).list())
         return Response(_node_responses([node], is_admin=self.is_allowed("administer"))[0])
 
 

@@ -14,7 +14,7 @@ from berth.core.errors import Invalid, Malformed
 from berth.core.not_found import Kind, missing_object
 from berth.core.problems import Problem
 from berth.core.spec.texts import Text
-from berth.db.known_names import Names
+from berth.db.known_names import NameColumn
 from berth.server.api.pagination import Order, page
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
@@ -156,6 +156,6 @@ def stored_secret_response(secret: Secret, content: SecretContent, location: str
 def find_pool_secret(pool: NodePool, name: str) -> PoolSecret:
     secret = PoolSecret.objects.select_related("pool").filter(pool=pool, name=name).first()
     if secret is None:
-        names = Names(PoolSecret.objects.filter(pool=pool)).list()
+        names = NameColumn(PoolSecret.objects.filter(pool=pool)).list()
         raise missing_object(Kind.POOL_SECRET, name=name, owner=pool.name, visible=names)
     return secret

@@ -273,7 +273,7 @@ class PoolForm(Form):
         return str(self.cleaned_data.get("provider", ""))
 
     def field_names_by_path(self) -> dict[str, str]:
-        """Map the field_names_by_path of problems to the names of form fields, where these differ."""
+        """Map the paths of problems to the names of form fields, where these differ."""
         return PATHS | provider_fields.paths(self.chosen_provider())
 
     def set_machine_defaults(self, gpus: int) -> None:

@@ -52,7 +52,7 @@ STEPS: Mapping[str, BatchStep] = {
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def act(request: Request, name: str, step: str) -> HttpResponse:
+def apply_to_nodes(request: Request, name: str, step: str) -> HttpResponse:
     """Ask for confirmation (GET), or change the confirmed nodes (POST).
 
     The nodes are those named by `node`, or all nodes in the given `state`. Nodes to which the action does not

@@ -164,7 +164,7 @@ def _start_script_progress(node: Node, *, is_admin: bool) -> dict[str, Any] | No
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def act(request: Request, name: str, step: str) -> HttpResponse:
+def apply_action(request: Request, name: str, step: str) -> HttpResponse:
     """Ask for confirmation on GET, and perform the action on POST."""
     node = get_object_or_404(_visible_nodes(request, selectors.nodes()), name=name)
     request.require("edit", node)

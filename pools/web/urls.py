@@ -23,13 +23,13 @@ urlpatterns = [
     ),
     re_path(
         r"^node-pools/(?P<name>[a-z0-9_-]+)/nodes/(?P<step>cordon|uncordon|drain)$",
-        node_batches.act,
+        node_batches.apply_to_nodes,
         name="pool-nodes-step",
     ),
     re_path(r"^nodes/(?P<name>[A-Za-z0-9._-]+)$", nodes.show, name="node"),
     re_path(
         r"^nodes/(?P<name>[A-Za-z0-9._-]+)/(?P<step>cordon|uncordon|drain|upgrade|terminate)$",
-        nodes.act,
+        nodes.apply_action,
         name="node-step",
     ),
 ]

@@ -19,7 +19,7 @@ from projects.models import (
     Service,
     Workload,
 )
-from projects.web.activity.entries import Entry, describe_entries
+from projects.web.activity.entries import ActivityEntry, describe_entries
 
 # Objects with a page on the admin site.
 MODELS: Mapping[str, type[Model]] = {
@@ -34,7 +34,7 @@ BEFORE_OBJECT = re.compile(r" (?:of|about)(?: the)?(?: node pool)?$")
 class AuditColumns:
     """Columns of an audit entry. `model` is the object's model if the object still exists, otherwise None."""
 
-    entry: Entry
+    entry: ActivityEntry
     action: str
     details: str
     project: Project | None
@@ -70,14 +70,14 @@ def _stored_objects(rows: Iterable[Audit]) -> set[tuple[str, str]]:
     }
 
 
-def _action(entry: Entry) -> str:
+def _action(entry: ActivityEntry) -> str:
     """Return the action without the object, such as "Changed quota" or "Submitted workload"."""
     if entry.row.object_type == "membership":
         return ROLE_ACTIONS.get(entry.row.action, "Changed role")
     return capfirst(BEFORE_OBJECT.sub("", entry.verb).replace(" the ", " "))
 
 
-def _details(entry: Entry, project: Project | None) -> str:
+def _details(entry: ActivityEntry, project: Project | None) -> str:
     """Return the changed values, without the project, which has its own column."""
     text = entry.tail
     if project is not None:

@@ -29,7 +29,7 @@ from berth.server.api.views import ApiView
 from projects import selectors
 from projects.access import is_platform_admin
 from projects.actor import SCOPES, Actor
-from projects.known_names import unknown_user
+from projects.known_names import unknown_user_problem
 from projects.models import ApiToken, Membership
 from projects.services.people import passwords, tokens
 
@@ -199,7 +199,7 @@ class Tokens(ApiView):
     )
     def get(self, request: Request) -> Response:
         query = parse_query(request, TokensQuery)
-        check_names(unknown_user(self.actor, query.user))
+        check_names(unknown_user_problem(self.actor, query.user))
         rows = selectors.all_tokens(self.actor)
         if query.everyone or query.user not in (None, request.user.get_username()):
             self._require_platform_admin()

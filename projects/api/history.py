@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.spec.quantities import Moment
-from berth.db.known_names import Names, check_names, unknown_word
+from berth.db.known_names import NameColumn, check_names, unknown_word_problem
 from berth.server.api.pagination import NEWEST, Order, filter_by, map_rows, page
 from berth.server.api.requests import ListQuery, Word, parse_query
 from berth.server.api.responses import ResponseModel
@@ -21,10 +21,10 @@ from projects.known_names import (
     department_ids,
     project_history,
     project_ids,
-    unknown_department,
-    unknown_id,
-    unknown_project,
-    unknown_user,
+    unknown_department_problem,
+    unknown_id_problem,
+    unknown_project_problem,
+    unknown_user_problem,
 )
 from projects.known_words import EVENT_KINDS, OBJECT_TYPES
 from projects.models import Event, Project
@@ -84,12 +84,12 @@ class Events(ApiView):
         query = parse_query(request, EventsQuery)
         events = selectors.events(self.actor)
         check_names(
-            unknown_project(self.actor, query.project, project_history(self.actor)),
-            unknown_id(
+            unknown_project_problem(self.actor, query.project, project_history(self.actor)),
+            unknown_id_problem(
                 "workload", "a workload", query.workload,
                 (selectors.workloads(self.actor), "pk"), (events, "workload_id"),
             ),
-            unknown_word("kind", query.kind, EVENT_KINDS, Names(events, "kind")),
+            unknown_word_problem("kind", query.kind, EVENT_KINDS, NameColumn(events, "kind")),
         )  # fmt: skip
         rows = filter_by(
             events,
@@ -115,11 +115,13 @@ class AuditTrail(ApiView):
         query = parse_query(request, AuditQuery)
         entries = selectors.audit(self.actor)
         check_names(
-            unknown_user(self.actor, query.actor, Names(entries, "actor"), path="actor"),
-            unknown_project(self.actor, query.project, project_history(self.actor)),
-            unknown_department(self.actor, query.department, department_history(self.actor)),
-            unknown_word("action", query.action, ACTIONS, Names(entries, "action")),
-            unknown_word("object_type", query.object_type, OBJECT_TYPES, Names(entries, "object_type")),
+            unknown_user_problem(self.actor, query.actor, NameColumn(entries, "actor"), path="actor"),
+            unknown_project_problem(self.actor, query.project, project_history(self.actor)),
+            unknown_department_problem(self.actor, query.department, department_history(self.actor)),
+            unknown_word_problem("action", query.action, ACTIONS, NameColumn(entries, "action")),
+            unknown_word_problem(
+                "object_type", query.object_type, OBJECT_TYPES, NameColumn(entries, "object_type")
+            ),
         )
         rows = filter_by(
             entries,

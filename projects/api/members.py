@@ -19,7 +19,7 @@ from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
 from projects.api.lookups import resolve_department, resolve_project, resolve_user
-from projects.known_names import unknown_department, unknown_project, unknown_user
+from projects.known_names import unknown_department_problem, unknown_project_problem, unknown_user_problem
 from projects.models import Membership, Role
 from projects.models.tenants import Tenant
 from projects.services.people import members
@@ -60,9 +60,9 @@ class Members(ApiView):
     def get(self, request: Request) -> Response:
         query = parse_query(request, MembersQuery)
         check_names(
-            unknown_project(self.actor, query.project),
-            unknown_department(self.actor, query.department),
-            unknown_user(self.actor, query.user),
+            unknown_project_problem(self.actor, query.project),
+            unknown_department_problem(self.actor, query.department),
+            unknown_user_problem(self.actor, query.user),
         )
         rows = selectors.members(self.actor)
         rows = filter_by(

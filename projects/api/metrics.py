@@ -209,7 +209,7 @@ def _serialize_task(row: Metric, query: TaskMetricsQuery) -> TaskMetricResponse:
 
 def serialize_metric(row: Metric, points: int) -> MetricResponse:
     series = reported_metrics.to_series(row)
-    sample = series.sampled(points)
+    sample = series.downsample(points)
     return MetricResponse(
         name=row.name, last=_serialize_point(series.last), lowest=_serialize_point(series.lowest),
         highest=_serialize_point(series.highest), not_finite=row.not_finite, reported_at=row.reported_at,

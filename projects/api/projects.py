@@ -19,7 +19,7 @@ from pools.api.idle_rules import IdleRuleResponse, IdleRuleValues
 from projects import selectors
 from projects.api.departments import TenantChanges
 from projects.api.lookups import resolve_department
-from projects.known_names import unknown_department
+from projects.known_names import unknown_department_problem
 from projects.models import Project
 from projects.services import tenants
 from projects.volumes import project_volumes
@@ -80,7 +80,7 @@ class Projects(ApiView):
     @operation("List projects", query=ProjectsQuery, page=ProjectResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, ProjectsQuery)
-        check_names(unknown_department(self.actor, query.department))
+        check_names(unknown_department_problem(self.actor, query.department))
         rows = selectors.projects(self.actor)
         rows = filter_by(rows, department__name=query.department)
         return Response(page(rows, query, BY_NAME, map_rows(serialize_project)))

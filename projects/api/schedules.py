@@ -31,7 +31,7 @@ from berth.server.api.responses import ResponseModel, created_response, no_conte
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
-from projects.known_names import unknown_project
+from projects.known_names import unknown_project_problem
 from projects.models import Project, Schedule, ScheduleRun
 from projects.services import schedules
 
@@ -100,7 +100,7 @@ class Schedules(ApiView):
     @operation("List schedules", query=SchedulesQuery, page=ScheduleResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, SchedulesQuery)
-        check_names(unknown_project(self.actor, query.project))
+        check_names(unknown_project_problem(self.actor, query.project))
         rows = filter_by(selectors.schedules(self.actor), project__name=query.project)
         return Response(page(rows, query, BY_NAME, map_rows(serialize_list_row)))
 

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from berth.core.errors import Invalid, NotFound
 from berth.core.not_found import Kind, missing_object
 from berth.core.problems import Problem, format_value
-from berth.db.known_names import Names
+from berth.db.known_names import NameColumn
 from berth.server.api.pagination import NEWEST, filter_by, map_rows, page
 from berth.server.api.requests import ListQuery, parse_query
 from berth.server.api.responses import ResponseModel, no_content
@@ -151,7 +151,7 @@ class PersonalSecretUses(ApiView):
 def _find_personal_secret(actor: Actor, name: str) -> UserSecret:
     stored = selectors.personal_secrets(actor).filter(name=name).first()
     if stored is None:
-        names = Names(selectors.personal_secrets(actor)).list()
+        names = NameColumn(selectors.personal_secrets(actor)).list()
         raise missing_object(Kind.PERSONAL_SECRET, name=name, visible=names)
     return stored
 
@@ -172,7 +172,7 @@ def _find_project_secret(actor: Actor, project_name: str, name: str) -> ProjectS
     row = ProjectSecret.objects.select_related("project__department").filter(project=project, name=name)
     stored = row.first()
     if stored is None:
-        names = Names(ProjectSecret.objects.filter(project=project)).list()
+        names = NameColumn(ProjectSecret.objects.filter(project=project)).list()
         raise missing_object(Kind.PROJECT_SECRET, name=name, owner=project.name, visible=names)
     return stored
 

@@ -10,7 +10,7 @@ from berth.core.errors import Invalid
 from berth.core.not_found import Kind, missing_object
 from berth.core.problems import Problem
 from berth.core.spec.texts import Text
-from berth.db.known_names import Names, check_names
+from berth.db.known_names import NameColumn, check_names
 from berth.documents.ordered import dump_workload
 from berth.server.api.pagination import Order, filter_by, map_rows, page
 from berth.server.api.requests import (
@@ -26,7 +26,7 @@ from berth.server.api.responses import ResponseModel, created_response, no_conte
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
-from projects.known_names import unknown_project
+from projects.known_names import unknown_project_problem
 from projects.models import Project, Template
 from projects.services.workloads import templates
 
@@ -66,7 +66,7 @@ class Templates(ApiView):
     @operation("List templates", query=TemplatesQuery, page=TemplateResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, TemplatesQuery)
-        check_names(unknown_project(self.actor, query.project))
+        check_names(unknown_project_problem(self.actor, query.project))
         rows = selectors.templates(self.actor)
         rows = filter_by(rows, project__name=query.project)
         return Response(page(rows, query, BY_NAME, map_rows(serialize_list_row)))
@@ -126,7 +126,7 @@ class TemplateDetail(ApiView):
     def _get_template(self, project: Project, name: str) -> Template:
         template = self._find_template(project, name)
         if template is None:
-            names = Names(selectors.templates(self.actor).filter(project=project)).list()
+            names = NameColumn(selectors.templates(self.actor).filter(project=project)).list()
             raise missing_object(Kind.TEMPLATE, name=name, owner=project.name, visible=names)
         return template
 

@@ -27,17 +27,17 @@ def subject(content: dict[str, Any]) -> str:
             return f"{name} was suspended because its GPUs were idle"
         return f"The GPUs of {name} have been idle for {content['minutes']} minutes"
     if "array" in content:
-        return f"The array {content['project']}/{content['array']} {verb(event)}"
-    return f"{content['project']}/{content['workload']} {verb(event)}"
+        return f"The array {content['project']}/{content['array']} {event_verb(event)}"
+    return f"{content['project']}/{content['workload']} {event_verb(event)}"
 
 
-def text(content: dict[str, Any]) -> str:
+def plain_text(content: dict[str, Any]) -> str:
     run = f"Run {content['run']}, at" if "run" in content else "At"
     lines = [f"{subject(content)}.", "", content["message"], "", f"{run} {content['at']}."]
     return "\n".join(lines)
 
 
-def verb(event: str) -> str:
+def event_verb(event: str) -> str:
     verbs = {
         "preempted": "was evicted",
         "started": "has started",
@@ -59,7 +59,7 @@ def chat_body(content: dict[str, Any]) -> bytes:
     return json.dumps({"text": f"*{subject(content)}*\n{message}"}).encode()
 
 
-def signature(secret: str, body: bytes, seconds: int) -> str:
+def sign_body(secret: str, body: bytes, seconds: int) -> str:
     """Return a signature of the timestamp and body. The timestamp lets receivers detect replays."""
     signed = hmac.new(secret.encode(), f"{seconds}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={seconds},v1={signed}"

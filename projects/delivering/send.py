@@ -34,7 +34,9 @@ def _send_mail(delivery: Delivery) -> None:
             "no mail server is configured. Ask an admin to set BERTH_EMAIL_URL", permanent=True
         )
     content = delivery.content
-    send_mail(letters.subject(content), letters.text(content), settings.DEFAULT_FROM_EMAIL, [delivery.to])
+    send_mail(
+        letters.subject(content), letters.plain_text(content), settings.DEFAULT_FROM_EMAIL, [delivery.to]
+    )
 
 
 def _post_webhook(delivery: Delivery, now: datetime) -> None:
@@ -43,5 +45,5 @@ def _post_webhook(delivery: Delivery, now: datetime) -> None:
         post(to, letters.chat_body(delivery.content), {})
         return
     body = letters.body(delivery.content)
-    signed = letters.signature(settings.BERTH_WEBHOOK_SECRET, body, int(now.timestamp()))
+    signed = letters.sign_body(settings.BERTH_WEBHOOK_SECRET, body, int(now.timestamp()))
     post(to, body, {letters.SIGNATURE: signed, "X-Berth-Delivery": str(delivery.pk)})

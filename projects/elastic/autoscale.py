@@ -12,14 +12,14 @@ from projects.elastic.ports import Ports
 from projects.elastic.view import ServiceView
 from projects.engine.replicas import conditions, storing
 from projects.engine.replicas.config import AutoscalerConfig
-from projects.engine.replicas.decide import Action, Decision, Fleet, ScalingTimes, decide
-from projects.engine.replicas.readings import Window
+from projects.engine.replicas.decide import Fleet, ScalingAction, ScalingDecision, ScalingTimes, decide
+from projects.engine.replicas.readings import SampleWindow
 from projects.engine.scaling import FINAL
 from projects.models import Autoscaler, MetricsPoint, ScaleRequest, Scaling, Service
 from projects.services.inference.autoscalers import load_config, update_columns
 from projects.services.inference.requests import scale_in, scale_out
 from projects.services.inference.rules import ScaleParameters, engine_count
-from projects.serving.scraping import Scrape, Target, scrape
+from projects.serving.scraping import Scrape, ScrapeTarget, scrape
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def run_autoscaler(view: ServiceView, ports: Ports, now: datetime) -> bool:
     return False
 
 
-def load_window(row: Autoscaler) -> Window:
+def load_window(row: Autoscaler) -> SampleWindow:
     return storing.from_json(row.memory)
 
 
@@ -53,15 +53,15 @@ def scaling_times(service: Service, now: datetime) -> ScalingTimes:
     last = last_scale_request(service)
     if last is None:
         return ScalingTimes(now.timestamp())
-    return ScalingTimes(now.timestamp(), last.created_at.timestamp(), Action(last.direction))
+    return ScalingTimes(now.timestamp(), last.created_at.timestamp(), ScalingAction(last.direction))
 
 
 def last_scale_request(service: Service) -> ScaleRequest | None:
     return service.requests.exclude(status="NOOP").order_by("-created_at", "-id").first()
 
 
-def snapshot(window: Window, config: AutoscalerConfig) -> dict[str, Any]:
-    return storing.snapshot(conditions.compute_metrics(window, config))
+def metrics_snapshot(window: SampleWindow, config: AutoscalerConfig) -> dict[str, Any]:
+    return storing.metrics_to_json(conditions.compute_metrics(window, config))
 
 
 def _is_due(last: datetime | None, every: float, now: datetime) -> bool:
@@ -74,7 +74,9 @@ def _scrape_metrics(
 ) -> None:
     assert_no_transaction()
     active = [engine for engine in view.engines if engine.state == "ACTIVE"]
-    targets = [Target(e.name, e.url, ports.engines(view.spec.engine, e.origin != "external")) for e in active]
+    targets = [
+        ScrapeTarget(e.name, e.url, ports.engines(view.spec.engine, e.origin != "external")) for e in active
+    ]
     seconds = min(SCRAPE_SECONDS, config.metrics_interval_secs)
     scraped = scrape(targets, now=now.timestamp, seconds=seconds)
     for name, error in scraped.errors.items():
@@ -84,7 +86,7 @@ def _scrape_metrics(
     with ports.fence():
         row.memory, row.scraped_at = storing.to_json(window), now
         update_columns(view.service, memory=row.memory, scraped_at=now)
-        _store_metrics(view.service, scraped, snapshot(window, config), now)
+        _store_metrics(view.service, scraped, metrics_snapshot(window, config), now)
 
 
 def _store_metrics(service: Service, scraped: Scrape, values: Mapping[str, Any], now: datetime) -> None:
@@ -119,20 +121,20 @@ def _evaluate_autoscaler(
     columns: dict[str, Any] = {"evaluated_at": now, "last_decision": decision_data, "last_error": ""}
     with ports.fence():
         update_columns(service, **columns)
-        return decision.action is not Action.NONE and _submit_request(
-            service, decision, count, snapshot(window, config), now
+        return decision.action is not ScalingAction.NONE and _submit_request(
+            service, decision, count, metrics_snapshot(window, config), now
         )
 
 
 def _submit_request(
-    service: Service, decision: Decision, count: int, metrics: dict[str, Any], now: datetime
+    service: Service, decision: ScalingDecision, count: int, metrics: dict[str, Any], now: datetime
 ) -> bool:
     """Store the request and the autoscaler's record of the request, in the caller's transaction. Return
     False if the request was rejected or has no effect.
     """
     parameters = ScaleParameters(num_replicas=decision.target, by_autoscaler=True, reason=decision.reason)
     try:
-        if decision.action is Action.OUT:
+        if decision.action is ScalingAction.OUT:
             accepted = scale_out(actor=AUTOSCALER, service=service, parameters=parameters, now=now)
         else:
             accepted = scale_in(actor=AUTOSCALER, service=service, parameters=parameters, now=now)

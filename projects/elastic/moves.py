@@ -177,7 +177,7 @@ def _request_columns(
     if move.message:
         columns["error_message"] = move.message
     if request.direction == "scale_out":
-        broken = [engine for engine in engines if _engine_summary(engine).failed]
+        broken = [engine for engine in engines if _engine_summary(engine).has_failed]
         versions = {engine.weight_version for engine in engines if engine.weight_version}
         columns |= {"weight_version": versions.pop() if len(versions) == 1 else ""}
     else:

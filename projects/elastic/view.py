@@ -35,7 +35,7 @@ LIVE_PODS = compiled_once(
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class EngineProcess:
     """Process of an inference engine, with its address or the reason why it ended."""
 
     process_state: ProcessState
@@ -51,7 +51,7 @@ class ServiceView:
     spec: ServiceSpec
     engines: Sequence[InferenceEngine]
     request: ScaleRequest | None
-    processes: Mapping[uuid.UUID, Process]
+    processes: Mapping[uuid.UUID, EngineProcess]
 
     @property
     def has_ended(self) -> bool:
@@ -66,35 +66,37 @@ def load_view(service: Service) -> ServiceView:
     if request is not None:
         request.service = service
     return ServiceView(
-        service, service_settings(service.workload), engines, request, _processes(service, engines)
+        service, service_settings(service.workload), engines, request, _processes_by_engine(service, engines)
     )
 
 
-def _processes(service: Service, engines: Sequence[InferenceEngine]) -> dict[uuid.UUID, Process]:
+def _processes_by_engine(
+    service: Service, engines: Sequence[InferenceEngine]
+) -> dict[uuid.UUID, EngineProcess]:
     owners = [engine.workload_id for engine in engines if engine.workload_id]
     by_engine: Pods = {(pod.workload_id, pod.index): pod for pod in LIVE_PODS(owners, service.role)}
     return {engine.pk: _summarize_process(engine, by_engine) for engine in engines}
 
 
-def _summarize_process(engine: InferenceEngine, pods: Pods) -> Process:
+def _summarize_process(engine: InferenceEngine, pods: Pods) -> EngineProcess:
     if engine.origin == "external":
         is_leaving = engine.state == "REMOVING"
-        return Process(ProcessState.ENDED if is_leaving else ProcessState.RUNNING, engine.url)
+        return EngineProcess(ProcessState.ENDED if is_leaving else ProcessState.RUNNING, engine.url)
     workload = engine.workload
     if workload is None:
-        return Process(
+        return EngineProcess(
             ProcessState.ENDED, error="The workload of this engine has been deleted.", started_once=True
         )
     if workload.phase in ENDED_PHASES:
         has_started = workload.first_started_at is not None or engine.url != ""
-        return Process(ProcessState.ENDED, error=_end_message(workload), started_once=has_started)
+        return EngineProcess(ProcessState.ENDED, error=_end_message(workload), started_once=has_started)
     pod = pods.get((workload.pk, engine.index))
     if pod is None or pod.state != PodState.RUNNING or workload.phase == Phase.STOPPING:
-        return Process(ProcessState.PENDING)
+        return EngineProcess(ProcessState.PENDING)
     if pod.endpoint is None or (engine.pod_id not in (None, pod.pk) and engine.state != "CREATING"):
-        return Process(ProcessState.PENDING)
+        return EngineProcess(ProcessState.PENDING)
     address = pod.endpoint["address"] or pod.address or pod.node.address
-    return Process(ProcessState.RUNNING, f"http://{address}:{pod.endpoint['port']}", pod.pk)
+    return EngineProcess(ProcessState.RUNNING, f"http://{address}:{pod.endpoint['port']}", pod.pk)
 
 
 def _end_message(workload: Workload) -> str:

@@ -47,12 +47,14 @@ class ServingClients:
         if spec.router.kind == "static":
             name = f"berth_{service.workload.project.name}_{service.workload.name}"
             path = self.routers / f"{service.workload_id}.conf"
-            return StaticRouter(path, name[:100], resolve=partial(self._resolve, service), reload=self.reload)
+            return StaticRouter(
+                path, name[:100], resolve=partial(self._resolve_engine_url, service), reload=self.reload
+            )
         return SGLangRouter(
             Wire(self._address_policy(is_managed=False)), self._address(spec.router.url or "")
         )
 
-    def _resolve(self, service: Service, url: str) -> tuple[str, ...]:
+    def _resolve_engine_url(self, service: Service, url: str) -> tuple[str, ...]:
         managed = InferenceEngine.objects.filter(service=service, url=url, ended_at=None).exclude(
             origin="external"
         )

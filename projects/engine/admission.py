@@ -17,7 +17,7 @@ class Allowance:
     limit: Bounds
 
 
-def oversold(department: Allowance, projects: Iterable[Allowance]) -> dict[str, tuple[int, int]]:
+def oversold_resources(department: Allowance, projects: Iterable[Allowance]) -> dict[str, tuple[int, int]]:
     """Return (total of project quotas, department quota) for each oversold resource."""
     projects = tuple(projects)
     totals: dict[str, tuple[int, int]] = {}

@@ -82,7 +82,7 @@ class Series:
     def _range_index(self, point: Point) -> int:
         return point.step // self.stride
 
-    def sampled(self, count: int) -> list[Point]:
+    def downsample(self, count: int) -> list[Point]:
         """Return at most `count` evenly spaced points, ending with the latest."""
         points = self.points
         if self.last is not None and points and self.last.step > points[-1].step:

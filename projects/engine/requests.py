@@ -23,12 +23,12 @@ class EngineSummary:
     router_fails: bool = False
 
     @property
-    def timeout_failure(self) -> str:
+    def has_timed_out(self) -> str:
         """Return the failure to record if the inference engine times out in its current state."""
         return "router" if self.router_fails else FAILURE_BY_STATE.get(self.state, "timeout")
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         return self.state == "FAILED" or (self.state == "REMOVING" and self.ends_as == "FAILED")
 
 
@@ -79,8 +79,8 @@ def _next_scale_out_status(request: RequestFacts) -> RequestMove | None:
     if request.status == "ROLLING_BACK":
         all_ended = all(engine.state in ENDED for engine in request.engines)
         return RequestMove(request.ends_as or "FAILED") if all_ended else None
-    failed = [engine for engine in request.engines if engine.failed]
-    alive = [engine for engine in request.engines if not engine.failed and engine.state not in ENDED]
+    failed = [engine for engine in request.engines if engine.has_failed]
+    alive = [engine for engine in request.engines if not engine.has_failed and engine.state not in ENDED]
     late = [engine for engine in alive if engine.state != "ACTIVE"]
     if request.service_ended:
         return RequestMove("ROLLING_BACK", "FAILED", message=_start_failure(request))
@@ -105,7 +105,7 @@ def _advance_to_slowest_engine(
 
 
 def _time_out(request: RequestFacts, late: Sequence[EngineSummary]) -> RequestMove:
-    failure = late[0].timeout_failure
+    failure = late[0].has_timed_out
     message = f"Timed out: {late[0].name} is still {late[0].state}."
     if request.policy == "rollback_all":
         return RequestMove("ROLLING_BACK", "FAILED", failure, message)

@@ -17,7 +17,7 @@ from projects.services import announce, events
 from projects.services.arrays.progress import lock_task_arrays
 from projects.services.code import write_tree
 from projects.services.code_fetches import ReadKey, waiting_message
-from projects.services.workloads.moves import Move, move_all
+from projects.services.workloads.moves import Move, move_workloads
 
 ACTOR = "scheduler"
 FETCHED_EVENT, FAILED_REASON = "code_fetched", "CodeFetchFailed"
@@ -27,12 +27,12 @@ FIRST_DELAY, MAX_DELAY = timedelta(seconds=5), timedelta(minutes=2)
 WAITING_PHASES = (Phase.PENDING, Phase.SUSPENDED)  # phases in which a workload can wait for its code
 
 
-def finish(fetch: CodeFetch, key: ReadKey, commit: FetchedCommit, now: datetime) -> None:
+def finish_fetch(fetch: CodeFetch, key: ReadKey, commit: FetchedCommit, now: datetime) -> None:
     """Assign the fetched code to the request's workloads, in the caller's transaction.
 
     The chunks of the files must already be stored. Raises Conflict if the project exceeds its storage limit.
     """
-    if not _lock(fetch):
+    if not _lock_fetch(fetch):
         return
     tree = write_tree(fetch.project, commit.files, now)
     assert tree is not None
@@ -55,13 +55,13 @@ def finish(fetch: CodeFetch, key: ReadKey, commit: FetchedCommit, now: datetime)
     _announce(workloads)
 
 
-def postpone(fetch: CodeFetch, error: str, now: datetime) -> None:
+def postpone_fetch(fetch: CodeFetch, error: str, now: datetime) -> None:
     """Record a failed attempt, in the caller's transaction. Fail the workloads after the last attempt."""
-    if not _lock(fetch):
+    if not _lock_fetch(fetch):
         return
     attempts = fetch.attempts + 1
     if attempts >= ATTEMPTS:
-        fail(fetch, f"{error} Berth tried {attempts} times.", now)
+        fail_fetch(fetch, f"{error} Berth tried {attempts} times.", now)
         return
     delay = min(MAX_DELAY, FIRST_DELAY * 2 ** (attempts - 1))
     CodeFetch.objects.filter(pk=fetch.pk).update(attempts=attempts, retry_at=now + delay, error=error)
@@ -73,12 +73,12 @@ def postpone(fetch: CodeFetch, error: str, now: datetime) -> None:
     _announce(workloads)
 
 
-def fail(fetch: CodeFetch, error: str, now: datetime) -> None:
+def fail_fetch(fetch: CodeFetch, error: str, now: datetime) -> None:
     """Fail the request's workloads, in the caller's transaction.
 
     Suspended workloads do not fail. If they are resumed, the code is requested again.
     """
-    if not _lock(fetch):
+    if not _lock_fetch(fetch):
         return
     workloads = _lock_workloads(fetch)
     suspended = [workload.pk for workload in workloads if workload.phase == Phase.SUSPENDED]
@@ -97,11 +97,11 @@ def fail(fetch: CodeFetch, error: str, now: datetime) -> None:
         if workload.phase == Phase.PENDING
     ]
     if moves:
-        move_all(moves, actor=ACTOR, now=now)
+        move_workloads(moves, actor=ACTOR, now=now)
         wake("scheduler")
 
 
-def _lock(fetch: CodeFetch) -> bool:
+def _lock_fetch(fetch: CodeFetch) -> bool:
     """Lock the request. Return False if another leader has already handled it."""
     rows = CodeFetch.objects.select_for_update(of=("self",))
     return rows.filter(pk=fetch.pk, state=CodeFetch.State.WAITING).exists()

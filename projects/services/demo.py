@@ -18,12 +18,12 @@ from projects.services.people import members
 Passwords = dict[str, str]
 
 
-def is_empty() -> bool:
+def is_database_empty() -> bool:
     return not (Department.objects.exists() or NodePool.objects.exists())
 
 
 @transaction.atomic
-def seed(machine: Machine) -> Passwords:
+def seed_demo(machine: Machine) -> Passwords:
     """Create the demo organization with the machine's GPUs. Return the passwords, keyed by username."""
     actor = Actor.system("demo")
     pool = create_pool(actor=actor, **demo.pool_settings(machine))

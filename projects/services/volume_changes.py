@@ -53,7 +53,7 @@ class Progress:
         return cls(**{**stored, "upload": Upload(**upload) if upload else None})
 
 
-class Transfer:
+class VolumeTransfer:
     """Transfer of one pod's changes to one volume.
 
     `read` reads one of the pod's files. `save` stores the progress, and may raise an error to stop the

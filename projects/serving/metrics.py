@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample as Line
 
 from projects.engine.replicas.measures import merge_histograms
-from projects.engine.replicas.readings import Histogram, Reading
+from projects.engine.replicas.readings import Histogram, MetricReading
 from projects.serving.base import ErrorKind, ServingError
 
 MAX_LINES = 50_000
@@ -37,7 +37,7 @@ Lines = Mapping[str, Sequence[Line]]
 Key = tuple[tuple[str, str], ...]
 
 
-def parse_metrics(engine: str, text: str) -> Reading:
+def parse_metrics(engine: str, text: str) -> MetricReading:
     """Return the metrics in `text`, with None for implausible values.
 
     Raises ServingError if the text is truncated or invalid.
@@ -46,7 +46,7 @@ def parse_metrics(engine: str, text: str) -> Reading:
     used, capacity = _sum_over_ranks(lines, USED), _sum_over_ranks(lines, CAPACITY)
     if used is not None and capacity is not None and used > capacity * MAX_FRACTION:
         used = capacity = None
-    return Reading(
+    return MetricReading(
         engine,
         token_usage=_token_usage(lines),
         queued=_sum_over_ranks(lines, QUEUED),

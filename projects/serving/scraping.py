@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from projects.engine.replicas.readings import Reading, Sample
+from projects.engine.replicas.readings import MetricReading, MetricsSample
 from projects.serving.base import EngineAdapter, ErrorKind, ServingError
 from projects.serving.metrics import parse_metrics
 
@@ -13,7 +13,7 @@ MAX_CONCURRENT = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ScrapeTarget:
     engine: str
     address: str
     adapter: EngineAdapter
@@ -23,11 +23,11 @@ class Target:
 class Scrape:
     """Sample, and the errors for the inference engines missing from the sample, keyed by engine ID."""
 
-    sample: Sample
+    sample: MetricsSample
     errors: dict[str, ServingError]
 
 
-def scrape(targets: Sequence[Target], *, now: Callable[[], float], seconds: float) -> Scrape:
+def scrape(targets: Sequence[ScrapeTarget], *, now: Callable[[], float], seconds: float) -> Scrape:
     """Scrape all targets. Inference engines that do not respond within `seconds` have no reading.
 
     The sample's time is the time at which the requests were sent.
@@ -43,12 +43,12 @@ def scrape(targets: Sequence[Target], *, now: Callable[[], float], seconds: floa
         ]
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    readings = tuple(outcome for _, outcome in results if isinstance(outcome, Reading))
+    readings = tuple(outcome for _, outcome in results if isinstance(outcome, MetricReading))
     errors = {target.engine: outcome for target, outcome in results if isinstance(outcome, ServingError)}
-    return Scrape(Sample(at, tuple(target.engine for target in targets), readings), errors)
+    return Scrape(MetricsSample(at, tuple(target.engine for target in targets), readings), errors)
 
 
-def _scrape_one(target: Target, deadline: float) -> Reading | ServingError:
+def _scrape_one(target: ScrapeTarget, deadline: float) -> MetricReading | ServingError:
     """Return the inference engine's reading, or the error if the scrape failed."""
     if time.monotonic() >= deadline:
         return _timeout_error(target)
@@ -58,5 +58,5 @@ def _scrape_one(target: Target, deadline: float) -> Reading | ServingError:
         return error
 
 
-def _timeout_error(target: Target) -> ServingError:
+def _timeout_error(target: ScrapeTarget) -> ServingError:
     return ServingError(ErrorKind.TIMEOUT, target.address, "the metrics did not arrive in time")

@@ -21,13 +21,15 @@ TENANT = "(?P<kind>departments|projects)/(?P<name>[a-z0-9-]{1,63})"
 
 urlpatterns = [
     re_path(
-        r"^workloads/(?P<step>cancel|suspend|resume|retry|resubmit|delete)$", bulk.act, name="workloads-step"
+        r"^workloads/(?P<step>cancel|suspend|resume|retry|resubmit|delete)$",
+        bulk.apply_to_selection,
+        name="workloads-step",
     ),
     path("workloads/views/new", saved_views.save, name="view-new"),
     path("workloads/views/<int:view_id>/delete", saved_views.delete, name="view-delete"),
     path("workloads", workloads.index, name="workloads"),
     path("arrays/<uuid:array_id>", arrays.detail, name="array"),
-    path("arrays/<uuid:array_id>/spec", arrays.spec, name="array-spec"),
+    path("arrays/<uuid:array_id>/spec", arrays.show_spec, name="array-spec"),
     path("arrays/<uuid:array_id>/worst", array_changes.cancel_worst, name="array-worst"),
     path("arrays/<uuid:array_id>/delete", array_changes.delete, name="array-delete"),
     re_path(
@@ -37,10 +39,10 @@ urlpatterns = [
     ),
     re_path(
         r"^workloads/(?P<workload_id>[0-9a-f-]{36})/(?P<step>cancel|suspend|resume|delete)$",
-        workloads.act,
+        workloads.apply_step,
         name="workload-step",
     ),
-    path("workloads/<uuid:workload_id>/resubmit", resubmission.act, name="workload-resubmit"),
+    path("workloads/<uuid:workload_id>/resubmit", resubmission.resubmit_or_edit, name="workload-resubmit"),
     path("workloads/<uuid:workload_id>/ports/<str:port>", ports.open_port, name="port-open"),
     re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)$", quotas.edit, name="quota"),
     re_path(rf"^quotas/{TENANT}/(?P<pool>[a-z0-9-]+)/delete$", quotas.delete, name="quota-delete"),
@@ -97,7 +99,7 @@ urlpatterns = [
     path("schedules/<slug:project>/<slug:name>/edit", schedule_forms.edit, name="schedule-edit"),
     re_path(
         r"^schedules/(?P<project>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)/(?P<step>pause|resume|run|delete)$",
-        schedules.act,
+        schedules.apply_step,
         name="schedule-step",
     ),
     path("services", services.index, name="services"),

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from berth.core.not_found import Kind, missing_object
 from berth.core.spec.quantities import Moment
-from berth.db.known_names import Names, check_names
+from berth.db.known_names import NameColumn, check_names
 from berth.server.api.pagination import NEWEST, filter_by, page
 from berth.server.api.requests import ListQuery, Query, Word, parse_query
 from berth.server.api.responses import ResponseModel, from_milli
@@ -25,7 +25,7 @@ from berth.server.api.transport.streaming import csv_response
 from berth.server.api.views import ApiView
 from projects import selectors as tenants
 from projects.actor import Actor
-from projects.known_names import unknown_pool, unknown_project
+from projects.known_names import unknown_pool_problem, unknown_project_problem
 from scheduler.models import Eviction
 from scheduler.reports import selectors
 from scheduler.reports.evictions.known_parties import unknown_party_problems
@@ -206,8 +206,8 @@ def _filter_evictions(actor: Actor, query: "EvictionsQuery | EvictionMatrixQuery
     rows = selectors.evictions(actor)
     workload = query.workload if isinstance(query, EvictionsQuery) else None
     check_names(
-        unknown_pool(actor, query.pool, Names(rows, "pool_name")),
-        unknown_project(actor, query.project, Names(rows, "project_name")),
+        unknown_pool_problem(actor, query.pool, NameColumn(rows, "pool_name")),
+        unknown_project_problem(actor, query.project, NameColumn(rows, "project_name")),
         *unknown_party_problems(actor, preemptor=query.preemptor, victim=workload),
     )
     rows = filter_by(

@@ -21,7 +21,7 @@ from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.transport.streaming import csv_response
 from berth.server.api.views import ApiView
-from scheduler.reports.usage.known_names import unknown_names
+from scheduler.reports.usage.known_names import unknown_name_problems
 from scheduler.reports.usage.query import usage_request
 from scheduler.reports.usage.report import UsageDimension, UsageRequest, UsageRow, sum_rows, usage_report
 
@@ -78,7 +78,7 @@ class UsageReport(ApiView):
             time_zone=query.time_zone,
             only={word: getattr(query, word) for word in UsageDimension},
         )  # fmt: skip
-        check_names(*unknown_names(self.actor, report_request.only))
+        check_names(*unknown_name_problems(self.actor, report_request.only))
         rows = usage_report(self.actor, report_request, now)
         if query.format == "csv":
             return stream_csv(request, report_request, rows)

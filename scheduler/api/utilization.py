@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.not_found import Kind, missing_object
-from berth.db.known_names import Names, check_names
+from berth.db.known_names import NameColumn, check_names
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import ListQuery, Query, Word, parse_query
 from berth.server.api.responses import ResponseModel
@@ -24,7 +24,7 @@ from pools.models import Node, NodePool
 from projects import selectors
 from projects.access import visible_nodes, visible_pools
 from projects.idle_gpus import RUNNING_STATES, idle_since
-from projects.known_names import unknown_pool, unknown_project
+from projects.known_names import unknown_pool_problem, unknown_project_problem
 from projects.models import Pod, Workload
 from scheduler.api.utilization_shapes import (
     DeviceUtilizationResponse,
@@ -179,7 +179,7 @@ class NodeUtilizationDetail(ApiView):
         query, now = parse_query(request, SpanQuery), timezone.now()
         node = machines.nodes().filter(name=name, pk__in=visible_nodes(self.actor)).first()
         if node is None:
-            raise missing_object(Kind.NODE, name=name, visible=Names(visible_nodes(self.actor)).list())
+            raise missing_object(Kind.NODE, name=name, visible=NameColumn(visible_nodes(self.actor)).list())
         since = now - timedelta(seconds=query.span)
         step = choose_step(since, now, now)
         (answer,) = _serialize_nodes([node], now)
@@ -197,7 +197,7 @@ class NodeUtilizationList(ApiView):
     @operation("List the utilization of nodes", query=NodesQuery, page=NodeUtilizationResponse)
     def get(self, request: Request) -> Response:
         query, now = parse_query(request, NodesQuery), timezone.now()
-        check_names(unknown_pool(self.actor, query.pool))
+        check_names(unknown_pool_problem(self.actor, query.pool))
         rows = machines.nodes().filter(pk__in=visible_nodes(self.actor))
         rows = filter_by(rows, pool__name=query.pool)
         return Response(page(rows, query, BY_POOL_AND_NODE, lambda nodes: _serialize_nodes(nodes, now)))
@@ -216,7 +216,9 @@ class WorkloadUtilizationList(ApiView):
     )
     def get(self, request: Request) -> Response:
         query, now = parse_query(request, WorkloadsQuery), timezone.now()
-        check_names(unknown_project(self.actor, query.project), unknown_pool(self.actor, query.pool))
+        check_names(
+            unknown_project_problem(self.actor, query.project), unknown_pool_problem(self.actor, query.pool)
+        )
         running = Pod.objects.filter(state__in=RUNNING_STATES).values("workload")
         rows = selectors.workloads(self.actor).filter(pk__in=running)
         rows = filter_by(rows, project__name=query.project, pool__name=query.pool)
@@ -236,7 +238,7 @@ class ClusterUtilization(ApiView):
     )
     def get(self, request: Request) -> Response:
         query, now = parse_query(request, ClusterQuery), timezone.now()
-        check_names(unknown_pool(self.actor, query.pool))
+        check_names(unknown_pool_problem(self.actor, query.pool))
         pools = list(filter_by(visible_pools(self.actor), name=query.pool).order_by("name"))
         pool_responses = _serialize_pools(pools, now)
         return Response(

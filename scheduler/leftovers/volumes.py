@@ -23,7 +23,7 @@ from scheduler.leftovers.collector import WAITING, LeftoversCollector, error_sen
 if TYPE_CHECKING:
     from pools.buckets.bucket import Bucket
     from pools.buckets.writer import BucketWriter
-    from projects.services.volume_changes import Progress, Transfer
+    from projects.services.volume_changes import Progress, VolumeTransfer
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class VolumesCollector(LeftoversCollector):
             crash_point("volumes.copied")
             self._mark_stored(outputs, held, transfer)
 
-    def _open_transfer(self, outputs: PodOutputs, held: HeldLease) -> "Transfer | None":
+    def _open_transfer(self, outputs: PodOutputs, held: HeldLease) -> "VolumeTransfer | None":
         """Return the transfer of a pod's changes, or None if the pod has changed nothing."""
         pod = outputs.pod
         runtime, pod_id = self._runtime_of(pod.node.pool), str(pod.pk)
@@ -84,9 +84,9 @@ class VolumesCollector(LeftoversCollector):
             return None
         volume = _find_volume(outputs)
         bucket, writer = _open_bucket(outputs, volume)
-        from projects.services.volume_changes import Progress, Transfer
+        from projects.services.volume_changes import Progress, VolumeTransfer
 
-        return Transfer(
+        return VolumeTransfer(
             changes, Progress.from_json(outputs.progress), volume, bucket, writer,
             read=lambda path, offset, limit: self._read_file(runtime, outputs, held, path, offset, limit),
             save=self._progress_saver(outputs, held),
@@ -112,7 +112,7 @@ class VolumesCollector(LeftoversCollector):
 
         return save_progress
 
-    def _mark_stored(self, outputs: PodOutputs, held: HeldLease, transfer: "Transfer | None") -> None:
+    def _mark_stored(self, outputs: PodOutputs, held: HeldLease, transfer: "VolumeTransfer | None") -> None:
         now = self._clock.now()
         if transfer is None:
             self._update_if_waiting(outputs, held, state=OutputState.STORED, message="", stored_at=now)

@@ -10,7 +10,7 @@ from berth.server.web.lists.paging import load_slice
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import parse_time, reader_zone
 from projects.access import is_platform_admin, visible_pools
-from projects.known_names import unknown_pool, unknown_project
+from projects.known_names import unknown_pool_problem, unknown_project_problem
 from projects.selectors import projects
 from scheduler.models import Cycle
 from scheduler.reports.decisions import (
@@ -44,7 +44,10 @@ def index(request: Request) -> HttpResponse:
     rows = decided_cycles(request.actor, filters, since, until)
     cursor = request.GET.get("cursor", "")
     listing = load_slice(rows, SORTS, sort="-at", default="-at", cursor=cursor, size=CYCLES_PER_PAGE)
-    unknown = unknown_pool(request.actor, filters.pool), unknown_project(request.actor, filters.project)
+    unknown = (
+        unknown_pool_problem(request.actor, filters.pool),
+        unknown_project_problem(request.actor, filters.project),
+    )
     context = {
         "filters": values,
         "unknown": "" if listing.rows else describe_unknown(*unknown),

@@ -13,7 +13,7 @@ from rest_framework.request import Request as ApiRequest
 
 from berth.core.problems import Problem
 from berth.core.words import format_gpus
-from berth.db.known_names import Names
+from berth.db.known_names import NameColumn
 from berth.server.web.charts.bars import Bar, bar_scale, quota_bar
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice, sort_rows
@@ -21,7 +21,7 @@ from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import parse_time, reader_zone
 from projects.access import visible_pools
 from projects.actor import Actor
-from projects.known_names import unknown_pool, unknown_project
+from projects.known_names import unknown_pool_problem, unknown_project_problem
 from projects.models import Workload
 from projects.selectors import projects, workloads
 from scheduler.api.evictions import stream_csv
@@ -61,7 +61,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     moved = rows.filter(kind="consolidate").count()
     context = {
         "filters": filters,
-        "unknown": "" if listing.rows else describe_unknown(*unknown_names(request.actor, filters)),
+        "unknown": "" if listing.rows else describe_unknown(*unknown_name_problems(request.actor, filters)),
         "slice": listing,
         "sort": listing.sort,
         "rows": render_with_links(viewer_for(request.actor), listing.rows),
@@ -120,13 +120,13 @@ def filter_evictions(actor: Actor, filters: dict[str, str], zone: ZoneInfo) -> Q
     return rows
 
 
-def unknown_names(actor: Actor, filters: dict[str, str]) -> list[Problem | None]:
+def unknown_name_problems(actor: Actor, filters: dict[str, str]) -> list[Problem | None]:
     rows = evictions(actor)
     return [
-        unknown_pool(actor, filters["pool"], Names(rows, "pool_name")),
-        unknown_project(actor, filters["project"], Names(rows, "project_name")),
-        unknown_project(
-            actor, filters["preemptor"], Names(rows, "preemptor_project_name"), path="preemptor project"
+        unknown_pool_problem(actor, filters["pool"], NameColumn(rows, "pool_name")),
+        unknown_project_problem(actor, filters["project"], NameColumn(rows, "project_name")),
+        unknown_project_problem(
+            actor, filters["preemptor"], NameColumn(rows, "preemptor_project_name"), path="preemptor project"
         ),
         *unknown_party_problems(actor, victim=filters["workload"] or None),
     ]

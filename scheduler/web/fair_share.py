@@ -15,7 +15,7 @@ from berth.server.web.numbers import thousandths
 from berth.server.web.pages import Request, page, signed_in
 from pools.models import NodePool
 from projects.access import visible_pools
-from projects.known_names import unknown_pool
+from projects.known_names import unknown_pool_problem
 from projects.selectors import find_owner
 from scheduler.reports.fair_share.table import QueueShare, share_table
 from scheduler.reports.fair_share.trace import UNITS, share_trace
@@ -132,7 +132,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "listing": listing,
         "pools": pools,
         "pool": pool,
-        "unknown": describe_unknown(unknown_pool(request.actor, name)),
+        "unknown": describe_unknown(unknown_pool_problem(request.actor, name)),
         "tree": bars,
         "bar_kinds": {part.kind for top, inner, _ in bars for _, bar in (top, *inner) for part in bar.parts},
         "has_torn_bars": any(bar.continues for top, inner, _ in bars for _, bar in (top, *inner)),

@@ -15,7 +15,7 @@ from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
 from berth.core.amounts import MILLI
-from berth.db.known_names import unknown_word
+from berth.db.known_names import unknown_word_problem
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.tables import Column, Listing, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, page, signed_in
@@ -23,7 +23,7 @@ from pools.models import Node, NodePool
 from pools.models.node import PENDING
 from projects.access import Action, may, visible_pools
 from projects.actor import Actor
-from projects.known_names import unknown_pool, unknown_project
+from projects.known_names import unknown_pool_problem, unknown_project_problem
 from projects.known_words import REASONS, RESERVED
 from projects.models import Phase, Workload
 from projects.selectors import workload_count
@@ -144,9 +144,9 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         if file := requested_csv(request, listing):
             return file
     unknown = (
-        unknown_pool(request.actor, request.GET.get("pool", "").replace("\x00", "")[:100]),
-        unknown_project(request.actor, filters["project"]),
-        unknown_word("reason", filters["reason"], (*REASONS, RESERVED)),
+        unknown_pool_problem(request.actor, request.GET.get("pool", "").replace("\x00", "")[:100]),
+        unknown_project_problem(request.actor, filters["project"]),
+        unknown_word_problem("reason", filters["reason"], (*REASONS, RESERVED)),
     )
     entries = listing.rows if listing else []
     load_request_words([row for row, *_ in entries])

@@ -20,7 +20,7 @@ from projects.code.git import (
     fetch_commit,
     scratch,
 )
-from projects.code.git.scratch import key_directory, scratch_directory, sweep
+from projects.code.git.scratch import key_directory, scratch_directory, sweep_scratch_directories
 from tests.code.git_server import HttpsServer, Repository, git, https_server, new_repository
 from tests.pools.ssh.sshd import SshServer, generate_key, needs_sshd, ssh_server
 
@@ -355,7 +355,7 @@ def test_sweep_deletes_only_directories_that_no_process_uses(tmp_path: Path) -> 
         left = tmp_path / "git" / "fetch-left"
         left.mkdir()
         (left / "key").write_text("key")
-        assert sweep(tmp_path / "git") == 1
+        assert sweep_scratch_directories(tmp_path / "git") == 1
         assert used.exists()
         assert not left.exists()
-    assert sweep(tmp_path / "git") == 0
+    assert sweep_scratch_directories(tmp_path / "git") == 0

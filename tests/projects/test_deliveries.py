@@ -22,7 +22,7 @@ from projects.models import Delivery, Phase, Workload
 from projects.services import workloads
 from projects.services.notifications import deliveries
 from projects.services.notifications.subscriptions import send_test, subscribe
-from projects.services.workloads.moves import move
+from projects.services.workloads.moves import move_workload
 from tests.cast import Cast, training
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -70,7 +70,7 @@ def submit_with_notification(cast: Cast, to: str, *on: str) -> Workload:
 
 def start(workload: Workload, message: str = "All pods that make the gang are running.") -> None:
     for frm, to in ((Phase.PENDING, Phase.STARTING), (Phase.STARTING, Phase.RUNNING)):
-        assert move(
+        assert move_workload(
             workload, expected=[frm], to=to, reason="Running", message=message, actor="scheduler", now=NOON
         )
 
@@ -126,7 +126,7 @@ def test_test_message_is_sent_to_the_subscription_address(
     content = json.loads(receiver.requests[0][1])
     assert (content["event"], content["scope"]) == ("test", "vision")
     assert letters.subject(content) == "Test message for vision"
-    assert "carol requested this message." in letters.text(content)
+    assert "carol requested this message." in letters.plain_text(content)
 
 
 def test_markup_in_a_chat_message_is_escaped(cast: Cast, receiver: Receiver, settings: Any) -> None:
@@ -270,7 +270,7 @@ def test_only_subscribed_events_are_delivered(cast: Cast) -> None:
     workload = submit_with_notification(cast, "https://example.org/", "failed")
     start(workload)
     assert not Delivery.objects.exists()
-    assert not move(
+    assert not move_workload(
         workload, expected=[Phase.STARTING], to=Phase.FAILED, reason="x", message="", actor="a", now=NOON
     )
     assert not Delivery.objects.exists()

@@ -20,7 +20,7 @@ def simulated(gpus: int) -> Machine:
 
 def seeded(machine: Machine) -> tuple[tuple[int, ...], dict[str, float]]:
     """Seed the demo. Return the pool's nodes, GPUs, CPUs and GiB, and each owner's quota in GPUs."""
-    demo.seed(machine)
+    demo.seed_demo(machine)
     pool = NodePool.objects.get()
     assert pool.nodes_max is not None
     assert pool.cpu_milli is not None
@@ -54,5 +54,5 @@ def test_demo_quotas_add_up_to_the_pools_gpus(gpus: int) -> None:
 
 @pytest.mark.django_db
 def test_every_demo_limit_admits_a_workload_with_one_gpu() -> None:
-    demo.seed(machine(1))
+    demo.seed_demo(machine(1))
     assert {quota.limit_gpu_milli for quota in Quota.objects.all()} == {None, 1000}

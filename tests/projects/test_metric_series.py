@@ -92,7 +92,7 @@ def test_arbitrary_reports_are_sampled_and_drawn_within_bounds(
     steps = [point.step for point in series.points]
     assert steps == sorted(set(steps))
     assert len(series.points) <= POINTS_MAX
-    sample = series.sampled(count)
+    sample = series.downsample(count)
     assert len(sample) <= count and {point.step for point in sample} <= {step for step, _ in reports}
     if reports:
         assert series.last == reports[-1]
@@ -109,7 +109,7 @@ def test_long_series_is_sampled_evenly_and_keeps_its_first_and_last_point() -> N
         series.add(step, step / 1000)
     assert POINTS_MAX / 2 <= len(series.points) <= POINTS_MAX
     assert series.points[0] == Point(0, 0.0)
-    assert series.sampled(50)[-1] == Point(99_999, 99.999)
+    assert series.downsample(50)[-1] == Point(99_999, 99.999)
     assert all(point.value == point.step / 1000 for point in series.points)
 
 

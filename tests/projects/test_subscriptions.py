@@ -16,7 +16,7 @@ from projects.services.notifications import notify
 from projects.services.notifications.idle import notify_idle
 from projects.services.notifications.subscriptions import display_address, subscribe, unsubscribe
 from projects.services.quotas import budgets
-from projects.services.workloads.moves import move
+from projects.services.workloads.moves import move_workload
 from scheduler.reports.usage.budgets import record_budget_warnings
 from tests import factories as make
 from tests.cast import Cast, make_cast
@@ -30,7 +30,7 @@ def cast(transactional_db: None) -> Cast:
 
 
 def fail(workload: Workload) -> None:
-    move(
+    move_workload(
         workload, expected=["running"], to=Phase.FAILED, reason="ExitCode", message="Exit 1.",
         actor="scheduler", now=timezone.now(),
     )  # fmt: skip
@@ -111,7 +111,7 @@ def test_failing_pool_notifies_platform_admins_at_most_every_few_hours(cast: Cas
     cast.pool.save()
     assert [notify.notify_pools(now), notify.notify_pools(now + timedelta(minutes=5))] == [1, 0]
     assert notify.notify_pools(now + timedelta(hours=7)) == 1
-    assert letters.text(Delivery.objects.order_by("pk")[0].content).startswith(
+    assert letters.plain_text(Delivery.objects.order_by("pk")[0].content).startswith(
         "The node pool local is failing."
     )
 

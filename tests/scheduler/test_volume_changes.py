@@ -198,7 +198,9 @@ def test_long_transfer_continues_in_the_next_turn(writer: Writer, monkeypatch: p
     monkeypatch.setattr(volumes, "TURN_SECONDS", 0.0)
     assert writer.collect().progress == {}, "no pod is begun when the time is up"
     monkeypatch.setattr(volumes, "TURN_SECONDS", 60.0)
-    monkeypatch.setattr(volume_changes.Transfer, "run", _stop_after(volume_changes.Transfer.run, 2))
+    monkeypatch.setattr(
+        volume_changes.VolumeTransfer, "run", _stop_after(volume_changes.VolumeTransfer.run, 2)
+    )
     states = []
     while writer.collect().state == "waiting":
         upload = writer.row.progress["upload"]

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projects.engine.replicas.readings import Reading
+from projects.engine.replicas.readings import MetricReading
 from projects.serving.base import ErrorKind, ServingError
 from projects.serving.metrics import parse_metrics
-from projects.serving.scraping import Target, scrape
+from projects.serving.scraping import ScrapeTarget, scrape
 from projects.serving.wire import Wire
 from tests.fakes.serving import Fail, FakeEngine, FakeEngines
 from tests.serving.conftest import Starts
 
 
-def parse(*lines: str) -> Reading:
+def parse(*lines: str) -> MetricReading:
     return parse_metrics("engine_0", "".join(f"{line}\n" for line in lines))
 
 
@@ -142,18 +142,18 @@ def test_any_engine_output_produces_a_reading_or_a_serving_error(text: str) -> N
         assert seen.token_usage is None or 0 <= seen.token_usage <= 1
 
 
-def fleet(**engines: FakeEngine) -> tuple[FakeEngines, list[Target]]:
+def fleet(**engines: FakeEngine) -> tuple[FakeEngines, list[ScrapeTarget]]:
     adapter = FakeEngines()
     for name, engine in engines.items():
         adapter.appear(f"http://{name}", engine)
-    return adapter, [Target(name, f"http://{name}", adapter) for name in engines]
+    return adapter, [ScrapeTarget(name, f"http://{name}", adapter) for name in engines]
 
 
 @pytest.mark.shows("RLX-64")
 def test_unresponsive_engine_is_missing_from_the_sample() -> None:
     well, torn = FakeEngine(metrics="sglang:num_queue_reqs 3\n"), FakeEngine(metrics="torn")
     adapter, targets = fleet(one=well, two=torn)
-    targets.append(Target("three", "http://three", adapter))
+    targets.append(ScrapeTarget("three", "http://three", adapter))
     seen = scrape(targets, now=lambda: 1000.0, seconds=2.0)
     assert (seen.sample.at, seen.sample.engines) == (1000.0, ("one", "two", "three"))
     assert [answer.engine for answer in seen.sample.readings] == ["one"]
@@ -173,8 +173,8 @@ def test_engines_are_queried_in_parallel_with_a_timeout() -> None:
             together.wait(60)  # each answers only while the others are queried too
             return "sglang:num_running_reqs 0\n"
 
-    targets = [Target(f"engine_{number}", "answering", Engines()) for number in range(5)]
-    seen = scrape([*targets, Target("engine_5", "silent", Engines())], now=time.time, seconds=5.0)
+    targets = [ScrapeTarget(f"engine_{number}", "answering", Engines()) for number in range(5)]
+    seen = scrape([*targets, ScrapeTarget("engine_5", "silent", Engines())], now=time.time, seconds=5.0)
     together.abort()
     never.set()
     assert len(seen.sample.readings) == 5
@@ -192,7 +192,7 @@ def test_unexpected_errors_are_raised() -> None:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        scrape([Target("one", "http://one", Broken())], now=lambda: 5.0, seconds=1.0)
+        scrape([ScrapeTarget("one", "http://one", Broken())], now=lambda: 5.0, seconds=1.0)
 
 
 def test_fake_engine_raises_injected_errors() -> None:

@@ -14,7 +14,7 @@ from pools.engine.volumes import Volume
 from pools.runtimes.files.base import FilesNotFound, PodFile, VolumeChanges
 from projects.services import volume_changes
 from projects.services.outputs import OutputsRejected
-from projects.services.volume_changes import Progress, Transfer
+from projects.services.volume_changes import Progress, VolumeTransfer
 from tests.volumes.object_store import KEY, KEY_ID, ObjectStore
 
 PART = 5 * 2**20  # the minimum part size of S3
@@ -31,10 +31,10 @@ class Pod:
         self.deleted: list[tuple[str, str]] = []
         self.saved: list[Progress] = []
 
-    def transfer(self, progress: Progress | None = None) -> Transfer:
+    def transfer(self, progress: Progress | None = None) -> VolumeTransfer:
         login = BucketLogin(KEY_ID, KEY)
         files = tuple(PodFile(path, len(content), False) for path, content in self.contents.items())
-        return Transfer(
+        return VolumeTransfer(
             VolumeChanges(files, tuple(self.deleted)), progress or Progress(), self.volume,
             Bucket(self.volume, login), BucketWriter(self.volume, login), self.read, self.save,
         )  # fmt: skip

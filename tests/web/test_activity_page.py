@@ -14,19 +14,19 @@ from projects.services import quotas, workloads
 from projects.services.people import members
 from projects.services.quotas import budgets
 from projects.services.workloads import templates
-from projects.web.activity.entries import Entry
+from projects.web.activity.entries import ActivityEntry
 from projects.web.activity.grouping import EntryGroup
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn, streamed
 
 
-def shown(client: Client, query: str = "") -> list[Entry | EntryGroup]:
+def shown(client: Client, query: str = "") -> list[ActivityEntry | EntryGroup]:
     context: Any = client.get(f"/activity{query}").context
     return [entry for _, of_day in context["days"] for entry in of_day]
 
 
-def entries(client: Client, query: str = "") -> list[Entry]:
+def entries(client: Client, query: str = "") -> list[ActivityEntry]:
     return [
         entry
         for row in shown(client, query)
@@ -34,7 +34,7 @@ def entries(client: Client, query: str = "") -> list[Entry]:
     ]
 
 
-def sentence(entry: Entry) -> str:
+def sentence(entry: ActivityEntry) -> str:
     return f"{entry.row.actor} {entry.verb} {entry.name}{entry.tail}"
 
 
@@ -136,7 +136,7 @@ def test_similar_changes_within_a_minute_are_grouped_into_one_expandable_row(
     assert (quota_group.verb, project_group.verb) == ("created 6 quotas", "created 6 projects")
     assert [entry.name for entry in project_group.named] == ["p5", "p4", "p3", "p2"]
     assert project_group.unnamed == 2
-    assert isinstance(single, Entry) and single.name == "early"
+    assert isinstance(single, ActivityEntry) and single.name == "early"
     page = client.get("/activity").content.decode()
     assert "Show 6 changes" in page and "and 2 more" in page
     assert "created the quota of" in page, "the unfolded sentences are complete"

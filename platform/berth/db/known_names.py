@@ -14,7 +14,7 @@ COMPARED_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NameColumn:
     """Names in one column of the user's visible rows.
 
     `condition` selects the matching rows if the filter matches more than the exact name.
@@ -40,7 +40,9 @@ def check_names(*problems: Problem | None) -> None:
         raise Invalid(unknown)
 
 
-def unknown_name(path: str, name: str | None, noun: str, sources: Iterable[Names]) -> Problem | None:
+def unknown_name_problem(
+    path: str, name: str | None, noun: str, sources: Iterable[NameColumn]
+) -> Problem | None:
     """Return a problem if no source includes the name, else None. A hidden object is reported like one that
     does not exist, and only visible names are suggested.
     """
@@ -51,7 +53,9 @@ def unknown_name(path: str, name: str | None, noun: str, sources: Iterable[Names
     return Problem(path, "does not exist", format_value(name), suggest_visible(name, visible, noun))
 
 
-def unknown_word(path: str, word: str | None, words: Collection[str], *history: Names) -> Problem | None:
+def unknown_word_problem(
+    path: str, word: str | None, words: Collection[str], *history: NameColumn
+) -> Problem | None:
     """Return a problem if a word is neither in `words` nor in the rows of `history`, else None."""
     if not word or word in words or any(names.include(word) for names in history):
         return None

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from berth.core.not_found import Kind, missing_object
 from berth.core.spec.texts import Name, Text
-from berth.db.known_names import Names
+from berth.db.known_names import NameColumn
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, page
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
@@ -83,7 +83,7 @@ class SshHostDetail(PoolView):
         pool = self.get_administered_pool(name)
         row = SshHost.objects.filter(pool=pool, name=host).select_related("pool", "machine").first()
         if row is None:
-            names = Names(SshHost.objects.filter(pool=pool)).list()
+            names = NameColumn(SshHost.objects.filter(pool=pool)).list()
             raise missing_object(Kind.SSH_HOST, name=host, owner=pool.name, visible=names)
         forget_host(row, actor=self.actor)
         return no_content()

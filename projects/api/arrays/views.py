@@ -36,7 +36,7 @@ from projects.api.arrays.schemas import (
     serialize_submission,
 )
 from projects.api.workloads.schemas import DryRunResponse
-from projects.known_names import unknown_project, unknown_user
+from projects.known_names import unknown_project_problem, unknown_user_problem
 from projects.models import WorkloadArray
 from projects.reported_metrics import Goal
 from projects.services import arrays
@@ -233,8 +233,8 @@ class RetryArray(ArrayAction):
 
 def _filter_arrays(actor: Actor, query: ArraysQuery) -> QuerySet[WorkloadArray]:
     check_names(
-        unknown_project(actor, query.project),
-        unknown_user(actor, query.submitted_by, path="submitted_by"),
+        unknown_project_problem(actor, query.project),
+        unknown_user_problem(actor, query.submitted_by, path="submitted_by"),
     )
     return filter_by(
         selectors.arrays(actor),

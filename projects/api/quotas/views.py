@@ -31,7 +31,11 @@ from projects.api.quotas.schemas import (
     StoredQuotaResponse,
     serialize_quota,
 )
-from projects.known_names import unknown_department, unknown_pool_or_group, unknown_project
+from projects.known_names import (
+    unknown_department_problem,
+    unknown_pool_or_group_problem,
+    unknown_project_problem,
+)
 from projects.models import Department, Project, Quota
 from projects.models.tenants import (
     PoolOrGroup,
@@ -57,9 +61,9 @@ class Quotas(ApiView):
     def get(self, request: Request) -> Response:
         query = parse_query(request, QuotasQuery)
         check_names(
-            unknown_pool_or_group(self.actor, query.pool),
-            unknown_department(self.actor, query.department),
-            unknown_project(self.actor, query.project),
+            unknown_pool_or_group_problem(self.actor, query.pool),
+            unknown_department_problem(self.actor, query.department),
+            unknown_project_problem(self.actor, query.project),
         )
         rows = prefetch_queue_statuses(selectors.quotas(self.actor))
         rows = filter_by(rows, department__name=query.department, project__name=query.project)

@@ -22,7 +22,7 @@ from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from projects.api.services.scaling_schemas import RequestStatusName, to_timestamp
 from projects.api.services.views import ServiceView
-from projects.elastic.autoscale import last_scale_request, load_window, snapshot
+from projects.elastic.autoscale import last_scale_request, load_window, metrics_snapshot
 from projects.engine.replicas.conditions import Condition, conditions
 from projects.engine.scaling import FINAL
 from projects.models import Autoscaler, MetricsPoint, Scaling, Service
@@ -178,7 +178,7 @@ class AutoscalerConditions(ServiceView):
                     condition.name: _serialize_condition(condition)
                     for condition in conditions(window, config, now)
                 },
-                metrics=snapshot(window, config),
+                metrics=metrics_snapshot(window, config),
             )
         )
 
@@ -246,7 +246,7 @@ def build_status(service: Service) -> AutoscalerStatusResponse:
         last_scale_action=last.direction if last else None,  # type: ignore[arg-type]
         last_decision=ScaleDecisionResponse(**row.last_decision) if row.last_decision else None,
         pending_requests=list(pending),
-        recent_metrics=snapshot(load_window(row), config),
+        recent_metrics=metrics_snapshot(load_window(row), config),
         error=row.last_error,
     )
 

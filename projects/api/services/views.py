@@ -19,7 +19,7 @@ from berth.server.api.views import ApiView
 from projects.api.services.scaling_schemas import RequestStatusName
 from projects.api.workloads.schemas import PhaseName
 from projects.engine.scaling import FINAL
-from projects.known_names import unknown_project
+from projects.known_names import unknown_project_problem
 from projects.models import InferenceEngine, Pod, ScaleRequest, Service
 from projects.service_selectors import find_service, services
 from projects.services.inference import weight_updates
@@ -121,7 +121,7 @@ class Services(ServiceView):
     @operation("List inference services", query=ServicesQuery, page=ServiceResponse)
     def get(self, request: Request) -> Response:
         query = parse_query(request, ServicesQuery)
-        check_names(unknown_project(self.actor, query.project))
+        check_names(unknown_project_problem(self.actor, query.project))
         rows = services(self.actor)
         rows = filter_by(rows, workload__project__name=query.project)
         if query.ended is not None:
@@ -157,9 +157,9 @@ class ServiceWeights(ServiceView):
     def post(self, request: Request, service: str) -> Response:
         body, row = parse_body(request, WeightUpdateBody), self.service(service)
         if body.updating:
-            row = weight_updates.begin(actor=self.actor, service=row)
+            row = weight_updates.begin_update(actor=self.actor, service=row)
         else:
-            row = weight_updates.end(actor=self.actor, service=row)
+            row = weight_updates.end_update(actor=self.actor, service=row)
         return Response(
             WeightUpdateResponse(
                 updating=row.updating_since is not None, copying=row.syncing_since is not None,

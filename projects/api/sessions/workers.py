@@ -106,7 +106,7 @@ class FetchCalls(WorkerView):
         pod, query = self.pod(request), parse_query(request, FetchCallsQuery)
 
         def poll(last: bool) -> bytes | None:
-            if not last and not workers.has_changes(pod, query.having):
+            if not last and not workers.has_instructions(pod, query.having):
                 return None
             return _encode_calls(pod, query.having)
 

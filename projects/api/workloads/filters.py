@@ -7,13 +7,19 @@ from django.db.models import Q, QuerySet
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from berth.db.known_names import Names, check_names, unknown_word
+from berth.db.known_names import NameColumn, check_names, unknown_word_problem
 from berth.server.api.pagination import Order, filter_by
 from berth.server.api.requests import ListQuery, Word
 from projects import selectors
 from projects.actor import Actor
 from projects.api.workloads.schemas import PhaseName, WorkloadKindName
-from projects.known_names import unknown_department, unknown_id, unknown_pool, unknown_project, unknown_user
+from projects.known_names import (
+    unknown_department_problem,
+    unknown_id_problem,
+    unknown_pool_problem,
+    unknown_project_problem,
+    unknown_user_problem,
+)
 from projects.known_words import REASONS
 from projects.models import Workload
 from projects.models.workloads import HAS_LABELS
@@ -80,12 +86,12 @@ def filter_workloads(actor: Actor, query: WorkloadsQuery) -> QuerySet[Workload]:
     rows = selectors.workloads(actor)
     in_pool = Q(pool__name=query.pool) | Q(pool__isnull=True, pools__contains=[query.pool])
     check_names(
-        unknown_project(actor, query.project),
-        unknown_department(actor, query.department),
-        unknown_pool(actor, query.pool, Names(rows, "pool__name", in_pool)),
-        unknown_user(actor, query.submitted_by, path="submitted_by"),
-        unknown_id("array", "an array", query.array, (selectors.arrays(actor), "pk")),
-        unknown_word("reason", query.reason, REASONS, Names(rows, "reason")),
+        unknown_project_problem(actor, query.project),
+        unknown_department_problem(actor, query.department),
+        unknown_pool_problem(actor, query.pool, NameColumn(rows, "pool__name", in_pool)),
+        unknown_user_problem(actor, query.submitted_by, path="submitted_by"),
+        unknown_id_problem("array", "an array", query.array, (selectors.arrays(actor), "pk")),
+        unknown_word_problem("reason", query.reason, REASONS, NameColumn(rows, "reason")),
     )
     rows = filter_by(
         rows,

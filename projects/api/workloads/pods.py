@@ -19,7 +19,7 @@ from berth.server.api.views import ApiView
 from pools.engine.pod_limits import limit_values
 from projects import selectors
 from projects.api.workloads.schemas import PodLimitsResponse
-from projects.known_names import unknown_id, unknown_node
+from projects.known_names import unknown_id_problem, unknown_node_problem
 from projects.models import Pod
 
 PodStateName = Literal["starting", "running", "stopping", "succeeded", "failed", "stopped", "lost"]
@@ -70,8 +70,10 @@ class Pods(ApiView):
     def get(self, request: Request) -> Response:
         query = parse_query(request, PodsQuery)
         check_names(
-            unknown_id("workload", "a workload", query.workload, (selectors.workloads(self.actor), "pk")),
-            unknown_node(self.actor, query.node),
+            unknown_id_problem(
+                "workload", "a workload", query.workload, (selectors.workloads(self.actor), "pk")
+            ),
+            unknown_node_problem(self.actor, query.node),
         )
         rows = select_allocations(selectors.pods(self.actor))
         rows = filter_by(rows, workload=query.workload, node__name=query.node, state__in=query.state or None)

@@ -60,7 +60,7 @@ def convert_error(stderr: str, host: str, secret: str) -> GitRejection | GitFail
                 f"{host} does not provide this commit. Name a branch or tag that contains it."
             )
         case "size":
-            return transfer_too_large(host)
+            return transfer_too_large_error(host)
         case "certificate":
             return GitFailure(f"The certificate of {host} could not be verified: {text}")
         case "damaged":
@@ -68,7 +68,7 @@ def convert_error(stderr: str, host: str, secret: str) -> GitRejection | GitFail
     return GitFailure(f"The code could not be fetched from {host}: {text}")
 
 
-def transfer_too_large(host: str) -> GitRejection:
+def transfer_too_large_error(host: str) -> GitRejection:
     return GitRejection(
         f"{host} sent more data for this commit than BERTH_GIT_MIB allows. Use a smaller repository."
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from berth.core.spec.git import COMMIT, GitSpec, ref_problem
 from projects.code.base import CodeFile
 from projects.code.git.access import build_environment
-from projects.code.git.errors import GitRejection, convert_error, transfer_too_large
+from projects.code.git.errors import GitRejection, convert_error, transfer_too_large_error
 from projects.code.git.files import list_files, store_files
 from projects.code.git.policy import GitPolicy, resolve_host
 from projects.code.git.program import GitProgram
@@ -47,7 +47,7 @@ class FetchedCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
+class _FetchTarget:
     """Full name of the branch or tag to fetch, or a commit ID."""
 
     name: str
@@ -83,11 +83,11 @@ class _Fetch:
     spec: GitSpec
     git: GitProgram
 
-    def find_target(self) -> _Target:
+    def find_target(self) -> _FetchTarget:
         """Return the branch, tag or commit that the document specifies."""
         ref = self.spec.ref
         if ref is not None and COMMIT.fullmatch(ref):
-            return _Target(ref, has_long_ids=len(ref) == 64)
+            return _FetchTarget(ref, has_long_ids=len(ref) == 64)
         names = [f"{BRANCHES}{ref}", f"{TAGS}{ref}"]
         if ref is None or ref.startswith("refs/"):
             names = [ref or "HEAD"]
@@ -99,7 +99,7 @@ class _Fetch:
                     f"The default branch of {self.spec.url} has no commits. Set `ref` to a branch."
                 )
             name = default or "HEAD"
-            return _Target(name, _branch_name(name), len(ids["HEAD"]) == 64)
+            return _FetchTarget(name, _branch_name(name), len(ids["HEAD"]) == 64)
         if not matches:
             raise GitRejection(
                 f"{self.spec.url} has no branch or tag {ref}. To use a commit, specify its full hash."
@@ -109,11 +109,11 @@ class _Fetch:
                 f"{ref} is both a branch and a tag in {self.spec.url}. Set `ref` to {BRANCHES}{ref} or to "
                 f"{TAGS}{ref}."
             )
-        return _Target(matches[0], _branch_name(matches[0]), len(ids[matches[0]]) == 64)
+        return _FetchTarget(matches[0], _branch_name(matches[0]), len(ids[matches[0]]) == 64)
 
     def _list_refs(self, names: list[str]) -> tuple[dict[str, str], str]:
         """Return the object IDs of the refs, and the ref that HEAD points to."""
-        output = self._call("ls-remote", "--quiet", "--symref", "--", self._url, *names)
+        output = self._run_git("ls-remote", "--quiet", "--symref", "--", self._url, *names)
         ids, default = dict[str, str](), ""
         for line in output.splitlines():
             value, _, name = line.partition("\t")
@@ -124,12 +124,12 @@ class _Fetch:
                 ids[name] = value
         return ids, default
 
-    def transfer(self, target: _Target) -> str:
+    def transfer(self, target: _FetchTarget) -> str:
         """Fetch the commit without its history, and return its ID."""
         git, repository = self.git, str(self.git.repository)
         kind = "sha256" if target.has_long_ids else "sha1"
-        self._call("init", "--quiet", "--bare", "--template=", f"--object-format={kind}", "--", repository)
-        self._call(
+        self._run_git("init", "--quiet", "--bare", "--template=", f"--object-format={kind}", "--", repository)
+        self._run_git(
             "--git-dir", repository, "fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules",
             "--no-write-fetch-head", "--", self._url, f"+{target.name}:{LOCAL_REF}",
         )  # fmt: skip
@@ -163,10 +163,10 @@ class _Fetch:
         _, output, _ = self.git.run("--git-dir", str(self.git.repository), "cat-file", "-t", object_id)
         return output.strip() == "tree"
 
-    def _call(self, *arguments: str) -> str:
+    def _run_git(self, *arguments: str) -> str:
         status, output, errors = self.git.run(*arguments)
         if status in FILE_TOO_LARGE:
-            raise transfer_too_large(self.spec.address.host)
+            raise transfer_too_large_error(self.spec.address.host)
         if status:
             raise convert_error(errors, self.spec.address.host, self.spec.secret_label)
         return output

@@ -21,7 +21,7 @@ SHOWN = 200  # maximum length of a path in messages
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """Entry of a Git tree whose content has not been read yet."""
 
     object_id: str
@@ -30,17 +30,17 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    entries: tuple[Entry, ...]
+class FileListing:
+    entries: tuple[TreeEntry, ...]
     submodules: int
 
 
-def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
+def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> FileListing:
     """List the files of a tree.
 
     Raises GitRejection if there are too many files, or if a file is too large or unsafe.
     """
-    entries: list[Entry] = []
+    entries: list[TreeEntry] = []
     submodules, size = 0, 0
     for record in _tree_records(git, tree):
         fields, _, raw_path = record.partition(b"\t")
@@ -62,7 +62,7 @@ def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
             raise GitRejection(
                 f"The file {path[:SHOWN]!a} is a symbolic link with an invalid target. Correct the link."
             )
-        entries.append(Entry(object_id, mode, CodeFile(path, file_size, executable=mode == EXECUTABLE)))
+        entries.append(TreeEntry(object_id, mode, CodeFile(path, file_size, executable=mode == EXECUTABLE)))
         if size > policy.size:
             raise GitRejection(
                 f"The commit's files exceed {policy.size // MIB} MiB, the limit set by BERTH_CODE_MIB. Set "
@@ -70,7 +70,7 @@ def list_files(git: GitProgram, tree: str, policy: GitPolicy) -> Listing:
             )
     if not entries:
         raise GitRejection("The commit contains no files in this directory. Set `directory` to another one.")
-    return Listing(tuple(entries), submodules)
+    return FileListing(tuple(entries), submodules)
 
 
 def _tree_records(git: GitProgram, tree: str) -> Iterator[bytes]:
@@ -95,7 +95,7 @@ def _tree_records(git: GitProgram, tree: str) -> Iterator[bytes]:
 
 
 @dataclass(slots=True)
-class _Batch:
+class _ObjectBatch:
     store: Callable[[Mapping[str, bytes]], None]
     chunks: dict[str, bytes] = field(default_factory=dict)
     size: int = 0
@@ -116,7 +116,7 @@ class _Batch:
 
 
 def store_files(
-    git: GitProgram, entries: Sequence[Entry], store: Callable[[Mapping[str, bytes]], None]
+    git: GitProgram, entries: Sequence[TreeEntry], store: Callable[[Mapping[str, bytes]], None]
 ) -> tuple[CodeFile, ...]:
     """Read the files, and pass their chunks to `store`, keyed by digest. Return the files with their digests.
 
@@ -127,7 +127,7 @@ def store_files(
     assert process.stdin is not None
     assert process.stdout is not None
     files: list[CodeFile] = []
-    batch = _Batch(store)
+    batch = _ObjectBatch(store)
     try:
         for entry in entries:
             git.raise_if_out_of_time()
@@ -161,7 +161,7 @@ def _read_object(output: IO[bytes], size: int) -> Iterator[bytes]:
         yield content
 
 
-def _read_link(entry: Entry, content: bytes) -> CodeFile:
+def _read_link(entry: TreeEntry, content: bytes) -> CodeFile:
     target = content.decode(errors="surrogateescape")
     if problem := link_problem(entry.file.path, target):
         raise GitRejection(f"The file {entry.file.path} {problem}.")

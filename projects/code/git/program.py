@@ -45,7 +45,7 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
-class Interrupted(Exception):
+class GitInterrupted(Exception):
     """Raised if this process is stopped during a fetch. Another process then repeats the fetch."""
 
 
@@ -101,7 +101,7 @@ class GitProgram:
     def raise_if_out_of_time(self) -> None:
         """Raise GitFailure after the deadline, or Interrupted if this process is being stopped."""
         if self.is_interrupted():
-            raise Interrupted
+            raise GitInterrupted
         if time.monotonic() >= self.deadline:
             raise GitFailure(
                 "The code was not fetched within the time limit set by BERTH_GIT_SECONDS. Ask an admin to "

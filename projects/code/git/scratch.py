@@ -31,7 +31,7 @@ def scratch_directory(base: Path) -> Iterator[Path]:
         os.close(lock)
 
 
-def sweep(base: Path) -> int:
+def sweep_scratch_directories(base: Path) -> int:
     """Delete the directories of ended processes. Return the number of deleted directories."""
     if not base.is_dir():
         return 0

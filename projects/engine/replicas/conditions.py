@@ -7,7 +7,7 @@ from projects.engine.replicas import config as names
 from projects.engine.replicas import measures
 from projects.engine.replicas.config import AutoscalerConfig
 from projects.engine.replicas.measures import Measure
-from projects.engine.replicas.readings import Sample, Window
+from projects.engine.replicas.readings import MetricsSample, SampleWindow
 
 P95 = 0.95
 
@@ -50,7 +50,7 @@ class ServiceMetrics:
     relative_variance: Measure
 
 
-def compute_metrics(window: Window, config: AutoscalerConfig) -> ServiceMetrics | None:
+def compute_metrics(window: SampleWindow, config: AutoscalerConfig) -> ServiceMetrics | None:
     latest = window.latest
     if latest is None:
         return None
@@ -71,14 +71,14 @@ def compute_metrics(window: Window, config: AutoscalerConfig) -> ServiceMetrics 
     )
 
 
-def with_sample(window: Window, sample: Sample, config: AutoscalerConfig) -> Window:
+def with_sample(window: SampleWindow, sample: MetricsSample, config: AutoscalerConfig) -> SampleWindow:
     """Return the window with the new sample and updated streaks, without expired samples.
 
     The window is reset if the clock was set back or no sample has arrived for too long.
     """
     latest = window.latest
     if latest is not None and not 0 <= sample.at - latest.at <= config.max_sample_age:
-        window = Window()
+        window = SampleWindow()
     sample = measures.with_throughput(sample, window.latest)
     recent = _recent_samples((*window.samples, sample), sample.at, config)
     new_window = replace(window, samples=recent)
@@ -90,7 +90,7 @@ def with_sample(window: Window, sample: Sample, config: AutoscalerConfig) -> Win
     return replace(new_window, since=tuple(sorted(since)))
 
 
-def conditions(window: Window, config: AutoscalerConfig, now: float) -> tuple[Condition, ...]:
+def conditions(window: SampleWindow, config: AutoscalerConfig, now: float) -> tuple[Condition, ...]:
     """Return the conditions as of the latest sample.
 
     All conditions are unknown if the sample is too old or in the future.
@@ -157,12 +157,14 @@ def _build_condition(
     )
 
 
-def _streak_start(window: Window, name: str, at: float) -> float:
+def _streak_start(window: SampleWindow, name: str, at: float) -> float:
     since = window.held_since(name)
     return at if since is None else since
 
 
-def _recent_samples(samples: tuple[Sample, ...], now: float, config: AutoscalerConfig) -> tuple[Sample, ...]:
+def _recent_samples(
+    samples: tuple[MetricsSample, ...], now: float, config: AutoscalerConfig
+) -> tuple[MetricsSample, ...]:
     return tuple(sample for sample in samples if now - sample.at <= config.condition_window_secs)
 
 

@@ -5,14 +5,14 @@ from enum import StrEnum
 
 from projects.engine.replicas.conditions import Condition, ServiceMetrics, compute_metrics, conditions
 from projects.engine.replicas.config import AutoscalerConfig
-from projects.engine.replicas.readings import Window
+from projects.engine.replicas.readings import SampleWindow
 
 CRITICAL_USAGE = 0.9
 BUSY_USAGE, USAGE_STEP = 0.7, 0.1  # above a token usage of 0.7, each further 0.1 adds one engine
 QUEUE_PER_ENGINE, QUEUE_STEP = 5, 20
 
 
-class Action(StrEnum):
+class ScalingAction(StrEnum):
     NONE = "none"
     OUT = "scale_out"
     IN = "scale_in"
@@ -47,14 +47,14 @@ class ScalingTimes:
 
     now: float
     last_scaled_at: float | None = None
-    last_action: Action = Action.NONE
+    last_action: ScalingAction = ScalingAction.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ScalingDecision:
     """Scaling decision: the `conditions` that led to it, and the `target` number of inference engines."""
 
-    action: Action
+    action: ScalingAction
     delta: int
     target: int
     reason: str
@@ -63,8 +63,8 @@ class Decision:
 
 
 def decide(
-    window: Window, fleet: Fleet, config: AutoscalerConfig, clock: ScalingTimes, pending: bool
-) -> Decision:
+    window: SampleWindow, fleet: Fleet, config: AutoscalerConfig, clock: ScalingTimes, pending: bool
+) -> ScalingDecision:
     """Return the decision. `pending` is True while another scale request is in progress."""
     evaluated, metrics = conditions(window, config, clock.now), compute_metrics(window, config)
     return decide_from_conditions(evaluated, metrics, fleet, config, clock, pending)
@@ -77,7 +77,7 @@ def decide_from_conditions(
     config: AutoscalerConfig,
     clock: ScalingTimes,
     pending: bool,
-) -> Decision:
+) -> ScalingDecision:
     """Return the decision for conditions that have already been evaluated on the metrics."""
     intended = (
         _raise_to_minimum(fleet, config)
@@ -96,7 +96,10 @@ def decide_from_conditions(
 
 def remaining_cooldown(config: AutoscalerConfig, clock: ScalingTimes) -> float:
     """Return the seconds left in the cooldown, which ends early if the clock was set back."""
-    cooldowns = {Action.OUT: config.scale_out_cooldown_secs, Action.IN: config.scale_in_cooldown_secs}
+    cooldowns = {
+        ScalingAction.OUT: config.scale_out_cooldown_secs,
+        ScalingAction.IN: config.scale_in_cooldown_secs,
+    }
     if clock.last_scaled_at is None:
         return 0.0
     elapsed = clock.now - clock.last_scaled_at
@@ -112,19 +115,19 @@ def engines_to_add(current_metrics: ServiceMetrics | None, engines: int, config:
     return min(max(by_usage, by_queue, 1), config.scale_out_policy.max_delta)
 
 
-def _raise_to_minimum(fleet: Fleet, config: AutoscalerConfig) -> Decision | None:
+def _raise_to_minimum(fleet: Fleet, config: AutoscalerConfig) -> ScalingDecision | None:
     """Return a decision to scale out to the minimum, or None if there are enough engines."""
     missing = config.min_engines - fleet.engines
     if missing <= 0:
         return None
     delta = min(missing, config.scale_out_policy.max_delta)
     reason = f"{fleet.engines} engines, fewer than min_engines {config.min_engines}"
-    return Decision(Action.OUT, delta, fleet.engines + delta, reason, ("below_min_engines",))
+    return ScalingDecision(ScalingAction.OUT, delta, fleet.engines + delta, reason, ("below_min_engines",))
 
 
 def _lower_to_maximum(
     evaluated: tuple[Condition, ...], fleet: Fleet, config: AutoscalerConfig
-) -> Decision | None:
+) -> ScalingDecision | None:
     if fleet.engines <= config.max_engines:
         return None
     minimum = max(config.max_engines, fleet.initial)
@@ -138,12 +141,12 @@ def _lower_to_maximum(
             fleet, "not all engines report metrics, so none is removed", HoldReason.BLIND, None
         )
     reason = f"{fleet.engines} engines, more than max_engines {config.max_engines}"
-    return Decision(Action.IN, delta, fleet.engines - delta, reason, ("above_max_engines",))
+    return ScalingDecision(ScalingAction.IN, delta, fleet.engines - delta, reason, ("above_max_engines",))
 
 
 def _scale_out(
     evaluated: tuple[Condition, ...], metrics: ServiceMetrics | None, fleet: Fleet, config: AutoscalerConfig
-) -> Decision | None:
+) -> ScalingDecision | None:
     met_conditions = tuple(
         condition.name for condition in evaluated if condition.scales_out and condition.triggered
     )
@@ -153,14 +156,16 @@ def _scale_out(
     reason = f"Conditions met: {', '.join(met_conditions)}"
     if room <= 0:
         reason_text = f"{reason}; already at max_engines {config.max_engines}"
-        return Decision(Action.NONE, 0, fleet.engines, reason_text, met_conditions, HoldReason.MAX_ENGINES)
+        return ScalingDecision(
+            ScalingAction.NONE, 0, fleet.engines, reason_text, met_conditions, HoldReason.MAX_ENGINES
+        )
     delta = min(engines_to_add(metrics, fleet.engines, config), room)
-    return Decision(Action.OUT, delta, fleet.engines + delta, reason, met_conditions)
+    return ScalingDecision(ScalingAction.OUT, delta, fleet.engines + delta, reason, met_conditions)
 
 
 def _scale_in(
     evaluated: tuple[Condition, ...], metrics: ServiceMetrics | None, fleet: Fleet, config: AutoscalerConfig
-) -> Decision | None:
+) -> ScalingDecision | None:
     scale_in_conditions = [condition for condition in evaluated if not condition.scales_out]
     if not all(condition.triggered for condition in scale_in_conditions):
         return None
@@ -169,8 +174,8 @@ def _scale_in(
     minimum = max(config.min_engines, fleet.initial)
     if (room := fleet.engines - minimum) <= 0:
         held = HoldReason.INITIAL_ENGINES if fleet.initial > config.min_engines else HoldReason.MIN_ENGINES
-        return Decision(
-            Action.NONE,
+        return ScalingDecision(
+            ScalingAction.NONE,
             0,
             fleet.engines,
             f"{reason}; already at the minimum of {minimum} engines",
@@ -184,21 +189,25 @@ def _scale_in(
             engines_left > 0
             and usage * fleet.engines / engines_left < config.scale_in_policy.projected_usage_max
         ):
-            return Decision(Action.IN, delta, engines_left, reason, met_conditions)
+            return ScalingDecision(ScalingAction.IN, delta, engines_left, reason, met_conditions)
     limit = f"{config.scale_in_policy.projected_usage_max:.0%}"
     reason_text = f"{reason}; token usage of the remaining engines would reach {limit}"
-    return Decision(Action.NONE, 0, fleet.engines, reason_text, met_conditions, HoldReason.PROJECTED_USAGE)
+    return ScalingDecision(
+        ScalingAction.NONE, 0, fleet.engines, reason_text, met_conditions, HoldReason.PROJECTED_USAGE
+    )
 
 
-def _no_action(evaluated: tuple[Condition, ...], fleet: Fleet) -> Decision:
+def _no_action(evaluated: tuple[Condition, ...], fleet: Fleet) -> ScalingDecision:
     if not _all_engines_report(evaluated):
         return _hold_decision(fleet, "not all engines report metrics", HoldReason.BLIND, None)
-    return Decision(Action.NONE, 0, fleet.engines, "no conditions met")
+    return ScalingDecision(ScalingAction.NONE, 0, fleet.engines, "no conditions met")
 
 
-def _hold_decision(fleet: Fleet, reason: str, held: HoldReason, intended: Decision | None) -> Decision:
+def _hold_decision(
+    fleet: Fleet, reason: str, held: HoldReason, intended: ScalingDecision | None
+) -> ScalingDecision:
     met_conditions = intended.conditions if intended else ()
-    return Decision(Action.NONE, 0, fleet.engines, reason, met_conditions, held)
+    return ScalingDecision(ScalingAction.NONE, 0, fleet.engines, reason, met_conditions, held)
 
 
 def _all_engines_report(evaluated: tuple[Condition, ...]) -> bool:

@@ -20,34 +20,34 @@ MAX_ENGINES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FieldRule:
     """Validation rule for a field. `allowed` describes the valid values in error messages."""
 
     is_valid: Callable[[Any], bool]
     allowed: str
 
 
-def _number_rule(minimum: float, maximum: float, allowed: str, *, above: bool = False) -> Rule:
+def _number_rule(minimum: float, maximum: float, allowed: str, *, above: bool = False) -> FieldRule:
     def is_valid(value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             return False
         return (value > minimum if above else value >= minimum) and value <= maximum
 
-    return Rule(is_valid, allowed)
+    return FieldRule(is_valid, allowed)
 
 
-def _integer_rule(minimum: int, maximum: int) -> Rule:
+def _integer_rule(minimum: int, maximum: int) -> FieldRule:
     def is_valid(value: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum
 
-    return Rule(is_valid, f"a whole number from {minimum} to {maximum}")
+    return FieldRule(is_valid, f"a whole number from {minimum} to {maximum}")
 
 
 FRACTION = _number_rule(0, 1, "a number from 0 to 1")
 SECONDS = _number_rule(0, MAX_SECONDS, "a number of seconds from 0 to 604800")
 INTERVAL = _number_rule(0, MAX_SECONDS, "a number of seconds above 0 and up to 604800", above=True)
-RULES: Mapping[str, Rule] = {
-    "enabled": Rule(lambda value: isinstance(value, bool), "true or false"),
+RULES: Mapping[str, FieldRule] = {
+    "enabled": FieldRule(lambda value: isinstance(value, bool), "true or false"),
     "min_engines": _integer_rule(0, MAX_ENGINES),
     "max_engines": _integer_rule(1, MAX_ENGINES),
     "scale_out_cooldown_secs": SECONDS,
@@ -55,7 +55,7 @@ RULES: Mapping[str, Rule] = {
     "metrics_interval_secs": INTERVAL,
     "evaluation_interval_secs": INTERVAL,
     "condition_window_secs": INTERVAL,
-    "rollout_service_url": Rule(lambda value: isinstance(value, str), "a URL"),
+    "rollout_service_url": FieldRule(lambda value: isinstance(value, str), "a URL"),
     "token_usage_threshold": FRACTION,
     "queue_depth_per_engine": _integer_rule(0, 1_000_000),
     "queue_time_p95_threshold": SECONDS,
@@ -138,7 +138,7 @@ def _valid_values(
     allowed_keys: Collection[str],
     path: str,
     problems: list[Problem],
-    rules: Mapping[str, Rule] = RULES,
+    rules: Mapping[str, FieldRule] = RULES,
 ) -> dict[str, Any]:
     """Return the valid values, and append a problem for each invalid value.
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from projects.engine.replicas.readings import Histogram, Reading, Sample
+from projects.engine.replicas.readings import Histogram, MetricReading, MetricsSample
 
-Pick = Callable[[Reading], float | None]
-PickHistogram = Callable[[Reading], Histogram | None]
+Pick = Callable[[MetricReading], float | None]
+PickHistogram = Callable[[MetricReading], Histogram | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,17 @@ class Measure:
         return self.engines > 0 and self.reporting >= self.engines
 
 
-def mean(sample: Sample, pick: Pick) -> Measure:
+def mean(sample: MetricsSample, pick: Pick) -> Measure:
     values = _reported_values(sample, pick)
     return Measure(sum(values) / len(values) if values else None, len(values), len(sample.engines))
 
 
-def sum_values(sample: Sample, pick: Pick) -> Measure:
+def sum_values(sample: MetricsSample, pick: Pick) -> Measure:
     values = _reported_values(sample, pick)
     return Measure(sum(values) if values else None, len(values), len(sample.engines))
 
 
-def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) -> Measure:
+def quantile(samples: tuple[MetricsSample, ...], pick: PickHistogram, fraction: float) -> Measure:
     """Return a quantile of all engines' observations between the first and last samples.
 
     The value is None if there are no observations.
@@ -57,7 +57,7 @@ def quantile(samples: tuple[Sample, ...], pick: PickHistogram, fraction: float) 
     return Measure(value, len(names), len(latest.engines))
 
 
-def relative_variance(samples: tuple[Sample, ...], pick: Pick) -> Measure:
+def relative_variance(samples: tuple[MetricsSample, ...], pick: Pick) -> Measure:
     """Return the total's variance divided by its squared mean, or 0 if the total is always 0.
 
     The total is summed over all inference engines. The value is None for a single sample, or if an engine is
@@ -104,7 +104,7 @@ def interpolate_quantile(histogram: Histogram, fraction: float) -> float | None:
     return lower
 
 
-def with_throughput(sample: Sample, before: Sample | None) -> Sample:
+def with_throughput(sample: MetricsSample, before: MetricsSample | None) -> MetricsSample:
     """Return the sample, with missing throughputs derived from token counters."""
     if before is None or sample.at <= before.at:
         return sample
@@ -116,18 +116,18 @@ def with_throughput(sample: Sample, before: Sample | None) -> Sample:
     return replace(sample, readings=readings)
 
 
-def _with_throughput(reading: Reading, before: float | None, seconds: float) -> Reading:
+def _with_throughput(reading: MetricReading, before: float | None, seconds: float) -> MetricReading:
     if reading.throughput is not None or reading.generated is None or before is None:
         return reading
     increase = reading.generated - before
     return replace(reading, throughput=(increase if increase >= 0 else reading.generated) / seconds)
 
 
-def _reported_values(sample: Sample, pick: Pick) -> list[float]:
+def _reported_values(sample: MetricsSample, pick: Pick) -> list[float]:
     return [value for reading in sample.readings if (value := pick(reading)) is not None]
 
 
-def _histogram_of_engine(sample: Sample, engine: str, pick: PickHistogram) -> Histogram | None:
+def _histogram_of_engine(sample: MetricsSample, engine: str, pick: PickHistogram) -> Histogram | None:
     return next((pick(reading) for reading in sample.readings if reading.engine == engine), None)
 
 

@@ -22,7 +22,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MetricReading:
     """Metrics of one inference engine at one point in time. Missing or implausible values are None."""
 
     engine: str
@@ -40,23 +40,23 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class MetricsSample:
     """Readings of a service at one point in time. Inference engines without a reading did not respond."""
 
     at: float  # time of the sample in seconds
     engines: tuple[str, ...]
-    readings: tuple[Reading, ...]
+    readings: tuple[MetricReading, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class SampleWindow:
     """Samples of the condition window, oldest first, and the start of each condition's streak."""
 
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[MetricsSample, ...] = ()
     since: tuple[tuple[str, float], ...] = field(default=())
 
     @property
-    def latest(self) -> Sample | None:
+    def latest(self) -> MetricsSample | None:
         return self.samples[-1] if self.samples else None
 
     def held_since(self, condition: str) -> float | None:

@@ -5,7 +5,13 @@ from dataclasses import dataclass, replace
 
 from projects.engine.replicas.conditions import ServiceMetrics, evaluate, with_streak
 from projects.engine.replicas.config import AutoscalerConfig
-from projects.engine.replicas.decide import Action, Decision, Fleet, ScalingTimes, decide_from_conditions
+from projects.engine.replicas.decide import (
+    Fleet,
+    ScalingAction,
+    ScalingDecision,
+    ScalingTimes,
+    decide_from_conditions,
+)
 from projects.engine.replicas.measures import Measure
 
 
@@ -25,7 +31,7 @@ class ReplayedScaling:
 
     at: float
     engines: int
-    decision: Decision
+    decision: ScalingDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,7 @@ def replay(points: Sequence[RecordedPoint], config: AutoscalerConfig, initial: i
             clock = replace(clock, now=point.at)
             held = tuple(with_streak(one, since.get(one.name), point.at) for one in evaluated)
             decision = decide_from_conditions(held, metrics, Fleet(engines, initial), config, clock, False)
-            if decision.action is not Action.NONE:
+            if decision.action is not ScalingAction.NONE:
                 scalings.append(ReplayedScaling(point.at, engines, decision))
                 engines = decision.target
                 clock = ScalingTimes(point.at, point.at, decision.action)

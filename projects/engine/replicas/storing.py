@@ -6,24 +6,24 @@ from dataclasses import fields
 from typing import Any
 
 from projects.engine.replicas.conditions import ServiceMetrics
-from projects.engine.replicas.readings import Histogram, Reading, Sample, Window
+from projects.engine.replicas.readings import Histogram, MetricReading, MetricsSample, SampleWindow
 
 INFINITY = "inf"  # JSON cannot represent infinity
 HISTOGRAMS = ("queue_time", "first_token", "inter_token")
 
 
-def to_json(window: Window) -> dict[str, Any]:
+def to_json(window: SampleWindow) -> dict[str, Any]:
     return {"samples": [_sample_to_json(sample) for sample in window.samples], "since": dict(window.since)}
 
 
-def from_json(data: Mapping[str, Any]) -> Window:
+def from_json(data: Mapping[str, Any]) -> SampleWindow:
     """Convert JSON data to a window. Empty data becomes an empty window."""
     samples = tuple(_parse_sample(sample) for sample in data.get("samples", ()))
     since = data.get("since", {})
-    return Window(samples, tuple((name, since[name]) for name in sorted(since)))
+    return SampleWindow(samples, tuple((name, since[name]) for name in sorted(since)))
 
 
-def snapshot(figures: ServiceMetrics | None) -> dict[str, Any]:
+def metrics_to_json(figures: ServiceMetrics | None) -> dict[str, Any]:
     """Return the metrics by their public names. Unknown values are None."""
     if figures is None:
         return {"num_engines": 0, "reporting_engines": 0, "avg_token_usage": None, "total_queue_reqs": None}
@@ -44,13 +44,13 @@ def snapshot(figures: ServiceMetrics | None) -> dict[str, Any]:
     }
 
 
-def _sample_to_json(sample: Sample) -> dict[str, Any]:
+def _sample_to_json(sample: MetricsSample) -> dict[str, Any]:
     readings = [_reading_to_json(reading) for reading in sample.readings]
     return {"at": sample.at, "engines": list(sample.engines), "readings": readings}
 
 
-def _reading_to_json(reading: Reading) -> dict[str, Any]:
-    raw_values = {field.name: getattr(reading, field.name) for field in fields(Reading)}
+def _reading_to_json(reading: MetricReading) -> dict[str, Any]:
+    raw_values = {field.name: getattr(reading, field.name) for field in fields(MetricReading)}
     known_values = {name: value for name, value in raw_values.items() if value is not None}
     return {
         name: _buckets_to_json(value) if isinstance(value, Histogram) else value
@@ -62,13 +62,13 @@ def _buckets_to_json(histogram: Histogram) -> list[list[Any]]:
     return [[INFINITY if math.isinf(bound) else bound, count] for bound, count in histogram.buckets]
 
 
-def _parse_sample(data: Mapping[str, Any]) -> Sample:
+def _parse_sample(data: Mapping[str, Any]) -> MetricsSample:
     readings = tuple(_parse_reading(reading) for reading in data["readings"])
-    return Sample(data["at"], tuple(data["engines"]), readings)
+    return MetricsSample(data["at"], tuple(data["engines"]), readings)
 
 
-def _parse_reading(data: Mapping[str, Any]) -> Reading:
-    return Reading(**{name: _parse_value(name, value) for name, value in data.items()})
+def _parse_reading(data: Mapping[str, Any]) -> MetricReading:
+    return MetricReading(**{name: _parse_value(name, value) for name, value in data.items()})
 
 
 def _parse_value(name: str, value: Any) -> Any:

@@ -16,10 +16,10 @@ class Command(BaseCommand):
     help = "Seed the demo organization unless departments or node pools already exist."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if not demo.is_empty():
+        if not demo.is_database_empty():
             self.stdout.write("Departments or node pools already exist: nothing was seeded.")
             return
-        file = write_passwords(demo.seed(detect_local_machine(settings.BERTH_DECLARED_GPUS)))
+        file = write_passwords(demo.seed_demo(detect_local_machine(settings.BERTH_DECLARED_GPUS)))
         self.stdout.write(f"The demo organization was created. The passwords of its users are in {file}.")
 
 

@@ -26,7 +26,7 @@ from projects.services.dependencies import reject_if_awaited
 from projects.services.outputs import require_stored_changes
 from projects.services.secrets import require_submitter_of_personal_secrets
 from projects.services.workloads.control import lock_pods, record_leftovers
-from projects.services.workloads.moves import Move, delete_reservations, move_all
+from projects.services.workloads.moves import Move, delete_reservations, move_workloads
 from projects.services.workloads.submission import collect_warnings, prepare
 from projects.services.workloads.submission_view import SubmissionView
 
@@ -114,7 +114,7 @@ def resume(
             return count
         message = f"Resumed by {actor.name}."
         columns = {"backoff_until": None, "start_refusal": "", "held": True}
-        move_all(
+        move_workloads(
             [
                 Move(task, [Phase.SUSPENDED], Phase.PENDING, WAITING_REASON, message, columns=columns)
                 for task in moved
@@ -126,7 +126,7 @@ def resume(
         _write_transition(
             turned, "resumed", f"Resumed by {actor.name} while stopping.", actor, next_phase=Phase.PENDING
         )
-        progress.release([locked.pk], at)
+        progress.release_held_tasks([locked.pk], at)
         audit_change(actor, "resume", locked, count, [task.array_index for task in (*turned, *moved)])
         wake("scheduler")
     return count
@@ -170,7 +170,7 @@ def retry(
         attempts = {index: attempt + 1 for _, index, attempt, _ in tasks if index is not None}
         store_tasks(locked, model, attempts, actor, warnings)
         crash_point("array.stored")
-        progress.release([locked.pk], at)
+        progress.release_held_tasks([locked.pk], at)
         audit_change(actor, "retry", locked, len(tasks), attempts)
         wake("scheduler")
     return len(tasks)
@@ -232,11 +232,11 @@ def _stop_tasks(
         message = f"{stop.reason} by {actor.name}."
         turned = [task for task in tasks if task.phase == Phase.STOPPING]
         moved = [task for task in tasks if task.phase != Phase.STOPPING]
-        move_all([_stop_move(task, stop, message) for task in moved], actor=actor.name, now=at)
+        move_workloads([_stop_move(task, stop, message) for task in moved], actor=actor.name, now=at)
         crash_point(f"array.{stop.reason.lower()}")
         _write_transition(turned, stop.reason.lower(), message, actor, next_phase=stop.to, reason=stop.reason)
-        progress.release([locked.pk], at)
-        progress.end([locked.pk], at)
+        progress.release_held_tasks([locked.pk], at)
+        progress.end_finished_arrays([locked.pk], at)
         audit_change(actor, stop.action, locked, len(tasks), [task.array_index for task in (*turned, *moved)])
         wake("scheduler")
     return len(tasks)

@@ -38,7 +38,7 @@ def set_max_running(
         locked.spec = {**locked.spec, "array": section}
         locked.save(update_fields=["max_running", "spec"])
         progress.hold_excess_tasks(locked.pk, at)
-        progress.release([locked.pk], at)
+        progress.release_held_tasks([locked.pk], at)
         audit.write_entry(
             actor, "edit", locked, before={"max_running": before}, after={"max_running": max_running},
             project=locked.project,

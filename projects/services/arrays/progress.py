@@ -101,18 +101,18 @@ def due_arrays() -> list[uuid.UUID]:
         return [pk for (pk,) in cursor.fetchall()]
 
 
-def advance(arrays: Sequence[uuid.UUID], now: datetime) -> int:
+def advance_and_end(arrays: Sequence[uuid.UUID], now: datetime) -> int:
     """Release tasks of the arrays, and end arrays whose tasks have all ended, in the caller's transaction.
 
     Return the number of released tasks and ended arrays. The number of queries does not depend on the number
     of arrays or tasks.
     """
-    lock(arrays)
-    released = release(arrays, now)
-    return released + end(arrays, now)
+    lock_arrays(arrays)
+    released = release_held_tasks(arrays, now)
+    return released + end_finished_arrays(arrays, now)
 
 
-def lock(arrays: Collection[uuid.UUID]) -> None:
+def lock_arrays(arrays: Collection[uuid.UUID]) -> None:
     """Lock the arrays until the transaction ends. An array must be locked before its tasks."""
     with connection.cursor() as cursor:
         cursor.execute(LOCK, {"arrays": list(arrays)})
@@ -124,7 +124,7 @@ def lock_task_arrays(tasks: Collection[uuid.UUID]) -> None:
         cursor.execute(LOCK_TASK_ARRAYS, {"tasks": list(tasks)})
 
 
-def release(arrays: Collection[uuid.UUID], now: datetime) -> int:
+def release_held_tasks(arrays: Collection[uuid.UUID], now: datetime) -> int:
     """Release as many tasks of locked arrays as their limits allow. Return the number of released tasks."""
     with connection.cursor() as cursor:
         cursor.execute(RELEASE, {"arrays": list(arrays), "most": PENDING_MAX, "now": now})
@@ -142,7 +142,7 @@ def hold_excess_tasks(array: uuid.UUID, now: datetime) -> int:
         return cursor.rowcount
 
 
-def end(arrays: Collection[uuid.UUID], now: datetime) -> int:
+def end_finished_arrays(arrays: Collection[uuid.UUID], now: datetime) -> int:
     """End locked arrays whose tasks have all ended, and notify subscribers.
 
     Return the number of ended arrays.

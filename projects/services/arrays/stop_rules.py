@@ -22,7 +22,7 @@ from projects.services import audit
 from projects.services.arrays import progress
 from projects.services.arrays.rows import lock_array
 from projects.services.notifications.deliveries import enqueue_stopped_tasks
-from projects.services.workloads.moves import Move, move_all
+from projects.services.workloads.moves import Move, move_workloads
 
 ACTOR = "scheduler"
 TASKS_SHOWN = 5  # maximum number of tasks listed in notifications
@@ -47,7 +47,7 @@ class Decision:
     next_index: int
 
 
-def stop_rule(array: WorkloadArray) -> StopRule | None:
+def parse_stop_rule(array: WorkloadArray) -> StopRule | None:
     section = array.spec.get("array") if isinstance(array.spec, dict) else None
     return StopRule.model_validate(section["stop"]) if section and section.get("stop") else None
 
@@ -57,17 +57,17 @@ def preview_stops(array: WorkloadArray) -> list[TaskStop] | None:
 
     Return None for an array of more than PREVIEW_TASKS_MAX tasks, because the comparison takes too long.
     """
-    if array.task_count > PREVIEW_TASKS_MAX and stop_rule(array) is not None:
+    if array.task_count > PREVIEW_TASKS_MAX and parse_stop_rule(array) is not None:
         return None
-    return decide(array, steps_max=None).stops
+    return decide_tasks_to_stop(array, steps_max=None).stops
 
 
-def decide(array: WorkloadArray, first: int = 0, steps_max: int | None = STEPS_MAX) -> Decision:
+def decide_tasks_to_stop(array: WorkloadArray, first: int = 0, steps_max: int | None = STEPS_MAX) -> Decision:
     """Compare the running tasks of an array, and return the tasks to stop.
 
     The comparison starts at task index `first` and covers at most `steps_max` different steps.
     """
-    rule = stop_rule(array)
+    rule = parse_stop_rule(array)
     if rule is None or array.state != ArrayState.ACTIVE:
         return Decision([], {}, 0)
     metrics = Metric.objects.filter(workload__array=array, workload__superseded=False, name=rule.metric)
@@ -112,11 +112,11 @@ def cancel_stopped_tasks(array: WorkloadArray, decision: Decision, now: datetime
         stopped = [(tasks[stop.index], stop) for stop in decision.stops if stop.index in tasks]
         if not stopped:
             return 0
-        move_all([_stop_move(task, stop) for task, stop in stopped], actor=ACTOR, now=now)
+        move_workloads([_stop_move(task, stop) for task, stop in stopped], actor=ACTOR, now=now)
         crash_point("array.stopped_by_rule")
         Audit.objects.bulk_create([_audit_entry(task, stop) for task, stop in stopped])
         enqueue_stopped_tasks(locked, STOP_RULE_REASON, _summarize_stops(stopped), now)
-        progress.release([locked.pk], now)
+        progress.release_held_tasks([locked.pk], now)
         wake("scheduler")
     return len(stopped)
 

@@ -23,7 +23,7 @@ from projects.models import ArrayState, Workload, WorkloadArray
 from projects.models.arrays import PENDING_MAX
 from projects.models.workloads import ENDED_PHASES
 from projects.services import audit
-from projects.services.arrays.progress import release
+from projects.services.arrays.progress import release_held_tasks
 from projects.services.arrays.tasks import store_tasks
 from projects.services.code_fetches import store_fetches
 from projects.services.workloads.prediction import TasksPrediction, predict_drafts
@@ -80,7 +80,7 @@ def submit(
         store_fetches([draft.model.workload])
         store_tasks(array, draft.model, dict.fromkeys(draft.section.indexes, 1), actor, warnings)
         crash_point("array.stored")
-        release([array.pk], array.submitted_at)
+        release_held_tasks([array.pk], array.submitted_at)
         if not actor.is_system:
             audit.write_entry(actor, "submit", array, after=_audit_values(array), project=array.project)
         wake("scheduler")

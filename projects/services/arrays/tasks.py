@@ -12,7 +12,7 @@ from projects.actor import Actor
 from projects.models import Event, Workload, WorkloadArray
 from projects.models.arrays import WAITING_MESSAGE, WAITING_REASON
 from projects.services import announce, events
-from projects.services.workloads.storing import store
+from projects.services.workloads.storing import store_workloads
 from projects.services.workloads.submission import Draft, name_taken_error
 
 CHUNK = 1000  # tasks per query
@@ -30,7 +30,7 @@ def store_tasks(
     tasks = _build_tasks(array, model, attempts)
     last: Workload | None = None
     while chunk := list(islice(tasks, CHUNK)):
-        stored = store(
+        stored = store_workloads(
             [(task, model.tree) for task in chunk],
             [_submission_event(task, message, actor) for task in chunk],
             [],

@@ -4,8 +4,8 @@ from projects.services.dependencies.checks import check_dependencies, missing_de
 from projects.services.dependencies.dependents import Dependent, find_dependents, reject_if_awaited
 from projects.services.dependencies.resolution import (
     ResolvedDependency,
-    find_newest,
-    resolve,
+    find_newest_objects,
+    resolve_dependencies,
     unmeetable_dependency_message,
 )
 from projects.services.dependencies.statuses import (
@@ -22,9 +22,9 @@ __all__ = [
     "current_waiting_message",
     "dependency_statuses",
     "find_dependents",
-    "find_newest",
+    "find_newest_objects",
     "missing_dependencies",
     "reject_if_awaited",
-    "resolve",
+    "resolve_dependencies",
     "unmeetable_dependency_message",
 ]

@@ -14,9 +14,9 @@ from projects.services.dependencies.cycles import DependencyGraph
 from projects.services.dependencies.resolution import (
     NewestObject,
     ResolvedDependency,
-    find_newest,
+    find_newest_objects,
     lock_dependencies,
-    resolve,
+    resolve_dependencies,
 )
 
 Document = tuple[Project, WorkloadSpec]
@@ -48,7 +48,7 @@ def check_dependencies(
     if view.has_locks:
         lock_dependencies()
     view.load_projects({name.project for name in names})
-    newest = find_newest(names)
+    newest = find_newest_objects(names)
     graph = DependencyGraph.load(names, without=edited)
     own = {AwaitedName(project.name, spec.name) for project, spec in documents}
     problems = []
@@ -67,7 +67,7 @@ def missing_dependencies(documents: Sequence[Document]) -> list[list[str]]:
     names = _awaited_names(documents)
     existing: set[AwaitedName] = {AwaitedName(project.name, spec.name) for project, spec in documents}
     if names - existing:
-        existing |= find_newest(names).keys()
+        existing |= find_newest_objects(names).keys()
     return [
         [
             f"The dependency {name} does not exist yet."
@@ -89,7 +89,7 @@ def _check_document(
     newest: Mapping[AwaitedName, NewestObject],
     batch: Collection[AwaitedName],
 ) -> Iterator[Problem]:
-    for number, each in enumerate(resolve(project.name, spec.after, newest)):
+    for number, each in enumerate(resolve_dependencies(project.name, spec.after, newest)):
         path, dependency = f"after[{number}]", spec.after[number]
         received = format_value(dependency.workload)
         if each.awaited.project != project.name and view.visible_project(each.awaited.project) is None:

@@ -13,7 +13,7 @@ from projects import selectors
 from projects.actor import Actor
 from projects.models import ArrayState, Workload, WorkloadArray
 from projects.models.workloads import ENDED_PHASES
-from projects.services.dependencies.resolution import find_newest, lock_dependencies
+from projects.services.dependencies.resolution import find_newest_objects, lock_dependencies
 
 SHOWN = 100
 
@@ -44,7 +44,7 @@ def reject_if_awaited(owner: Workload | WorkloadArray) -> None:
     """
     lock_dependencies()
     name = AwaitedName(owner.project.name, owner.name)
-    newest = find_newest([name]).get(name)
+    newest = find_newest_objects([name]).get(name)
     if newest is not None and newest.pk != owner.pk:
         return
     waiting = next(_dependents(owner, Workload.objects.all(), WorkloadArray.objects.all()), None)

@@ -64,7 +64,7 @@ def lock_dependencies() -> None:
         cursor.execute(LOCK)
 
 
-def find_newest(names: Collection[AwaitedName]) -> dict[AwaitedName, NewestObject]:
+def find_newest_objects(names: Collection[AwaitedName]) -> dict[AwaitedName, NewestObject]:
     """Return the newest workload or array for each of the names, using one query."""
     if not names:
         return {}
@@ -87,7 +87,7 @@ def find_newest(names: Collection[AwaitedName]) -> dict[AwaitedName, NewestObjec
     }
 
 
-def resolve(
+def resolve_dependencies(
     project: str, dependencies: Iterable[Dependency], newest: Mapping[AwaitedName, NewestObject]
 ) -> list[ResolvedDependency]:
     """Return the resolved dependencies of a workload in `project`."""

@@ -13,8 +13,8 @@ from projects.models import Phase, Workload, WorkloadArray
 from projects.services.dependencies.resolution import (
     NOT_SUBMITTED,
     ResolvedDependency,
-    find_newest,
-    resolve,
+    find_newest_objects,
+    resolve_dependencies,
 )
 
 HIDDEN = "hidden"
@@ -54,8 +54,8 @@ def dependency_statuses(actor: Actor, owner: Workload | WorkloadArray) -> list[D
     if not dependencies:
         return []
     project = owner.project.name
-    newest = find_newest([dependency.awaited(project) for dependency in dependencies])
-    resolved = resolve(project, dependencies, newest)
+    newest = find_newest_objects([dependency.awaited(project) for dependency in dependencies])
+    resolved = resolve_dependencies(project, dependencies, newest)
     others = {each.awaited.project for each in resolved} - {project}
     visible = {project}
     if others:

@@ -14,8 +14,8 @@ from projects.services import announce, audit
 from projects.services.inference.requests import lock_service
 
 
-def begin(*, actor: Actor, service: Service, now: datetime | None = None) -> Service:
-    """Pause weight copies and drains of the service's inference engines until `end` is called. Idempotent.
+def begin_update(*, actor: Actor, service: Service, now: datetime | None = None) -> Service:
+    """Pause weight copies and drains of the service's inference engines until `end_update` is called. Idempotent.
 
     Raises Conflict while weights are being copied.
     """
@@ -30,7 +30,7 @@ def begin(*, actor: Actor, service: Service, now: datetime | None = None) -> Ser
     return row
 
 
-def end(*, actor: Actor, service: Service) -> Service:
+def end_update(*, actor: Actor, service: Service) -> Service:
     """End the update.
 
     Added inference engines then copy the new weights of the initial engines. Idempotent.

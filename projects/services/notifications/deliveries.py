@@ -269,11 +269,11 @@ def enqueue_due(now: datetime) -> int:
     return len(waiting)
 
 
-def delete_old(*, before: datetime) -> int:
+def delete_old_deliveries(*, before: datetime) -> int:
     return Delivery.objects.exclude(state=Delivery.State.PENDING).filter(at__lt=before).delete()[0]
 
 
-def delay_after(attempts: int) -> timedelta:
+def retry_delay(attempts: int) -> timedelta:
     return min(MAX_DELAY, FIRST_DELAY * 2 ** (attempts - 1))
 
 
@@ -299,7 +299,7 @@ def _record_failure(row: Delivery, error: DeliveryError, now: datetime) -> None:
         _end_delivery(row, Delivery.State.FAILED, now, last_error=str(error)[:500])
         return
     Delivery.objects.filter(pk=row.pk, state=Delivery.State.PENDING).update(
-        next_attempt_at=now + delay_after(row.attempts), last_error=str(error)[:500]
+        next_attempt_at=now + retry_delay(row.attempts), last_error=str(error)[:500]
     )
 
 

@@ -22,7 +22,7 @@ class WrittenQuota:
     after: dict[str, Any] | None
 
 
-def record(
+def record_change(
     actor: Actor, written: Sequence[WrittenQuota], *, comment: str = "", reverts: int | None = None
 ) -> QuotaChange:
     """Record a change in the caller's transaction.
@@ -33,7 +33,7 @@ def record(
         actor=actor.name, comment=comment, reverts=reverts, written=[_describe(entry) for entry in written]
     )
     for entry in written:
-        _audit(actor, entry, change.pk)
+        _write_audit_entry(actor, entry, change.pk)
         if entry.after is None:
             store_removed_version(entry.quota)
         announce.tenants_changed(**owner_ids(entry.owner))
@@ -41,7 +41,7 @@ def record(
     return change
 
 
-def _audit(actor: Actor, entry: WrittenQuota, change_id: int) -> None:
+def _write_audit_entry(actor: Actor, entry: WrittenQuota, change_id: int) -> None:
     action: audit.AuditAction = "set_quota"
     if entry.after is None:
         action, before, after = "remove_quota", entry.before, None

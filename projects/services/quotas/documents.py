@@ -20,7 +20,7 @@ from pools.models import NodePool, QuotaGroup
 from projects import selectors
 from projects.actor import Actor
 from projects.models.tenants import PoolOrGroup, Tenant
-from projects.services.quotas.drafts import Change, Draft
+from projects.services.quotas.drafts import Draft, QuotaChangeDraft
 from projects.services.quotas.expiry import expiry_problems
 from projects.services.quotas.values import parse_columns
 from projects.services.quotas.write import require_set_quota
@@ -72,13 +72,13 @@ def _parse_comment(value: Any, problems: list[Problem]) -> str:
     return value.strip()
 
 
-def _parse_changes(actor: Actor, value: Any, problems: list[Problem]) -> list[Change]:
+def _parse_changes(actor: Actor, value: Any, problems: list[Problem]) -> list[QuotaChangeDraft]:
     if not isinstance(value, list) or not 1 <= len(value) <= MAX_CHANGES:
         allowed = f"a list of 1 to {MAX_CHANGES} changes"
         problems.append(Problem("changes", "is not a list of changes", format_value(value), allowed))
         return []
     names = _NameLookup(actor)
-    changes: list[Change] = []
+    changes: list[QuotaChangeDraft] = []
     paths: dict[Any, str] = {}
     for number, entry in enumerate(value):
         change = _parse_change(names, f"changes[{number}]", entry, problems)
@@ -94,7 +94,9 @@ def _parse_changes(actor: Actor, value: Any, problems: list[Problem]) -> list[Ch
     return changes
 
 
-def _parse_change(names: "_NameLookup", path: str, entry: Any, problems: list[Problem]) -> Change | None:
+def _parse_change(
+    names: "_NameLookup", path: str, entry: Any, problems: list[Problem]
+) -> QuotaChangeDraft | None:
     if not isinstance(entry, Mapping):
         problems.append(Problem(path, "is not a mapping", format_value(entry), ", ".join(KEYS)))
         return None
@@ -104,12 +106,12 @@ def _parse_change(names: "_NameLookup", path: str, entry: Any, problems: list[Pr
             problems.append(
                 Problem(f"{path}.{key}", "unknown key", format_value(key), suggest(str(key), KEYS))
             )
-    owner = names.owner(path, entry, problems)
-    pool = names.pool(path, entry.get("pool"), problems)
+    owner = names.find_owner(path, entry, problems)
+    pool = names.find_pool(path, entry.get("pool"), problems)
     columns = _parse_columns(path, entry, problems)
     if len(problems) > problems_before or owner is None or pool is None:
         return None
-    return Change(owner, pool, columns, path)
+    return QuotaChangeDraft(owner, pool, columns, path)
 
 
 def _parse_columns(path: str, entry: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any] | None:
@@ -137,7 +139,7 @@ class _NameLookup:
         self._acting = actor
         self._rows_by_kind: dict[str, dict[str, Any]] = {}
 
-    def owner(self, path: str, entry: Mapping[str, Any], problems: list[Problem]) -> Tenant | None:
+    def find_owner(self, path: str, entry: Mapping[str, Any], problems: list[Problem]) -> Tenant | None:
         kinds = [kind for kind in ("project", "department") if kind in entry]
         if len(kinds) != 1:
             problems.append(
@@ -147,7 +149,7 @@ class _NameLookup:
         owner: Tenant | None = self._find_visible(f"{path}.{kinds[0]}", kinds[0], entry[kinds[0]], problems)
         return owner
 
-    def pool(self, path: str, name: Any, problems: list[Problem]) -> PoolOrGroup | None:
+    def find_pool(self, path: str, name: Any, problems: list[Problem]) -> PoolOrGroup | None:
         pool: PoolOrGroup | None = self._find_visible(f"{path}.pool", "pool", name, problems)
         return pool
 

@@ -26,7 +26,7 @@ from projects.models.tenants import (
     owner_kind,
     pool_or_group_columns,
 )
-from projects.services.quotas.changes import WrittenQuota, record
+from projects.services.quotas.changes import WrittenQuota, record_change
 from projects.services.quotas.places import build_overlap_problem, is_pool_of_group, overlap_problem
 from projects.services.quotas.values import Columns, parse_columns, quota_values, value_problems
 from projects.services.quotas.versions import next_version
@@ -39,8 +39,8 @@ QuotaKey = tuple[int | None, int | None, int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """Change of one quota in a pool or a quota group. `columns` is None if the quota is removed.
+class QuotaChangeDraft:
+    """QuotaChangeDraft of one quota in a pool or a quota group. `columns` is None if the quota is removed.
 
     `path` is the change's location in the document.
     """
@@ -57,7 +57,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    changes: tuple[Change, ...]
+    changes: tuple[QuotaChangeDraft, ...]
     comment: str = ""
     expires_at: datetime | None = None  # time at which quotas are reverted unless they have been edited again
 
@@ -69,7 +69,7 @@ class DraftedChange:
     `after` is unsaved, or None if the quota is removed.
     """
 
-    change: Change
+    change: QuotaChangeDraft
     before: Quota | None
     after: Quota | None
 
@@ -78,7 +78,7 @@ class DraftedChange:
         return _quota_values_or_none(self.before) != _quota_values_or_none(self.after)
 
 
-def compare(draft: Draft, *, lock: bool = False) -> list[DraftedChange]:
+def compare_with_stored(draft: Draft, *, lock: bool = False) -> list[DraftedChange]:
     """Compare each change with the stored quota. Raises Invalid with all problems in the new values."""
     stored = _changes_with_stored_quotas(draft, lock=lock)
     drafted = [DraftedChange(change, before, _edited_quota(change, before)) for change, before in stored]
@@ -132,7 +132,7 @@ def apply_draft(
         require_set_quota(actor, owner)
     with checked_references("One of its owners or pools", created="one of these quotas"):
         lock_places()
-        drafted = compare(draft, lock=True)
+        drafted = compare_with_stored(draft, lock=True)
         if expected is not None and expected != version_tag_before_draft(drafted):
             raise _conflict_error(drafted, expected)
         changed = [item for item in drafted if item.is_changed]
@@ -154,7 +154,7 @@ def inverse_draft(change: QuotaChange) -> tuple[Draft, str]:
                 "instead."
             )
         before = entry["before"]
-        changes.append(Change(owner, pool, _quota_columns(before), f"changes[{number}]"))
+        changes.append(QuotaChangeDraft(owner, pool, _quota_columns(before), f"changes[{number}]"))
         versions.append(f"{entry['quota_id']}.{entry['version']}" if entry["version"] else NO_VERSION)
     return Draft(tuple(changes), f"Reverts change {change.pk}"), "-".join(versions)
 
@@ -200,7 +200,7 @@ def _write_changes(
                 _quota_values_or_none(item.after),
             )
         )
-    change = record(actor, written, comment=draft.comment, reverts=reverts)
+    change = record_change(actor, written, comment=draft.comment, reverts=reverts)
     if draft.expires_at is not None:
         QuotaExpiry.objects.create(change=change, due_at=draft.expires_at)
     for item in changed:
@@ -209,7 +209,7 @@ def _write_changes(
     return change
 
 
-def _changes_with_stored_quotas(draft: Draft, *, lock: bool) -> list[tuple[Change, Quota | None]]:
+def _changes_with_stored_quotas(draft: Draft, *, lock: bool) -> list[tuple[QuotaChangeDraft, Quota | None]]:
     by_key = stored_quotas([(change.owner, change.pool) for change in draft.changes], lock=lock)
     return [(change, by_key.get(quota_key(change.owner, change.pool))) for change in draft.changes]
 
@@ -238,7 +238,7 @@ def quota_key(owner: Tenant, place: PoolOrGroup) -> QuotaKey:
     return (owner.pk, None, *where) if isinstance(owner, Department) else (None, owner.pk, *where)
 
 
-def _edited_quota(change: Change, before: Quota | None) -> Quota | None:
+def _edited_quota(change: QuotaChangeDraft, before: Quota | None) -> Quota | None:
     if change.columns is None:
         return None
     after = Quota(version=0, **change.place)

@@ -12,7 +12,7 @@ from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Department, Quota
 from projects.models.tenants import PoolOrGroup, Tenant, owner_columns, pool_or_group_columns
-from projects.services.quotas.changes import WrittenQuota, record
+from projects.services.quotas.changes import WrittenQuota, record_change
 from projects.services.quotas.places import overlap_problem
 from projects.services.quotas.values import parse_columns, quota_values, value_problems
 from projects.services.quotas.versions import check_version, next_version
@@ -50,7 +50,7 @@ def set_quota(
         if before != quota_values(quota):
             quota.version = next_version(quota)
             quota.save()
-            record(actor, [WrittenQuota(quota, owner, before, quota_values(quota))])
+            record_change(actor, [WrittenQuota(quota, owner, before, quota_values(quota))])
     return quota
 
 
@@ -63,7 +63,7 @@ def remove_quota(*, actor: Actor, quota: Quota, expected_version: int | None = N
         if locked is None:
             raise NotFound("This quota has been removed.")
         check_version(locked, expected_version, quota_values)
-        record(actor, [WrittenQuota(locked, owner, quota_values(locked), None)])
+        record_change(actor, [WrittenQuota(locked, owner, quota_values(locked), None)])
         locked.delete()
 
 

@@ -76,22 +76,22 @@ def requeue_calls_of_lost_workers(session: Session, now: datetime) -> bool:
     is_live = Q(pod__state__in=LIVE_POD_STATES, seen_at__gte=now - WORKER_TIMEOUT)
     lost_workers = list(session.workers.exclude(state=SessionWorker.State.GONE).exclude(is_live))
     for worker in lost_workers:
-        mark_lost(session, worker, "the worker was lost")
+        mark_worker_lost(session, worker, "the worker was lost")
     changed = bool(lost_workers) | _fail_calls_without_node(session)
     if lost_workers:
         lease_pending(session)
     return changed
 
 
-def mark_lost(session: Session, worker: SessionWorker, reason: str) -> None:
+def mark_worker_lost(session: Session, worker: SessionWorker, reason: str) -> None:
     """Mark a worker as lost and requeue its calls, up to their maximum number of attempts."""
     worker.state = SessionWorker.State.GONE
     worker.save(update_fields=["state"])
     for call in open_calls(session).filter(worker=worker, state=Call.State.LEASED):
-        requeue(session, call, {"type": "Interrupted", "message": reason})
+        requeue_or_fail(session, call, {"type": "Interrupted", "message": reason})
 
 
-def requeue(session: Session, call: Call, error: Mapping[str, Any]) -> None:
+def requeue_or_fail(session: Session, call: Call, error: Mapping[str, Any]) -> None:
     if call.attempts >= session.max_attempts:
         times = "once" if call.attempts == 1 else f"{call.attempts} times"
         message = f"The call was interrupted {times}. Last reason: {error.get('message')}."

@@ -20,9 +20,9 @@ from projects.services.sessions.leases import (
     end_call,
     lease_pending,
     locked_session,
-    mark_lost,
+    mark_worker_lost,
     open_calls,
-    requeue,
+    requeue_or_fail,
 )
 from projects.services.sessions.lifecycle import fail_session
 
@@ -84,7 +84,7 @@ def join(*, pod: Pod, versions: WorkerVersions, now: datetime | None = None) -> 
     at = now or timezone.now()
     with locked_session(pod.workload.session) as session:
         for previous in session.workers.filter(node=pod.rank).exclude(pod=pod).exclude(state="gone"):
-            mark_lost(session, previous, "the worker was lost")
+            mark_worker_lost(session, previous, "the worker was lost")
         worker, created = SessionWorker.objects.update_or_create(
             pod=pod,
             defaults={
@@ -145,7 +145,7 @@ def _payload_bytes(call: Call) -> bytes:
     return bytes(call.broadcast.payload if call.broadcast else call.payload)
 
 
-def has_changes(pod: Pod, received: Collection[int]) -> bool:
+def has_instructions(pod: Pod, received: Collection[int]) -> bool:
     """Return whether there are new calls or the worker must leave. The check is cheap enough for polling."""
     return _unreceived_calls(pod, received).exists() or instructions_for(pod).leave
 
@@ -177,7 +177,7 @@ def accept_results(*, pod: Pod, results: Sequence[CallResult]) -> None:
             if result.outcome != "interrupted":
                 end_call(session, call, result.outcome, result.details, result.result)
             elif call.worker_id == pod.pk:
-                requeue(session, call, result.details)
+                requeue_or_fail(session, call, result.details)
         lease_pending(session)
 
 
@@ -186,7 +186,7 @@ def leave(*, pod: Pod, error: str = "") -> None:
     with locked_session(pod.workload.session) as session:
         worker = session.workers.filter(pod=pod).first()
         if worker is not None:
-            mark_lost(session, worker, "the worker's node was removed")
+            mark_worker_lost(session, worker, "the worker's node was removed")
         lease_pending(session)
     if error:
         fail_session(session, error)

@@ -2,7 +2,7 @@
 
 from projects.services.workloads.control import (
     BulkChange,
-    Change,
+    WorkloadOperation,
     bulk_change,
     cancel,
     delete,
@@ -34,11 +34,11 @@ from projects.services.workloads.submission import (
 __all__ = [
     "EDITABLE_PHASES",
     "BulkChange",
-    "Change",
     "DocumentChange",
     "Edit",
     "NameInUse",
     "Submission",
+    "WorkloadOperation",
     "bulk_change",
     "cancel",
     "current_quota_warnings",

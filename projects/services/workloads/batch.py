@@ -51,7 +51,7 @@ def submit_batch(
     """
     with transaction.atomic():
         view = SubmissionView(with_roles(actor), locks=True)
-        drafts = _prepare(view, documents, now or timezone.now())
+        drafts = _prepare_item(view, documents, now or timezone.now())
         _reject_atomic_batch(atomic, drafts)
         accepted = [draft for draft in drafts if isinstance(draft, Draft)]
         stored = iter(store_drafts(view, accepted))
@@ -68,7 +68,7 @@ def check_batch(
 ) -> list[BatchItem]:
     """Check the documents like `submit_batch`, without storing workloads."""
     view = SubmissionView(with_roles(actor))
-    drafts = _reject_duplicate_names(_prepare(view, documents, now or timezone.now()))
+    drafts = _reject_duplicate_names(_prepare_item(view, documents, now or timezone.now()))
     _reject_atomic_batch(atomic, drafts)
     warnings = iter(collect_warnings(view, [draft for draft in drafts if isinstance(draft, Draft)]))
     return [
@@ -89,9 +89,9 @@ def item_problems(index: int, error: BerthError) -> list[Problem]:
     ]
 
 
-def _prepare(view: SubmissionView, documents: Sequence[Any], at: datetime) -> list[Draft | BerthError]:
+def _prepare_item(view: SubmissionView, documents: Sequence[Any], at: datetime) -> list[Draft | BerthError]:
     """Return a draft for each valid document, and an error for each invalid document."""
-    specs = [_parse(document) for document in documents]
+    specs = [_parse_item(document) for document in documents]
     view.load_projects(spec.project for spec in specs if isinstance(spec, WorkloadSpec) and spec.project)
     drafts = [
         spec if isinstance(spec, BerthError) else _prepare_or_reject(view, document, spec, at)
@@ -100,7 +100,7 @@ def _prepare(view: SubmissionView, documents: Sequence[Any], at: datetime) -> li
     return _reject_invalid_dependencies(view, drafts)
 
 
-def _parse(document: object) -> WorkloadSpec | BerthError:
+def _parse_item(document: object) -> WorkloadSpec | BerthError:
     try:
         return parse_workload(document)
     except BerthError as error:

@@ -20,7 +20,7 @@ from projects.services import announce, audit, events
 from projects.services.dependencies import reject_if_awaited
 from projects.services.inference import services
 from projects.services.outputs import require_stored_changes
-from projects.services.workloads.moves import move
+from projects.services.workloads.moves import move_workload
 
 
 def cancel(*, actor: Actor, workload: Workload, now: datetime | None = None) -> Workload:
@@ -40,7 +40,7 @@ def resume(*, actor: Actor, workload: Workload, now: datetime | None = None) -> 
         locked = lock_workload(workload)
         if locked.phase == Phase.SUSPENDED:
             is_task = locked.array_id is not None
-            moved = move(
+            moved = move_workload(
                 locked,
                 expected=[Phase.SUSPENDED],
                 to=Phase.PENDING,
@@ -95,13 +95,13 @@ class BulkChange:
     rejected: list[tuple[Workload, str]] = field(default_factory=list)
 
 
-class Change(Protocol):
+class WorkloadOperation(Protocol):
     """Operation on one workload, such as `cancel`."""
 
     def __call__(self, *, actor: Actor, workload: Workload) -> Workload: ...
 
 
-def bulk_change(*, actor: Actor, workloads: Iterable[Workload], change: Change) -> BulkChange:
+def bulk_change(*, actor: Actor, workloads: Iterable[Workload], change: WorkloadOperation) -> BulkChange:
     """Change workloads one by one, each in its own transaction."""
     outcome = BulkChange()
     for workload in workloads:
@@ -127,7 +127,7 @@ def _cancel_or_suspend(
         if locked.phase == Phase.STOPPING:
             _change_next_phase(locked, to, reason, message, actor)
         elif locked.phase in (Phase.STARTING, Phase.RUNNING):
-            move(
+            move_workload(
                 locked,
                 expected=[locked.phase],
                 to=Phase.STOPPING,
@@ -138,7 +138,7 @@ def _cancel_or_suspend(
                 now=at,
             )
         else:
-            move(
+            move_workload(
                 locked,
                 expected=[locked.phase],
                 to=to,

@@ -102,13 +102,13 @@ def edit(
         if rejection := _edit_obstacle(locked):
             raise Conflict(rejection)
         before = _parse_stored(locked)
-        draft = _prepare(view, locked, before, patch, at)
+        draft = _prepare_edit(view, locked, before, patch, at)
         stored = locked.spec if before is None else {**before.document(), "project": locked.project.name}
         changes = _find_changes(stored, draft.workload.spec)
         increases = edits.find_increases(before, draft.spec) if before is not None and changes else []
         (warnings,) = collect_warnings(view, [draft])
         if changes and not dry_run:
-            _store(actor, locked, draft, changes, increases, at)
+            _store_edit(actor, locked, draft, changes, increases, at)
         fresh = reload_workload(locked)
     return Edit(fresh, draft, changes, increases, warnings)
 
@@ -152,7 +152,7 @@ def _parse_stored(locked: Workload) -> WorkloadSpec | None:
         return None
 
 
-def _prepare(
+def _prepare_edit(
     view: SubmissionView,
     locked: Workload,
     before: WorkloadSpec | None,
@@ -194,7 +194,7 @@ def _find_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[D
     return [DocumentChange(join_path(path), old, new) for path, old, new in differences(before, after)]
 
 
-def _store(
+def _store_edit(
     actor: Actor,
     locked: Workload,
     draft: Draft,

@@ -83,7 +83,7 @@ class Move:
         return events.build(str(self.to), self.workload, self.message or self.reason, actor=actor, data=data)
 
 
-def move(
+def move_workload(
     workload: Workload,
     *,
     expected: Collection[str],
@@ -98,10 +98,10 @@ def move(
 ) -> bool:
     """Change the phase of one workload (see `Move`). Return False if it is not in an expected phase."""
     moves = [Move(workload, expected, to, reason, message, data or {}, columns, keep_reservations)]
-    return bool(move_all(moves, actor=actor, now=now))
+    return bool(move_workloads(moves, actor=actor, now=now))
 
 
-def move_all(moves: Sequence[Move], *, actor: str, now: datetime) -> list[Move]:
+def move_workloads(moves: Sequence[Move], *, actor: str, now: datetime) -> list[Move]:
     """Change the phases of several workloads. Return the changes that were applied.
 
     Workloads that are not in an expected phase are skipped. The number of queries does not depend on the

@@ -64,7 +64,7 @@ SELECT id FROM stored
 """  # noqa: S608  (the names are those of the models)
 
 
-def store(
+def store_workloads(
     workloads: Sequence[tuple[Workload, GroupShape]],
     events: Sequence[Event],
     entries: Sequence[Audit],

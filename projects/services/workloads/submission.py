@@ -40,7 +40,7 @@ from projects.services.workloads.code_support import find_code, pools_for_code, 
 from projects.services.workloads.feature_support import pools_with_features
 from projects.services.workloads.runtime_support import limit_warnings, pools_for_image
 from projects.services.workloads.secret_support import pools_with_secrets
-from projects.services.workloads.storing import store
+from projects.services.workloads.storing import store_workloads
 from projects.services.workloads.submission_view import SubmissionView
 from projects.services.workloads.volume_support import pools_with_volumes
 
@@ -244,7 +244,7 @@ def store_drafts(
         for draft, advice in zip(drafts, warnings, strict=True)
     ]
     store_fetches([draft.workload for draft in drafts])
-    stored = store(
+    stored = store_workloads(
         [(draft.workload, draft.tree) for draft in drafts],
         [_submission_event(actor, draft, advice) for draft, advice in zip(drafts, warnings, strict=True)],
         [_audit_entry(actor, draft.workload) for draft in drafts if not actor.is_system],

@@ -66,7 +66,7 @@ MAX_INLINE_LENGTH = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ValueChange:
     """Changed value. A multi-line value also has a diff."""
 
     label: str
@@ -77,7 +77,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ActivityEntry:
     """Sentence about an audit entry: the actor, `verb`, the object `name` with its link, and the `tail`.
 
     `changes` are the values that the sentence does not already contain. `in_group` is the verb for several
@@ -89,11 +89,11 @@ class Entry:
     name: str
     link: str
     tail: str
-    changes: list[Change] = field(default_factory=list)
+    changes: list[ValueChange] = field(default_factory=list)
     in_group: str = ""
 
 
-def describe_entries(actor: Actor, rows: Sequence[Audit]) -> list[Entry]:
+def describe_entries(actor: Actor, rows: Sequence[Audit]) -> list[ActivityEntry]:
     """Return a sentence for each entry. The number of queries does not depend on the number of entries."""
     projects = Project.objects.in_bulk({row.project_id for row in rows if row.project_id})
     live, schedules = _live_objects(rows), _schedules_of_submissions(rows)
@@ -131,7 +131,9 @@ def _live_objects(rows: Iterable[Audit]) -> set[tuple[str, str]]:
     }
 
 
-def _describe(row: Audit, project: Project | None, live: set[tuple[str, str]], schedule: str) -> Entry:
+def _describe(
+    row: Audit, project: Project | None, live: set[tuple[str, str]], schedule: str
+) -> ActivityEntry:
     values = changes(row)
     name, tail = row.object_name, ""
     if row.object_type == "membership":
@@ -155,7 +157,7 @@ def _describe(row: Audit, project: Project | None, live: set[tuple[str, str]], s
     if row.object_type == "subscription" and " to " in name:
         name, _, channel = name.rpartition(" to ")
         verb, tail = f"{verb}s about", f", sent to {channel}{tail}"
-    return Entry(row, verb, name, _object_url(row, live), tail, folded, in_group)
+    return ActivityEntry(row, verb, name, _object_url(row, live), tail, folded, in_group)
 
 
 def _verb_in_group(row: Audit, verb: str) -> str:
@@ -179,16 +181,18 @@ def _verb_phrase(row: Audit) -> str:
     return verb if verb.endswith(f" {noun}") else f"{verb} {noun}"
 
 
-def _describe_role(row: Audit) -> Entry:
+def _describe_role(row: Audit) -> ActivityEntry:
     """Describe a granted or revoked role. The object's name has the form "dave: member of vision"."""
     user, _, role = row.object_name.partition(": ")
     before = to_words((row.before or {}).get("role", "")).lower()
     if row.action == "revoke":
-        return Entry(
+        return ActivityEntry(
             row, "revoked a role of", user, reverse("access"), f": {role}", in_group="revoked {} roles"
         )
     previous = f" (before: {before})" if before else ""
-    return Entry(row, "made", user, reverse("access"), f" a {role}{previous}", in_group="granted {} roles")
+    return ActivityEntry(
+        row, "made", user, reverse("access"), f" a {role}{previous}", in_group="granted {} roles"
+    )
 
 
 def _inline_value(row: Audit, values: Sequence[tuple[str, str, str]]) -> str:
@@ -230,16 +234,16 @@ def _shows_all(row: Audit, values: Sequence[tuple[str, str, str]], tail: str) ->
     return bool(row.before) and bool(row.after) and _fits_inline(values) and " → " in tail
 
 
-def _change(label: str, before: str, after: str) -> Change:
+def _change(label: str, before: str, after: str) -> ValueChange:
     if "\n" not in before + after:
-        return Change(label, before, after)
+        return ValueChange(label, before, after)
     old, new = before.splitlines(), after.splitlines()
     if not old or not new:
         kind = "added" if new else "removed"
-        return Change(label, before, after, tuple((kind, line) for line in new or old))
+        return ValueChange(label, before, after, tuple((kind, line) for line in new or old))
     kinds = {"+": "added", "-": "removed", "@": "gap"}
     lines = list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]
-    return Change(
+    return ValueChange(
         label, before, after,
         tuple((kinds.get(line[:1], "same"), "⋯" if line[:1] == "@" else line[1:]) for line in lines),
     )  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
-from projects.web.activity.entries import Entry
+from projects.web.activity.entries import ActivityEntry
 
 MIN_GROUP = 3  # minimum number of similar entries in a minute that form a group
 MAX_NAMES = 4  # maximum number of objects named in a group's sentence
@@ -16,10 +16,10 @@ MAX_NAMES = 4  # maximum number of objects named in a group's sentence
 class EntryGroup:
     """Similar audit entries of one user within a minute, shown as one sentence that can be expanded."""
 
-    entries: list[Entry]
+    entries: list[ActivityEntry]
 
     @property
-    def first(self) -> Entry:
+    def first(self) -> ActivityEntry:
         return self.entries[0]
 
     @property
@@ -28,7 +28,7 @@ class EntryGroup:
         return self.first.in_group.format(len(self.entries))
 
     @property
-    def named(self) -> list[Entry]:
+    def named(self) -> list[ActivityEntry]:
         """Return the first entry of each object, for at most MAX_NAMES objects."""
         by_name = {entry.name: entry for entry in reversed(self.entries)}
         return list(reversed(by_name.values()))[:MAX_NAMES]
@@ -38,7 +38,7 @@ class EntryGroup:
         return len({entry.name for entry in self.entries}) - len(self.named)
 
 
-def group_entries(entries: Iterable[Entry]) -> Iterator[Entry | EntryGroup]:
+def group_entries(entries: Iterable[ActivityEntry]) -> Iterator[ActivityEntry | EntryGroup]:
     """Yield the entries in order, with similar entries of one minute replaced by a group.
 
     A group takes the place of its first entry.
@@ -47,8 +47,8 @@ def group_entries(entries: Iterable[Entry]) -> Iterator[Entry | EntryGroup]:
         yield from _group_minute(list(of_minute))
 
 
-def _group_minute(entries: list[Entry]) -> Iterator[Entry | EntryGroup]:
-    similar: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+def _group_minute(entries: list[ActivityEntry]) -> Iterator[ActivityEntry | EntryGroup]:
+    similar: dict[tuple[str, str], list[ActivityEntry]] = defaultdict(list)
     for entry in entries:
         similar[entry.row.actor, entry.in_group].append(entry)
     for entry in entries:
@@ -59,5 +59,5 @@ def _group_minute(entries: list[Entry]) -> Iterator[Entry | EntryGroup]:
             yield EntryGroup(group)
 
 
-def _minute_of_entry(entry: Entry) -> datetime:
+def _minute_of_entry(entry: ActivityEntry) -> datetime:
     return entry.row.at.replace(second=0, microsecond=0)

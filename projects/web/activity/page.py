@@ -7,17 +7,17 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from berth.db.known_names import Names, unknown_word
+from berth.db.known_names import NameColumn, unknown_word_problem
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.tables import Column, list_query, requested_csv
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import parse_time, reader_zone
-from projects.known_names import unknown_user
+from projects.known_names import unknown_user_problem
 from projects.known_words import OBJECT_TYPES
 from projects.models import Audit
 from projects.selectors import audit
 from projects.services.audit import ACTIONS
-from projects.web.activity.entries import NOUNS, Entry, describe_entries
+from projects.web.activity.entries import NOUNS, ActivityEntry, describe_entries
 from projects.web.activity.grouping import group_entries
 from projects.web.activity.values import format_changes
 
@@ -53,11 +53,13 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if file := requested_csv(request, listing):
         return file
     unknown = (
-        unknown_word("action", filters["action"], ACTIONS, Names(audit(request.actor), "action")),
-        unknown_word(
-            "object type", filters["kind"], OBJECT_TYPES, Names(audit(request.actor), "object_type")
+        unknown_word_problem(
+            "action", filters["action"], ACTIONS, NameColumn(audit(request.actor), "action")
         ),
-        unknown_user(request.actor, filters["actor"], Names(audit(request.actor), "actor")),
+        unknown_word_problem(
+            "object type", filters["kind"], OBJECT_TYPES, NameColumn(audit(request.actor), "object_type")
+        ),
+        unknown_user_problem(request.actor, filters["actor"], NameColumn(audit(request.actor), "actor")),
     )
     everything = audit(request.actor).order_by()
     kinds = everything.order_by("object_type").values_list("object_type", flat=True).distinct()
@@ -78,7 +80,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     return page(request, "projects/activity/list.html", context, inner="projects/activity/rows.html")
 
 
-def _local_day(entry: Entry, now: datetime) -> datetime:
+def _local_day(entry: ActivityEntry, now: datetime) -> datetime:
     local = entry.row.at.astimezone(now.tzinfo)
     return local.replace(hour=0, minute=0, second=0, microsecond=0)
 

@@ -46,7 +46,7 @@ def load_ranking(array: WorkloadArray, name: str, goal: str) -> Ranking | None:
     ranked = ranked_tasks(array, name, chosen)
     rows = list(ranked[:RANKED_MAX])
     lines = [
-        (row.workload.name, f"hue-{place}", to_series(row).sampled(POINTS))
+        (row.workload.name, f"hue-{place}", to_series(row).downsample(POINTS))
         for place, row in enumerate(rows[:LINES_MAX])
     ]
     return Ranking(

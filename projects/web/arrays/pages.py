@@ -24,7 +24,7 @@ from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.reported_metrics import may_report
 from projects.selectors import find_array, workloads
 from projects.services.arrays import TaskCounts, count_tasks
-from projects.services.arrays.stop_rules import PREVIEW_TASKS_MAX, preview_stops, stop_rule
+from projects.services.arrays.stop_rules import PREVIEW_TASKS_MAX, parse_stop_rule, preview_stops
 from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.arrays.failures import load_failures
@@ -56,7 +56,7 @@ Parameters = Mapping[int, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Square:
+class TaskSquare:
     """Square that represents one task in the task grid."""
 
     pk: uuid.UUID
@@ -126,7 +126,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "waits_for": dependency_statuses(request.actor, array),
         "awaited_by": find_dependents(request.actor, array),
         "idle_reason": _idle_reason(all_tasks, progress) if array.state == ArrayState.ACTIVE else None,
-        "stop_rule": stop_rule(array),
+        "stop_rule": parse_stop_rule(array),
         "stops": preview_stops(array),
         "preview_tasks_max": PREVIEW_TASKS_MAX,
         "has_outputs": bool(array.spec.get("outputs")),
@@ -139,7 +139,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
 
 @signed_in
 @require_GET
-def spec(request: Request, array_id: uuid.UUID) -> HttpResponse:
+def show_spec(request: Request, array_id: uuid.UUID) -> HttpResponse:
     array = find_array(request.actor, array_id)
     context = {**_header_context(request, array), "document": dump_workload(array.spec), "tab": "spec"}
     return page(request, "projects/arrays/page.html", context, inner="projects/arrays/body.html")
@@ -243,7 +243,9 @@ def _as_csv(
     return csv_response(request, array.name, [*CSV_COLUMNS, *names], lines)
 
 
-def _task_squares(array: WorkloadArray, tasks: QuerySet[Workload], parameters: Parameters) -> list[Square]:
+def _task_squares(
+    array: WorkloadArray, tasks: QuerySet[Workload], parameters: Parameters
+) -> list[TaskSquare]:
     """Return a square for each task, in task index order."""
     squares = []
     rows = tasks.order_by("array_index").values_list("pk", "name", "array_index", "phase", "held")
@@ -251,7 +253,7 @@ def _task_squares(array: WorkloadArray, tasks: QuerySet[Workload], parameters: P
         values = "".join(f", {key}={value}" for key, value in parameters.get(index or 0, {}).items())
         state = "waiting for earlier tasks" if held else phase
         kind = "held" if held else "running" if phase in STATES["running"][1] else phase
-        squares.append(Square(pk, kind, f"{name}: {state}{values}"))
+        squares.append(TaskSquare(pk, kind, f"{name}: {state}{values}"))
     return squares
 
 

@@ -16,7 +16,7 @@ THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class CellField:
     """Field of the quota grid.
 
     `kind` is amount, whole, weight, rank or flag, and `path` is the field's key in a quota document, such as
@@ -44,22 +44,22 @@ class Field:
         return format_cell_value(self, self.default)
 
 
-FIELDS: Mapping[str, Field] = {
-    "gpu": Field("Quota", "GPUs", "gpu_milli", "amount", "gpu", 0, adds_up=True, is_default=True),
-    "limit_gpu": Field("Limit", "GPUs", "limit_gpu_milli", "amount", "limit.gpu", is_default=True),
-    "weight": Field("Weight", "", "weight_gpu", "weight", "weight", 1.0, is_default=True, is_rare=True),
-    "rank": Field("Rank", "", "rank", "rank", "rank", is_default=True, is_rare=True),
-    "cpu": Field("Quota", "cores", "cpu_milli", "amount", "cpu", adds_up=True),
-    "limit_cpu": Field("Limit", "cores", "limit_cpu_milli", "amount", "limit.cpu"),
-    "memory_mib": Field("Quota", "MiB", "memory_mib", "whole", "memory_mib", adds_up=True),
-    "limit_memory_mib": Field("Limit", "MiB", "limit_memory_mib", "whole", "limit.memory_mib"),
-    "over_quota": Field("Over quota", "", "over_quota", "flag", "over_quota", True),
+FIELDS: Mapping[str, CellField] = {
+    "gpu": CellField("Quota", "GPUs", "gpu_milli", "amount", "gpu", 0, adds_up=True, is_default=True),
+    "limit_gpu": CellField("Limit", "GPUs", "limit_gpu_milli", "amount", "limit.gpu", is_default=True),
+    "weight": CellField("Weight", "", "weight_gpu", "weight", "weight", 1.0, is_default=True, is_rare=True),
+    "rank": CellField("Rank", "", "rank", "rank", "rank", is_default=True, is_rare=True),
+    "cpu": CellField("Quota", "cores", "cpu_milli", "amount", "cpu", adds_up=True),
+    "limit_cpu": CellField("Limit", "cores", "limit_cpu_milli", "amount", "limit.cpu"),
+    "memory_mib": CellField("Quota", "MiB", "memory_mib", "whole", "memory_mib", adds_up=True),
+    "limit_memory_mib": CellField("Limit", "MiB", "limit_memory_mib", "whole", "limit.memory_mib"),
+    "over_quota": CellField("Over quota", "", "over_quota", "flag", "over_quota", True),
 }
 COLUMNS = tuple(field.column for field in FIELDS.values())
 WEIGHTS = ("weight_gpu", "weight_cpu", "weight_memory")
 
 
-def format_cell_value(field: Field, value: Any) -> str:
+def format_cell_value(field: CellField, value: Any) -> str:
     """Format a value as it is shown in its cell and copied to a spreadsheet."""
     if field.kind == "flag":
         return "yes" if value else "no"
@@ -70,7 +70,7 @@ def format_cell_value(field: Field, value: Any) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def parse_cell(field: Field, text: str) -> Any:
+def parse_cell(field: CellField, text: str) -> Any:
     """Convert a cell's text to a value in the service's units.
 
     Invalid text is returned unchanged, and the service rejects it.

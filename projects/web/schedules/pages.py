@@ -28,7 +28,7 @@ DOTS = 5  # number of runs shown as dots per schedule
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ScheduleRow:
     """Schedule with its latest runs, newest first."""
 
     schedule: Schedule
@@ -56,7 +56,7 @@ def run_state(run: ScheduleRun) -> str:
     return str(run.array.state) if run.array else str(run.outcome)
 
 
-COLUMNS: tuple[Column[Row], ...] = (
+COLUMNS: tuple[Column[ScheduleRow], ...] = (
     Column("name", "Schedule", lambda row: row.schedule.name, order="name"),
     Column("project", "Project", lambda row: row.schedule.project.name, order="project__name"),
     Column("times", "Times", lambda row: describe_cron(row.schedule.cron), page_title="Times"),
@@ -81,7 +81,7 @@ RUN_COLUMNS: tuple[Column[ScheduleRun], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScheduleStep:
     """Action on a schedule that the user must confirm, with the text of its dialog."""
 
     title: str
@@ -94,28 +94,28 @@ class Step:
 
 
 STEPS = {
-    "pause": Step(
+    "pause": ScheduleStep(
         "Pause {}?",
         "No runs are submitted until the schedule is resumed. Submitted runs are not affected.",
         "Pause schedule",
         "Schedule {} paused.",
         schedules.pause_schedule,
     ),
-    "resume": Step(
+    "resume": ScheduleStep(
         "Resume {}?",
         "Due times that passed while the schedule was paused are skipped.",
         "Resume schedule",
         "Schedule {} resumed.",
         schedules.resume_schedule,
     ),
-    "run": Step(
+    "run": ScheduleStep(
         "Run {} now?",
         "The run is submitted with your permissions. The next due time does not change.",
         "Run now",
         "A run of {} was submitted.",
         schedules.run_now,
     ),
-    "delete": Step(
+    "delete": ScheduleStep(
         "Delete {}?",
         "The history of its runs is deleted too. Their workloads are kept.",
         "Delete schedule",
@@ -181,7 +181,7 @@ def detail(request: Request, project: str, name: str) -> HttpResponse | Streamin
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def act(request: Request, project: str, name: str, step: str) -> HttpResponse:
+def apply_step(request: Request, project: str, name: str, step: str) -> HttpResponse:
     """Ask for confirmation (GET), or perform the action (POST)."""
     schedule = find_schedule(request, project, name)
     if step == "run":
@@ -204,7 +204,7 @@ def act(request: Request, project: str, name: str, step: str) -> HttpResponse:
     )
 
 
-def _with_last_runs(rows: list[Schedule]) -> list[Row]:
+def _with_last_runs(rows: list[Schedule]) -> list[ScheduleRow]:
     ranked = ScheduleRun.objects.filter(schedule__in=rows).annotate(
         place=Window(RowNumber(), partition_by="schedule_id", order_by=("-due_at", "-pk"))
     )
@@ -212,7 +212,7 @@ def _with_last_runs(rows: list[Schedule]) -> list[Row]:
     runs: dict[int, list[ScheduleRun]] = defaultdict(list)
     for run in latest.order_by("schedule_id", "place"):
         runs[run.schedule_id].append(run)
-    return [Row(row, runs[row.pk]) for row in rows]
+    return [ScheduleRow(row, runs[row.pk]) for row in rows]
 
 
 def find_schedule(request: Request, project: str, name: str) -> Schedule:

@@ -18,7 +18,7 @@ PERCENT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SettingField:
     """Form field for a path in the settings document. Fractions are entered as percentages."""
 
     path: tuple[str, ...]
@@ -42,25 +42,25 @@ class ConditionSettings:
     """Threshold and duration of a scaling condition, shown on one line of the form."""
 
     title: str
-    threshold: Setting
-    duration: Setting
+    threshold: SettingField
+    duration: SettingField
 
     @property
-    def settings(self) -> tuple[Setting, Setting]:
+    def settings(self) -> tuple[SettingField, SettingField]:
         return self.threshold, self.duration
 
 
 def _condition(policy: str, threshold: str, name: str, label: str, kind: str) -> ConditionSettings:
     return ConditionSettings(
         TITLES[name],
-        Setting((policy, threshold), label, kind),
-        Setting((policy, DURATIONS, name), "Held for", "duration"),
+        SettingField((policy, threshold), label, kind),
+        SettingField((policy, DURATIONS, name), "Held for", "duration"),
     )
 
 
 GENERAL = (
-    Setting(("min_engines",), "Min engines", "whole"),
-    Setting(("max_engines",), "Max engines", "whole"),
+    SettingField(("min_engines",), "Min engines", "whole"),
+    SettingField(("max_engines",), "Max engines", "whole"),
 )
 OUT_CONDITIONS = (
     _condition(OUT, "token_usage_threshold", "token_usage_high", "Token usage above (%)", "percent"),
@@ -69,8 +69,8 @@ OUT_CONDITIONS = (
     _condition(OUT, "ttft_p95_threshold", "ttft_high", "TTFT p95 above", "duration"),
 )
 SCALE_OUT = (
-    Setting((OUT, "max_delta"), "Engines per step", "whole", "Maximum number added at once."),
-    Setting(("scale_out_cooldown_secs",), "Cooldown", "duration"),
+    SettingField((OUT, "max_delta"), "Engines per step", "whole", "Maximum number added at once."),
+    SettingField(("scale_out_cooldown_secs",), "Cooldown", "duration"),
 )
 IN_CONDITIONS = (
     _condition(IN, "token_usage_threshold", "token_usage_low", "Token usage below (%)", "percent"),
@@ -78,19 +78,19 @@ IN_CONDITIONS = (
     _condition(IN, "throughput_variance_threshold", "throughput_stable", "Variance below (%)", "percent"),
 )
 SCALE_IN = (
-    Setting(
+    SettingField(
         (IN, "projected_usage_max"),
         "Projected usage below (%)",
         "percent",
         "Token usage of the remaining engines.",
     ),
-    Setting((IN, "max_delta"), "Engines per step", "whole", "Maximum number removed at once."),
-    Setting(("scale_in_cooldown_secs",), "Cooldown", "duration"),
+    SettingField((IN, "max_delta"), "Engines per step", "whole", "Maximum number removed at once."),
+    SettingField(("scale_in_cooldown_secs",), "Cooldown", "duration"),
 )
 INTERVALS = (
-    Setting(("metrics_interval_secs",), "Metrics interval", "duration"),
-    Setting(("evaluation_interval_secs",), "Evaluation interval", "duration"),
-    Setting(("condition_window_secs",), "Condition window", "duration"),
+    SettingField(("metrics_interval_secs",), "Metrics interval", "duration"),
+    SettingField(("evaluation_interval_secs",), "Evaluation interval", "duration"),
+    SettingField(("condition_window_secs",), "Condition window", "duration"),
 )
 CONDITION_SETTINGS = tuple(
     setting for condition in (*OUT_CONDITIONS, *IN_CONDITIONS) for setting in condition.settings
@@ -149,7 +149,7 @@ class AutoscalerForm(Form):
             self.add_error(None, error.detail)
 
 
-def _names(settings: Sequence[Setting]) -> tuple[str, ...]:
+def _names(settings: Sequence[SettingField]) -> tuple[str, ...]:
     return tuple(one.name for one in settings)
 
 
@@ -157,7 +157,7 @@ def _lines(conditions: Sequence[ConditionSettings]) -> tuple[tuple[str, tuple[st
     return tuple((condition.title, _names(condition.settings)) for condition in conditions)
 
 
-def _field_value(setting: Setting, document: Mapping[str, Any]) -> Any:
+def _field_value(setting: SettingField, document: Mapping[str, Any]) -> Any:
     value: Any = document
     for key in setting.path:
         value = value[key]

@@ -31,7 +31,7 @@ Pick = Callable[[MetricsPoint], float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class TimeAxis:
     """Time axis of a chart. A sample is valid for `valid_seconds` seconds."""
 
     begin: datetime
@@ -45,7 +45,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
+class MetricChart:
     """Chart of one metric.
 
     `threshold` is drawn as a line. Both the threshold and the latest value, `now`, include units.
@@ -81,7 +81,7 @@ class MetricsOverTime:
     span: str
     begin: datetime
     end: datetime
-    charts: tuple[Chart, ...] = ()
+    charts: tuple[MetricChart, ...] = ()
     bucket_minutes: int | None = None
     has_older: bool = False
 
@@ -92,7 +92,7 @@ def metrics_over_time(
     """Return a service's charts over `span`, a key of SPANS. Any other value selects the default span."""
     span = valid_span(span)
     points = _points(service, now, span)
-    axis = Axis(now - SPANS[span][1], now, _valid_seconds(config))
+    axis = TimeAxis(now - SPANS[span][1], now, _valid_seconds(config))
     if not points:
         return MetricsOverTime(span, axis.begin, now, has_older=service.points.exists())
     minutes = round(axis.bucket_seconds / 60) if len(points) > MAX_POINTS else 0
@@ -103,7 +103,7 @@ def valid_span(span: str) -> str:
     return span if span in SPANS else DEFAULT_SPAN
 
 
-def _charts(config: AutoscalerConfig, points: Sequence[MetricsPoint], axis: Axis) -> list[Chart]:
+def _charts(config: AutoscalerConfig, points: Sequence[MetricsPoint], axis: TimeAxis) -> list[MetricChart]:
     policy = config.scale_out_policy
     usage = policy.token_usage_threshold * 100
     backlog = backlog_threshold(config, points[-1].reporting, points[-1].engines)
@@ -181,17 +181,18 @@ def _points(service: Service, now: datetime, span: str) -> list[MetricsPoint]:
 
 
 def _value_getter(name: str, factor: float) -> Pick:
-    def pick(point: MetricsPoint) -> float | None:
+    def pick_value(point: MetricsPoint) -> float | None:
         value: Any = point.values.get(name)
         return None if value is None else float(value) * factor
 
-    return pick
+    return pick_value
 
 
 def _chart(
-    key: str, title: str, unit: str, points: Sequence[MetricsPoint], pick: Pick, threshold: float, axis: Axis,
+    key: str, title: str, unit: str, points: Sequence[MetricsPoint], pick: Pick, threshold: float,
+    axis: TimeAxis,
     *, in_thousandths: bool = False,
-) -> Chart:  # fmt: skip
+) -> MetricChart:  # fmt: skip
     """Return a chart that shows unknown values and missing samples as gaps instead of zeros."""
     times, values = _highest_values(*_step_values(points, pick, axis), axis)
     rounded = [round(value) if value is not None else 0 for value in values]
@@ -206,20 +207,21 @@ def _chart(
     )
     last = pick(points[-1])  # the conditions use the same measurement
 
-    def show(value: float) -> str:
+    def with_unit(value: float) -> str:
         if not unit:
             return f"{value:,.0f}"
         number = f"{value / MILLI if in_thousandths else value:,.3g}"
         return f"{number}%" if unit == "%" else f"{number} {unit}"
 
-    return Chart(
-        key, title, unit, step_lines, "not measured" if last is None else show(last), show(threshold),
+    return MetricChart(
+        key, title, unit, step_lines, "not measured" if last is None else with_unit(last),
+        with_unit(threshold),
         any(gaps), in_thousandths,
     )  # fmt: skip
 
 
 def _step_values(
-    points: Sequence[MetricsPoint], pick: Pick, axis: Axis
+    points: Sequence[MetricsPoint], pick: Pick, axis: TimeAxis
 ) -> tuple[list[float], list[float | None]]:
     """Return times and values for a step chart. A value becomes unknown if the next sample is late."""
     times, values = list[float](), list[float | None]()
@@ -235,7 +237,7 @@ def _step_values(
 
 
 def _highest_values(
-    times: list[float], values: list[float | None], axis: Axis
+    times: list[float], values: list[float | None], axis: TimeAxis
 ) -> tuple[list[float], list[float | None]]:
     """Return the highest known value of each bucket if there are more than MAX_POINTS values.
 

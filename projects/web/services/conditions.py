@@ -8,7 +8,7 @@ from typing import Any
 from projects.engine.replicas import config as names
 from projects.engine.replicas.conditions import Condition
 from projects.engine.replicas.config import AutoscalerConfig
-from projects.engine.replicas.readings import Window
+from projects.engine.replicas.readings import SampleWindow
 from projects.web.services.charts import RECENT, backlog_threshold, format_percent
 
 TITLES = {
@@ -25,7 +25,7 @@ IN_PERCENT = (names.TOKEN_USAGE_HIGH, names.TOKEN_USAGE_LOW, names.THROUGHPUT_ST
 KEYS = re.compile("|".join(rf"\b{name}\b" for name in TITLES))
 
 
-def measured_at(window: Window, now: datetime) -> datetime | None:
+def measured_at(window: SampleWindow, now: datetime) -> datetime | None:
     """Return the time of the latest measurement, or None if it is more than an hour old."""
     latest = window.latest
     at = datetime.fromtimestamp(latest.at, UTC) if latest is not None else None

@@ -7,7 +7,7 @@ from typing import Any
 
 from berth.server.web.charts.steps import StepChart, step_chart
 from projects.engine.replicas import document
-from projects.engine.replicas.decide import Action
+from projects.engine.replicas.decide import ScalingAction
 from projects.engine.replicas.replay import RecordedPoint, engine_hours, replay
 from projects.models import Service
 from projects.web.services.conditions import use_condition_titles
@@ -68,8 +68,8 @@ def preview_settings(service: Service, settings: Mapping[str, Any], now: datetim
             times[::stride], [("used", replayed.engines[::stride])], recorded[::stride],
             begin=times[0], end=end,
         ),
-        outs=sum(decision.action is Action.OUT for decision in decisions),
-        ins=sum(decision.action is Action.IN for decision in decisions),
+        outs=sum(decision.action is ScalingAction.OUT for decision in decisions),
+        ins=sum(decision.action is ScalingAction.IN for decision in decisions),
         least=min(replayed.engines),
         most=max(replayed.engines),
         hours=engine_hours(times, replayed.engines, end),

@@ -50,7 +50,7 @@ class BulkStep:
     # Function that changes arrays, or None if arrays do not support the step.
     change_array: Callable[..., object] | None
     # Function that changes workloads, or None if workloads do not support the step.
-    change: service.Change | None = None
+    change: service.WorkloadOperation | None = None
     danger: bool = False
 
 
@@ -123,7 +123,7 @@ class UnchangedRows:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def act(request: Request, step: str) -> HttpResponse:
+def apply_to_selection(request: Request, step: str) -> HttpResponse:
     """Ask for confirmation (GET), or change the selected workloads and arrays (POST).
 
     Rows to which the action does not apply stay unchanged, and the confirmation names them with the reason. A
@@ -132,7 +132,7 @@ def act(request: Request, step: str) -> HttpResponse:
     query = request.POST if request.method == "POST" else request.GET
     selected = _selected_rows(request.actor, query.getlist("w"), query.getlist("a"))
     counts = count_tasks_by_array([row for row in selected if isinstance(row, WorkloadArray)])
-    chosen, unchanged = _split(request.actor, step, selected, counts)
+    chosen, unchanged = _split_selection(request.actor, step, selected, counts)
     action = STEPS[step]
     is_post = request.method == "POST"
     if is_post and step == "resubmit" and len(selected) == 1 and isinstance(selected[0], Workload):
@@ -157,7 +157,7 @@ def act(request: Request, step: str) -> HttpResponse:
     return page(request, "projects/workloads/bulk.html", context, inner="projects/workloads/bulk_form.html")
 
 
-def _split(
+def _split_selection(
     actor: Actor, step: str, selected: Rows, counts: Mapping[uuid.UUID, TaskCounts]
 ) -> tuple[Rows, list[UnchangedRows]]:
     """Return the rows to which the action applies, and the excluded rows grouped by reason."""

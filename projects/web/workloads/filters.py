@@ -11,9 +11,9 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from berth.core.problems import Problem
-from berth.db.known_names import Names, unknown_word
+from berth.db.known_names import NameColumn, unknown_word_problem
 from projects.actor import Actor
-from projects.known_names import unknown_pool, unknown_project
+from projects.known_names import unknown_pool_problem, unknown_project_problem
 from projects.known_words import REASONS, RESERVED
 from projects.models import ArrayState, Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
@@ -76,7 +76,7 @@ PART_CONDITIONS: Mapping[str, Q] = {
 
 
 @dataclass(frozen=True)
-class Filters:
+class WorkloadFilters:
     """Filters from the page's query parameters. Invalid values are ignored."""
 
     state: str
@@ -99,10 +99,10 @@ class Filters:
         )  # fmt: skip
 
 
-def parse_filters(query: QueryDict) -> Filters:
+def parse_filters(query: QueryDict) -> WorkloadFilters:
     state = query.get("state", "live")
     kind = query.get("kind", "")
-    return Filters(
+    return WorkloadFilters(
         state=state if state in STATES or state in PART_CONDITIONS else "live",
         project=_clean_text(query.get("project", "")),
         pool=_clean_text(query.get("pool", "")),
@@ -116,7 +116,7 @@ def parse_filters(query: QueryDict) -> Filters:
 
 
 def filter_workloads(
-    actor: Actor, filters: Filters, *, any_state: bool = False, each_task: bool = False
+    actor: Actor, filters: WorkloadFilters, *, any_state: bool = False, each_task: bool = False
 ) -> QuerySet[Workload]:
     """Return the workloads that match the filters.
 
@@ -142,11 +142,13 @@ def filter_workloads(
     return rows.annotate(wait_seconds=WAIT_SECONDS, attention=ATTENTION)
 
 
-def unknown_names(actor: Actor, filters: Filters) -> list[Problem | None]:
+def unknown_name_problems(actor: Actor, filters: WorkloadFilters) -> list[Problem | None]:
     return [
-        unknown_project(actor, filters.project),
-        unknown_pool(actor, filters.pool),
-        unknown_word("reason", filters.reason, (*REASONS, RESERVED), Names(workloads(actor), "reason")),
+        unknown_project_problem(actor, filters.project),
+        unknown_pool_problem(actor, filters.pool),
+        unknown_word_problem(
+            "reason", filters.reason, (*REASONS, RESERVED), NameColumn(workloads(actor), "reason")
+        ),
     ]
 
 
@@ -156,7 +158,7 @@ def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
     return rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.distinct("array_id").values("pk")))
 
 
-def count_by_state(actor: Actor, filters: Filters) -> list[tuple[str, str, int]]:
+def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[tuple[str, str, int]]:
     """Return each state's name, title and number of rows that match the other filters.
 
     Each workload or array is either pending, running, suspended or ended. Rows in the first three states are

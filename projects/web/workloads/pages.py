@@ -42,7 +42,7 @@ from projects.web.workloads.filters import (
     filter_workloads,
     one_row_per_array,
     parse_filters,
-    unknown_names,
+    unknown_name_problems,
 )
 from projects.web.workloads.replicas import load_replicas
 from projects.web.workloads.request_words import NO_GPU, load_request_words
@@ -54,7 +54,7 @@ CSV_CHUNK = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class WorkloadStep:
     """Action on a workload, with the text of its confirmation page."""
 
     title: str
@@ -69,8 +69,8 @@ class Step:
         return f"{self.title} workload"
 
 
-STEPS: Mapping[str, Step] = {
-    "cancel": Step(
+STEPS: Mapping[str, WorkloadStep] = {
+    "cancel": WorkloadStep(
         "Cancel",
         "The pods get the grace period to stop. A cancelled workload cannot be resumed.",
         "is being cancelled",
@@ -78,7 +78,7 @@ STEPS: Mapping[str, Step] = {
         "Keep running",
         danger=True,
     ),
-    "suspend": Step(
+    "suspend": WorkloadStep(
         "Suspend",
         "The pods get the grace period to stop. The workload keeps its submission time and stays "
         "suspended until you resume it.",
@@ -86,14 +86,14 @@ STEPS: Mapping[str, Step] = {
         service.suspend,
         "Keep running",
     ),
-    "resume": Step(
+    "resume": WorkloadStep(
         "Resume",
         "The workload returns to its project's queue.",
         "is queued again",
         service.resume,
         "Keep suspended",
     ),
-    "delete": Step(
+    "delete": WorkloadStep(
         "Delete",
         "The workload and its logs are deleted. The events and evictions are kept in the history.",
         "was deleted",
@@ -104,7 +104,7 @@ STEPS: Mapping[str, Step] = {
 }
 
 # Warnings for workloads without pods, which have nothing to stop.
-PENDING_STEPS: Mapping[str, Step] = {
+PENDING_STEPS: Mapping[str, WorkloadStep] = {
     "cancel": replace(
         STEPS["cancel"],
         warning="The workload leaves the queue. A cancelled workload cannot be resumed.",
@@ -170,7 +170,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     has_any = any(count for _, _, count in states)
     context = {
         "filters": filters,
-        "unknown": "" if row_slice.rows else describe_unknown(*unknown_names(request.actor, filters)),
+        "unknown": "" if row_slice.rows else describe_unknown(*unknown_name_problems(request.actor, filters)),
         "empty_title": "No live workloads" if has_any else "No workloads yet",
         "columns": [(key, COLUMNS[key]) for key in columns if key in with_values],
         "shows_state": "state" in columns,
@@ -230,7 +230,7 @@ def _query_for_saved_view(request: Request) -> str:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def act(request: Request, workload_id: uuid.UUID, step: str) -> HttpResponse:
+def apply_step(request: Request, workload_id: uuid.UUID, step: str) -> HttpResponse:
     """Ask for confirmation (GET) or perform the action (POST)."""
     workload = find_workload(request.actor, workload_id)
     require(request.actor, Action.OPERATE, workload)
@@ -247,6 +247,6 @@ def act(request: Request, workload_id: uuid.UUID, step: str) -> HttpResponse:
     )
 
 
-def step_for(workload: Workload, step: str) -> Step:
+def step_for(workload: Workload, step: str) -> WorkloadStep:
     """Return the action with the text that fits the workload's phase."""
     return PENDING_STEPS.get(step, STEPS[step]) if workload.phase == "pending" else STEPS[step]

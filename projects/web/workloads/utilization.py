@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from berth.core.amounts import MILLI
 from berth.server.web.charts.bars import stacked_bar
-from projects.idle_gpus import idle_since, last_measured, mean_utilization
+from projects.idle_gpus import idle_since, last_measured_at, mean_utilization
 from projects.models import Phase, Workload
 
 SAME_TIME = timedelta(minutes=2)
@@ -26,7 +26,7 @@ def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequ
     unmeasured = {
         row.pk for row in rows if row.pk in ids and row.phase == Phase.RUNNING and row.pk not in measured
     }
-    last = last_measured(unmeasured) if unmeasured else {}
+    last = last_measured_at(unmeasured) if unmeasured else {}
     for row in rows:
         busy, shown = measured.get(row.pk), cast("Any", row)
         shown.utilization, shown.idle_since, shown.utilization_bar = busy, idle.get(row.pk), None

@@ -327,7 +327,9 @@ class Ledger:
                 allocated[MEMORY] += memory
 
 
-def first_exceeded_resource(allocated: Sequence[int], bound: Sequence[int], requested: Sequence[int]) -> int | None:
+def first_exceeded_resource(
+    allocated: Sequence[int], bound: Sequence[int], requested: Sequence[int]
+) -> int | None:
     """Return the first requested resource for which `allocated + requested` exceeds the bound, or None."""
     for kind in KINDS:
         if requested[kind] > 0 and allocated[kind] + requested[kind] > bound[kind]:

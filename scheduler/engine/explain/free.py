@@ -218,7 +218,7 @@ class FreeCapacity:
         return max(0, self.requested(kind) - self.total(kind))
 
     def short_resources(self) -> list[int]:
-        """Return the insufficient resources, sorted by the missing_amount fraction of the request, largest first."""
+        """Return the insufficient resources, sorted by the missing fraction of the request, largest first."""
         short = [kind for kind in KINDS if self.missing_amount(kind)]
         return sorted(short, key=lambda kind: -self.missing_amount(kind) / self.requested(kind))
 

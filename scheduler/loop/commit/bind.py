@@ -15,7 +15,7 @@ from pools.engine.volumes import usable_volumes
 from pools.models import Node
 from projects.models import Event, Phase, Pod, PodOutputs, PodState, Workload
 from projects.services.events import record_all
-from projects.services.workloads.moves import Move, delete_reservations, move_all
+from projects.services.workloads.moves import Move, delete_reservations, move_workloads
 from scheduler.engine.plan import Place
 from scheduler.loop.observe.specs import ParsedSpec
 from scheduler.models import Allocation, DeviceClaim, Eviction, Reservation
@@ -88,7 +88,7 @@ class NewRows:
 
         Phase changes are written before new reservations, because phase changes can delete reservations.
         """
-        made = move_all(list(self.moves.values()), actor=ACTOR, now=self.now)
+        made = move_workloads(list(self.moves.values()), actor=ACTOR, now=self.now)
         assert len(made) == len(self.moves), "a locked row cannot leave its phase"
         if self.events:
             record_all(self.events)

@@ -14,7 +14,7 @@ from berth.db.set_writes import write_in_halves
 from pools.models import Node
 from projects.models import Phase, Workload
 from projects.models.workloads import ENDED_PHASES
-from projects.services.workloads.moves import Move, delete_reservations, move_all
+from projects.services.workloads.moves import Move, delete_reservations, move_workloads
 from scheduler.loop.commit.bind import ACTOR
 from scheduler.loop.commit.bounds import QueueBounds, total_reserved_amounts
 from scheduler.loop.context import SchedulerContext
@@ -77,7 +77,7 @@ def _cancel_reservations(stale: Sequence[tuple[Workload, str]], now: datetime) -
         for workload, message in stale
         if workload.phase == Phase.RESERVED
     ]
-    made = move_all(moves, actor=ACTOR, now=now)
+    made = move_workloads(moves, actor=ACTOR, now=now)
     assert len(made) == len(moves), "a locked row cannot leave its phase"
 
 

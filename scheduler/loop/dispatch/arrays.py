@@ -4,7 +4,7 @@ from datetime import datetime
 
 from berth.db.crash_points import crash_point
 from berth.db.lease import fenced_transaction
-from projects.services.arrays.progress import advance, due_arrays
+from projects.services.arrays.progress import advance_and_end, due_arrays
 from scheduler.loop.context import SchedulerContext
 
 
@@ -18,7 +18,7 @@ def advance_arrays(now: datetime, context: SchedulerContext) -> int:
     if not due:
         return 0
     with fenced_transaction(context.held_lease):
-        advanced = advance(due, now)
+        advanced = advance_and_end(due, now)
         crash_point("arrays.before_end")
     crash_point("arrays.done")
     return advanced

@@ -9,8 +9,12 @@ from berth.db.crash_points import crash_point
 from berth.db.lease import fenced_transaction
 from projects.models import Phase, Workload
 from projects.services.arrays.progress import lock_task_arrays
-from projects.services.dependencies import find_newest, resolve, unmeetable_dependency_message
-from projects.services.workloads.moves import Move, move_all
+from projects.services.dependencies import (
+    find_newest_objects,
+    resolve_dependencies,
+    unmeetable_dependency_message,
+)
+from projects.services.workloads.moves import Move, move_workloads
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.observe.dependencies import CANCELLABLE
 
@@ -32,7 +36,7 @@ def cancel_dependents(workloads: Collection[uuid.UUID], now: datetime, context: 
             Move(row, [row.phase], Phase.CANCELLED, REASON, message, columns={"explanation": None})
             for row, message in _workloads_with_unmeetable_dependencies(locked)
         ]
-        cancelled = move_all(moves, actor=ACTOR, now=now) if moves else []
+        cancelled = move_workloads(moves, actor=ACTOR, now=now) if moves else []
         crash_point("dependencies.cancelled")
     return len(cancelled)
 
@@ -45,11 +49,16 @@ def _workloads_with_unmeetable_dependencies(rows: Collection[Workload]) -> list[
             dependencies.append((row, parse_workload(row.spec).after))
         except SpecError:  # unreadable workloads are reported as misconfigured
             continue
-    newest = find_newest(
+    newest = find_newest_objects(
         {entry.awaited(row.project.name) for row, entries in dependencies for entry in entries}
     )
     messages = [
-        (row, unmeetable_dependency_message(row.project.name, resolve(row.project.name, entries, newest)))
+        (
+            row,
+            unmeetable_dependency_message(
+                row.project.name, resolve_dependencies(row.project.name, entries, newest)
+            ),
+        )
         for row, entries in dependencies
     ]
     return [(row, message) for row, message in messages if message is not None]

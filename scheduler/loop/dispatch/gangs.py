@@ -16,7 +16,7 @@ from berth.db.compiled import compiled_once
 from projects.models import Phase, Pod, PodState, Workload
 from projects.models.workloads import LIVE_POD_STATES
 from projects.services import announce
-from projects.services.workloads.moves import Move, move_all
+from projects.services.workloads.moves import Move, move_workloads
 from scheduler.loop.dispatch.retries import (
     failure_columns,
     failure_event_data,
@@ -160,7 +160,7 @@ def move_and_stop_pods(moves: Sequence[Move], now: datetime) -> list[Move]:
 
     Return the transitions that were made.
     """
-    made = move_all(moves, actor=ACTOR, now=now)
+    made = move_workloads(moves, actor=ACTOR, now=now)
     stop_live_pods([move.workload.pk for move in made if move.to == Phase.STOPPING], now)
     return made
 
@@ -247,7 +247,7 @@ def _apply_verdicts(verdicts: Sequence[tuple[Gang, Verdict]], now: datetime) -> 
     names = node_names(step.failure for _, step in verdicts if step.retry and step.retry.other_node)
     columns = {gang.workload.pk: _verdict_columns(step, gang, now, names) for gang, step in verdicts}
     moves = [_verdict_move(gang, step, columns[gang.workload.pk]) for gang, step in verdicts if step.to]
-    made = move_all(moves, actor=ACTOR, now=now)
+    made = move_workloads(moves, actor=ACTOR, now=now)
     assert len(made) == len(moves), "a locked row cannot leave its phase"
     store_increased_memory([(gang.workload.pk, step.retry) for gang, step in verdicts if step.retry])
     for gang, step in verdicts:

@@ -8,7 +8,7 @@ from typing import Protocol
 from berth.core.spec import WorkloadSpec
 from berth.core.spec.after import Dependency
 from projects.models import Phase
-from projects.services.dependencies import find_newest, resolve
+from projects.services.dependencies import find_newest_objects, resolve_dependencies
 from projects.services.dependencies.resolution import NOT_SUBMITTED
 from scheduler.engine import model
 from scheduler.loop.observe.live_rows import WorkloadRow
@@ -64,7 +64,7 @@ def find_dependencies(
     `visible` contains the engine's names for workloads in the snapshot.
     """
     names = queues.project_names
-    newest = find_newest(
+    newest = find_newest_objects(
         {entry.awaited(names[row.project_id]) for row, entries in dependents for entry in entries}
     )
     unmet: dict[uuid.UUID, tuple[model.Dependency, ...]] = {}
@@ -72,7 +72,7 @@ def find_dependencies(
     never_met = set()
     for row, entries in dependents:
         project = names[row.project_id]
-        waiting = [each for each in resolve(project, entries, newest) if not each.is_met]
+        waiting = [each for each in resolve_dependencies(project, entries, newest) if not each.is_met]
         unmet[row.pk] = tuple(
             # All project members can read the reason, so it omits the states of other projects' workloads.
             model.Dependency(

@@ -5,7 +5,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from berth.core.problems import Problem
-from berth.db.known_names import Names, unknown_name
+from berth.db.known_names import NameColumn, unknown_name_problem
 from projects.access import is_platform_admin, visible_projects
 from projects.actor import Actor
 from projects.selectors import workloads
@@ -25,18 +25,18 @@ def unknown_party_problems(
         matching = preemptor_filter(actor, preemptor)
         sources = [
             *_workload_names(actor, preemptor),
-            Names(visible_projects(actor)),
-            Names(_visible_evictions(actor, "preemptor_project_id"), "preemptor_name", matching),
-            Names(evictions(actor), "preemptor_project_name"),
+            NameColumn(visible_projects(actor)),
+            NameColumn(_visible_evictions(actor, "preemptor_project_id"), "preemptor_name", matching),
+            NameColumn(evictions(actor), "preemptor_project_name"),
         ]
-        problems.append(unknown_name("preemptor", preemptor, "a workload or project", sources))
+        problems.append(unknown_name_problem("preemptor", preemptor, "a workload or project", sources))
     if victim is not None:
         matching = victim_filter(actor, victim)
         sources = [
             *_workload_names(actor, victim),
-            Names(_visible_evictions(actor, "project_id"), "workload_name", matching),
+            NameColumn(_visible_evictions(actor, "project_id"), "workload_name", matching),
         ]
-        problems.append(unknown_name("workload", victim, "a workload", sources))
+        problems.append(unknown_name_problem("workload", victim, "a workload", sources))
     return problems
 
 
@@ -51,8 +51,8 @@ def _visible_evictions(actor: Actor, column: str) -> QuerySet[Eviction]:
     return rows.filter(**{f"{column}__in": visible_projects(actor).values("pk")})
 
 
-def _workload_names(actor: Actor, text: str) -> list[Names]:
+def _workload_names(actor: Actor, text: str) -> list[NameColumn]:
     try:
-        return [Names(workloads(actor), condition=Q(pk=UUID(text)))]
+        return [NameColumn(workloads(actor), condition=Q(pk=UUID(text)))]
     except ValueError:
-        return [Names(workloads(actor))]
+        return [NameColumn(workloads(actor))]

@@ -5,18 +5,23 @@ from collections.abc import Mapping
 from django.db.models import Q
 
 from berth.core.problems import Problem
-from berth.db.known_names import Names
+from berth.db.known_names import NameColumn
 from projects.access import fully_visible_departments, is_platform_admin, visible_projects
 from projects.actor import Actor
-from projects.known_names import unknown_department, unknown_pool, unknown_project, unknown_user
+from projects.known_names import (
+    unknown_department_problem,
+    unknown_pool_problem,
+    unknown_project_problem,
+    unknown_user_problem,
+)
 from scheduler.models import UsageHour
 from scheduler.reports.usage.report import COLUMNS, UsageDimension
 
 CHECKS = {
-    UsageDimension.DEPARTMENT: unknown_department,
-    UsageDimension.PROJECT: unknown_project,
-    UsageDimension.USER: unknown_user,
-    UsageDimension.POOL: unknown_pool,
+    UsageDimension.DEPARTMENT: unknown_department_problem,
+    UsageDimension.PROJECT: unknown_project_problem,
+    UsageDimension.USER: unknown_user_problem,
+    UsageDimension.POOL: unknown_pool_problem,
 }
 
 
@@ -32,4 +37,4 @@ def unknown_name_problems(actor: Actor, only: Mapping[UsageDimension, str]) -> l
             Q(project_id__in=visible_projects(actor).values("pk"))
             | Q(department_id__in=fully_visible_departments(actor).values("pk"))
         )
-    return [CHECKS[key](actor, name, Names(rows, COLUMNS[key])) for key, name in only.items()]
+    return [CHECKS[key](actor, name, NameColumn(rows, COLUMNS[key])) for key, name in only.items()]

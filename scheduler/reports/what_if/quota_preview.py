@@ -15,7 +15,12 @@ from projects.actor import Actor
 from projects.models import Department
 from projects.models.tenants import PoolOrGroup, Tenant, owner_kind
 from projects.services.quotas import quota_values
-from projects.services.quotas.drafts import Draft, DraftedChange, compare, version_tag_before_draft
+from projects.services.quotas.drafts import (
+    Draft,
+    DraftedChange,
+    compare_with_stored,
+    version_tag_before_draft,
+)
 from scheduler.engine.model import Queue, Snapshot
 from scheduler.engine.model import Usage as Decayed
 from scheduler.loop.observe.queues import build_entitlement
@@ -52,7 +57,7 @@ def preview_draft(*, actor: Actor, draft: Draft, now: datetime | None = None) ->
 
     Raises Invalid if the draft has values that are not allowed.
     """
-    drafted = compare(draft)
+    drafted = compare_with_stored(draft)
     with shared_cache() as cache:
         return _build_impact(actor, drafted, now or timezone.now(), cache)
 

@@ -12,7 +12,7 @@ from projects.actor import Actor
 from projects.models.tenants import PoolOrGroup, Tenant
 from projects.selectors import departments, projects
 from projects.services.quotas import Columns, parse_columns, require_set_quota
-from projects.services.quotas.drafts import Change, quota_key, stored_quotas
+from projects.services.quotas.drafts import QuotaChangeDraft, quota_key, stored_quotas
 from projects.web.quotas.cells import FIELDS, NO_QUOTA, build_document, field_for_path, removes_quota
 from scheduler.web.quotas.grid_table import parse_owner_keys
 
@@ -67,7 +67,7 @@ def parse_edits(actor: Actor, text: str) -> list[EditedQuota]:
     return typed
 
 
-def build_changes(typed: Sequence[EditedQuota]) -> tuple[Change, ...]:
+def build_changes(typed: Sequence[EditedQuota]) -> tuple[QuotaChangeDraft, ...]:
     """Convert edits to quota changes. Raises Invalid with the errors in all cells if there are any."""
     stored, problems, result = stored_quotas([(edited.owner, edited.pool) for edited in typed]), [], []
     for number, edited in enumerate(typed):
@@ -81,7 +81,7 @@ def build_changes(typed: Sequence[EditedQuota]) -> tuple[Change, ...]:
                 for fault in error.problems
             ]
         else:
-            result.append(Change(edited.owner, edited.pool, columns, path))
+            result.append(QuotaChangeDraft(edited.owner, edited.pool, columns, path))
     if problems:
         raise Invalid(problems)
     return tuple(result)

@@ -18,7 +18,7 @@ from projects.actor import Actor
 from projects.models.tenants import PoolOrGroup
 from projects.selectors import departments, projects, quotas
 from projects.services.quotas.drafts import NO_VERSION
-from projects.web.quotas.cells import COLUMNS, FIELDS, NO_QUOTA, Field, format_cell_value
+from projects.web.quotas.cells import COLUMNS, FIELDS, NO_QUOTA, CellField, format_cell_value
 from scheduler.models import QueueStatus
 
 Values = Mapping[str, Any]  # quota values by database column
@@ -275,7 +275,7 @@ def _sort_rows(rows: list[Row], pools: Sequence[PoolOrGroup], sort: str) -> list
     pool = next((pool for pool in pools if pool.name == where), None)
     if pool is None or name not in FIELDS:
         return sorted(rows, key=lambda row: row.name, reverse=down)
-    field_: Field = FIELDS[name]
+    field_: CellField = FIELDS[name]
     high = float("-inf") if field_.kind == "rank" else float("inf")
 
     def sort_key(row: Row) -> tuple[float, str]:

@@ -9,7 +9,7 @@ from berth.server.web.pages import Request, signed_in
 from projects.models.tenants import PoolOrGroup, Tenant
 from projects.selectors import find_owner
 from projects.services.quotas import parse_columns, require_set_quota
-from projects.services.quotas.drafts import Change, Draft
+from projects.services.quotas.drafts import Draft, QuotaChangeDraft
 from projects.web.quotas.form import FIELDS_BY_PATH, QuotaForm, initial_values
 from projects.web.quotas.pages import find_quota, get_pool_or_group_or_404, render_quota_form
 from scheduler.reports.what_if.quota_preview import QuotaImpact, preview_draft
@@ -38,5 +38,5 @@ def preview_quota(request: Request, kind: str, name: str, pool: str) -> HttpResp
 
 
 def _preview_impact(request: Request, owner: Tenant, pool: PoolOrGroup, form: QuotaForm) -> QuotaImpact:
-    change = Change(owner, pool, parse_columns(form.values()), CHANGE_PATH)
+    change = QuotaChangeDraft(owner, pool, parse_columns(form.values()), CHANGE_PATH)
     return preview_draft(actor=request.actor, draft=Draft((change,)))

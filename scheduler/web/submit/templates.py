@@ -19,7 +19,7 @@ from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.tables import Column, list_query, requested_csv
 from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
 from projects.access import Action, may
-from projects.known_names import unknown_project
+from projects.known_names import unknown_project_problem
 from projects.models import Project, Template
 from projects.selectors import find_project, schedules, templates
 from projects.services.workloads import templates as service
@@ -119,7 +119,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         .values_list("project__name", flat=True)
         .distinct(),
         "chosen": chosen,
-        "unknown": "" if listing.rows else describe_unknown(unknown_project(request.actor, chosen)),
+        "unknown": "" if listing.rows else describe_unknown(unknown_project_problem(request.actor, chosen)),
         "search": search,
         "may_make": bool(mine),
     }

@@ -32,7 +32,7 @@ from scheduler.api.usage import stream_csv
 from scheduler.models import UsageHour
 from scheduler.reports.usage.budgets import BudgetStatus, budget_statuses
 from scheduler.reports.usage.gpu_use import MeasuredGpuHours, gpu_utilization_by_name, total_gpu_hours
-from scheduler.reports.usage.known_names import unknown_names
+from scheduler.reports.usage.known_names import unknown_name_problems
 from scheduler.reports.usage.report import (
     ReportStep,
     UsageDimension,
@@ -110,7 +110,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "question": question,
         "gpu_hours_change": _change_phrase(sums.gpu_hours, before.gpu_hours),
         "cost_change": _change_phrase(float(sums.known_cost), float(before.known_cost)),
-        "unknown": "" if rows else describe_unknown(*unknown_names(request.actor, question.only)),
+        "unknown": "" if rows else describe_unknown(*unknown_name_problems(request.actor, question.only)),
         "spans": SPANS,
         "dimensions": list(UsageDimension),
         "steps": list(ReportStep),

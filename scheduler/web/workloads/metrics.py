@@ -82,9 +82,9 @@ def _candidates(actor: Actor, workload: Workload) -> list[Workload]:
 
 def _chart(row: Metric, workload: Workload, other: Workload | None, compared: Series | None) -> MetricChart:
     series = to_series(row)
-    lines = [(workload.name, "", series.sampled(POINTS))]
+    lines = [(workload.name, "", series.downsample(POINTS))]
     if other is not None and compared is not None:
-        lines.append((other.name, "hue-1", compared.sampled(POINTS)))
+        lines.append((other.name, "hue-1", compared.downsample(POINTS)))
     return MetricChart(
         name=row.name, chart=line_chart(lines), last=format_point(series.last),
         step=NO_VALUE if series.last is None else f"{series.last.step}",

@@ -7,7 +7,7 @@ import pytest
 
 from projects.models import Phase, Workload, WorkloadArray
 from projects.services import arrays, workloads
-from projects.services.workloads.moves import move
+from projects.services.workloads.moves import move_workload
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
 
@@ -30,7 +30,9 @@ def finish(workload: Workload, phase: str) -> None:
     if phase == Phase.COMPLETED:
         Workload.objects.filter(pk=workload.pk).update(phase=Phase.RUNNING, run=1)
     at = workload.submitted_at
-    assert move(workload, expected=[expected], to=phase, reason="Test", message="", actor="test", now=at)
+    assert move_workload(
+        workload, expected=[expected], to=phase, reason="Test", message="", actor="test", now=at
+    )
 
 
 def problem(answer: Any) -> dict[str, str]:

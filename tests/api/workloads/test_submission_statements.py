@@ -11,7 +11,7 @@ from projects.models import ApiToken, Event, Membership, Workload, WorkloadRole
 from projects.services.people import tokens
 from projects.services.tenants import delete_project
 from projects.services.workloads import submission
-from projects.services.workloads.storing import store
+from projects.services.workloads.storing import store_workloads
 from tests.api.conftest import Caller
 from tests.cast import Cast, make_cast, training
 
@@ -52,9 +52,9 @@ def test_submission_to_a_project_that_is_being_deleted_stores_nothing(
 
     def store_after_deletion(*arguments: Any) -> Any:
         delete_project(actor=cast.alice, project=cast.vision)
-        return store(*arguments)
+        return store_workloads(*arguments)
 
-    monkeypatch.setattr(submission, "store", store_after_deletion)
+    monkeypatch.setattr(submission, "store_workloads", store_after_deletion)
     rejected = submit(caller, "late")
     assert (rejected.status_code, rejected.json()["detail"]) == (404, "The project has been deleted.")
     assert not Workload.objects.exists()

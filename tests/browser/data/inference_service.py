@@ -9,8 +9,8 @@ from django.utils import timezone
 from pools.models import NodePool
 from projects.actor import Actor
 from projects.engine.replicas.conditions import compute_metrics, with_sample
-from projects.engine.replicas.readings import Histogram, Reading, Sample, Window
-from projects.engine.replicas.storing import snapshot, to_json
+from projects.engine.replicas.readings import Histogram, MetricReading, MetricsSample, SampleWindow
+from projects.engine.replicas.storing import metrics_to_json, to_json
 from projects.models import (
     Autoscaler,
     InferenceEngine,
@@ -161,17 +161,17 @@ def _request(
 
 
 def _metrics(service: Service, now: datetime) -> None:
-    config, window = load_config(service.autoscaler), Window()
+    config, window = load_config(service.autoscaler), SampleWindow()
     for number in range(120):
         at = now - timedelta(seconds=30 * (119 - number))
         engines = tuple(f"engine_{n}" for n in range(2 if number < 40 else 4))
         readings = (
             () if 70 <= number < 73 else tuple(_reading(name, number, len(engines)) for name in engines)
         )
-        window = with_sample(window, Sample(at.timestamp(), engines, readings), config)
+        window = with_sample(window, MetricsSample(at.timestamp(), engines, readings), config)
         MetricsPoint.objects.create(
             service=service, at=at, engines=len(engines), reporting=len(readings),
-            values=snapshot(compute_metrics(window, config)),
+            values=metrics_to_json(compute_metrics(window, config)),
         )  # fmt: skip
     decision = {"action": "none", "delta": 0, "reason": "another scale request is in progress"}
     Autoscaler.objects.filter(service=service).update(
@@ -179,10 +179,10 @@ def _metrics(service: Service, now: datetime) -> None:
     )
 
 
-def _reading(name: str, number: int, engines: int) -> Reading:
+def _reading(name: str, number: int, engines: int) -> MetricReading:
     # The load rises and falls like a wave. Its last peak was a minute ago.
     wave = 0.5 + 0.43 * math.cos((number - 117) / 14)
-    return Reading(
+    return MetricReading(
         name,
         token_usage=round(wave, 3),
         queued=float(max(0, round((160 if engines == 2 else 60) * (wave - 0.5) / engines))),

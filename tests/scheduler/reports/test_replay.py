@@ -166,7 +166,7 @@ def test_snapshot_is_stored_outside_the_commit_transaction(
         inside.append(connection.in_atomic_block)
         return compress_document(*arguments)
 
-    monkeypatch.setattr(cycle_record, "pack", pack_and_record)
+    monkeypatch.setattr(cycle_record, "compress_document", pack_and_record)
     stage.submit()
     stage.tick()
     assert inside == [False]

@@ -8,7 +8,7 @@ import pytest
 from berth.core.errors import Invalid
 from projects.models import Audit, Delivery, Event, Metric, Workload, WorkloadArray
 from projects.services import arrays
-from projects.services.arrays.stop_rules import cancel_stopped_tasks, decide, preview_stops
+from projects.services.arrays.stop_rules import cancel_stopped_tasks, decide_tasks_to_stop, preview_stops
 from scheduler.reports.metrics import collector
 from scheduler.reports.metrics.collector import MetricsCollector
 from tests.cast import training
@@ -145,7 +145,7 @@ def test_task_that_reports_during_the_decision_is_not_stopped(sweep: Sweep) -> N
     sweep.report_all(step=9)
     sweep.collect()
     Metric.objects.filter(workload__array=sweep.array).update(last_step=10)
-    decision = decide(sweep.array)
+    decision = decide_tasks_to_stop(sweep.array)
     assert [stop.index for stop in decision.stops] == [3, 4]
     Metric.objects.filter(workload=sweep.task(3)).update(reported_at=sweep.stage.clock.now())
     assert cancel_stopped_tasks(sweep.array, decision, sweep.stage.clock.now()) == 1
@@ -157,7 +157,11 @@ def test_task_that_reports_during_the_decision_is_not_stopped(sweep: Sweep) -> N
 def test_tasks_at_different_steps_are_compared_over_several_rounds(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collector, "decide", lambda array, first: decide(array, first, steps_max=1))
+    monkeypatch.setattr(
+        collector,
+        "decide_tasks_to_stop",
+        lambda array, first: decide_tasks_to_stop(array, first, steps_max=1),
+    )
     sweep.report_all(step=9)
     for index in range(5):
         sweep.report(index, 14 - index, float(index))

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from projects.engine.replicas.conditions import Condition, conditions, with_sample
 from projects.engine.replicas.config import AutoscalerConfig
-from projects.engine.replicas.decide import Action, Decision, Fleet, ScalingTimes, decide
-from projects.engine.replicas.readings import Histogram, Reading, Sample, Window
+from projects.engine.replicas.decide import Fleet, ScalingAction, ScalingDecision, ScalingTimes, decide
+from projects.engine.replicas.readings import Histogram, MetricReading, MetricsSample, SampleWindow
 
 INFINITY = float("inf")
 
@@ -18,7 +18,7 @@ class Watch:
     initial: int = 1
     config: AutoscalerConfig = field(default_factory=AutoscalerConfig)
     now: float = 1000.0
-    window: Window = field(default_factory=Window)
+    window: SampleWindow = field(default_factory=SampleWindow)
     waits: tuple[tuple[float, float], ...] = ()  # cumulative times per engine
 
     def take_sample(
@@ -36,18 +36,22 @@ class Watch:
             answering = names[: self.engines - silent]
             share = None if queue is None else queue / max(len(answering), 1)
             readings = tuple(
-                Reading(
+                MetricReading(
                     name, token_usage=usage, queued=share, throughput=throughput, queue_time=waits,
                     first_token=first_token,
                 )
                 for name in answering
             )  # fmt: skip
-            self.window = with_sample(self.window, Sample(self.now, names, readings), self.config)
+            self.window = with_sample(self.window, MetricsSample(self.now, names, readings), self.config)
         return self
 
     def decide(
-        self, *, pending: bool = False, last: Action = Action.NONE, scaled_at: float | None = None
-    ) -> Decision:
+        self,
+        *,
+        pending: bool = False,
+        last: ScalingAction = ScalingAction.NONE,
+        scaled_at: float | None = None,
+    ) -> ScalingDecision:
         fleet = Fleet(self.engines, self.initial)
         return decide(self.window, fleet, self.config, ScalingTimes(self.now, scaled_at, last), pending)
 

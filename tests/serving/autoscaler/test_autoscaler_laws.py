@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from projects.engine.replicas.conditions import compute_metrics, with_sample
 from projects.engine.replicas.config import AutoscalerConfig, ScaleInPolicy
-from projects.engine.replicas.decide import Action, Fleet, ScalingTimes, decide, remaining_cooldown
+from projects.engine.replicas.decide import Fleet, ScalingAction, ScalingTimes, decide, remaining_cooldown
 from projects.engine.replicas.measures import interpolate_quantile
-from projects.engine.replicas.readings import Histogram, Reading, Sample, Window
-from projects.engine.replicas.storing import from_json, snapshot, to_json
+from projects.engine.replicas.readings import Histogram, MetricReading, MetricsSample, SampleWindow
+from projects.engine.replicas.storing import from_json, metrics_to_json, to_json
 
 NAMES = ("engine_0", "engine_1", "engine_2")
 BOUNDS = (0.5, 5.0, 20.0, float("inf"))
@@ -23,19 +23,19 @@ def histograms(draw: st.DrawFn) -> Histogram:
 
 
 @st.composite
-def samples(draw: st.DrawFn, at: float) -> Sample:
+def samples(draw: st.DrawFn, at: float) -> MetricsSample:
     part, amount = st.none() | st.floats(0, 1), st.none() | st.floats(0, 500)
     answering = draw(st.sets(st.sampled_from(NAMES)))
     readings = [
-        Reading(name, draw(part), draw(amount), draw(amount), draw(amount),
+        MetricReading(name, draw(part), draw(amount), draw(amount), draw(amount),
                 queue_time=draw(st.none() | histograms()), first_token=draw(st.none() | histograms()))
         for name in sorted(answering)
     ]  # fmt: skip
-    return Sample(at, NAMES, tuple(readings))
+    return MetricsSample(at, NAMES, tuple(readings))
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> tuple[Window, AutoscalerConfig, float]:
+def stories(draw: st.DrawFn) -> tuple[SampleWindow, AutoscalerConfig, float]:
     instant = dict.fromkeys(ScaleInPolicy().durations, 0.0)
     low, high = draw(st.integers(0, 3)), draw(st.integers(3, 6))
     config = AutoscalerConfig(
@@ -45,7 +45,7 @@ def stories(draw: st.DrawFn) -> tuple[Window, AutoscalerConfig, float]:
             max_delta=draw(st.integers(1, 3)), durations=instant,
         ),
     )  # fmt: skip
-    window, now = Window(), 0.0
+    window, now = SampleWindow(), 0.0
     for step in draw(st.lists(st.sampled_from([10.0, 10.0, 10.0, 25.0, 40.0, -5.0]), max_size=8)):
         now += step
         window = with_sample(window, draw(samples(now)), config)
@@ -53,26 +53,26 @@ def stories(draw: st.DrawFn) -> tuple[Window, AutoscalerConfig, float]:
 
 
 FLEETS = st.builds(Fleet, st.integers(4, 8), st.integers(0, 4)) | st.builds(Fleet, st.integers(0, 3))
-LAST = st.sampled_from([Action.OUT, Action.IN, Action.NONE])
+LAST = st.sampled_from([ScalingAction.OUT, ScalingAction.IN, ScalingAction.NONE])
 CLOCKS = st.builds(ScalingTimes, st.just(0.0), st.none() | st.floats(-400, 100), LAST)
 
 
 @settings(max_examples=40)
 @given(stories(), FLEETS, CLOCKS, st.booleans())
 def test_no_decision_violates_the_bounds_or_removes_an_initial_engine(
-    story: tuple[Window, AutoscalerConfig, float], fleet: Fleet, clock: ScalingTimes, pending: bool
+    story: tuple[SampleWindow, AutoscalerConfig, float], fleet: Fleet, clock: ScalingTimes, pending: bool
 ) -> None:
     window, config, now = story
     scaled_at = None if clock.last_scaled_at is None else now + clock.last_scaled_at
     clock = ScalingTimes(now, scaled_at, clock.last_action)
     decision = decide(window, fleet, config, clock, pending)
-    if decision.action is Action.NONE:
+    if decision.action is ScalingAction.NONE:
         assert (decision.delta, decision.target) == (0, fleet.engines)
         return
     assert not pending
     assert remaining_cooldown(config, clock) == 0
     assert decision.conditions
-    if decision.action is Action.OUT:
+    if decision.action is ScalingAction.OUT:
         assert 1 <= decision.delta <= config.scale_out_policy.max_delta
         assert decision.target == fleet.engines + decision.delta <= config.max_engines
     else:
@@ -84,7 +84,7 @@ def test_no_decision_violates_the_bounds_or_removes_an_initial_engine(
 @settings(max_examples=40)
 @given(stories(), FLEETS)
 def test_no_engine_is_removed_without_complete_readings(
-    story: tuple[Window, AutoscalerConfig, float], fleet: Fleet
+    story: tuple[SampleWindow, AutoscalerConfig, float], fleet: Fleet
 ) -> None:
     window, config, now = story
     latest = window.latest
@@ -93,27 +93,27 @@ def test_no_engine_is_removed_without_complete_readings(
         if reading.token_usage is not None and reading.queued is not None
     } == set(NAMES)  # fmt: skip
     decision = decide(window, fleet, config, ScalingTimes(now), pending=False)
-    assert complete or decision.action is not Action.IN
+    assert complete or decision.action is not ScalingAction.IN
 
 
 @settings(max_examples=40)
 @given(stories())
-def test_stored_window_is_restored_unchanged(story: tuple[Window, AutoscalerConfig, float]) -> None:
+def test_stored_window_is_restored_unchanged(story: tuple[SampleWindow, AutoscalerConfig, float]) -> None:
     window, config, _ = story
     again = from_json(json.loads(json.dumps(to_json(window), allow_nan=False)))
     assert again == window
-    json.dumps(snapshot(compute_metrics(again, config)), allow_nan=False)
+    json.dumps(metrics_to_json(compute_metrics(again, config)), allow_nan=False)
 
 
 @settings(max_examples=40)
 @given(stories(), st.floats(-50, 50))
 def test_condition_streak_never_lasts_longer_than_its_samples(
-    story: tuple[Window, AutoscalerConfig, float], step: float
+    story: tuple[SampleWindow, AutoscalerConfig, float], step: float
 ) -> None:
     window, config, now = story
     for _, since in window.since:
         assert since <= now
-    moved = with_sample(window, Sample(now + step, NAMES, ()), config)
+    moved = with_sample(window, MetricsSample(now + step, NAMES, ()), config)
     assert moved.since == ()
     assert all(0 <= now + step - sample.at <= config.condition_window_secs for sample in moved.samples)
 

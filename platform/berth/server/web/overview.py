@@ -24,7 +24,7 @@ from berth.server.web.zones import reader_zone
 from pools.models import NodePool
 from projects.access import Action, may, may_submit_anywhere, visible_pools
 from projects.actor import Actor
-from projects.known_names import unknown_pool
+from projects.known_names import unknown_pool_problem
 from projects.models import Workload
 from projects.selectors import workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
@@ -103,7 +103,7 @@ def index(request: Request) -> HttpResponse:
     context = {
         "pools": pools,
         "pool": pool,
-        "unknown": describe_unknown(unknown_pool(actor, name)),
+        "unknown": describe_unknown(unknown_pool_problem(actor, name)),
         "capacity": capacity,
         "queues": queues,
         "bar_kinds": {part.kind for _, lines, _ in queues for line in lines for part in line.held_bar.parts},
