@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db.models import BooleanField, Count, ExpressionWrapper, F, Model, Q, QuerySet
 from django.db.models.expressions import CombinedExpression
 
-from berth.core.not_found import Kind, missing_object
+from berth.core.not_found import ObjectKind, missing_object
 from berth.db.known_names import NameColumn
 from pools.models import PluginSecret, PoolSecret, QuotaGroup
 from projects.access import (
@@ -89,7 +89,7 @@ def quota_groups(actor: Actor) -> QuerySet[QuotaGroup]:
 
 
 def find_quota_group(actor: Actor, name: str) -> QuotaGroup:
-    return _find_by_name(quota_groups(actor), name, Kind.QUOTA_GROUP)
+    return _find_by_name(quota_groups(actor), name, ObjectKind.QUOTA_GROUP)
 
 
 def budgets(actor: Actor) -> QuerySet[Budget]:
@@ -260,7 +260,7 @@ def _is_outdated(secret: RecordedSecret) -> Q:
 
 
 def find_quota_change(actor: Actor, change_id: int) -> QuotaChange:
-    return _find_by_id(quota_changes(actor), change_id, Kind.QUOTA_CHANGE)
+    return _find_by_id(quota_changes(actor), change_id, ObjectKind.QUOTA_CHANGE)
 
 
 class VisibleScope:
@@ -336,7 +336,7 @@ def find_grantee(username: str) -> User | None:
 
 
 def find_department(actor: Actor, name: str) -> Department:
-    return _find_by_name(departments(actor), name, Kind.DEPARTMENT)
+    return _find_by_name(departments(actor), name, ObjectKind.DEPARTMENT)
 
 
 def find_owner(actor: Actor, kind: str, name: str) -> Tenant:
@@ -345,29 +345,29 @@ def find_owner(actor: Actor, kind: str, name: str) -> Tenant:
 
 
 def find_project(actor: Actor, name: str) -> Project:
-    return _find_by_name(projects(actor), name, Kind.PROJECT)
+    return _find_by_name(projects(actor), name, ObjectKind.PROJECT)
 
 
 def find_workload(actor: Actor, workload_id: UUID | str) -> Workload:
-    return _find_by_id(workloads(actor), workload_id, Kind.WORKLOAD)
+    return _find_by_id(workloads(actor), workload_id, ObjectKind.WORKLOAD)
 
 
 def find_array(actor: Actor, array_id: UUID | str) -> WorkloadArray:
-    return _find_by_id(arrays(actor), array_id, Kind.ARRAY)
+    return _find_by_id(arrays(actor), array_id, ObjectKind.ARRAY)
 
 
 def _in_visible_projects(actor: Actor, rows: QuerySet[R]) -> QuerySet[R]:
     return rows if is_platform_admin(actor) else rows.filter(project__in=visible_projects(actor))
 
 
-def _find_by_name(rows: QuerySet[R], name: str, kind: Kind) -> R:
+def _find_by_name(rows: QuerySet[R], name: str, kind: ObjectKind) -> R:
     row = rows.filter(name=name).first()
     if row is None:
         raise missing_object(kind, name=name, visible=NameColumn(rows).list())
     return row
 
 
-def _find_by_id(rows: QuerySet[R], object_id: UUID | int | str, kind: Kind) -> R:
+def _find_by_id(rows: QuerySet[R], object_id: UUID | int | str, kind: ObjectKind) -> R:
     row = rows.filter(pk=object_id).first()
     if row is None:
         raise missing_object(kind, object_id=object_id)

@@ -5,7 +5,7 @@ from uuid import UUID
 from django.db.models import Count, F, Q, QuerySet
 
 from berth.core.errors import Conflict
-from berth.core.not_found import Kind, missing_object
+from berth.core.not_found import ObjectKind, missing_object
 from berth.db.known_names import NameColumn
 from projects.access import is_platform_admin, visible_projects
 from projects.actor import Actor
@@ -37,7 +37,7 @@ def find_service(actor: Actor, reference: str) -> Service:
     rows = services(actor)
     if (workload_id := _parse_id(reference)) is not None:
         if (service := rows.filter(workload_id=workload_id).first()) is None:
-            raise missing_object(Kind.SERVICE, object_id=workload_id)
+            raise missing_object(ObjectKind.SERVICE, object_id=workload_id)
         return service
     project, dot, name = reference.rpartition(".")
     rows = rows.filter(workload__name=name)
@@ -49,7 +49,7 @@ def find_service(actor: Actor, reference: str) -> Service:
     service = live_services[0] if live_services else rows.order_by("-created_at", "-pk").first()
     if service is None:
         names = NameColumn(services(actor), "workload__name").list()
-        raise missing_object(Kind.SERVICE, name=reference, visible=names)
+        raise missing_object(ObjectKind.SERVICE, name=reference, visible=names)
     return service
 
 
@@ -64,7 +64,7 @@ def find_request(service: Service, direction: str, request_id: str) -> ScaleRequ
     row_id = _parse_id(request_id)
     request = None if row_id is None else select_requests(service, direction).filter(pk=row_id).first()
     if request is None:
-        kind = Kind.SCALE_OUT if direction == "scale_out" else Kind.SCALE_IN
+        kind = ObjectKind.SCALE_OUT if direction == "scale_out" else ObjectKind.SCALE_IN
         raise missing_object(kind, object_id=request_id, owner=service.workload.handle)
     return request
 

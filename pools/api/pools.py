@@ -10,7 +10,7 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.not_found import Kind, missing_object
+from berth.core.not_found import ObjectKind, missing_object
 from berth.core.spec.texts import Text
 from berth.db.known_names import NameColumn, check_names, unknown_word_problem
 from berth.server.api.idempotency import idempotent
@@ -157,7 +157,7 @@ class PoolView(ApiView):
     def get_pool(self, name: str) -> NodePool:
         pool = self.visible_pools().filter(name=name).first()
         if pool is None:
-            raise missing_object(Kind.POOL, name=name, visible=NameColumn(self.visible_pools()).list())
+            raise missing_object(ObjectKind.POOL, name=name, visible=NameColumn(self.visible_pools()).list())
         return pool
 
     def get_administered_pool(self, name: str) -> NodePool:

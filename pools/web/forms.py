@@ -10,7 +10,7 @@ from django.utils.functional import lazy
 from berth.core.amounts import MILLI
 from berth.core.spec.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
 from berth.core.words import format_count
-from berth.server.web.forms import Form, Section
+from berth.server.web.forms import Form, FormSection
 from pools.costs import HOURS_PER_MONTH
 from pools.engine.image_policy import read_policy
 from pools.engine.pod_limits import DefaultLimits
@@ -225,7 +225,7 @@ class PoolForm(Form):
         """Return the providers whose settings have form fields."""
         return [provider for provider, _ in form_choices("provider")]
 
-    def sections(self) -> Sequence[Section]:
+    def sections(self) -> Sequence[FormSection]:
         return pool_sections(self.providers())
 
     def keep_secrets(self) -> None:

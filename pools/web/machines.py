@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.core.amounts import MILLI
 from berth.server.web.faults import form_errors
 from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv, table_state
-from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
+from berth.server.web.pages import Request, confirm_page, form_page, page, signed_in, success_response
 from pools import joined_machines, selectors, services
 from pools.models import NodePool
 from pools.web.forms import JoinTokenForm, ReasonForm
@@ -122,7 +122,7 @@ def revoke(request: Request, name: str, token_id: int) -> HttpResponse:
     token = get_object_or_404(tokens, pk=token_id)
     if request.method == "POST":
         services.revoke_join_token(actor=request.actor, token=token, at=timezone.now())
-        return done(request, f"Join token {token.prefix}... revoked.", to=_machines_url(pool))
+        return success_response(request, f"Join token {token.prefix}... revoked.", to=_machines_url(pool))
     return confirm_page(
         request,
         title=f"Revoke join token {token.prefix}...?",
@@ -143,7 +143,7 @@ def remove(request: Request, name: str, machine: str) -> HttpResponse:
         reason = form.cleaned_data["reason"]
         has_departed = services.remove_machine(actor=request.actor, machine=target, at=now, reason=reason)
         result_text = "was removed" if has_departed else "will be removed once its node is drained"
-        return done(request, f"{target.name} {result_text}.", to=_machines_url(pool))
+        return success_response(request, f"{target.name} {result_text}.", to=_machines_url(pool))
     node = (
         selectors.nodes().filter(name=joined_machines.current_node_names([target]).get(target.pk, "")).first()
     )

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from berth.core.words import format_count
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.pages import Request, page, signed_in, success_response
 from pools import selectors
 from pools.models import Node, NodePool
 from pools.models.node import NodeState
@@ -66,7 +66,7 @@ def apply_to_nodes(request: Request, name: str, step: str) -> HttpResponse:
         details = {"reason": form.cleaned_data["reason"]} if form else {}
         confirmed = _nodes_by_name(pool, request.POST.get("nodes", "").split())
         batch = change_nodes(actor=request.actor, nodes=confirmed, action=step, **details)
-        return done(request, _describe_result(batch, action), to=back, warns=bool(batch.rejected))
+        return success_response(request, _describe_result(batch, action), to=back, warns=bool(batch.rejected))
     selected = _selected_nodes(request, pool)
     chosen = [node for node in selected if step in NODE_ACTIONS.get(node.state, ())]
     unchanged = [node for node in selected if node not in chosen]

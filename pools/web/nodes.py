@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import Forbidden
-from berth.server.web.pages import Request, confirm_page, done, page, signed_in
+from berth.server.web.pages import Request, confirm_page, page, signed_in, success_response
 from pools import selectors, services
 from pools.environments.progress import START
 from pools.models import Node
@@ -173,7 +173,7 @@ def apply_action(request: Request, name: str, step: str) -> HttpResponse:
     if request.method == "POST" and (form is None or form.is_valid()):
         reason = {"reason": form.cleaned_data["reason"]} if form else {}
         action.run(actor=request.actor, node=node, **reason)
-        return done(request, f"{node.name} {action.result_text}.", to=back)
+        return success_response(request, f"{node.name} {action.result_text}.", to=back)
     return confirm_page(
         request,
         title=f"{step.capitalize()} {node.name}?",

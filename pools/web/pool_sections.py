@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from berth.server.web.forms import Section
+from berth.server.web.forms import FormSection
 from pools.providers.settings import MODELS
 from pools.services.offered import form_choices
 from pools.web.environment_fields import environment_fields
@@ -35,12 +35,12 @@ def provider_choices() -> list[tuple[str, str]]:
     return [(value, NAMES.get(value, label)) for value, label in form_choices("provider")]
 
 
-def pool_sections(providers: Iterable[str]) -> Sequence[Section]:
+def pool_sections(providers: Iterable[str]) -> Sequence[FormSection]:
     """Return the form sections, including one for each provider's settings."""
     return (
-        Section("General", ("name", "provider", "runtime")),
+        FormSection("General", ("name", "provider", "runtime")),
         *(
-            Section(
+            FormSection(
                 NAMES[provider],
                 _section_fields(provider),
                 EXPLANATIONS[provider],
@@ -49,12 +49,12 @@ def pool_sections(providers: Iterable[str]) -> Sequence[Section]:
             for provider in providers
             if provider in MODELS
         ),
-        Section("Size", ("nodes_min", "nodes_max", "ready_threshold")),
-        Section(
+        FormSection("Size", ("nodes_min", "nodes_max", "ready_threshold")),
+        FormSection(
             "Node", ("gpus_per_node", "gpu_model", "cpu", "memory_mib", "price_per_gpu_hour"),
             "Nodes that report their own hardware override these values.",
         ),
-        Section(
+        FormSection(
             "Scaling",
             (
                 "autoscale_cooldown", "autoscale_idle_timeout", "drain_timeout", "boot_timeout",
@@ -63,11 +63,11 @@ def pool_sections(providers: Iterable[str]) -> Sequence[Section]:
             "Timeouts, failed boots, consolidation, disruption budgets.",
             is_folded=True,
         ),
-        Section(
+        FormSection(
             "Scheduling", ("node_placement", "reclaim_min_runtime", "preempt_min_runtime", "idle_rule"),
             "Placement, minimum runtimes before an eviction, and idle GPUs.", is_folded=True,
         ),
-        Section(
+        FormSection(
             "Limits",
             (
                 "memory_from_request", "default_memory_mib", "cpu_from_request", "default_cpu",
@@ -76,12 +76,12 @@ def pool_sections(providers: Iterable[str]) -> Sequence[Section]:
             "Default memory, CPU and disk limits for pods.",
             is_folded=True,
         ),
-        Section(
+        FormSection(
             "Volumes", ("volumes",), "Node directories and S3 objects that workloads may mount.",
             is_folded=True,
         ),
-        Section("Images", ("image_mode", "patterns"), "Accepted container images.", is_folded=True),
-        Section(
+        FormSection("Images", ("image_mode", "patterns"), "Accepted container images.", is_folded=True),
+        FormSection(
             "Software", tuple(environment_fields()), "Plugins, packages and variables of the pool.",
             is_folded=True,
         ),

@@ -11,8 +11,8 @@ from django.views.decorators.http import require_http_methods
 
 from berth.core.words import format_count
 from berth.server.web.faults import form_errors
-from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
-from berth.server.wiring import load_wiring, machine
+from berth.server.web.pages import Request, confirm_page, form_page, signed_in, success_response
+from berth.server.wiring import load_wiring, local_machine
 from pools import services
 from pools.models import NodePool
 from pools.scale_down import NodeToDrain, list_nodes_to_drain
@@ -41,7 +41,7 @@ def create(request: Request) -> HttpResponse:
     request.require("administer")
     form = PoolForm(request.POST or None, auto_id="pool_%s")
     if request.method == "GET":
-        form.set_machine_defaults(len(machine().devices))
+        form.set_machine_defaults(len(local_machine().devices))
     more: dict[str, Any] = {"check": "Test connection", "crumbs": [("Node pools", _list_url())]}
     if request.method == "POST" and form.is_valid():
         with form_errors(form, form.field_names_by_path()):
@@ -52,7 +52,7 @@ def create(request: Request) -> HttpResponse:
                     request, form, title=TITLE, label="Create node pool", back=_list_url(), **more
                 )
             pool = services.create_pool(actor=request.actor, name=form.cleaned_data["name"], **form.values())
-            return done(
+            return success_response(
                 request, f"Pool {pool} created. Next, assign department quotas in the pool.", to=_list_url()
             )
     return form_page(request, form, title=TITLE, label="Create node pool", back=_list_url(), **more)
@@ -98,7 +98,7 @@ def settings(request: Request, name: str) -> HttpResponse:
             services.edit_pool(
                 actor=request.actor, pool=pool, changes=changes, version=form.cleaned_data["version"]
             )
-            return done(
+            return success_response(
                 request, f"Settings for {pool} saved.{_draining_text(nodes_to_drain)}", to=_pool_url(pool)
             )
     return form_page(
@@ -145,7 +145,7 @@ def scale(request: Request, name: str) -> HttpResponse:
                 nodes_desired=cleaned["nodes_desired"],
                 version=cleaned["version"],
             )
-            return done(
+            return success_response(
                 request,
                 f"{pool} is scaling to {format_count(cleaned['nodes_desired'], 'node')}."
                 f"{_draining_text(nodes_to_drain)}",
@@ -163,7 +163,7 @@ def pause(request: Request, name: str, step: str) -> HttpResponse:
     change, warning, result_text = POOL_ACTIONS[step]
     if request.method == "POST":
         change(actor=request.actor, pool=pool)
-        return done(request, f"{pool} {result_text}.", to=_pool_url(pool))
+        return success_response(request, f"{pool} {result_text}.", to=_pool_url(pool))
     return confirm_page(
         request,
         title=f"{step.capitalize()} {pool}?",

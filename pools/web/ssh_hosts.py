@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.server.web.forms import Form
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
-from berth.server.web.pages import Request, confirm_page, done, page, signed_in
+from berth.server.web.pages import Request, confirm_page, page, signed_in, success_response
 from pools.engine.ssh_hosts import HostState
 from pools.models import NodePool, SshHost
 from pools.providers.ssh.endpoint import fingerprint
@@ -70,7 +70,7 @@ def accept_host_key(request: Request, name: str, host: str) -> HttpResponse:
     is_changed = request.method == "POST" and request.POST.get("key") != row.presented_key
     if request.method == "POST" and not is_changed:
         accept_host_keys(actor=request.actor, pool=pool, keys={row.name: row.presented_key})
-        return done(request, f"The key of {row.name} is pinned.", to=_hosts_url(pool))
+        return success_response(request, f"The key of {row.name} is pinned.", to=_hosts_url(pool))
     pinned = row.settings["host_key"]
     former = f" It replaces the pinned key {fingerprint(pinned)}." if pinned else ""
     return confirm_page(

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Forbidden, Unauthenticated
-from berth.core.not_found import Kind, missing_object
+from berth.core.not_found import ObjectKind, missing_object
 from berth.core.spec.quantities import Moment
 from berth.core.spec.texts import Text
 from berth.db.known_names import check_names
@@ -238,7 +238,7 @@ class TokenDetail(ApiView):
     def _find_token(self, token_id: int) -> ApiToken:
         token = selectors.all_tokens(self.actor).filter(pk=token_id).first()
         if token is None:
-            raise missing_object(Kind.TOKEN, object_id=token_id)
+            raise missing_object(ObjectKind.TOKEN, object_id=token_id)
         return token
 
 

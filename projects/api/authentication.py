@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from berth.core.errors import Unauthenticated
 from berth.server.api.problems import CHALLENGE
 from berth.server.api.rate_limits import client_address, spend
-from berth.server.front.bodies import Sender
+from berth.server.front.bodies import RequestSender
 from projects.actor import Actor
 from projects.connections.credentials import Credential, load_active_user
 from projects.services.people import tokens
@@ -60,7 +60,7 @@ def _request_id(request: Request) -> str:
     return getattr(request, "request_id", "")
 
 
-async def may_send_large_bodies(sender: Sender) -> bool:
+async def may_send_large_bodies(sender: RequestSender) -> bool:
     """Return whether the request has a valid API token, a live browser session or a session pod's secret.
 
     Only these clients may exceed the usual limit on request bodies, because they send code, functions and
@@ -69,7 +69,7 @@ async def may_send_large_bodies(sender: Sender) -> bool:
     return await sync_to_async(_is_valid_sender, thread_sensitive=False)(sender)
 
 
-def _is_valid_sender(sender: Sender) -> bool:
+def _is_valid_sender(sender: RequestSender) -> bool:
     try:
         if sender.session_key:
             return load_active_user(Credential(session_key=sender.session_key)) is not None

@@ -16,7 +16,7 @@ from berth.core.spec.addresses import CHAT_PREFIX, Channel
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
-from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
+from berth.server.web.pages import Request, confirm_page, form_page, page, signed_in, success_response
 from projects.access import Action, administered_departments, administered_projects, may
 from projects.actor import Actor
 from projects.models import Delivery, Subscription
@@ -213,7 +213,7 @@ def add(request: Request) -> HttpResponse:
                 actor=request.actor, scope=_find_scope(request, values["scope"]), to=values["to"],
                 events=values["events"], pending_minutes=values["pending_minutes"],
             )  # fmt: skip
-            return done(
+            return success_response(
                 request, f"Subscription to {subscription.scope_name} created.", to=reverse("notifications")
             )
     return form_page(
@@ -242,7 +242,9 @@ def edit(request: Request, subscription_id: int) -> HttpResponse:
                 actor=request.actor, subscription=row, to=values["to"] or None, events=values["events"],
                 pending_minutes=values["pending_minutes"],
             )  # fmt: skip
-            return done(request, f"Subscription to {row.scope_name} changed.", to=reverse("notifications"))
+            return success_response(
+                request, f"Subscription to {row.scope_name} changed.", to=reverse("notifications")
+            )
     return form_page(
         request, form, title=f"Edit subscription to {row.scope_name}", label="Save subscription",
         text="Deliveries in progress still go to the previous address.", back=reverse("notifications"),
@@ -262,7 +264,7 @@ def send_test(request: Request, subscription_id: int) -> HttpResponse:
             error = conflict.detail
         else:
             message = f"Test message to {to} queued. Its state is listed under Deliveries."
-            return done(request, message, to=reverse("notifications"))
+            return success_response(request, message, to=reverse("notifications"))
     return confirm_page(
         request,
         title=f"Send a test message to {to}?",
@@ -288,7 +290,7 @@ def resend(request: Request, delivery_id: int) -> HttpResponse:
             error = rejection.detail
         else:
             message = f"Delivery to {to} queued again. Its state is listed under Deliveries."
-            return done(request, message, to=reverse("notifications"))
+            return success_response(request, message, to=reverse("notifications"))
     return confirm_page(
         request,
         title=f"Send this notification to {to} again?",
@@ -306,7 +308,7 @@ def delete(request: Request, subscription_id: int) -> HttpResponse:
     row = _find_subscription(request, subscription_id)
     if request.method == "POST":
         service.unsubscribe(actor=request.actor, subscription=row)
-        return done(request, "Subscription deleted.", to=reverse("notifications"))
+        return success_response(request, "Subscription deleted.", to=reverse("notifications"))
     return confirm_page(
         request,
         title=f"Delete the subscription for {service.display_address(row.to)}?",

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
 from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv
-from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
+from berth.server.web.pages import Request, confirm_page, form_page, page, signed_in, success_response
 from pools.models import PluginSecret, PoolSecret, SecretKind
 from pools.models.secret import Secret
 from pools.services.secrets import SecretContent, SecretExists, delete_pool_secret, set_pool_secret
@@ -242,7 +242,9 @@ def add(request: Request, kind: str) -> HttpResponse:
                 data["replaces"] = _replacement(values["owner"], error.secret)
             else:
                 message = f"Secret {values['name']} {'added' if is_new else 'replaced'}."
-                return done(request, " ".join([message, *content.warnings]), to=reverse("secrets"))
+                return success_response(
+                    request, " ".join([message, *content.warnings]), to=reverse("secrets")
+                )
     replaces = bool(form["replaces"].value())
     label = f"{'Replace' if replaces else 'Add'} {noun}"
     text = "The current value is lost. Running pods keep it until they start again." if replaces else ""
@@ -268,7 +270,7 @@ def delete(request: Request, kind: str, owner: str, name: str) -> HttpResponse:
             delete_project_secret(actor=request.actor, secret=secret)
         else:
             delete_pool_secret(actor=request.actor, secret=secret)
-        return done(request, f"Secret {name} deleted.", to=reverse("secrets"))
+        return success_response(request, f"Secret {name} deleted.", to=reverse("secrets"))
     users = secret_users(request.actor, secret)
     what = f"your secret {name}" if kind == USER else f"the secret {name} of {kind} {owner}"
     return confirm_page(

@@ -113,11 +113,11 @@ async def test_large_body_is_accepted_from_a_live_browser_session(transactional_
 async def test_concurrent_large_bodies_per_token_are_limited(secret: str) -> None:
     app = front()
     for _ in range(bodies.LARGE_BODIES_MAX):
-        await app.begin_large_body(bodies.Sender(secret))
+        await app.begin_large_body(bodies.RequestSender(secret))
     wire = await run_app(submission(secret, CALLS, parts=(CHUNK,) * 40), app)
     assert wire.status == 429
     assert (b"retry-after", b"1") in wire.sent[0]["headers"]
-    app.end_large_body(bodies.Sender(secret))
+    app.end_large_body(bodies.RequestSender(secret))
     wire = submission(secret, CALLS, headers={"content-type": "application/x"}, parts=(CHUNK,) * 40)
     await app(wire.scope, wire.receive, wire.send)
     assert wire.status == 404

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.core.not_found import Kind, missing_object
+from berth.core.not_found import ObjectKind, missing_object
 from projects.models import Project
 from tests import factories as make
 from tests.api.conftest import Caller
@@ -56,7 +56,7 @@ def test_errors_of_a_hidden_and_an_unknown_workload_differ_only_in_the_id(cast: 
     assert errors[0] == errors[1]
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_every_kind_has_a_command_that_lists_its_objects(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", ObjectKind)
+def test_every_kind_has_a_command_that_lists_its_objects(kind: ObjectKind) -> None:
     error = missing_object(kind, name="x", owner="parent")
     assert "with `berth " in error.detail

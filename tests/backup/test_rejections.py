@@ -25,7 +25,7 @@ def write_backup(place: Path, content: bytes, **changes: object) -> Path:
     (place / "dump").write_bytes(content)
     size, sha256 = archive.hash_content(io.BytesIO(content))
     manifest = dataclasses.replace(MANIFEST, size=size, sha256=sha256, **changes)  # type: ignore[arg-type]
-    archive.write(place / "made.backup", manifest, place / "dump", {})
+    archive.write_archive(place / "made.backup", manifest, place / "dump", {})
     return place / "made.backup"
 
 

@@ -8,7 +8,14 @@ import pytest
 
 from berth.cli.columns import workload_columns
 from berth.cli.output import Output, build_table
-from berth.cli.text import format_age, format_duration, format_pairs, now, number, safe
+from berth.cli.text import (
+    format_age,
+    format_duration,
+    format_number,
+    format_pairs,
+    printable,
+    utc_now,
+)
 from berth.client.models.workloads import Workload
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import StubServer, page, problem, workload
@@ -20,7 +27,7 @@ MANY_ROWS = page(
 
 
 def test_control_characters_are_escaped() -> None:
-    assert safe(UNSAFE_TEXT) == "\\x1b[31mred\\x07\\nnext\\u202e"
+    assert printable(UNSAFE_TEXT) == "\\x1b[31mred\\x07\\nnext\\u202e"
 
 
 @pytest.mark.parametrize(
@@ -32,11 +39,11 @@ def test_duration_is_formatted_compactly(seconds: float, text: str) -> None:
 
 @pytest.mark.parametrize(("value", "text"), [(8.0, "8"), (0.5, "0.5"), (1.25, "1.25"), (None, "-"), (0, "0")])
 def test_number_is_formatted_without_trailing_zeros(value: float | None, text: str) -> None:
-    assert number(value) == text
+    assert format_number(value) == text
 
 
 def test_missing_time_is_formatted_without_an_age() -> None:
-    assert format_age(None, now()) == "-"
+    assert format_age(None, utc_now()) == "-"
 
 
 def test_blocker_numbers_are_formatted_on_one_line() -> None:
@@ -56,7 +63,7 @@ def test_table_fits_the_terminal_width(width: int) -> None:
     ]
     console = Console(width=width, force_terminal=True, color_system=None)
     with console.capture() as captured:
-        console.print(build_table(workloads, workload_columns(now()), Output.TABLE))
+        console.print(build_table(workloads, workload_columns(utc_now()), Output.TABLE))
     lines = captured.get().splitlines()
     assert len(lines) == 3
     assert max(map(len, lines)) <= width

@@ -14,7 +14,7 @@ from berth.cli.columns import workload_columns
 from berth.cli.commands.infrastructure import nodes, pools
 from berth.cli.output import ColumnSize, FittedColumn, Output, build_table, csv_text, fit_columns
 from berth.cli.quota_table import quota_columns
-from berth.cli.text import format_short_time, now
+from berth.cli.text import format_short_time, utc_now
 from berth.client import Unreachable
 from berth.client.models.pools import Node, NodePool
 from berth.client.models.tenants import Quota
@@ -39,7 +39,7 @@ QUOTA = {
 }  # fmt: skip
 ROWS: dict[str, tuple[Any, Any]] = {
     "workloads": (
-        workload_columns(now()),
+        workload_columns(utc_now()),
         [Workload.model_validate(workload(WIDE[:n], message=WIDE * 4, reason="Why")) for n in (3, 12)],
     ),
     "pools": (pools._pool_columns(), [NodePool.model_validate(POOL)]),
@@ -188,7 +188,7 @@ def test_table_wider_than_the_terminal_abbreviates_cells_then_drops_columns_then
 
 
 def test_times_on_earlier_days_are_printed_as_dates() -> None:
-    moment = now().astimezone().replace(hour=12)
+    moment = utc_now().astimezone().replace(hour=12)
     assert format_short_time(moment) == moment.strftime("%H:%M:%S")
     assert format_short_time(moment.replace(year=2020)) == moment.strftime("2020-%m-%d")
     assert format_short_time(None) == "-"

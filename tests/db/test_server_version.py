@@ -8,7 +8,7 @@ from django.db.backends.base import base
 
 from berth.db import server_version
 from berth.server.doctor import server
-from berth.server.doctor.check import Status
+from berth.server.doctor.check import CheckStatus
 
 NEVER_RELEASED = 99
 
@@ -41,6 +41,6 @@ def test_doctor_reports_a_server_that_is_too_old(
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", postgres)
     check = server._check_database()
-    assert check.status == Status.MISSING
+    assert check.status == CheckStatus.MISSING
     assert "Berth needs version 99 or newer." in check.finding
     assert check.remedy == server_version.REMEDY

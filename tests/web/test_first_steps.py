@@ -102,7 +102,7 @@ def test_pool_and_submission_forms_request_no_gpus_on_a_machine_without_gpus(
 
     settings.BERTH_DECLARED_GPUS = 8
     assert offered() == 2
-    monkeypatch.setattr("pools.web.pools.machine", lambda: Machine(2000, 4096, ()))
+    monkeypatch.setattr("pools.web.pools.local_machine", lambda: Machine(2000, 4096, ()))
     assert offered() == 0
     assert "This machine has 0 GPUs." in alice.get("/node-pools/new").content.decode()
     make.pool("cpus", gpus=0)

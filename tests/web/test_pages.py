@@ -10,7 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from berth.server.web.lists.paging import Slice
+from berth.server.web.lists.paging import PageSlice
 from pools import history
 from pools.models import NodePool
 from pools.models.scaling import ScalingKind
@@ -268,7 +268,7 @@ def test_workload_list_can_be_paged_forward_and_back(cast: Cast, sign_in: SignIn
         make.workload(cast.vision, f"job-{number:03}", submitted_at=make.ago(minutes=number))
     client = sign_in("dave")
 
-    def names(slice_: Slice[Workload]) -> list[str]:
+    def names(slice_: PageSlice[Workload]) -> list[str]:
         return [row.name for row in slice_.rows]
 
     first = client.get("/workloads").context["slice"]

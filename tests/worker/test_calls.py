@@ -15,7 +15,7 @@ SIZE_LIMIT = 10_000
 
 def run(
     function: Callable[..., Any], *args: Any, plugins: tuple[Plugin, ...] = (), **kwargs: Any
-) -> calls.Outcome:
+) -> calls.CallOutcome:
     return calls.run(cloudpickle.dumps((function, args, kwargs)), plugins, SIZE_LIMIT)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from berth.cli.exits import InvalidInput, invalid_value
 from berth.cli.output import print_fields, print_section
-from berth.cli.text import format_time, number, safe
+from berth.cli.text import format_number, format_time, printable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,7 +24,7 @@ ARRAY_FORM = f"{INDEXES_FORM}, then optionally % and the maximum number of runni
 
 
 @dataclass(frozen=True)
-class Target:
+class CommandTarget:
     """A workload, or an array and the selected task indexes. None selects all tasks."""
 
     workload: "WorkloadDetail | None" = None
@@ -32,7 +32,7 @@ class Target:
     indexes: Sequence[str] | None = None
 
 
-def find_target(client: "Client", reference: str) -> Target:
+def find_target(client: "Client", reference: str) -> CommandTarget:
     """Return the workload or array with the given name or ID, or the tasks that ARRAY[INDEXES] selects.
 
     Live objects take precedence over ended ones, and later submissions over earlier ones. Raises NotFound.
@@ -41,23 +41,23 @@ def find_target(client: "Client", reference: str) -> Target:
 
     if match := WITH_INDEXES.fullmatch(reference):
         indexes = _parse_indexes(match["indexes"])
-        return Target(array=client.arrays.find(match["array"]), indexes=indexes)
+        return CommandTarget(array=client.arrays.find(match["array"]), indexes=indexes)
     try:
         workload: WorkloadDetail | None = client.workloads.find(reference)
         missing: NotFound | None = None
     except NotFound as error:
         workload, missing = None, error
     if workload is not None and not workload.has_ended:
-        return Target(workload)
+        return CommandTarget(workload)
     try:
         array = client.arrays.find(reference)
     except NotFound:
         if missing is not None:
             raise missing from None
-        return Target(workload)
+        return CommandTarget(workload)
     if workload is None or not array.has_ended or array.submitted_at > workload.submitted_at:
-        return Target(array=array)
-    return Target(workload)
+        return CommandTarget(array=array)
+    return CommandTarget(workload)
 
 
 def _parse_indexes(text: str) -> Sequence[str]:
@@ -169,7 +169,7 @@ def print_array(array: "ArrayDetail") -> None:
             ("Progress", format_progress(array.counts, array.tasks)),
             ("Stop rule", _describe_rule(array.spec.get("array", {}).get("stop"))),
             ("Priority", str(array.priority)),
-            ("GPUs", f"{number(array.gpus)} per task"),
+            ("GPUs", f"{format_number(array.gpus)} per task"),
             ("Submitted", f"{format_time(array.submitted_at)} by {array.submitted_by or 'a deleted user'}"),
             ("Ended", format_time(array.ended_at) if array.ended_at else ""),
         ]
@@ -190,5 +190,9 @@ def follow_array(client: "Client", array: "Array") -> "ArrayDetail":
     """Print the progress of an array to stderr until it ends. Return the ended array."""
     for last in client.arrays.changes(array.id):
         progress = format_progress(last.counts, last.tasks)
-        print(safe(f"{last.handle} is {last.state}: {progress}"), file=sys.stderr, flush=True)
+        print(
+            printable(f"{last.handle} is {last.state}: {progress}"),
+            file=sys.stderr,
+            flush=True,
+        )
     return last

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from berth.cli.output import Column
-from berth.cli.text import format_age, format_duration, format_short_time, format_time, number
+from berth.cli.text import format_age, format_duration, format_number, format_short_time, format_time
 
 STYLES = {
     "running": "green", "completed": "green dim", "ready": "green", "succeeded": "green dim",
@@ -23,7 +23,9 @@ def workload_columns(now: datetime) -> list[Column]:
         Column("NAME", lambda w: w.name),
         Column("PROJECT", lambda w: w.project),
         Column("PHASE", lambda w: w.phase, style=phase_style),
-        Column("GPUS", lambda w: f"{number(w.gpus.now)}/{number(w.gpus.requested)}", right=True),
+        Column(
+            "GPUS", lambda w: f"{format_number(w.gpus.now)}/{format_number(w.gpus.requested)}", right=True
+        ),
         Column("PODS", lambda w: f"{w.pods.running}/{w.pods.maximum}", right=True, wide=True),
         Column("PRIORITY", lambda w: str(w.priority), right=True, wide=True),
         Column("KIND", lambda w: w.kind, wide=True),
@@ -70,7 +72,7 @@ def format_exit(pod: Any) -> str:
 def format_limits(limits: Any) -> str:
     """Format a pod's limits, such as "4096 MiB (document)". Return an empty string if it has none."""
     texts = [f"{limits.memory_mib} MiB ({limits.memory_source})"] if limits.memory_mib else []
-    texts += [f"{number(limits.cpu)} CPU ({limits.cpu_source})"] if limits.cpu else []
+    texts += [f"{format_number(limits.cpu)} CPU ({limits.cpu_source})"] if limits.cpu else []
     return ", ".join(texts)
 
 
@@ -90,7 +92,7 @@ def eviction_columns() -> list[Column]:
         Column("KIND", lambda e: e.kind),
         Column("EVICTED", lambda e: e.victim),
         Column("EVICTED FOR", lambda e: e.preemptor or "-"),
-        Column("GPUS", lambda e: number(e.gpus), right=True),
+        Column("GPUS", lambda e: format_number(e.gpus), right=True),
         Column("POOL", lambda e: e.pool, wide=True),
         Column("GPU TIME LOST", lambda e: format_duration(e.lost_gpu_seconds), right=True, wide=True),
         Column("CYCLE", lambda e: str(e.cycle or "-"), right=True, wide=True),
@@ -104,7 +106,7 @@ def project_pair_columns() -> list[Column]:
         Column("EVICTED PROJECT", lambda p: p.victim_project),
         Column("EVICTED FOR", lambda p: p.preemptor_project or "-"),
         Column("EVICTIONS", lambda p: str(p.evictions), right=True),
-        Column("GPUS", lambda p: number(p.gpus), right=True),
+        Column("GPUS", lambda p: format_number(p.gpus), right=True),
         Column("GPU-HOURS LOST", lambda p: f"{p.lost_gpu_seconds / 3600:.1f}", right=True),
     ]
 

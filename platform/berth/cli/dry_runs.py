@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from berth.cli.columns import format_limits
 from berth.cli.explain import format_blocker_numbers, format_expected_start
-from berth.cli.text import format_time, print_message, safe
+from berth.cli.text import format_time, print_message, printable
 from berth.core.problems import Problem
 from berth.core.words import format_count
 
@@ -20,25 +20,25 @@ def print_dry_run(result: "DryRun") -> None:
         print_message(problem)
     if result.errors:
         return
-    print(f"{safe((result.workload or {}).get('name', ''))}: {safe(_format_outcome(result))}")
+    print(f"{printable((result.workload or {}).get('name', ''))}: {printable(_format_outcome(result))}")
     for decision in result.decisions:
         message = f": {decision['message']}" if decision.get("message") else ""
-        print(safe(f"  {decision.get('kind', '')}{_format_pods_per_node(decision)}{message}"))
+        print(printable(f"  {decision.get('kind', '')}{_format_pods_per_node(decision)}{message}"))
     for eviction in result.evictions:
-        print(safe(f"  {eviction.get('kind', 'evict')}: {eviction.get('summary', '')}"))
+        print(printable(f"  {eviction.get('kind', 'evict')}: {eviction.get('summary', '')}"))
         for line in eviction.get("lines") or ():
-            print(f"    {safe(line)}")
+            print(f"    {printable(line)}")
     for blocker in result.blockers:
-        print(f"  {safe(blocker.reason)}: {safe(blocker.message)}")
+        print(f"  {printable(blocker.reason)}: {printable(blocker.message)}")
         if blocker.numbers:
             print(f"    {format_blocker_numbers(blocker.numbers)}")
     for limits in result.limits:
         if line := format_limits(limits):
-            print(f"  limits of {safe(limits.role)} in {safe(limits.pool)}: {line}")
+            print(f"  limits of {printable(limits.role)} in {printable(limits.pool)}: {line}")
     for warning in result.warnings:
-        print(f"  warning: {safe(warning)}")
+        print(f"  warning: {printable(warning)}")
     for line in _start_lines(result):
-        print(f"  {safe(line)}")
+        print(f"  {printable(line)}")
 
 
 def _start_lines(result: "DryRun") -> Iterator[str]:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from berth.cli.output import print_section
-from berth.cli.text import format_time, number, safe
+from berth.cli.text import format_number, format_time, printable
 from berth.core.blocker_numbers import format_numbers
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ QUEUE_FIELDS = ("quota", "share", "allocated", "reserved", "requested", "limit")
 
 def format_blocker_numbers(numbers: Mapping[str, Any]) -> str:
     """Format a blocker's numbers on one line, such as "requested 4 GPUs, free 0"."""
-    return ", ".join(f"{safe(label)} {safe(text)}" for label, text in format_numbers(numbers))
+    return ", ".join(f"{printable(label)} {printable(text)}" for label, text in format_numbers(numbers))
 
 
 def format_expected_start(at: datetime | None, reason: str) -> str:
@@ -56,7 +56,7 @@ def _format_gpus(amounts: Any) -> str:
     if not isinstance(amounts, dict):
         return "-"
     value = amounts.get("gpu")
-    return "unlimited" if value is None else number(value)
+    return "unlimited" if value is None else format_number(value)
 
 
 UNITS = {"gpu": "GPUs", "cpu": "CPUs", "memory_mib": "memory"}
@@ -66,6 +66,6 @@ def print_shares(traces: Iterable["ShareTrace"]) -> None:
     for trace in traces:
         for section in trace.trace:
             queue = section.queue if section.queue == trace.pool else f"{section.queue} in pool {trace.pool}"
-            print_section(safe(f"{section.name}: {UNITS[section.resource]} of {queue}"))
+            print_section(printable(f"{section.name}: {UNITS[section.resource]} of {queue}"))
             for line in section.explanation:
-                print(f"  {safe(line)}")
+                print(f"  {printable(line)}")

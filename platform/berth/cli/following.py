@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from berth.cli.exits import InvalidInput
 from berth.cli.output import Column, Output, build_table, make_console, show_list, terminal_width
-from berth.cli.text import message_line, safe
+from berth.cli.text import message_line, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -264,4 +264,8 @@ def print_change(workload: "Workload") -> None:
     """Print the phase, reason and message to stderr, because stdout is for pod output."""
     reason = f" ({workload.reason})" if workload.reason else ""
     message = f": {workload.message}" if workload.message else ""
-    print(safe(f"{workload.handle} is {workload.phase}{reason}{message}"), file=sys.stderr, flush=True)
+    print(
+        printable(f"{workload.handle} is {workload.phase}{reason}{message}"),
+        file=sys.stderr,
+        flush=True,
+    )

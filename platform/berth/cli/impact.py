@@ -8,7 +8,7 @@ import typer
 
 from berth.cli.exits import explain_error
 from berth.cli.output import print_section
-from berth.cli.text import format_value, number, print_message, safe
+from berth.cli.text import format_number, format_value, print_message, printable
 from berth.core.words import format_count
 
 if TYPE_CHECKING:
@@ -50,15 +50,15 @@ def preview_exit_code(impact: "QuotaImpact | QuotaGroupImpact") -> int:
 
 def print_impact(impact: "QuotaImpact") -> None:
     for quota in impact.quotas:
-        print(safe(quota_line(quota)))
+        print(printable(quota_line(quota)))
     for warning in impact.warnings:
-        print(f"Warning: {safe(warning.message)}")
+        print(f"Warning: {printable(warning.message)}")
     _print_plan_changes(impact)
 
 
 def print_group_impact(impact: "QuotaGroupImpact") -> None:
     before, after = (", ".join(pools) for pools in (impact.pools_before, impact.pools_after))
-    print(safe(f"pools: {before} -> {after}" if before != after else f"pools: {before}: unchanged"))
+    print(printable(f"pools: {before} -> {after}" if before != after else f"pools: {before}: unchanged"))
     _print_indented("Quotas, in GPUs", map(_format_quota_in_pool, filter(_changes_gpu_quota, impact.quotas)))
     _print_indented("Would be over quota", map(_format_over_quota, impact.over_quota))
     _print_plan_changes(impact)
@@ -111,7 +111,7 @@ def _print_indented(title: str, items: Iterator[str]) -> None:
     if lines:
         print_section(title)
         for line in lines:
-            print(f"  {safe(line)}")
+            print(f"  {printable(line)}")
 
 
 def _flatten_keys(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -138,8 +138,8 @@ def _changes_gpu_quota(quota: "QuotaInPool") -> bool:
 
 
 def _format_quota_in_pool(quota: "QuotaInPool") -> str:
-    before, after = number(quota.before.gpu, "unlimited"), number(quota.after.gpu, "unlimited")
-    allocated = number(quota.allocated.gpu)
+    before, after = format_number(quota.before.gpu, "unlimited"), format_number(quota.after.gpu, "unlimited")
+    allocated = format_number(quota.allocated.gpu)
     return f"{quota.name} in pool {quota.pool}: {before} -> {after} ({allocated} allocated)"
 
 
@@ -152,7 +152,7 @@ def _format_over_quota(over: "OverQuota") -> str:
 
 
 def _format_share_change(share: "ShareChange") -> str:
-    before, after, allocated = map(number, (share.before.gpu, share.after.gpu, share.allocated.gpu))
+    before, after, allocated = map(format_number, (share.before.gpu, share.after.gpu, share.allocated.gpu))
     return f"{share.name} in pool {share.pool}: {before} -> {after} ({allocated} allocated)"
 
 

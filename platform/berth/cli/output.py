@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.text import safe
+from berth.cli.text import printable
 from berth.core.backports import StrEnum
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _render_cell(column: Column, format_cell: Callable[[Any], str], item: Any) -
     from rich.text import Text
 
     style = column.style(item) if column.style else ""
-    return Text(safe(format_cell(item)), style, no_wrap=True, overflow="ellipsis")
+    return Text(printable(format_cell(item)), style, no_wrap=True, overflow="ellipsis")
 
 
 def print_table(table: "Table", *, full_width: bool = False) -> None:
@@ -175,7 +175,7 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
     filled = [(name, value) for name, value in fields if value]
     width = max((len(name) for name, _ in filled), default=0)
     for name, value in filled:
-        print(f"{name:<{width}}  {safe(value)}")
+        print(f"{name:<{width}}  {printable(value)}")
 
 
 def print_section(title: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from berth.cli.exits import invalid_value
 from berth.cli.output import Column, Output
-from berth.cli.text import format_value, number
+from berth.cli.text import format_number, format_value
 from berth.core.problems import suggest_visible
 
 if TYPE_CHECKING:
@@ -54,26 +54,26 @@ def check_owner(owner: str, visible: Collection[str]) -> None:
 def quota_columns(changed: Collection[str] = ()) -> list[Column]:
     """Return the quota columns. Amounts named in `changed`, such as "limit.cpu", are always shown."""
     return columns_with_headings("OWNER", [
-        Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
+        Column("QUOTA", lambda q: format_number(q.gpu, "unlimited"), right=True),
         Column("FAIR SHARE", lambda q: format_status_gpus(q, "share"), right=True, optional=True),
         Column("ALLOCATED", lambda q: format_status_gpus(q, "allocated"), right=True),
         Column("RESERVED", lambda q: format_status_gpus(q, "reserved"), right=True, optional=True),
         Column("REQUESTED", lambda q: format_status_gpus(q, "requested"), right=True, optional=True),
-        Column("LIMIT", lambda q: number(q.limit.gpu, "unlimited"), right=True, optional=True),
+        Column("LIMIT", lambda q: format_number(q.limit.gpu, "unlimited"), right=True, optional=True),
         Column("WEIGHT", lambda q: _format_weight(q.weight), right=True, optional=True),
         Column("BORROWS", lambda q: "yes" if q.over_quota else "no", optional=True),
         Column("RANK", lambda q: "inherited" if q.rank is None else str(q.rank), right=True, wide=True),
-        Column("CPU", lambda q: number(q.cpu, "unlimited"), right=True, wide="cpu" not in changed),
+        Column("CPU", lambda q: format_number(q.cpu, "unlimited"), right=True, wide="cpu" not in changed),
         Column(
-            "CPU LIMIT", lambda q: number(q.limit.cpu, "unlimited"), right=True,
+            "CPU LIMIT", lambda q: format_number(q.limit.cpu, "unlimited"), right=True,
             wide="limit.cpu" not in changed,
         ),
         Column(
-            "MEMORY MIB", lambda q: number(q.memory_mib, "unlimited"), right=True,
+            "MEMORY MIB", lambda q: format_number(q.memory_mib, "unlimited"), right=True,
             wide="memory_mib" not in changed,
         ),
         Column(
-            "MEMORY LIMIT", lambda q: number(q.limit.memory_mib, "unlimited"), right=True,
+            "MEMORY LIMIT", lambda q: format_number(q.limit.memory_mib, "unlimited"), right=True,
             wide="limit.memory_mib" not in changed,
         ),
         Column("VERSION", lambda q: str(q.version), right=True, wide=True),
@@ -109,7 +109,7 @@ def format_status_gpus(quota: Any, name: str) -> str:
     For a quota group, sum the amounts of its pools. Return a dash if the amount is unknown.
     """
     statuses = [status for status in (quota.status, *(quota.pools or {}).values()) if status is not None]
-    return number(sum(getattr(status, name).gpu for status in statuses)) if statuses else "-"
+    return format_number(sum(getattr(status, name).gpu for status in statuses)) if statuses else "-"
 
 
 def _quota_sort_key(row: Any, departments: dict[str, str]) -> tuple[str, str, bool, str]:

@@ -42,7 +42,7 @@ def run_interactively(channel: "Channel", *, sends_input: bool, terminal: Termin
     `terminal` is the terminal for which the channel was opened.
     """
     source = _Input(channel, sends_input, terminal)
-    with _raw_mode(terminal is not None and sends_input), _size_changes(source if terminal else None):
+    with _raw_mode(terminal is not None and sends_input), _watch_size_changes(source if terminal else None):
         threading.Thread(target=source.run, daemon=True).start()
         while True:
             kind, payload = channel.receive()
@@ -125,15 +125,15 @@ def _raw_mode(enabled: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _size_changes(source: _Input | None) -> Iterator[None]:
+def _watch_size_changes(source: _Input | None) -> Iterator[None]:
     if source is None:
         yield
         return
 
-    def note(*_: Any) -> None:
+    def wake_source(*_: Any) -> None:
         source.wake()
 
-    previous = signal.signal(signal.SIGWINCH, note)
+    previous = signal.signal(signal.SIGWINCH, wake_source)
     try:
         yield
     finally:

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 
 
-def safe(text: object) -> str:
+def printable(text: object) -> str:
     """Escape control characters in the text, so that a terminal does not interpret them."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(text))
 
 
 def message_line(message: object) -> str:
     """Format a message for stderr as one line with punctuation at its end."""
-    return f"berth: {end_sentence(safe(message))}"
+    return f"berth: {end_sentence(printable(message))}"
 
 
 def end_sentence(text: str) -> str:
@@ -25,7 +25,7 @@ def print_message(message: object) -> None:
     print(message_line(message), file=sys.stderr)
 
 
-def number(value: float | None, none: str = "-") -> str:
+def format_number(value: float | None, none: str = "-") -> str:
     """Format a number with at most three decimals: 8 rather than 8.0."""
     if value is None:
         return none
@@ -64,22 +64,24 @@ def format_short_time(moment: datetime | None) -> str:
     return local_time.strftime("%m-%d %H:%M" if local_time.year == today.year else "%Y-%m-%d")
 
 
-def now() -> datetime:
+def utc_now() -> datetime:
     return datetime.now(timezone.utc)
 
 
 def format_pairs(values: Mapping[str, object]) -> str:
     """Format values as "key value, key value", such as the numbers of a blocker."""
-    return ", ".join(f"{safe(key).replace('_', ' ')} {format_value(value)}" for key, value in values.items())
+    return ", ".join(
+        f"{printable(key).replace('_', ' ')} {format_value(value)}" for key, value in values.items()
+    )
 
 
 def format_value(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return number(value)
+        return format_number(value)
     if isinstance(value, Mapping):
         return "(" + format_pairs(value) + ")"
     if isinstance(value, list | tuple):
         return ", ".join(format_value(entry) for entry in value) or "none"
-    return "none" if value is None else safe(value)
+    return "none" if value is None else printable(value)

@@ -52,11 +52,11 @@ def format_numbers(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         (_LABELS.get(key, key.replace("_", " ")), _format_number(key, numbers[key], resource))
         for key in keys
-        if numbers[key] or (key not in _OMITTED_IF_ZERO and _is_stated(key, numbers[key]))
+        if numbers[key] or (key not in _OMITTED_IF_ZERO and _is_value_set(key, numbers[key]))
     ]
 
 
-def _is_stated(key: str, value: Any) -> bool:
+def _is_value_set(key: str, value: Any) -> bool:
     """Return whether a value is set. None means unlimited for an amount, and unset for any other value."""
     return value is not None or key in AMOUNTS
 

@@ -23,7 +23,7 @@ class Masker:
     is_partial: bool = False  # True if the values have more than PATTERNS_MAX patterns
 
     @property
-    def overlap(self) -> int:
+    def overlap_length(self) -> int:
         """Number of bytes before and after a chunk that can affect how the chunk is masked."""
         return max(map(len, self.patterns), default=1) - 1
 
@@ -39,7 +39,7 @@ class Masker:
     def partial_match_length(self, data: bytes) -> int:
         """Return the length of the data's longest suffix that may begin a pattern."""
         last_line = data[data.rfind(b"\n") + 1 :]
-        for length in range(min(self.overlap, len(last_line)), 0, -1):
+        for length in range(min(self.overlap_length, len(last_line)), 0, -1):
             end = last_line[-length:]
             # Longer patterns that begin with `end` sort after it.
             following = bisect_right(self.patterns, end)

@@ -8,7 +8,7 @@ from berth.core.errors import NotFound
 from berth.core.problems import SUGGESTION, closest_match, format_value
 
 
-class Kind(Enum):
+class ObjectKind(Enum):
     """Kind of object: the beginning of its message, and the remedy if no visible name is similar.
 
     `{owner}` is the object that would own the missing one.
@@ -65,7 +65,7 @@ class Kind(Enum):
 
 
 def missing_object(
-    kind: Kind,
+    kind: ObjectKind,
     *,
     name: str | None = None,
     object_id: UUID | int | str | None = None,

@@ -94,11 +94,11 @@ def load_wiring() -> Wiring:
 @cache
 def _build_wiring(fakes: str) -> Wiring:
     home, clock = Path(settings.BERTH_HOME), SystemClock()
-    local_provider = LocalProvider(home / "nodes", machine())
+    local_provider = LocalProvider(home / "nodes", local_machine())
     static = StaticProvider(clock.now)
     upkeep = SshMaintenance(clock.now, installation, TaskRunner())
-    raylets = prepared(LocalRayNodes(local_provider, home / "raylets", secrets.for_cluster))
-    plain = prepared(local_provider)
+    raylets = with_environments(LocalRayNodes(local_provider, home / "raylets", secrets.for_cluster))
+    plain = with_environments(local_provider)
     clusters = Clusters(installation, now=clock.now)
     access = KubernetesAccess(clusters)
     kubernetes = KubernetesRuntime(home / "kubernetes", access.all_pools, _file_limits)
@@ -109,7 +109,7 @@ def _build_wiring(fakes: str) -> Wiring:
             NodePool.Provider.LOCAL.value: lambda pool: raylets if pool.runtime == "ray" else plain,
             NodePool.Provider.STATIC.value: lambda pool: static,
             NodePool.Provider.SSH.value: lambda pool: SshProvider(clock.now, upkeep, pool),
-            NodePool.Provider.AWS.value: lambda pool: aws(json.dumps(pool.provider_settings)),
+            NodePool.Provider.AWS.value: lambda pool: aws_provider(json.dumps(pool.provider_settings)),
             NodePool.Provider.KUBERNETES.value: lambda pool: KubernetesProvider(
                 partial(access.for_pool, pool), partial(access.open, pool), clock.now
             ),
@@ -148,12 +148,12 @@ def local_environments() -> LocalEnvironments:
     return LocalEnvironments(Path(settings.BERTH_HOME) / "environments")
 
 
-def prepared(provider: Provider) -> PreparedNodes:
+def with_environments(provider: Provider) -> PreparedNodes:
     return PreparedNodes(provider, local_environments(), load_recipe, load_pending_recipes)
 
 
 @lru_cache(maxsize=64)
-def aws(settings_json: str) -> AwsProvider:
+def aws_provider(settings_json: str) -> AwsProvider:
     """Return one provider for all pools with the same settings, because creating an SDK client is slow."""
     settings_of_pool = aws_settings(json.loads(settings_json))
     return AwsProvider(
@@ -175,7 +175,7 @@ def slurm_client(pool: NodePool, now: Callable[[], datetime]) -> SlurmClient:
     return SlurmPrograms(values, commands)
 
 
-def machine() -> Machine:
+def local_machine() -> Machine:
     """Return this machine with its GPUs, or with simulated GPUs if BERTH_DECLARED_GPUS is set."""
     return detect_local_machine(settings.BERTH_DECLARED_GPUS)
 

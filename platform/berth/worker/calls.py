@@ -15,7 +15,7 @@ TEXT_MAX = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CallOutcome:
     """Outcome of a call.
 
     Kinds: value, error (the function raised), failed (the call did not run) and interrupted.
@@ -26,7 +26,7 @@ class Outcome:
     data: bytes = b""
 
 
-def run(payload: bytes, plugins: Sequence[Plugin], result_bytes_max: int) -> Outcome:
+def run(payload: bytes, plugins: Sequence[Plugin], result_bytes_max: int) -> CallOutcome:
     """Run a call and return its outcome. Errors are returned as outcomes, not raised.
 
     Results are limited to `result_bytes_max` bytes.
@@ -50,13 +50,13 @@ def run(payload: bytes, plugins: Sequence[Plugin], result_bytes_max: int) -> Out
         what = f"the result, of type {type(value).__qualname__}, cannot be pickled"
         return failed_outcome("ResultNotPicklable", what, error)
     return (
-        Outcome("value", data=data)
+        CallOutcome("value", data=data)
         if len(data) <= result_bytes_max
         else _too_large_outcome("result", len(data), result_bytes_max)
     )
 
 
-def error_outcome(error: BaseException, result_bytes_max: int) -> Outcome:
+def error_outcome(error: BaseException, result_bytes_max: int) -> CallOutcome:
     """Return the outcome for an error that the function raised.
 
     If possible, the outcome includes the pickled error.
@@ -67,13 +67,13 @@ def error_outcome(error: BaseException, result_bytes_max: int) -> Outcome:
         cloudpickle.loads(data)  # many errors can be pickled but not unpickled
     except BaseException:
         data = b""
-    return Outcome("error", details, data if len(data) <= result_bytes_max else b"")
+    return CallOutcome("error", details, data if len(data) <= result_bytes_max else b"")
 
 
-def failed_outcome(kind: str, what: str, error: BaseException) -> Outcome:
+def failed_outcome(kind: str, what: str, error: BaseException) -> CallOutcome:
     advice = plugin_hint(error) if kind == "PluginFailed" else ""
     message = f"{what}: {type(error).__qualname__}: {_error_text(error)}{advice}"
-    return Outcome("failed", _error_details(kind, message, error))
+    return CallOutcome("failed", _error_details(kind, message, error))
 
 
 def plugin_hint(error: BaseException) -> str:
@@ -87,16 +87,16 @@ def plugin_hint(error: BaseException) -> str:
     )
 
 
-def interrupted_outcome(why: str) -> Outcome:
-    return Outcome("interrupted", {"type": "Interrupted", "message": why})
+def interrupted_outcome(why: str) -> CallOutcome:
+    return CallOutcome("interrupted", {"type": "Interrupted", "message": why})
 
 
-def _too_large_outcome(what: str, size: int, result_bytes_max: int) -> Outcome:
+def _too_large_outcome(what: str, size: int, result_bytes_max: int) -> CallOutcome:
     text = (
         f"the {what} has {size} bytes, but the maximum is {result_bytes_max}. "
         f"Store the {what} elsewhere and return its location"
     )
-    return Outcome("failed", {"type": "ResultTooLarge", "message": text})
+    return CallOutcome("failed", {"type": "ResultTooLarge", "message": text})
 
 
 def _error_details(kind: str, message: str, error: BaseException) -> dict[str, str]:

@@ -9,7 +9,7 @@ from berth.worker import calls
 from berth.worker.link import AssignedCall
 from berth.worker.slots import ProcessSlot, Slot
 
-Finished = tuple[int, calls.Outcome]
+Finished = tuple[int, calls.CallOutcome]
 KILL_DELAY_SECONDS = 5.0  # seconds between interrupt and kill
 
 

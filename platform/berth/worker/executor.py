@@ -37,7 +37,7 @@ def main(number: int) -> None:
     try:
         while (message := receive(connection)) is not None:
             [(_, payload)] = unpack_frames(message)
-            outcome = _run(payload, plugins, instance, entered, header["most"])
+            outcome = _run_call(payload, plugins, instance, entered, header["most"])
             send(connection, [({"kind": outcome.kind, "details": outcome.details}, outcome.data)])
             if outcome.kind == "interrupted":
                 return
@@ -46,9 +46,9 @@ def main(number: int) -> None:
         session_ray.disconnect()
 
 
-def _run(
+def _run_call(
     payload: bytes, plugins: Any, instance: Any, entered: HookContexts, result_bytes_max: int
-) -> calls.Outcome:
+) -> calls.CallOutcome:
     """Run a call. Before the first call, set the environment variables and enter the plugin contexts."""
     try:
         try:

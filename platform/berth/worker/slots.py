@@ -20,7 +20,7 @@ EXIT_SECONDS = 10.0  # maximum time for a process to exit the contexts of its pl
 class Slot(Protocol):
     """Slot that runs one call at a time."""
 
-    def run(self, payload: bytes) -> calls.Outcome: ...
+    def run(self, payload: bytes) -> calls.CallOutcome: ...
 
     def interrupt(self) -> None:
         """Stop the running call. Safe to call from any thread."""
@@ -40,7 +40,7 @@ class ThreadSlot:
     def __init__(self, plugins: tuple[Plugin, ...], result_bytes_max: int) -> None:
         self._plugins, self._result_bytes_max = plugins, result_bytes_max
 
-    def run(self, payload: bytes) -> calls.Outcome:
+    def run(self, payload: bytes) -> calls.CallOutcome:
         return calls.run(payload, self._plugins, self._result_bytes_max)
 
     def interrupt(self) -> None:
@@ -59,7 +59,7 @@ class ProcessSlot:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
 
-    def run(self, payload: bytes) -> calls.Outcome:
+    def run(self, payload: bytes) -> calls.CallOutcome:
         try:
             connection = self._socket or self._start()
             send(connection, [({}, payload)])
@@ -71,7 +71,7 @@ class ProcessSlot:
         [(header, data)] = unpack_frames(message)
         if header["kind"] == "interrupted":
             self.close()
-        return calls.Outcome(header["kind"], header["details"], data)
+        return calls.CallOutcome(header["kind"], header["details"], data)
 
     def interrupt(self) -> None:
         process = self._process

@@ -110,7 +110,7 @@ class Worker:
                 self._stop.set()
         pool.close(0.0 if self._is_session_over() else self.config.grace_seconds)
         self._deadline = time.monotonic() + SIGN_OFF_SECONDS
-        pool.finished.put((0, calls.Outcome("last")))
+        pool.finished.put((0, calls.CallOutcome("last")))
         sender.join(SIGN_OFF_SECONDS + 1)
         pool.close_slots()
         try:

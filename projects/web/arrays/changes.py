@@ -16,7 +16,7 @@ from berth.core.spec.arrays import RANGES_ALLOWED, TASKS_MAX, expand, parse_inde
 from berth.core.words import format_count, format_ranges
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
-from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
+from berth.server.web.pages import Request, confirm_page, form_page, signed_in, success_response
 from projects.access import Action, require
 from projects.models import Phase, Workload, WorkloadArray
 from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
@@ -140,7 +140,9 @@ def change(request: Request, array_id: uuid.UUID, step: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         with form_errors(form):
             count = action.run(actor=request.actor, array=array, indexes=form.cleaned_data["indexes"])
-            return done(request, action.result.format(format_count(count, "task"), array.name), to=url)
+            return success_response(
+                request, action.result.format(format_count(count, "task"), array.name), to=url
+            )
     runs_again = step == "retry" and not usual
     labels = format_html(
         '<span data-shown-for="choice={}">{} {}</span>'
@@ -192,7 +194,7 @@ def cancel_worst(request: Request, array_id: uuid.UUID) -> HttpResponse:
         values = form.cleaned_data
         chosen = arrays.worst_tasks(array, values["metric"], values["goal"], values["count"])
         count = arrays.cancel(actor=request.actor, array=array, indexes=chosen)
-        return done(request, f"{format_count(count, 'task')} of {array.name} cancelled.", to=url)
+        return success_response(request, f"{format_count(count, 'task')} of {array.name} cancelled.", to=url)
     return form_page(
         request, form, title=f"Cancel the worst tasks of {array.name}?", label="Cancel tasks", back=url,
         text="Tasks whose latest value is not finite are the worst. Tasks without any report are left out.",
@@ -207,7 +209,9 @@ def delete(request: Request, array_id: uuid.UUID) -> HttpResponse:
     require(request.actor, Action.OPERATE, array)
     if request.method == "POST":
         arrays.delete(actor=request.actor, array=array)
-        return done(request, f"Array {array.name} was deleted.", to=reverse("workloads"), leave=True)
+        return success_response(
+            request, f"Array {array.name} was deleted.", to=reverse("workloads"), leave=True
+        )
     return confirm_page(
         request,
         title=f"Delete {array.name}?",

@@ -17,7 +17,7 @@ from berth.core.spec import ArraySpec
 from berth.core.words import format_count
 from berth.documents.ordered import dump_workload
 from berth.server.api.transport.streaming import csv_response
-from berth.server.web.lists.paging import Slice, load_slice
+from berth.server.web.lists.paging import PageSlice, load_slice
 from berth.server.web.pages import Request, page, signed_in
 from projects.access import Action, may
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
@@ -198,7 +198,7 @@ def _held_tasks(tasks: QuerySet[Workload]) -> HeldTasks | None:
     return HeldTasks(**values) if values["count"] > FOLDED_MIN else None
 
 
-def _rows_text(row_slice: Slice[Workload], total: int) -> str:
+def _rows_text(row_slice: PageSlice[Workload], total: int) -> str:
     """Return a phrase that says which tasks the page shows, such as "Tasks 0 to 49, 50 of 73"."""
     indexes = [task.array_index or 0 for task in row_slice.rows]
     if not indexes or row_slice.sort.removeprefix("-") != "index":

@@ -7,7 +7,7 @@ from math import isfinite
 from django.db.models import QuerySet
 from django.http import QueryDict
 
-from berth.server.web.lists.paging import SIZE, Slice
+from berth.server.web.lists.paging import SIZE, PageSlice
 from projects.models import Workload
 
 PREFIX = "parameter-"  # prefix of sort keys and of the query parameters that filter
@@ -62,7 +62,7 @@ def matching_indexes(
 
 def slice_by_parameter(
     tasks: QuerySet[Workload], parameters: Mapping[int, Mapping[str, str]], sort: str, cursor: str
-) -> Slice[Workload]:
+) -> PageSlice[Workload]:
     """Return one page of tasks, sorted by a parameter and then by index.
 
     The database has no column for the values, so the cursor is the number of tasks on earlier pages.
@@ -77,7 +77,7 @@ def slice_by_parameter(
     start = int(cursor) if cursor.isdecimal() and len(cursor) < 9 else 0
     shown = indexes[start : start + SIZE]
     by_index = {task.array_index: task for task in tasks.filter(array_index__in=shown)}
-    return Slice(
+    return PageSlice(
         [by_index[index] for index in shown if index in by_index],
         sort,
         next=str(start + SIZE) if len(indexes) > start + SIZE else None,

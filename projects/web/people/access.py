@@ -14,7 +14,7 @@ from berth.core.errors import Forbidden
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
 from berth.server.web.lists.tables import list_rows, requested_csv
-from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
+from berth.server.web.pages import Request, confirm_page, form_page, page, signed_in, success_response
 from projects.access import Action, may
 from projects.actor import Actor
 from projects.models import Role
@@ -114,7 +114,7 @@ def grant(request: Request) -> HttpResponse:
         else:
             with form_errors(form, {"user": "username"}):
                 _grant_from_form(request.actor, person, form.cleaned_data)
-                return done(request, f"Role granted to {person.username}.", to=reverse("access"))
+                return success_response(request, f"Role granted to {person.username}.", to=reverse("access"))
     usernames = sorted({row.user.username for row in list_people(request.actor)})[:MAX_USERNAMES]
     title = "Change role" if initial["role"] else "Grant role"
     return _form_response(
@@ -131,7 +131,9 @@ def revoke(request: Request, membership_id: int) -> HttpResponse:
         raise Http404
     if request.method == "POST":
         service.revoke(actor=request.actor, membership=membership)
-        return done(request, f"Role revoked from {membership.user.username}.", to=reverse("access"))
+        return success_response(
+            request, f"Role revoked from {membership.user.username}.", to=reverse("access")
+        )
     scope_name = membership.project or membership.department or "Berth"
     return confirm_page(
         request,
@@ -152,7 +154,7 @@ def add_user(request: Request) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         with form_errors(form):
             person = service.create_user(actor=request.actor, **form.cleaned_data)
-            return done(request, f"User {person.username} created.", to=reverse("access"))
+            return success_response(request, f"User {person.username} created.", to=reverse("access"))
     return _form_response(request, form, "Add user", "Users see nothing until they are granted a role.")
 
 
@@ -166,7 +168,7 @@ def set_active(request: Request, user_id: str, step: str) -> HttpResponse:
     if request.method == "POST":
         change = accounts.deactivate if step == "deactivate" else accounts.activate
         change(actor=request.actor, user=user)
-        return done(request, f"User {user.username} {step}d.", to=reverse("access"))
+        return success_response(request, f"User {user.username} {step}d.", to=reverse("access"))
     return confirm_page(
         request,
         title=f"{step.capitalize()} {user.username}?",

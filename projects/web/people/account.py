@@ -13,7 +13,7 @@ from berth.server.api.rate_limits import password_attempt
 from berth.server.web.faults import add_form_errors
 from berth.server.web.forms import Form
 from berth.server.web.lists.tables import Column, list_rows, requested_csv
-from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
+from berth.server.web.pages import Request, confirm_page, form_page, page, signed_in, success_response
 from berth.server.web.zones import reader_zone
 from projects.models import ApiToken, Membership
 from projects.selectors import tokens
@@ -86,7 +86,7 @@ def end_other_sessions(request: Request) -> HttpResponse:
         ended = accounts.end_other_sessions(
             actor=request.actor, user=request.actor.user, current=request.session.session_key
         )
-        return done(request, f"Other browser sessions ended: {ended}.", to=reverse("account"))
+        return success_response(request, f"Other browser sessions ended: {ended}.", to=reverse("account"))
     return confirm_page(
         request,
         title="Sign out of all other browsers?",
@@ -115,7 +115,9 @@ def password(request: Request) -> HttpResponse:
                 add_form_errors(form, error)
             else:
                 revoked = f" Tokens revoked: {password_change.revoked}." if password_change.revoked else ""
-                return done(request, f"Password changed.{revoked}", to=reverse("account"), leave=True)
+                return success_response(
+                    request, f"Password changed.{revoked}", to=reverse("account"), leave=True
+                )
     return form_page(
         request,
         form,

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods
 
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
-from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
+from berth.server.web.pages import Request, confirm_page, form_page, page, signed_in, success_response
 from projects.actor import SCOPES
 from projects.selectors import all_tokens
 from projects.services.people import tokens as service
@@ -76,7 +76,7 @@ def revoke(request: Request, token_id: int) -> HttpResponse:
     back, whose = reverse("account" if is_own else "access-tokens"), "" if is_own else f" of {token.user}"
     if request.method == "POST":
         service.revoke(actor=request.actor, token=token)
-        return done(request, f"Token {token.name}{whose} revoked.", to=back)
+        return success_response(request, f"Token {token.name}{whose} revoked.", to=back)
     return confirm_page(
         request,
         title=f"Revoke token {token.name}{whose}?",

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 from berth.core.errors import BerthError, PreconditionFailed
 from berth.server.web.faults import add_form_errors
 from berth.server.web.forms import Form
-from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
+from berth.server.web.pages import Request, confirm_page, form_page, signed_in, success_response
 from projects.access import Action, administered_departments, may, require
 from projects.actor import Actor
 from projects.models import Budget, Department
@@ -77,7 +77,7 @@ def add(request: Request) -> HttpResponse:
         except BerthError as error:
             add_form_errors(form, error)
         else:
-            return done(request, f"Budget for {owner} saved.", to=reverse("usage"))
+            return success_response(request, f"Budget for {owner} saved.", to=reverse("usage"))
     return _form_response(request, form, "Create budget", "Create budget")
 
 
@@ -103,7 +103,7 @@ def edit(request: Request, kind: str, name: str) -> HttpResponse:
         except BerthError as error:
             add_form_errors(form, error)
         else:
-            return done(request, f"Budget for {owner} saved.", to=reverse("usage"))
+            return success_response(request, f"Budget for {owner} saved.", to=reverse("usage"))
     return _form_response(request, form, f"Budget for {owner}", "Save budget")
 
 
@@ -117,7 +117,7 @@ def delete(request: Request, kind: str, name: str) -> HttpResponse:
         raise Http404
     if request.method == "POST":
         delete_budget(actor=request.actor, budget=budget)
-        return done(request, f"Budget for {owner} deleted.", to=reverse("usage"))
+        return success_response(request, f"Budget for {owner} deleted.", to=reverse("usage"))
     return confirm_page(
         request,
         title=f"Delete the budget for {owner}?",

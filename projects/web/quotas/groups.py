@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
-from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
+from berth.server.web.pages import Request, confirm_page, form_page, signed_in, success_response
 from pools.models import NodePool, QuotaGroup
 from projects.access import Action, require, visible_pools
 from projects.selectors import find_quota_group
@@ -52,7 +52,7 @@ def add(request: Request) -> HttpResponse:
                 actor=request.actor, name=form.cleaned_data["name"], pools=chosen_pools(form, pools)
             )
             message = f"Quota group {group.name} created. Set its quotas next."
-            return done(request, message, to=_group_url(group.name), leave=True)
+            return success_response(request, message, to=_group_url(group.name), leave=True)
     text = "A group's quota counts across all of its pools."
     return form_page(
         request,
@@ -78,7 +78,7 @@ def edit(request: Request, name: str) -> HttpResponse:
                 pools=chosen_pools(form, pools),
                 expected_version=form.cleaned_data["version"],
             )
-            return done(request, f"Pools of {name} saved.", to=_group_url(name), leave=True)
+            return success_response(request, f"Pools of {name} saved.", to=_group_url(name), leave=True)
     return render_edit_form(request, group, form)
 
 
@@ -114,7 +114,7 @@ def delete(request: Request, name: str) -> HttpResponse:
     require(request.actor, Action.ADMINISTER)
     if request.method == "POST":
         groups.delete_group(actor=request.actor, group=group)
-        return done(request, f"Quota group {name} deleted.", to=reverse("quotas"), leave=True)
+        return success_response(request, f"Quota group {name} deleted.", to=reverse("quotas"), leave=True)
     return confirm_page(
         request,
         title=f"Delete quota group {name}?",

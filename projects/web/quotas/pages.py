@@ -6,7 +6,7 @@ from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import Invalid, PreconditionFailed
 from berth.server.web.faults import add_form_errors
-from berth.server.web.pages import Request, confirm_page, done, page, signed_in
+from berth.server.web.pages import Request, confirm_page, page, signed_in, success_response
 from projects.models import Audit, Quota
 from projects.models.tenants import PoolOrGroup, Tenant, owner_columns, pool_or_group_columns
 from projects.selectors import find_owner
@@ -41,7 +41,7 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
         except PreconditionFailed:
             return _show_conflict(request, owner, node_pool, form)
         else:
-            return done(
+            return success_response(
                 request, f"Quota of {owner} in {node_pool.kind_and_name} saved.", to=_quotas_url(node_pool)
             )
     return render_quota_form(request, owner, node_pool, quota, form, status=422)
@@ -57,7 +57,7 @@ def delete(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
         raise Http404
     if request.method == "POST":
         remove_quota(actor=request.actor, quota=quota)
-        return done(
+        return success_response(
             request, f"Quota of {owner} in {node_pool.kind_and_name} deleted.", to=_quotas_url(node_pool)
         )
     return confirm_page(

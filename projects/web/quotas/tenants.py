@@ -7,7 +7,7 @@ from django.views.decorators.http import require_http_methods
 
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
-from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
+from berth.server.web.pages import Request, confirm_page, form_page, signed_in, success_response
 from pools.web.duration_field import DurationField
 from pools.web.idle_rule_field import IdleRuleField
 from projects.access import Action, require
@@ -54,7 +54,7 @@ def add_department(request: Request) -> HttpResponse:
             # Reload the page for the first department, because the page has no grid yet to show the new row.
             is_first = not Department.objects.exclude(pk=new_tenant.pk).exists()
             message = f"Department {new_tenant} created. Set its quota next."
-            return done(request, message, to=reverse("quotas"), leave=is_first)
+            return success_response(request, message, to=reverse("quotas"), leave=is_first)
     return _form_response(request, form, "Create department", "Create department")
 
 
@@ -69,7 +69,9 @@ def add_project(request: Request, name: str) -> HttpResponse:
             new_tenant = tenants.create_project(
                 actor=request.actor, department=department, **form.cleaned_data
             )
-            return done(request, f"Project {new_tenant} created. Set its quota next.", to=reverse("quotas"))
+            return success_response(
+                request, f"Project {new_tenant} created. Set its quota next.", to=reverse("quotas")
+            )
     return _form_response(request, form, f"Create project in {department}", "Create project")
 
 
@@ -89,7 +91,7 @@ def change(request: Request, kind: str, name: str) -> HttpResponse:
         changes = {key: value for key, value in form.cleaned_data.items() if value != initial[key]}
         with form_errors(form):
             _edit_tenant(request.actor, tenant, changes)
-            return done(request, f"Settings for {tenant} saved.", to=reverse("quotas"))
+            return success_response(request, f"Settings for {tenant} saved.", to=reverse("quotas"))
     return _form_response(request, form, f"Settings for {tenant}", "Save settings")
 
 
@@ -103,7 +105,7 @@ def delete(request: Request, kind: str, name: str) -> HttpResponse:
             tenants.delete_department(actor=request.actor, department=tenant)
         else:
             tenants.delete_project(actor=request.actor, project=tenant)
-        return done(request, f"{tenant} deleted.", to=reverse("quotas"))
+        return success_response(request, f"{tenant} deleted.", to=reverse("quotas"))
     return confirm_page(
         request,
         title=f"Delete {tenant}?",

@@ -15,8 +15,8 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.core.errors import PreconditionFailed
 from berth.core.problems import Problem
 from berth.server.web.faults import form_errors
-from berth.server.web.forms import Form, Section
-from berth.server.web.pages import Request, done, form_page, signed_in
+from berth.server.web.forms import Form, FormSection
+from berth.server.web.pages import Request, form_page, signed_in, success_response
 from berth.server.web.zones import reader_zone
 from projects.access import Action, may
 from projects.actor import Actor
@@ -149,11 +149,11 @@ class ScheduleForm(Form):
     def set_template_choices(self, choices: Sequence[tuple[str, str]]) -> None:
         cast("forms.ChoiceField", self.fields["template"]).choices = choices
 
-    def sections(self) -> Sequence[Section]:
+    def sections(self) -> Sequence[FormSection]:
         return (
-            Section("Schedule", ("project", "name")),
-            Section("Time", (*TIME_FIELDS, "overlap")),
-            Section("Workload", ("source", "template", "document")),
+            FormSection("Schedule", ("project", "name")),
+            FormSection("Time", (*TIME_FIELDS, "overlap")),
+            FormSection("Workload", ("source", "template", "document")),
         )
 
     def clean(self) -> dict[str, Any]:
@@ -237,7 +237,7 @@ def add(request: Request) -> HttpResponse:
                 form.add_error("name", "A schedule with this name exists. Choose another name")
             else:
                 to = reverse("schedule", args=[project.name, stored.name])
-                return done(request, f"Schedule {stored.name} created.", to=to, leave=True)
+                return success_response(request, f"Schedule {stored.name} created.", to=to, leave=True)
     return form_page(
         request, form, title="Create schedule", label="Create schedule", back=reverse("schedules"),
         crumbs=[("Schedules", reverse("schedules"))], **BESIDE_FORM,
@@ -258,7 +258,7 @@ def edit(request: Request, project: str, name: str) -> HttpResponse:
                 actor=request.actor, project=schedule.project, name=name, values=form.values(),
                 expected_version=form.cleaned_data["version"],
             )  # fmt: skip
-            return done(request, f"Schedule {name} changed.", to=back)
+            return success_response(request, f"Schedule {name} changed.", to=back)
     takes_over = schedule.owner_id != request.user.pk
     return form_page(
         request, form, title=f"Edit {name}", label="Save schedule", back=back,

@@ -13,9 +13,9 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
-from berth.core.not_found import Kind, missing_object
+from berth.core.not_found import ObjectKind, missing_object
 from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv, table_state
-from berth.server.web.pages import Request, confirm_page, done, page, signed_in
+from berth.server.web.pages import Request, confirm_page, page, signed_in, success_response
 from projects import selectors
 from projects.access import Action, may, may_submit_anywhere, with_roles
 from projects.actor import Actor
@@ -193,7 +193,7 @@ def apply_step(request: Request, project: str, name: str, step: str) -> HttpResp
     if request.method == "POST":
         chosen.run(actor=request.actor, schedule=schedule)
         to = reverse("schedules") if chosen.leaves else back
-        return done(request, chosen.result.format(name), to=to, leave=chosen.leaves)
+        return success_response(request, chosen.result.format(name), to=to, leave=chosen.leaves)
     return confirm_page(
         request,
         title=chosen.title.format(name),
@@ -218,7 +218,7 @@ def _with_last_runs(rows: list[Schedule]) -> list[ScheduleRow]:
 def find_schedule(request: Request, project: str, name: str) -> Schedule:
     row = selectors.schedules(request.actor).filter(project__name=project, name=name).first()
     if row is None:
-        raise missing_object(Kind.SCHEDULE, name=name, owner=project)
+        raise missing_object(ObjectKind.SCHEDULE, name=name, owner=project)
     return row
 
 

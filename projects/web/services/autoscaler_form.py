@@ -9,7 +9,7 @@ from django import forms
 
 from berth.core.errors import BerthError
 from berth.core.problems import Problem
-from berth.server.web.forms import Form, Section
+from berth.server.web.forms import Form, FormSection
 from pools.web.duration_field import PreciseDurationField
 from projects.web.services.conditions import TITLES
 
@@ -109,22 +109,22 @@ class AutoscalerForm(Form):
         self.current = current
         self.fields.update({one.name: one.field() for one in SETTINGS})
 
-    def sections(self) -> Sequence[Section]:
+    def sections(self) -> Sequence[FormSection]:
         return (
-            Section("Engines", ("enabled", *_names(GENERAL))),
-            Section(
+            FormSection("Engines", ("enabled", *_names(GENERAL))),
+            FormSection(
                 "Scale out",
                 _names(SCALE_OUT),
                 "If any of these conditions is met.",
                 lines=_lines(OUT_CONDITIONS),
             ),
-            Section(
+            FormSection(
                 "Scale in",
                 _names(SCALE_IN),
                 "If all of these conditions are met.",
                 lines=_lines(IN_CONDITIONS),
             ),
-            Section(
+            FormSection(
                 "Intervals", _names(INTERVALS), "How often metrics are read and evaluated.", is_folded=True
             ),
         )

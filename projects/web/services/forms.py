@@ -12,7 +12,7 @@ from berth.core.errors import BerthError
 from berth.core.words import format_count
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
-from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
+from berth.server.web.pages import Request, confirm_page, form_page, signed_in, success_response
 from projects.access import Action, require
 from projects.models import Service
 from projects.service_selectors import find_request, find_service
@@ -52,7 +52,7 @@ def scale_out(request: Request, service: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         with form_errors(form, FIELDS):
             accepted = requests.scale_out(actor=request.actor, service=row, parameters=form.parameters())
-            return done(request, f"{row}: {accepted.message}.", to=_service_url(row))
+            return success_response(request, f"{row}: {accepted.message}.", to=_service_url(row))
     text = (
         f"Currently {format_count(count, 'engine')}. New engines are queued for GPUs like any other workload."
     )
@@ -90,7 +90,7 @@ def scale_in(request: Request, service: str) -> HttpResponse:
                     work=[f"{engine.name}, {engine.url or 'no address yet'}" for engine in preview.engines],
                 )
             accepted = requests.scale_in(actor=request.actor, service=row, parameters=parameters)
-            return done(request, f"{row}: {accepted.message}.", to=_service_url(row))
+            return success_response(request, f"{row}: {accepted.message}.", to=_service_url(row))
     return form_page(
         request, form, title=f"Scale in {row}", label="Preview", back=_service_url(row), text=text
     )
@@ -103,7 +103,7 @@ def cancel(request: Request, service: str, request_id: str) -> HttpResponse:
     scale_request = find_request(row, "scale_out", request_id)
     if request.method == "POST":
         requests.cancel(actor=request.actor, request=scale_request)
-        return done(request, f"Cancelling the scale-out of {row}.", to=_service_url(row))
+        return success_response(request, f"Cancelling the scale-out of {row}.", to=_service_url(row))
     engine_names = [
         engine.name for engine in scale_request.added.filter(ended_at__isnull=True).order_by("number")
     ]
@@ -121,7 +121,9 @@ def switch(request: Request, service: str, word: str) -> HttpResponse:
     verb = "Enable" if on else "Disable"
     if request.method == "POST":
         autoscalers.enable(actor=request.actor, service=row, enabled=on)
-        return done(request, f"{row} autoscaler {'enabled' if on else 'disabled'}.", to=_service_url(row))
+        return success_response(
+            request, f"{row} autoscaler {'enabled' if on else 'disabled'}.", to=_service_url(row)
+        )
     warning = (
         "The autoscaler scales the service between its minimum and maximum when its conditions are met."
         if on
@@ -147,7 +149,9 @@ def settings(request: Request, service: str) -> HttpResponse:
                 context = {"was_checked": True, "preview": preview_settings(row, checked, timezone.now())}
             else:
                 autoscalers.configure(actor=request.actor, service=row, settings=form.document())
-                return done(request, f"Autoscaler settings for {row} saved.", to=_service_url(row))
+                return success_response(
+                    request, f"Autoscaler settings for {row} saved.", to=_service_url(row)
+                )
         except BerthError as error:
             form.add_problems(error)
     return form_page(

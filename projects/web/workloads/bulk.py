@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError, Conflict, Invalid
 from berth.core.words import format_count
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.pages import Request, page, signed_in, success_response
 from projects.actor import Actor
 from projects.models import Workload, WorkloadArray
 from projects.selectors import arrays, workloads
@@ -138,7 +138,7 @@ def apply_to_selection(request: Request, step: str) -> HttpResponse:
     if is_post and step == "resubmit" and len(selected) == 1 and isinstance(selected[0], Workload):
         return resubmit_and_open(request, selected[0])
     if is_post and (step != "resubmit" or CONFIRMED in request.POST):
-        return done(request, _change(request.actor, action, chosen), to=reverse("workloads"))
+        return success_response(request, _change(request.actor, action, chosen), to=reverse("workloads"))
     context = {
         "title": f"{action.title} {_describe(chosen)}?" if chosen else f"Nothing to {step}",
         "warning": action.warning if chosen else "" if selected else _no_change_text(step),

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.server.api.transport.streaming import csv_response
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice, sort_rows
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.pages import Request, page, signed_in, success_response
 from projects.access import Action, may, require, visible_pools, with_roles
 from projects.actor import Actor
 from projects.models import SavedView, Workload, WorkloadKind
@@ -240,7 +240,7 @@ def apply_step(request: Request, workload_id: uuid.UUID, step: str) -> HttpRespo
         action.run(actor=request.actor, workload=workload)
         deleted = step == "delete"
         to = reverse("workloads") if deleted else workload_url
-        return done(request, f"{workload.name} {action.result_text}.", to=to, leave=deleted)
+        return success_response(request, f"{workload.name} {action.result_text}.", to=to, leave=deleted)
     context = {"workload": workload, "step": action, "back": workload_url, "post_to": request.path}
     return page(
         request, "projects/workloads/action.html", context, inner="projects/workloads/action_form.html"

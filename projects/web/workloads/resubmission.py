@@ -9,7 +9,7 @@ from django.utils.html import format_html
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import Invalid
-from berth.server.web.pages import Request, confirm_page, done, open_url, signed_in
+from berth.server.web.pages import Request, confirm_page, open_url, signed_in, success_response
 from projects.access import Action, require
 from projects.models import Workload
 from projects.selectors import find_workload
@@ -49,4 +49,4 @@ def resubmit_and_open(request: Request, workload: Workload) -> HttpResponse:
         "Workload <strong>{}</strong> resubmitted from <strong>{}</strong>. {}", name, workload.name, warnings
     )
     to = reverse(kind, args=[stored.workload.pk])
-    return done(request, message, to=to, leave=True, warns=bool(warnings))
+    return success_response(request, message, to=to, leave=True, warns=bool(warnings))

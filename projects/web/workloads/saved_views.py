@@ -8,7 +8,7 @@ from django.views.decorators.http import require_http_methods
 
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
-from berth.server.web.pages import Request, confirm_page, done, form_page, signed_in
+from berth.server.web.pages import Request, confirm_page, form_page, signed_in, success_response
 from projects.models import SavedView
 from projects.services.people.views import remove_view, save_view
 
@@ -28,7 +28,7 @@ def save(request: Request) -> HttpResponse:
         with form_errors(form):
             view = save_view(actor=request.actor, **form.cleaned_data)
             to = f"{reverse('workloads')}?{view.query}"
-            return done(request, f"View {view.name} saved.", to=to, leave=True)
+            return success_response(request, f"View {view.name} saved.", to=to, leave=True)
     return form_page(
         request,
         form,
@@ -45,7 +45,7 @@ def delete(request: Request, view_id: int) -> HttpResponse:
     view = get_object_or_404(SavedView, pk=view_id, user=request.actor.user)
     if request.method == "POST":
         remove_view(actor=request.actor, view=view)
-        return done(request, f"View {view.name} deleted.", to=reverse("workloads"), leave=True)
+        return success_response(request, f"View {view.name} deleted.", to=reverse("workloads"), leave=True)
     return confirm_page(
         request,
         title=f"Delete the view {view.name}?",

@@ -27,7 +27,7 @@ class MaskedReader:
         This number is positive only at the end of the log. Before a gap, such bytes are masked, because the
         bytes in the gap are lost.
         """
-        overlap = self.masker.overlap if self.masker is not None and limit else 0
+        overlap = self.masker.overlap_length if self.masker is not None and limit else 0
         chunk = self.read_raw(offset, limit + overlap)
         if not chunk.data:
             return chunk, 0

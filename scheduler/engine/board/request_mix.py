@@ -33,7 +33,7 @@ class RequestMix:
 
     def count_gang(self, gang: Gang, sign: int) -> None:
         """Count the live replicas of each GPU role, or the role's minimum if that is higher. If `sign` is -1,
-        undo the count_gang.
+        undo the count.
         """
         if self._counts is None:
             return

@@ -19,7 +19,7 @@ Requested = tuple[int, int, int]
 
 
 def eviction_obstacle(board: Board, policy: PreemptionPolicy) -> Obstacle | None:
-    """Return an eviction_obstacle that evictions cannot remove, or None."""
+    """Return an obstacle that evictions cannot remove, or None."""
     if not policy.may_evict():
         return exceeded_share(policy.gang, policy.requested) or (Reason.NO_RECLAIMABLE_RESOURCES, {})
     return _bound_obstacle(board, policy.gang, policy.requested, type(policy))

@@ -84,7 +84,7 @@ def resolve_outcome(
 
 
 def _evict_moved_replicas(selection: VictimSelection, outcome: EvictionOutcome) -> None:
-    """If a replica is evicted and another replica of its role moved_pods, evict the moving replica instead,
+    """If a replica is evicted and another replica of its role moves, evict the moving replica instead,
     provided that the first can stay in place.
     """
     board = selection.board

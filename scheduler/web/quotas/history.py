@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from berth.core.errors import BerthError
 from berth.core.words import format_count
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.pages import Request, page, signed_in, success_response
 from berth.server.web.zones import parse_time, reader_zone
 from projects.access import Action, may, visible_pools
 from projects.actor import Actor
@@ -135,7 +135,9 @@ def revert_change(request: Request, change_id: int) -> HttpResponse:
             require_set_quota(request.actor, edit.owner)
         if request.method == "POST":
             revert(actor=request.actor, change=change)
-            return done(request, f"Change {change.pk} reverted.", to=reverse("quota-changes"), leave=True)
+            return success_response(
+                request, f"Change {change.pk} reverted.", to=reverse("quota-changes"), leave=True
+            )
         impact = preview_draft(actor=request.actor, draft=draft)
     except BerthError as error:
         if error.status in (403, 404):

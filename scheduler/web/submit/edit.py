@@ -17,7 +17,7 @@ from berth.core.spec import parse_workload
 from berth.core.spec.manifest import is_manifest
 from berth.documents import read_document
 from berth.documents.ordered import dump_workload
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.pages import Request, page, signed_in, success_response
 from projects.access import Action, require
 from projects.models import Phase, Workload
 from projects.selectors import find_workload
@@ -89,7 +89,7 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         message = (
             f"{workload.name} edited." if edit_page.edit.changes else f"{workload.name} has not changed."
         )
-        return done(request, message, to=reverse("workload", args=[workload.pk]), leave=True)
+        return success_response(request, message, to=reverse("workload", args=[workload.pk]), leave=True)
     return _page(request, draft, edit_page, status=422 if saves else 200)
 
 

@@ -13,7 +13,7 @@ from berth.core.errors import BerthError, Forbidden, Invalid
 from berth.core.problems import Problem
 from berth.core.spec import parse_workload
 from berth.documents import read_document
-from berth.server.web.pages import Request, done, page, signed_in
+from berth.server.web.pages import Request, page, signed_in, success_response
 from projects.access import may_submit_anywhere
 from projects.actor import Actor
 from projects.services import arrays
@@ -24,7 +24,7 @@ from scheduler.web.submit.form.code import code_context
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
-from scheduler.web.submit.find_missing_step import find_missing_step
+from scheduler.web.submit.missing_step import find_missing_step
 from scheduler.web.submit.predicted_outcome import PredictedOutcome, count_max_gpus
 
 CHECK, PREDICT, SUBMIT = "look", "try", "submit"
@@ -119,7 +119,7 @@ def _submit(request: Request, document: Mapping[str, Any]) -> HttpResponse:
         kind, name = "Service" if "service" in stored.workload.spec else "Workload", stored.workload.name
         to, warnings = reverse(kind.lower(), args=[stored.workload.pk]), stored.warnings
     message = format_html("{} <strong>{}</strong> submitted. {}", kind, name, " ".join(warnings))
-    return done(request, message, to=to, leave=True, warns=bool(warnings))
+    return success_response(request, message, to=to, leave=True, warns=bool(warnings))
 
 
 def _predict(actor: Actor, document: Mapping[str, Any], answer: CheckResult) -> None:

@@ -11,13 +11,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import BerthError, Invalid, PreconditionFailed
-from berth.core.not_found import Kind, missing_object
+from berth.core.not_found import ObjectKind, missing_object
 from berth.core.problems import Problem
 from berth.server.web.faults import add_form_errors
 from berth.server.web.forms import Form
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.tables import Column, list_query, requested_csv
-from berth.server.web.pages import Request, confirm_page, done, form_page, page, signed_in
+from berth.server.web.pages import Request, confirm_page, form_page, page, signed_in, success_response
 from projects.access import Action, may
 from projects.known_names import unknown_project_problem
 from projects.models import Project, Template
@@ -160,7 +160,7 @@ def save(request: Request) -> HttpResponse:
         else:
             goes_on = values["then"] == EDIT
             to = reverse("template", args=[made.project.name, made.name]) if goes_on else reverse("templates")
-            return done(request, f"Template {made.handle} saved.", to=to, leave=goes_on)
+            return success_response(request, f"Template {made.handle} saved.", to=to, leave=goes_on)
     return _save_page(request, form)
 
 
@@ -170,7 +170,7 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
     owner = find_project(request.actor, project)
     stored = templates(request.actor).filter(project=owner, name=name).first() if name else None
     if name and stored is None:
-        raise missing_object(Kind.TEMPLATE, name=name, owner=project)
+        raise missing_object(ObjectKind.TEMPLATE, name=name, owner=project)
     if stored is not None:
         service.require_change_permission(request.actor, stored)
     else:
@@ -199,7 +199,9 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
             description=template_page.description,
             expected_version=template_page.version,
         )  # fmt: skip
-        return done(request, f"Template {made.handle} saved.", to=reverse("templates"), leave=True)
+        return success_response(
+            request, f"Template {made.handle} saved.", to=reverse("templates"), leave=True
+        )
     except PreconditionFailed:
         _show_conflict(template_page)
     except BerthError as error:
@@ -213,11 +215,11 @@ def delete(request: Request, project: str, name: str) -> HttpResponse:
     owner = find_project(request.actor, project)
     stored = templates(request.actor).filter(project=owner, name=name).first()
     if stored is None:
-        raise missing_object(Kind.TEMPLATE, name=name, owner=project)
+        raise missing_object(ObjectKind.TEMPLATE, name=name, owner=project)
     service.require_change_permission(request.actor, stored)
     if request.method == "POST":
         service.delete_template(actor=request.actor, template=stored)
-        return done(request, f"Template {stored.handle} deleted.", to=reverse("templates"))
+        return success_response(request, f"Template {stored.handle} deleted.", to=reverse("templates"))
     return confirm_page(
         request,
         title=f"Delete template {stored.handle}?",

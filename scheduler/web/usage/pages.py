@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET
 from rest_framework.request import Request as ApiRequest
 
 from berth.server.web.charts.bars import Bar, stacked_bar
-from berth.server.web.charts.columns import Columns, stacked_columns
+from berth.server.web.charts.columns import ColumnChart, stacked_columns
 from berth.server.web.charts.hues import OTHER_PROJECTS_HUE, project_hue
 from berth.server.web.charts.time_axis import TimeLabel, column_labels
 from berth.server.web.lists.filters import describe_unknown
@@ -71,7 +71,7 @@ class UsageTableRow:
 class UsageChart:
     """Stacked column chart with the data for its tooltips. Incomplete periods are drawn pale."""
 
-    columns: Columns
+    columns: ColumnChart
     layers: list[tuple[str, str]]  # (hue, name) pairs
     readouts: str
     periods: str  # labels of the columns, such as "27 Nov|28 Nov"

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError
-from berth.server.web.pages import Request, confirm_page, done, signed_in
+from berth.server.web.pages import Request, confirm_page, signed_in, success_response
 from pools.runtimes.files.base import PodFile
 from projects.access import Action, may
 from projects.models import Pod, Workload
@@ -77,7 +77,9 @@ def delete(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     back = reverse("workload-outputs", args=[workload.pk])
     if request.method == "POST":
         release_files(actor=request.actor, workload=workload, now=timezone.now())
-        return done(request, f"Files of {workload.name}'s failed pods deleted.", to=back, leave=True)
+        return success_response(
+            request, f"Files of {workload.name}'s failed pods deleted.", to=back, leave=True
+        )
     return confirm_page(
         request, title=f"Delete the files of {workload.name}'s failed pods?",
         warning="Logs and outputs are kept. Nodes delete the files within two minutes.",

@@ -71,9 +71,9 @@ def place(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Ec2Account
     with ec2_account(monkeypatch) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
         settings.BERTH_PUBLIC_URL = "https://berth.example.org"
-        wiring.aws.cache_clear()
+        wiring.aws_provider.cache_clear()
         yield server
-        wiring.aws.cache_clear()
+        wiring.aws_provider.cache_clear()
 
 
 @pytest.fixture

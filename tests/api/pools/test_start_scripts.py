@@ -143,7 +143,11 @@ def test_restarted_agent_stops_a_node_whose_start_script_failed(tmp_path: Path) 
         env = {**os.environ, "BERTH_MACHINE_STATE": str(tmp_path / "state")}
         subprocess.run([sys.executable, "-c", program], env=env, check=True)
 
-    run("script = StartScript()", f"script.follow({answer!r})", "while script.job.is_running: pass")
+    run(
+        "script = StartScript()",
+        f"script.follow_instructions({answer!r})",
+        "while script.job.is_running: pass",
+    )
     assert not stopped.exists()
     run("assert StartScript().answer == {}")
     assert stopped.exists()

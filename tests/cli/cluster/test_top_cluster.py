@@ -4,7 +4,7 @@ from typing import Any
 
 from textual.widgets import DataTable, Static
 
-from berth.cli.text import now
+from berth.cli.text import utc_now
 from berth.cli.top.cluster import (
     ClusterSnapshot,
     NodeRow,
@@ -34,7 +34,7 @@ NODE = {"name": "train-0", "pool": "train", "state": "ready", "since": TIME, **C
 def cluster_snapshot(*work: WorkloadRow) -> ClusterSnapshot:
     use = Utilization.model_validate(UTILIZATION)
     pool, node = NodePool.model_validate(POOL), Node.model_validate(NODE)
-    return ClusterSnapshot(now(), use, [PoolRow(pool, use)], [NodeRow(node, None)], work, more=False)
+    return ClusterSnapshot(utc_now(), use, [PoolRow(pool, use)], [NodeRow(node, None)], work, more=False)
 
 
 def row(name: str, **fields: Any) -> WorkloadRow:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from berth.cli.main import app
 from berth.cli.quantities import parse_duration, parse_timestamp, parse_toleration
-from berth.cli.text import now
+from berth.cli.text import utc_now
 from berth.core.spec import parse_workload
 
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,10}[a-z0-9])?", fullmatch=True)
@@ -174,7 +174,7 @@ def test_duration_option_is_parsed_with_its_unit(typed: str, expected: int) -> N
 
 
 def test_age_option_is_parsed_as_a_time_in_the_past() -> None:
-    assert parse_timestamp("--since", "2h", now()) < now().isoformat()
+    assert parse_timestamp("--since", "2h", utc_now()) < utc_now().isoformat()
 
 
 def test_toleration_without_value_matches_any_value() -> None:

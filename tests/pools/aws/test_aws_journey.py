@@ -25,9 +25,9 @@ def place(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Ec2Account
     with ec2_account(monkeypatch) as ec2:
         monkeypatch.setenv("AWS_ENDPOINT_URL", ec2.url)
         settings.BERTH_PUBLIC_URL = "https://berth.example.org"
-        wiring.aws.cache_clear()
+        wiring.aws_provider.cache_clear()
         yield ec2
-        wiring.aws.cache_clear()
+        wiring.aws_provider.cache_clear()
 
 
 def test_ec2_pool_scales_up_and_back_down(place: Ec2Account) -> None:

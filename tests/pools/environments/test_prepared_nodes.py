@@ -35,7 +35,7 @@ class Scripts(LocalEnvironments):
     now: InstallStatus | None = None
     begun: dict[str, Recipe] = field(default_factory=dict)
 
-    def begin(self, name: str, recipe: Recipe) -> None:
+    def begin_installation(self, name: str, recipe: Recipe) -> None:
         self.begun[name] = recipe
         self.now = self.now or InstallStatus(Progress())
 

@@ -44,7 +44,7 @@ def test_fair_share_trace_splits_the_request_as_the_fair_share_table_does(stage:
     allocated, requested = status.allocated[0] // 1000, status.requested[0] // 1000
     assert (allocated, requested) == (3, 11)
     (trace,) = [
-        trace for trace in full_share_traces(cast.ads, cast.pool)
+        trace for trace in unredacted_share_traces(cast.ads, cast.pool)
         if (trace.kind, trace.resource) == ("project", "gpu")
     ]  # fmt: skip
     assert trace.explanation[0].startswith("Total request: 11 GPUs (3 allocated + 8 pending)")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from berth.cli.arguments import open_client, workload_names
-from berth.cli.arrays import Target, find_target
-from berth.cli.commands.metrics import Goal
+from berth.cli.arrays import CommandTarget, find_target
+from berth.cli.commands.metrics import MetricGoal
 from berth.cli.exits import ExitCode, InvalidInput, print_rejection
 from berth.cli.output import Output, OutputOption, show_data
 from berth.cli.text import print_message
@@ -42,9 +42,9 @@ def cancel(
     metric: Annotated[
         str | None, typer.Option(help="Metric that --worst sorts by, for example loss.")
     ] = None,
-    goal: Annotated[Goal, typer.Option(help="Whether the metric's lowest or highest value is best.")] = (
-        Goal.MIN
-    ),
+    goal: Annotated[
+        MetricGoal, typer.Option(help="Whether the metric's lowest or highest value is best.")
+    ] = (MetricGoal.MIN),
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -61,7 +61,7 @@ def cancel(
     if (worst is None) != (metric is None):
         raise InvalidInput("--worst and --metric must be used together, for example --worst 3 --metric loss")
 
-    def act(client: "Client", target: Target) -> "Change":
+    def act(client: "Client", target: CommandTarget) -> "Change":
         if worst is not None and metric is not None:
             if target.array is None or target.indexes is not None:
                 raise InvalidInput(
@@ -97,13 +97,13 @@ def retry(
     berth retry sweep-7
     """
 
-    def act(client: "Client", target: Target) -> "Change":
+    def act(client: "Client", target: CommandTarget) -> "Change":
         return client.arrays.retry(*_array_and_indexes(target), dry_run=dry_run)
 
     _apply_to_targets(arrays, output, act, "to be submitted again" if dry_run else "submitted again")
 
 
-def _array_and_indexes(target: Target) -> tuple[str, list[int | str] | None]:
+def _array_and_indexes(target: CommandTarget) -> tuple[str, list[int | str] | None]:
     """Return the array's ID and the selected indexes, or None for all indexes.
 
     Raises InvalidInput if the target is neither an array nor an array task.
@@ -140,7 +140,7 @@ def resubmit(
     berth resubmit train-2 ablation           submits train-3 and ablation-2
     """
 
-    def act(client: "Client", target: Target) -> "Submission":
+    def act(client: "Client", target: CommandTarget) -> "Submission":
         if target.workload is None:
             assert target.array is not None
             raise InvalidInput(
@@ -161,7 +161,7 @@ def suspend(workloads: Targets, dry_run: DryRunOption = False, output: OutputOpt
     berth suspend 'sweep[0-99]' --dry-run
     """
 
-    def act(client: "Client", target: Target) -> "Change":
+    def act(client: "Client", target: CommandTarget) -> "Change":
         if target.array is not None:
             return client.arrays.suspend(target.array.id, target.indexes, dry_run=dry_run)
         return client.workloads.suspend(_workload_to_change(target, dry_run).id)
@@ -177,7 +177,7 @@ def resume(workloads: Targets, dry_run: DryRunOption = False, output: OutputOpti
     berth resume sweep
     """
 
-    def act(client: "Client", target: Target) -> "Change":
+    def act(client: "Client", target: CommandTarget) -> "Change":
         if target.array is not None:
             return client.arrays.resume(target.array.id, target.indexes, dry_run=dry_run)
         return client.workloads.resume(_workload_to_change(target, dry_run).id)
@@ -185,7 +185,7 @@ def resume(workloads: Targets, dry_run: DryRunOption = False, output: OutputOpti
     _apply_to_targets(workloads, output, act, "to be resumed" if dry_run else "resumed")
 
 
-def _workload_to_change(target: Target, dry_run: bool) -> "WorkloadDetail":
+def _workload_to_change(target: CommandTarget, dry_run: bool) -> "WorkloadDetail":
     """Return the target's workload. Raises InvalidInput for a dry run: only arrays support dry runs."""
     assert target.workload is not None
     if dry_run:
@@ -216,7 +216,7 @@ def delete(workloads: Targets) -> None:
             print(f"{_owner(target).handle} deleted")
 
 
-def _owner(target: Target) -> "WorkloadDetail | ArrayDetail":
+def _owner(target: CommandTarget) -> "WorkloadDetail | ArrayDetail":
     owner = target.workload or target.array
     assert owner is not None
     return owner
@@ -225,7 +225,7 @@ def _owner(target: Target) -> "WorkloadDetail | ArrayDetail":
 def _apply_to_targets(
     references: list[str],
     output: Output,
-    act: Callable[["Client", Target], "Change | Submission"],
+    act: Callable[["Client", CommandTarget], "Change | Submission"],
     result: str,
 ) -> None:
     """Resolve all references, then act on each target. A rejected action does not stop the others.
@@ -255,7 +255,7 @@ def _apply_to_targets(
         raise typer.Exit(exit_codes[0])
 
 
-def _describe_change(target: Target, change: "Change | Submission", result: str) -> str:
+def _describe_change(target: CommandTarget, change: "Change | Submission", result: str) -> str:
     from berth.client.models.arrays import ArrayChange
     from berth.client.models.workloads import Submission
 

@@ -9,7 +9,7 @@ import typer
 
 from berth.cli.arguments import open_client
 from berth.cli.exits import ExitCode, InvalidInput
-from berth.cli.text import print_message, safe
+from berth.cli.text import print_message, printable
 
 if TYPE_CHECKING:
     from berth.client.copies import Progress
@@ -76,5 +76,5 @@ def _progress(text: str) -> Iterator["Progress | None"]:
         TransferSpeedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(safe(text), total=None)
+        task = bar.add_task(printable(text), total=None)
         yield lambda size, total: bar.update(task, completed=size, total=total)

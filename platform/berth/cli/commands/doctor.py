@@ -7,7 +7,7 @@ import typer
 
 from berth.cli.arguments import open_client
 from berth.cli.output import Output, OutputOption, show_list
-from berth.cli.text import safe
+from berth.cli.text import printable
 
 STATUS_WIDTH, NAME_WIDTH = 9, 15
 PoolArgument = Annotated[
@@ -43,11 +43,11 @@ def doctor(
 
 def _examine_machine(output: Output) -> bool:
     """Check this machine and print the results. Return whether any requirement is not met."""
-    from berth.server.doctor import Status, examine
+    from berth.server.doctor import CheckStatus, examine
 
     checks = examine()
     _show(checks, output, "", lambda check: (check.status, check.name))
-    return any(check.status is Status.MISSING for check in checks)
+    return any(check.status is CheckStatus.MISSING for check in checks)
 
 
 def _examine_pool(name: str, output: Output) -> bool:
@@ -67,6 +67,6 @@ def _show(
     width = max(NAME_WIDTH, *(len(labels(entry)[1]) + 2 for entry in entries))
     for entry in entries:
         status, name = labels(entry)
-        print(f"{status:<{STATUS_WIDTH}}{name:<{width}}{safe(entry.finding)}")
+        print(f"{status:<{STATUS_WIDTH}}{name:<{width}}{printable(entry.finding)}")
         if entry.remedy:
-            print(f"{'':<{STATUS_WIDTH + width}}{safe(entry.remedy)}")
+            print(f"{'':<{STATUS_WIDTH + width}}{printable(entry.remedy)}")

@@ -13,7 +13,7 @@ from berth.cli.documents import apply_settings, documents_from_files
 from berth.cli.dry_runs import print_dry_run
 from berth.cli.exits import InvalidInput
 from berth.cli.output import Output, OutputOption, show_data
-from berth.cli.text import print_message, safe
+from berth.cli.text import print_message, printable
 from berth.core.words import format_count
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def edit(
     if output.is_data:
         show_data(edited.plain(), output)
     else:
-        print("\n".join(safe(line) for line in _describe(edited, dry_run=dry_run)))
+        print("\n".join(printable(line) for line in _describe(edited, dry_run=dry_run)))
         if edited.prediction is not None and edited.changes:
             print("Once resumed:" if edited.phase == "suspended" else "In the next scheduling cycle:")
             print_dry_run(edited.prediction)
@@ -120,7 +120,7 @@ def _edit_array(
         show_data(array.plain(), output)
         return
     number = "any number of tasks" if limit is None else f"at most {format_count(limit, 'task')}"
-    print(f"{safe(array.handle)} {'would run' if dry_run else 'runs'} {number} at a time")
+    print(f"{printable(array.handle)} {'would run' if dry_run else 'runs'} {number} at a time")
 
 
 def _without_parts(document: dict[str, Any], parts: Iterable[str]) -> dict[str, Any]:

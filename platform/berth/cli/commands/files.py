@@ -10,7 +10,7 @@ from berth.cli.columns import format_exit
 from berth.cli.commands.outputs import format_size
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption
-from berth.cli.text import format_time, safe
+from berth.cli.text import format_time, printable
 from berth.core.words import format_count
 
 app = typer.Typer(
@@ -125,4 +125,4 @@ def delete(workload: WorkloadArgument, pod: PodOption = None, run: RunOption = N
     with open_client() as client:
         owner = client.workloads.find(workload)
         client.files.delete(owner.id, pod=pod, run=run)
-    print(safe(f"Files of failed pods of {owner.handle} deleted"))
+    print(printable(f"Files of failed pods of {owner.handle} deleted"))

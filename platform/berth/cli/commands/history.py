@@ -11,7 +11,7 @@ from berth.cli.exits import ExitCode, InvalidInput
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, print_fields, show_list, show_one
 from berth.cli.quantities import parse_timestamp
-from berth.cli.text import format_age, format_short_time, format_time, format_value, now, print_message
+from berth.cli.text import format_age, format_short_time, format_time, format_value, print_message, utc_now
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -151,7 +151,7 @@ def _resolve_id_or_name(client: "Client", reference: str | None) -> str | None:
 
 
 def _parse_timestamp(text: str | None, option: str = "--since") -> str | None:
-    return None if text is None else parse_timestamp(option, text, now())
+    return None if text is None else parse_timestamp(option, text, utc_now())
 
 
 def audit(
@@ -181,8 +181,8 @@ def audit(
         "object_name": name,
         "project": project,
         "department": department,
-        "since": None if since is None else parse_timestamp("--since", since, now()),
-        "until": None if until is None else parse_timestamp("--until", until, now()),
+        "since": None if since is None else parse_timestamp("--since", since, utc_now()),
+        "until": None if until is None else parse_timestamp("--until", until, utc_now()),
     }
     with open_client() as client:
         print_listing(
@@ -231,7 +231,7 @@ def _print_health(state: "Health") -> None:
 
 
 def _audit_columns() -> list[Column]:
-    current_time = now()
+    current_time = utc_now()
     return [
         Column("TIME", lambda c: format_time(c.at), brief=lambda c: format_short_time(c.at)),
         Column("AGE", lambda c: format_age(c.at, current_time), right=True, wide=True),

@@ -33,7 +33,7 @@ TREND_POINTS = 20
 Rows = Callable[[], Sequence[Any]]
 
 
-class Goal(StrEnum):
+class MetricGoal(StrEnum):
     MIN = "min"
     MAX = "max"
 
@@ -52,8 +52,9 @@ def metrics(
         str | None, typer.Option("--name", "-n", help="Metric, for example loss.", metavar="METRIC")
     ] = None,
     goal: Annotated[
-        Goal, typer.Option(help="Whether the lowest or the highest value among an array's tasks is best.")
-    ] = Goal.MIN,
+        MetricGoal,
+        typer.Option(help="Whether the lowest or the highest value among an array's tasks is best."),
+    ] = MetricGoal.MIN,
     limit: Annotated[
         int, typer.Option(min=1, help="Maximum number of array tasks to show, best first.")
     ] = 20,
@@ -90,16 +91,16 @@ def metrics(
         if stops and not arrays:
             raise InvalidInput("--stops requires an array, because only arrays have a stop rule.")
         if stops:
-            view = _stopped_tasks_view(client, arrays[0])
+            view = _stopped_tasks_table(client, arrays[0])
         elif arrays:
-            view = _array_view(client, arrays[0], name, goal, limit, count)
+            view = _array_table(client, arrays[0], name, goal, limit, count)
         else:
             chosen = [target.workload for target in targets if target.workload is not None]
-            view = _workload_view(client, chosen, name, count)
+            view = _workload_table(client, chosen, name, count)
         view.show(output, watch=watch)
 
 
-class View:
+class MetricsTable:
     """Refreshable table. `note` returns the line printed below it."""
 
     def __init__(
@@ -119,12 +120,12 @@ class View:
             print(note)
 
 
-def _workload_view(
+def _workload_table(
     client: "Client", workloads: Sequence["WorkloadDetail"], name: str | None, points: int
-) -> View:
+) -> MetricsTable:
     if len(workloads) == 1:
         empty = f"{workloads[0].handle} has not reported any metrics."
-        return View(
+        return MetricsTable(
             lambda: client.workloads.metrics(workloads[0].id, name=name, points=points),
             [Column("METRIC", lambda metric: metric.name), *_metric_columns(lambda metric: metric)],
             empty, lambda rows: "",
@@ -132,7 +133,7 @@ def _workload_view(
     if name is None:
         raise InvalidInput("Choose the metric to compare: --name METRIC.")
     ids = [workload.id for workload in workloads]
-    return View(
+    return MetricsTable(
         lambda: client.workloads.compare_metric(name, ids, points=points),
         [
             Column("WORKLOAD", lambda row: row.workload),
@@ -143,9 +144,9 @@ def _workload_view(
     )  # fmt: skip
 
 
-def _array_view(
-    client: "Client", array: "ArrayDetail", name: str | None, goal: Goal, limit: int, points: int
-) -> View:
+def _array_table(
+    client: "Client", array: "ArrayDetail", name: str | None, goal: MetricGoal, limit: int, points: int
+) -> MetricsTable:
     if name is None:
         name = _only_name(client, array)
     metric = name
@@ -153,7 +154,7 @@ def _array_view(
     def fetch() -> Sequence[Any]:
         return list(client.arrays.metrics(array.id, metric, goal=goal.value, points=points, limit=limit))
 
-    def note(rows: Sequence[Any]) -> str:
+    def best_task_note(rows: Sequence[Any]) -> str:
         best = rows[0]
         value = _format_number(best.best.value)
         text = f"\nBest task: {best.workload} ({metric} {value} at step {best.best.step})"
@@ -167,10 +168,10 @@ def _array_view(
         Column("BEST", lambda row: _format_number(row.best.value), right=True),
         *_metric_columns(lambda row: row.metric),
     ]
-    return View(fetch, columns, f"No task of {array.handle} has reported {metric}.", note)
+    return MetricsTable(fetch, columns, f"No task of {array.handle} has reported {metric}.", best_task_note)
 
 
-def _stopped_tasks_view(client: "Client", array: "ArrayDetail") -> View:
+def _stopped_tasks_table(client: "Client", array: "ArrayDetail") -> MetricsTable:
     columns = [
         Column("TASK", lambda stop: f"{array.name}-{stop.index}"),
         Column("STEP", lambda stop: str(stop.step), right=True),
@@ -180,7 +181,7 @@ def _stopped_tasks_view(client: "Client", array: "ArrayDetail") -> View:
     ]
     has_rule = bool(array.spec.get("array", {}).get("stop"))
     empty = "would not stop any task now" if has_rule else "is not set"
-    return View(
+    return MetricsTable(
         lambda: client.arrays.stops(array.id), columns, f"The stop rule of {array.handle} {empty}.",
         lambda rows: "",
     )  # fmt: skip

@@ -8,7 +8,7 @@ import typer
 
 from berth.cli.arguments import WorkloadArgument, open_client, workload_names
 from berth.cli.arrays import find_target
-from berth.cli.commands.metrics import Goal
+from berth.cli.commands.metrics import MetricGoal
 from berth.cli.exits import InvalidInput
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list
@@ -93,7 +93,9 @@ def download(
     best: Annotated[
         str | None, typer.Option(help="Metric used to select the array's best task.", metavar="METRIC")
     ] = None,
-    goal: Annotated[Goal, typer.Option(help="Whether the lowest or the highest value is best.")] = Goal.MIN,
+    goal: Annotated[
+        MetricGoal, typer.Option(help="Whether the lowest or the highest value is best.")
+    ] = MetricGoal.MIN,
 ) -> None:
     """Download the stored files of a pod. Existing files with the same names are overwritten.
 
@@ -112,7 +114,7 @@ def download(
     print(f"{note}{format_count(len(written), 'file')} written to {to}")
 
 
-def _best_task(client: "Client", reference: str, metric: str, goal: Goal) -> tuple[str, str]:
+def _best_task(client: "Client", reference: str, metric: str, goal: MetricGoal) -> tuple[str, str]:
     """Return the ID of the array's best task and a message about the task.
 
     Raises InvalidInput if no task has reported the metric.

@@ -12,7 +12,7 @@ import typer
 
 from berth.cli.arguments import WorkloadArgument, open_client
 from berth.cli.exits import invalid_value
-from berth.cli.text import print_message, safe
+from berth.cli.text import print_message, printable
 
 if TYPE_CHECKING:
     from berth.cli.forwarding import PodPort
@@ -22,7 +22,7 @@ PORT_MAX = 65_535
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
+class PortMapping:
     """Local port (0 for any free port), and the number or name of the pod's port."""
 
     local: int
@@ -61,7 +61,7 @@ def port_forward(
     asyncio.run(_run(selected, mappings, pod, address))
 
 
-def _parse_mapping(value: str) -> Mapping:
+def _parse_mapping(value: str) -> PortMapping:
     """Parse [LOCAL:]REMOTE. If REMOTE is the name of a port, LOCAL defaults to any free port."""
     local, colon, remote = value.rpartition(":")
     number = int(remote) if remote.isascii() and remote.isdecimal() else None
@@ -70,7 +70,7 @@ def _parse_mapping(value: str) -> Mapping:
         raise invalid_value(
             "ports", "is not a valid port", value, f"[LOCAL:]REMOTE with numbers up to {PORT_MAX}"
         )
-    return Mapping(int(local) if colon else number or 0, remote if number is None else number)
+    return PortMapping(int(local) if colon else number or 0, remote if number is None else number)
 
 
 def _check_address(address: str, expose: bool) -> None:
@@ -87,7 +87,9 @@ def _check_address(address: str, expose: bool) -> None:
         )  # fmt: skip
 
 
-async def _run(workload: "WorkloadDetail", mappings: list[Mapping], pod: str | None, address: str) -> None:
+async def _run(
+    workload: "WorkloadDetail", mappings: list[PortMapping], pod: str | None, address: str
+) -> None:
     from berth.cli.forwarding import PodPort
     from berth.client.config import load_settings
 
@@ -99,7 +101,7 @@ async def _run(workload: "WorkloadDetail", mappings: list[Mapping], pod: str | N
         servers.append(server)
         name = f"port {mapping.remote} of {workload.handle}" + (f" {pod}" if pod else "")
         host, number = server.sockets[0].getsockname()[:2]
-        print(f"{host}:{number} is forwarded to {safe(name)}", flush=True)
+        print(f"{host}:{number} is forwarded to {printable(name)}", flush=True)
         if problem:
             print_message(f"{problem} Connections fail until it does.")
     await asyncio.gather(*(server.serve_forever() for server in servers))

@@ -20,7 +20,7 @@ from berth.cli.impact import (
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_future_timestamp, parse_number, parse_number_or_unlimited
 from berth.cli.quota_table import check_owner, quota_columns, quota_rows
-from berth.cli.text import format_short_time, format_time, now, print_message
+from berth.cli.text import format_short_time, format_time, print_message, utc_now
 
 if TYPE_CHECKING:
     from berth.client.models.tenants import QuotaChange
@@ -226,7 +226,7 @@ def apply(
     with open_client() as client:
         draft = build_quota_draft(client, file, sets or (), removals or (), comment)
         if expires is not None:
-            draft["expires_at"] = parse_future_timestamp("--for", expires, now())
+            draft["expires_at"] = parse_future_timestamp("--for", expires, utc_now())
         impact = client.quotas.preview(draft)
         if not yes:
             if not output.is_data:

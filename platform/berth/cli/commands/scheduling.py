@@ -13,7 +13,15 @@ from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_timestamp
 from berth.cli.quota_table import columns_with_headings, format_status_gpus, quota_rows
-from berth.cli.text import format_age, format_short_time, format_time, now, number, print_message, safe
+from berth.cli.text import (
+    format_age,
+    format_number,
+    format_short_time,
+    format_time,
+    print_message,
+    printable,
+    utc_now,
+)
 
 if TYPE_CHECKING:
     from berth.client.models.scheduling import PendingWorkload
@@ -63,12 +71,12 @@ def queue(
 
 
 def _queue_columns() -> list[Column]:
-    moment = now()
+    moment = utc_now()
     return [
         Column("POSITION", _format_position, right=True),
         Column("NAME", lambda w: w.name),
         Column("PROJECT", lambda w: w.project),
-        Column("GPUS", lambda w: number(w.gpus), right=True),
+        Column("GPUS", lambda w: format_number(w.gpus), right=True),
         Column("PRIORITY", lambda w: str(w.priority), right=True, optional=True),
         Column("AGE", lambda w: format_age(w.submitted_at, moment), right=True, optional=True),
         Column("STARTS IN", lambda w: _format_start(w.expected_start, moment), right=True),
@@ -100,7 +108,7 @@ def cycles(
     berth cycles --since 2h
     berth cycles --limit 5 --watch
     """
-    filters = {} if since is None else {"since": parse_timestamp("--since", since, now())}
+    filters = {} if since is None else {"since": parse_timestamp("--since", since, utc_now())}
     with open_client() as client:
         print_listing(
             lambda: list(client.cycles.list(limit=limit, **filters)), _cycle_columns, output, "No cycles.",
@@ -132,9 +140,9 @@ def replay(
         _write_scenario(save, scenario)
 
     def describe(_: object) -> None:
-        print(safe(comparison.summary))
+        print(printable(comparison.summary))
         for line in comparison.differences:
-            print(f"  {safe(line)}")
+            print(f"  {printable(line)}")
         if comparison.differing > len(comparison.differences):
             print(f"  ... and {comparison.differing - len(comparison.differences)} more")
 
@@ -192,11 +200,11 @@ def share(
 
 def _share_columns() -> list[Column]:
     return columns_with_headings("QUEUE", [
-        Column("QUOTA", lambda q: number(q.gpu, "unlimited"), right=True),
+        Column("QUOTA", lambda q: format_number(q.gpu, "unlimited"), right=True),
         Column("FAIR SHARE", lambda q: format_status_gpus(q, "share"), right=True),
         Column("ALLOCATED", lambda q: format_status_gpus(q, "allocated"), right=True),
         Column("RESERVED", lambda q: format_status_gpus(q, "reserved"), right=True, optional=True),
-        Column("OVER QUOTA", lambda q: number(_gpus_over_quota(q)), right=True, optional=True),
+        Column("OVER QUOTA", lambda q: format_number(_gpus_over_quota(q)), right=True, optional=True),
         Column("REQUESTED", lambda q: format_status_gpus(q, "requested"), right=True, optional=True),
         Column("DECAYED USAGE", _format_decayed_usage, right=True, optional=True),
         Column("RANK", lambda q: "-" if q.rank is None else str(q.rank), right=True, wide=True),

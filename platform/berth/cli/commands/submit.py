@@ -14,7 +14,7 @@ from berth.cli.dry_runs import print_dry_run
 from berth.cli.exits import ExitCode, InvalidInput, exit_code_for
 from berth.cli.flags import SubmitFlags, flag_for_path
 from berth.cli.output import Output, show_data
-from berth.cli.text import print_message, safe
+from berth.cli.text import print_message, printable
 from berth.core.words import format_count
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def _show_dry_runs(
                 print("the first task:")
             print_dry_run(prediction)
             if change is not None:
-                print(f"  {safe(change.sentence)}")
+                print(f"  {printable(change.sentence)}")
     if any(prediction.errors for prediction in predictions):
         raise typer.Exit(ExitCode.USAGE)
 

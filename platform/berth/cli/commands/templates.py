@@ -8,7 +8,7 @@ from berth.cli.arguments import open_client
 from berth.cli.documents import resolve_template
 from berth.cli.exits import InvalidInput
 from berth.cli.output import Column, Output, OutputOption, show_data, show_list
-from berth.cli.text import safe
+from berth.cli.text import printable
 
 app = typer.Typer(no_args_is_help=True, help="Manage workload templates.")
 TemplateArgument = Annotated[
@@ -51,7 +51,7 @@ def show(
     if output in (Output.JSON, Output.YAML):
         show_data(stored.plain(), output)
     else:
-        print("\n".join(safe(line) for line in stored.text.removesuffix("\n").split("\n")))
+        print("\n".join(printable(line) for line in stored.text.removesuffix("\n").split("\n")))
 
 
 @app.command("set")

@@ -8,7 +8,7 @@ import typer
 from berth.cli.arguments import PoolOption, ProjectOption, open_client, service_names
 from berth.cli.exits import invalid_value
 from berth.cli.output import Output, OutputOption, print_items, print_section, show_data
-from berth.cli.text import safe
+from berth.cli.text import printable
 
 if TYPE_CHECKING:
     from berth.cli.top.cluster import ClusterSnapshot
@@ -75,7 +75,7 @@ def _print_snapshot(snapshot: "ClusterSnapshot", output: Output) -> None:
     if output.is_data:
         show_data(snapshot.plain(), output)
         return
-    print(safe(headline(snapshot)))
+    print(printable(headline(snapshot)))
     for title, rows, columns in (
         ("Pools", snapshot.pools, pool_columns()),
         ("Nodes", snapshot.nodes, node_columns()),

@@ -10,7 +10,7 @@ from berth.cli.exits import InvalidInput, invalid_value
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_timestamp
-from berth.cli.text import now, number
+from berth.cli.text import format_number, utc_now
 from berth.core.backports import StrEnum
 
 usage_app = typer.Typer(
@@ -19,7 +19,7 @@ usage_app = typer.Typer(
 DIMENSIONS = ("department", "project", "user", "pool")
 
 
-class Step(StrEnum):
+class UsageStep(StrEnum):
     HOUR = "hour"
     DAY = "day"
     WEEK = "week"
@@ -32,7 +32,7 @@ def report(
     by: Annotated[
         str, typer.Option(metavar="LIST", help="Comma-separated dimensions: department, project, user, pool.")
     ] = "department,project",
-    step: Annotated[Step | None, typer.Option(help="Length of each period.")] = None,
+    step: Annotated[UsageStep | None, typer.Option(help="Length of each period.")] = None,
     since: Annotated[str, typer.Option(help="Start time: a timestamp, or an age such as 30d.")] = "30d",
     until: Annotated[str | None, typer.Option(help="End time: a timestamp, or an age such as 2h.")] = None,
     time_zone: Annotated[
@@ -57,8 +57,8 @@ def report(
         "group_by": dimensions,
         "step": step,
         "time_zone": time_zone,
-        "since": parse_timestamp("--since", since, now()),
-        "until": None if until is None else parse_timestamp("--until", until, now()),
+        "since": parse_timestamp("--since", since, utc_now()),
+        "until": None if until is None else parse_timestamp("--until", until, utc_now()),
         "department": department,
         "project": project,
         "user": user,
@@ -75,7 +75,7 @@ def report(
         show_list(usage.items, _usage_columns(dimensions, step), output, "No usage in this period.")
         if usage.items:
             cost = "" if usage.total.cost is None else f", cost {usage.total.cost:.2f}"
-            print(f"\nTotal: {number(round(usage.total.gpu_hours, 3))} GPU-hours{cost}")
+            print(f"\nTotal: {format_number(round(usage.total.gpu_hours, 3))} GPU-hours{cost}")
 
     show_one(usage, output, describe)
 
@@ -88,7 +88,7 @@ def _dimensions(text: str) -> list[str]:
     return dimensions
 
 
-def _usage_columns(dimensions: list[str], step: Step | None) -> list[Column]:
+def _usage_columns(dimensions: list[str], step: UsageStep | None) -> list[Column]:
     def make_getter(dimension: str) -> Any:
         return lambda used: getattr(used, dimension) or "-"
 
@@ -102,10 +102,12 @@ def _usage_columns(dimensions: list[str], step: Step | None) -> list[Column]:
     ]
 
 
-def _format_period(at: Any, step: Step) -> str:
+def _format_period(at: Any, step: UsageStep) -> str:
     if at is None:
         return "-"
-    return str(at.strftime({Step.HOUR: "%Y-%m-%d %H:00", Step.MONTH: "%Y-%m"}.get(step, "%Y-%m-%d")))
+    return str(
+        at.strftime({UsageStep.HOUR: "%Y-%m-%d %H:00", UsageStep.MONTH: "%Y-%m"}.get(step, "%Y-%m-%d"))
+    )
 
 
 budget_app = typer.Typer(

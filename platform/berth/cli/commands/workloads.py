@@ -22,13 +22,13 @@ from berth.cli.output import (
 )
 from berth.cli.text import (
     format_duration,
+    format_number,
     format_pairs,
     format_time,
     format_value,
-    now,
-    number,
     print_message,
-    safe,
+    printable,
+    utc_now,
 )
 from berth.core.retry_counts import format_retries
 from berth.core.words import format_count
@@ -65,7 +65,7 @@ def list_workloads(options: ListOptions) -> None:
 
     with open_client() as client:
         print_listing(
-            find, lambda: workload_columns(now()), options.output, "No workloads.", watch=options.watch
+            find, lambda: workload_columns(utc_now()), options.output, "No workloads.", watch=options.watch
         )
     if len(shown) == options.limit:
         print_message(f"only the first {options.limit} workloads are shown; see --limit")
@@ -101,7 +101,7 @@ def _print_workload(client: "Client", workload: "WorkloadDetail") -> None:
     pods = client.workloads.pods(workload.id)
     if pods:
         print_section("Pods")
-        print_items(pods, pod_columns(now()))
+        print_items(pods, pod_columns(utc_now()))
     events = client.workloads.events(workload.id)[-EVENTS_SHOWN:]
     if events:
         print_section("Latest events")
@@ -114,7 +114,7 @@ def _print_array(client: "Client", array: "ArrayDetail") -> None:
 
 
 def _workload_fields(workload: "WorkloadDetail") -> list[tuple[str, str]]:
-    gpus = f"{number(workload.gpus.now)} allocated, {number(workload.gpus.requested)} requested"
+    gpus = f"{format_number(workload.gpus.now)} allocated, {format_number(workload.gpus.requested)} requested"
     preemptible = "preemptible" if workload.preemptible else "non-preemptible"
     evictions, restarts = (
         format_count(workload.preemptions, "eviction"),
@@ -211,28 +211,28 @@ def _print_explanation(
     workload: "Workload", explanation: "Explanation", change: "SmallestChange | None"
 ) -> None:
     reason = f": {explanation.reason}" if explanation.reason else ""
-    print(safe(f"{workload.handle} is {explanation.phase}{reason}"))
+    print(printable(f"{workload.handle} is {explanation.phase}{reason}"))
     if explanation.message and explanation.message not in {
         blocker.message for blocker in explanation.blockers
     }:
-        print(f"  {safe(explanation.message)}")
+        print(f"  {printable(explanation.message)}")
     for blocker in explanation.blockers:
-        print(f"\n{safe(blocker.reason)}: {safe(blocker.message)}")
+        print(f"\n{printable(blocker.reason)}: {printable(blocker.message)}")
         if blocker.numbers:
             print(f"  {format_blocker_numbers(blocker.numbers)}")
     if explanation.queue_position is not None:
         print_section(f"Queue position {explanation.queue_position}{_in_pool(workload)}")
         for line in explanation.ordering:
-            print(f"  {safe(line)}")
+            print(f"  {printable(line)}")
     if line := format_expected_start(explanation.expected_start, explanation.expected_start_reason):
-        print(f"\n{safe(line)}")
+        print(f"\n{printable(line)}")
     for sentence in (explanation.burst, explanation.idle, change.sentence if change else ""):
         if sentence:
-            print(f"\n{safe(sentence)}")
+            print(f"\n{printable(sentence)}")
     if lines := list(queue_lines(explanation.queue)):
         print_section("Queues")
         for line in lines:
-            print(f"  {safe(line)}")
+            print(f"  {printable(line)}")
     _print_history(explanation)
     if explanation.explained_at is not None:
         cycle = (
@@ -245,9 +245,9 @@ def _print_history(explanation: "Explanation") -> None:
     if len(explanation.pending_history) > 1:
         print_section("Pending time by reason")
         for interval in explanation.pending_history:
-            duration = format_duration(((interval.until or now()) - interval.since).total_seconds())
+            duration = format_duration(((interval.until or utc_now()) - interval.since).total_seconds())
             print(
-                f"  {format_time(interval.since)}  {safe(interval.reason)} {duration}"
+                f"  {format_time(interval.since)}  {printable(interval.reason)} {duration}"
                 f"{'' if interval.until else ' so far'}"
             )
     if explanation.evictions:
@@ -261,9 +261,9 @@ def _in_pool(workload: "Workload") -> str:
 
 
 def _print_eviction(eviction: "Eviction") -> None:
-    print(f"  {format_time(eviction.at)}  {eviction.kind}: {safe(eviction.summary)}")
+    print(f"  {format_time(eviction.at)}  {eviction.kind}: {printable(eviction.summary)}")
     for line in eviction.explanation:
-        print(f"    {safe(line)}")
+        print(f"    {printable(line)}")
 
 
 def open_port(

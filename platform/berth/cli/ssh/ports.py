@@ -8,7 +8,7 @@ from asyncssh.stream import SSHTCPStreamSession
 
 from berth.cli.forwarding import PortConnection
 from berth.cli.ssh.sessions import PodChannels
-from berth.cli.text import safe
+from berth.cli.text import printable
 from berth.client.errors import ClientError
 
 ONLY_POD = "Only ports of the pod itself can be forwarded. Write localhost instead of {host}."
@@ -17,12 +17,12 @@ ONLY_POD = "Only ports of the pod itself can be forwarded. Write localhost inste
 async def connect_port(channels: PodChannels, host: str, port: int) -> asyncssh.SSHTCPSession[bytes]:
     """Return a session that is connected to a port of the pod. Raises ChannelOpenError with the reason."""
     if not _is_own(host):
-        reason = ONLY_POD.format(host=safe(host))
+        reason = ONLY_POD.format(host=printable(host))
         raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, reason)
     try:
         connection = await channels.port(port).connect()
     except ClientError as error:
-        raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, safe(str(error))) from None
+        raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, printable(str(error))) from None
 
     async def serve(reader: asyncssh.SSHReader[bytes], writer: asyncssh.SSHWriter[bytes]) -> None:
         try:

@@ -16,7 +16,7 @@ import asyncssh
 from berth.cli.ssh.ports import connect_port
 from berth.cli.ssh.sessions import PodChannels, Process
 from berth.cli.ssh.settings import SshFiles
-from berth.cli.text import safe
+from berth.cli.text import printable
 from berth.client.aio.channels import AsyncChannel
 from berth.client.channels import OUTPUT, STATUS
 from berth.client.errors import ClientError, Unreachable
@@ -99,7 +99,7 @@ async def _watch(
     except ClientError as error:
         reason = str(error)
     channels.end_sessions(reason)
-    connection.disconnect(asyncssh.DISC_BY_APPLICATION, safe(reason))
+    connection.disconnect(asyncssh.DISC_BY_APPLICATION, printable(reason))
 
 
 def _start(copy: Callable[[socket.socket], None], peer: socket.socket) -> threading.Thread:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from berth.cli.columns import phase_style
 from berth.cli.listing import LIVE_PHASES
 from berth.cli.output import Column
-from berth.cli.text import format_age, now, number
+from berth.cli.text import format_age, format_number, utc_now
 from berth.core.backports import StrEnum
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def fetch_snapshot(client: "Client", pool: str | None, project: str | None, sort
         for workload in work[:ROWS_MAX]
     ]
     return ClusterSnapshot(
-        now(),
+        utc_now(),
         whole.now,
         [
             PoolRow(node_pool, usage_by_pool.get(node_pool.name))
@@ -123,7 +123,8 @@ def headline(snapshot: ClusterSnapshot) -> str:
     measured = "" if snapshot.now.gpu_busy_percent is None else f", {format_utilization(snapshot.now)} used"
     more = ", more not shown" if snapshot.more else ""
     return (
-        f"{number(allocated_amount)} of {number(pool_capacity)} GPUs allocated{share}{measured}; "
+        f"{format_number(allocated_amount)} of {format_number(pool_capacity)} GPUs "
+        f"allocated{share}{measured}; "
         f"workloads: {running} running, {pending} pending{more}"
     )
 
@@ -180,7 +181,7 @@ def _format_usage(use: "Utilization | None", name: str, unit: int) -> str:
         return "-"
     used, allocated_amount = getattr(use.used, name), getattr(use.allocated, name)
     amount = "-" if used is None else f"{used / unit:.1f}"
-    return f"{amount}/{number(round(allocated_amount / unit, 1))}" if allocated_amount or used else "-"
+    return f"{amount}/{format_number(round(allocated_amount / unit, 1))}" if allocated_amount or used else "-"
 
 
 def _allocated_gpus(place: Any) -> float:
@@ -188,7 +189,7 @@ def _allocated_gpus(place: Any) -> float:
 
 
 def _format_ratio(part: float | None, whole: float | None) -> str:
-    return f"{number(part)}/{number(whole)}"
+    return f"{format_number(part)}/{format_number(whole)}"
 
 
 def _format_reason(row: WorkloadRow, at: datetime) -> str:

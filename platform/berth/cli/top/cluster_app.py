@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from textual.widgets import DataTable, Footer, Header, Static
 
 from berth.cli.output import Column
-from berth.cli.text import format_time, safe
+from berth.cli.text import format_time, printable
 from berth.cli.top.cluster import (
     ClusterSnapshot,
     Sort,
@@ -61,7 +61,7 @@ class ClusterTop(RefreshingApp):
 
     def show(self, snapshot: ClusterSnapshot) -> None:
         self.sub_title = f"as of {format_time(snapshot.at)}"
-        self.query_one("#headline", Static).update(Text(safe(headline(snapshot))))
+        self.query_one("#headline", Static).update(Text(printable(headline(snapshot))))
         self._fill("pools", snapshot.pools, pool_columns())
         self._fill("nodes", snapshot.nodes, node_columns())
         self._fill("workloads", snapshot.workloads, workload_columns(snapshot.at))
@@ -76,7 +76,7 @@ class ClusterTop(RefreshingApp):
         table.clear()
         for row in rows:
             styles = (column.style(row) if column.style else "" for column in columns)
-            cells = (safe(column.cell_text(row)) for column in columns)
+            cells = (printable(column.cell_text(row)) for column in columns)
             table.add_row(*map(Text, cells, styles))
         table.move_cursor(row=min(cursor, max(0, len(rows) - 1)), animate=False)
         table.scroll_to(left, top, animate=False)

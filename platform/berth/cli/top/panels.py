@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from berth.cli.text import format_age, format_duration, format_value, number, safe
+from berth.cli.text import format_age, format_duration, format_number, format_value, printable
 from berth.cli.top.service import ServiceSnapshot
 
 Row = tuple[str, ...]
@@ -34,9 +34,9 @@ def status_lines(snapshot: ServiceSnapshot) -> Iterator[str]:
         action, reason = format_value(decision.get("action")), format_value(decision.get("reason"))
         yield f"decided    {action}{delta}: {reason}"
     pending = status.get("pending_requests") or []
-    yield f"pending    {', '.join(safe(request) for request in pending) or 'nothing'}"
+    yield f"pending    {', '.join(printable(request) for request in pending) or 'nothing'}"
     if error := status.get("error"):
-        yield f"error      {safe(error)}"
+        yield f"error      {printable(error)}"
 
 
 def metric_rows(snapshot: ServiceSnapshot) -> list[tuple[str, str]]:
@@ -48,7 +48,7 @@ def condition_rows(snapshot: ServiceSnapshot) -> list[Row]:
     conditions: Mapping[str, Any] = snapshot.conditions.get("conditions") or {}
     return [
         (
-            safe(name),
+            printable(name),
             "out" if condition.get("type") == "scale_out" else "in",
             _format_number(condition.get("value")),
             _format_number(condition.get("threshold")),
@@ -66,13 +66,13 @@ def engine_rows(snapshot: ServiceSnapshot) -> list[Row]:
     models: Mapping[str, Any] = snapshot.engines.get("models") or {}
     return [
         (
-            safe(engine.get("engine_id")),
-            safe(engine.get("status")),
+            printable(engine.get("engine_id")),
+            printable(engine.get("status")),
             format_value(engine.get("is_healthy")),
-            safe(engine.get("origin", "-")),
+            printable(engine.get("origin", "-")),
             _format_number(engine.get("running_requests")),
-            safe(engine.get("weight_version") or "-"),
-            safe(engine.get("url") or "-"),
+            printable(engine.get("weight_version") or "-"),
+            printable(engine.get("url") or "-"),
         )
         for name in models
         for engine in models[name].get("engines", [])
@@ -83,11 +83,11 @@ def history_rows(snapshot: ServiceSnapshot) -> list[Row]:
     return [
         (
             f"{format_age(_to_datetime(record.get('triggered_at')), snapshot.at)} ago",
-            safe(record.get("action")),
+            printable(record.get("action")),
             f"{format_value(record.get('from_engines'))} to {format_value(record.get('to_engines'))}",
-            safe(record.get("status")),
+            printable(record.get("status")),
             _format_duration_of(record),
-            safe(record.get("error_message") or record.get("reason")),
+            printable(record.get("error_message") or record.get("reason")),
         )
         for record in snapshot.history.get("history") or []
     ]
@@ -109,7 +109,7 @@ def _format_last_action(snapshot: ServiceSnapshot) -> str:
     moment = _to_datetime(snapshot.status.get("last_scale_time"))
     if moment is None:
         return "never scaled"
-    return f"{safe(snapshot.status.get('last_scale_action'))}, {format_age(moment, snapshot.at)} ago"
+    return f"{printable(snapshot.status.get('last_scale_action'))}, {format_age(moment, snapshot.at)} ago"
 
 
 def _condition_state(condition: Mapping[str, Any]) -> str:
@@ -126,7 +126,7 @@ def _format_duration_of(record: Mapping[str, Any]) -> str:
 
 
 def _format_number(value: object) -> str:
-    return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else "-"
+    return format_number(value) if isinstance(value, int | float) and not isinstance(value, bool) else "-"
 
 
 def _to_datetime(seconds: object) -> datetime | None:

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.widgets import Static
 
 from berth.cli.exits import explain_error
-from berth.cli.text import end_sentence, safe
+from berth.cli.text import end_sentence, printable
 
 
 class RefreshingApp(App[None]):
@@ -48,7 +48,7 @@ class RefreshingApp(App[None]):
         self.call_from_thread(self._redraw, snapshot)
 
     def _show_error(self, message: str) -> None:
-        self.query_one("#error", Static).update(Text(safe(message)))
+        self.query_one("#error", Static).update(Text(printable(message)))
 
     def _redraw(self, snapshot: Any) -> None:
         self._show_error("")

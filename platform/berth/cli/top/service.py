@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from typing_extensions import Self
 
-from berth.cli.text import now
+from berth.cli.text import utc_now
 from berth.client.config import InvalidSettings, Settings, load_settings
 from berth.client.retry import RetryPolicy
 from berth.client.sync.transport import Transport
@@ -90,7 +90,7 @@ class ServiceWatcher:
         root = self._root or self._find_root()
         get = self._transport.get
         return ServiceSnapshot(
-            now(),
+            utc_now(),
             get(f"{root}/autoscaler/status"),
             get(f"{root}/autoscaler/conditions"),
             get(f"{root}/engines"),

@@ -48,7 +48,7 @@ def _convert_error(details: ErrorDetails, root_model: type[BaseModel]) -> Proble
     if kind == "extra_forbidden":
         if location[-1] == OLD_KEY:
             return Problem(path, "was replaced by after", "", replacement_for_old_key(details["input"]))
-        return _unknown_key(path, location, root_model)
+        return _unknown_key_problem(path, location, root_model)
     if kind == "missing":
         return Problem(path, "missing", "", "a value")
     allowed = str(context.get("allowed", "")) or _describe_allowed(kind, context)
@@ -64,7 +64,7 @@ def _convert_error(details: ErrorDetails, root_model: type[BaseModel]) -> Proble
     return Problem(path, message, received, allowed or EXPECTED.get(kind, ""))
 
 
-def _unknown_key(path: str, location: tuple[str | int, ...], root_model: type[BaseModel]) -> Problem:
+def _unknown_key_problem(path: str, location: tuple[str | int, ...], root_model: type[BaseModel]) -> Problem:
     allowed = sorted(_find_model(location[:-1], root_model).model_fields)
     return Problem(path, "unknown key", format_value(location[-1]), suggest(str(location[-1]), allowed))
 

@@ -31,19 +31,19 @@ def parse_failure(value: object) -> int | str:
     if isinstance(value, int) and not isinstance(value, bool):
         if 1 <= value <= EXIT_CODE_MAX:
             return value
-        raise _error("is not an exit code that indicates failure", f"1 to {EXIT_CODE_MAX}")
+        raise _value_error("is not an exit code that indicates failure", f"1 to {EXIT_CODE_MAX}")
     if not isinstance(value, str):
-        raise _error("is not a valid kind of failure", ALLOWED)
+        raise _value_error("is not a valid kind of failure", ALLOWED)
     if value in REASONS:
         return value
     if full_name(value) in SIGNALS:
         return full_name(value)
     names = [*REASONS, *SIGNALS, *(name.removeprefix("SIG") for name in SIGNALS)]
     close = suggest(value, names)
-    raise _error("is not a valid kind of failure", close if close != ", ".join(names) else ALLOWED)
+    raise _value_error("is not a valid kind of failure", close if close != ", ".join(names) else ALLOWED)
 
 
-def _error(message: str, allowed: str) -> PydanticCustomError:
+def _value_error(message: str, allowed: str) -> PydanticCustomError:
     return PydanticCustomError("failure", "{message}", {"message": message, "allowed": allowed})
 
 

@@ -17,7 +17,7 @@ BLOCK = 1 << 20
 MANIFEST_SIZE_MAX = 1 << 20
 
 
-def write(target: Path, manifest: Manifest, dump: Path, keys: Mapping[str, bytes]) -> None:
+def write_archive(target: Path, manifest: Manifest, dump: Path, keys: Mapping[str, bytes]) -> None:
     """Write a backup file atomically, readable only by its owner. Raises BackupError if that fails."""
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -54,20 +54,20 @@ def open_archive(source: Path) -> Iterator["Archive"]:
 class Archive:
     def __init__(self, source: Path, tar: tarfile.TarFile) -> None:
         self._source, self._tar = source, tar
-        self.manifest = parse_manifest(self._part(MANIFEST).read(MANIFEST_SIZE_MAX), str(source))
+        self.manifest = parse_manifest(self._open_member(MANIFEST).read(MANIFEST_SIZE_MAX), str(source))
 
     def dump(self) -> IO[bytes]:
-        return self._part(DUMP)
+        return self._open_member(DUMP)
 
     def keys(self) -> dict[str, bytes]:
-        return {name: self._part(KEYS + name).read(BLOCK) for name in self.manifest.files}
+        return {name: self._open_member(KEYS + name).read(BLOCK) for name in self.manifest.files}
 
     def check(self) -> None:
         size, sha256 = hash_content(self.dump())
         if (size, sha256) != (self.manifest.size, self.manifest.sha256):
             raise BackupError(f"{self._source} is damaged: the checksum does not match. Use another backup.")
 
-    def _part(self, name: str) -> IO[bytes]:
+    def _open_member(self, name: str) -> IO[bytes]:
         try:
             part = self._tar.extractfile(name)
         except KeyError:

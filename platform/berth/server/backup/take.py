@@ -44,7 +44,7 @@ def take_backup(target: Path, *, with_keys: bool = False, replace: bool = False)
             server=database.server, migrations=migrations, size=size, sha256=sha256,
             key=secret_fingerprint(settings.SECRET_KEY), counts=counts, files=tuple(keys),
         )  # fmt: skip
-        archive.write(target, manifest, dump, keys)
+        archive.write_archive(target, manifest, dump, keys)
     return manifest
 
 

@@ -1,10 +1,10 @@
 """`berth doctor`: check which of Berth's features this machine supports."""
 
-from berth.server.doctor.check import Check, Status
+from berth.server.doctor.check import Check, CheckStatus
 from berth.server.doctor.node import node_checks
 from berth.server.doctor.server import server_checks
 
-__all__ = ["Check", "Status", "examine"]
+__all__ = ["Check", "CheckStatus", "examine"]
 
 
 def examine() -> list[Check]:

@@ -6,7 +6,7 @@ from typing import Any
 from berth.core.backports import StrEnum
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     OK = "ok"
     LIMITED = "limited"  # Berth works, but with the limitation that the check describes
     MISSING = "missing"  # Berth, or all of its pods, would fail to start
@@ -20,7 +20,7 @@ class Check:
     """
 
     name: str
-    status: Status
+    status: CheckStatus
     finding: str
     remedy: str = ""
 

@@ -23,7 +23,7 @@ Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
-Check = Callable[["Sender"], Awaitable[bool]]
+Check = Callable[["RequestSender"], Awaitable[bool]]
 
 FIRST_SECONDS = 30.0  # seconds allowed for any body, regardless of its size
 BYTES_PER_SECOND = 16 * 1024  # minimum upload rate after FIRST_SECONDS
@@ -32,7 +32,7 @@ LARGE_BODIES_MAX = 8  # maximum number of concurrent large bodies per credential
 TEXT = "text/plain; charset=utf-8"
 
 
-class Sender(NamedTuple):
+class RequestSender(NamedTuple):
     """Bearer secret or session key of a request. Both are empty for an anonymous client."""
 
     secret: str = ""
@@ -51,7 +51,7 @@ class BoundedBodies:
     may_send_large: Check
 
     def __post_init__(self) -> None:
-        self._large: Counter[Sender] = Counter()
+        self._large: Counter[RequestSender] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -59,14 +59,14 @@ class BoundedBodies:
             return
         body = _Body(scope, receive, self)
         try:
-            await body.admit(content_length(scope))
+            await body.check_size(content_length(scope))
             await self.app(scope, body.receive, send)
         except _Rejection as rejection:
             await reject(scope, receive, send, rejection.error)
         finally:
             body.release()
 
-    async def begin_large_body(self, sender: Sender) -> None:
+    async def begin_large_body(self, sender: RequestSender) -> None:
         """Count a large body against the credential until `end_large_body` is called.
 
         Raises _Rejection if the body is not allowed.
@@ -83,7 +83,7 @@ class BoundedBodies:
             )
         self._large[sender] += 1
 
-    def end_large_body(self, sender: Sender) -> None:
+    def end_large_body(self, sender: RequestSender) -> None:
         self._large[sender] -= 1
         if not self._large[sender]:
             del self._large[sender]
@@ -108,7 +108,7 @@ class _Body:
         self._is_complete = False
         self._started = asyncio.get_running_loop().time()
 
-    async def admit(self, size: int) -> None:
+    async def check_size(self, size: int) -> None:
         """Check the declared length or the length received so far.
 
         Raises _Rejection if the body is too large.
@@ -137,7 +137,7 @@ class _Body:
                 RequestTimeout(f"The body arrived at less than {BYTES_PER_SECOND} bytes per second.")
             ) from None
         self._size += len(message.get("body", b""))
-        await self.admit(self._size)
+        await self.check_size(self._size)
         self._is_complete = not message.get("more_body", False)
         return message
 
@@ -179,14 +179,14 @@ def content_length(scope: Scope) -> int:
     return int(length) if length.isdigit() else 0
 
 
-def read_sender(scope: Scope) -> Sender:
+def read_sender(scope: Scope) -> RequestSender:
     """Return a request's bearer secret, or the key of its browser session."""
     if secret := bearer_secret(scope):
-        return Sender(secret=secret)
+        return RequestSender(secret=secret)
     cookies = b"; ".join(value for name, value in scope["headers"] if name == b"cookie").decode("latin-1")
     pairs = (cookie.strip().partition("=") for cookie in cookies.split(";"))
     key = next((value for name, _, value in pairs if name == settings.SESSION_COOKIE_NAME), "")
-    return Sender(session_key=key)
+    return RequestSender(session_key=key)
 
 
 def bearer_secret(scope: Scope) -> str:

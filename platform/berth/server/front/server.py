@@ -27,7 +27,7 @@ KEEP_ALIVE_SECONDS = 75
 NEW_OBJECTS = 5000  # new objects between garbage collections; reference counting frees nearly all of them
 
 
-def config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
+def uvicorn_config(application: Any = APPLICATION, **options: Any) -> uvicorn.Config:
     """Return the uvicorn configuration. `options` sets the address and the grace period.
 
     X-Forwarded-For and X-Forwarded-Proto are trusted only from the proxies in BERTH_TRUSTED_PROXIES, because

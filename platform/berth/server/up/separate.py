@@ -24,7 +24,7 @@ def call_in_fork(function: Callable[[], Any]) -> Any:
             end_with_parent(parent, signal.SIGKILL)
             os.close(reading)
             with os.fdopen(writing, "w") as pipe:
-                pipe.write(json.dumps(_answer(function)))
+                pipe.write(json.dumps(_call_and_report(function)))
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
@@ -43,7 +43,7 @@ def call_in_fork(function: Callable[[], Any]) -> Any:
     return answer["result"]
 
 
-def _answer(function: Callable[[], Any]) -> dict[str, Any]:
+def _call_and_report(function: Callable[[], Any]) -> dict[str, Any]:
     try:
         return {"result": function()}
     except StartupError as error:

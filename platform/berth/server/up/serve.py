@@ -11,7 +11,7 @@ from types import FrameType
 
 import uvicorn
 
-from berth.server.front.server import config
+from berth.server.front.server import uvicorn_config
 from berth.server.up.address import WAITING_CONNECTIONS
 
 GRACE = 10  # seconds that open requests and pages have to finish after SIGTERM
@@ -31,13 +31,17 @@ def main() -> None:
     if options.fd is not None:
         serve(socket.socket(fileno=options.fd))
     else:
-        uvicorn.Server(config(host=options.host, port=options.port, timeout_graceful_shutdown=GRACE)).run()
+        uvicorn.Server(
+            uvicorn_config(host=options.host, port=options.port, timeout_graceful_shutdown=GRACE)
+        ).run()
 
 
 def serve(listening: socket.socket) -> None:
     """Serve HTTP and WebSockets on a socket that the supervisor opened and other processes may share."""
     # asyncio accepts as many connections at once as the backlog allows, so the backlog is 1.
-    SharedServer(config(timeout_graceful_shutdown=SUPERVISED_GRACE, backlog=1)).run(sockets=[listening])
+    SharedServer(uvicorn_config(timeout_graceful_shutdown=SUPERVISED_GRACE, backlog=1)).run(
+        sockets=[listening]
+    )
 
 
 class SharedServer(uvicorn.Server):

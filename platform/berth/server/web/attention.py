@@ -33,7 +33,7 @@ SHORTFALL_MIN = timedelta(minutes=5)  # pending time after which a queue below i
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class AttentionItem:
     """Item that needs attention: a line with a coloured label, a linked name and a text.
 
     The text completes a sentence that begins with the name or, with `is_sentence`, is a full sentence. `at`
@@ -60,7 +60,7 @@ def attention_items(
     is_admin: bool,
     no_scheduler: bool,
     now: datetime,
-) -> list[Item]:
+) -> list[AttentionItem]:
     """Return the items that need a user's attention: first all faults, then all warnings.
 
     Within each group, platform admins see platform items first, and other users see their own workloads
@@ -112,7 +112,7 @@ def _own_workloads(actor: Actor) -> list[Workload]:
     return list(rows.select_related("array").order_by("-submitted_at")[:OWN_MAX])
 
 
-def _failed_items(actor: Actor, now: datetime) -> list[Item]:
+def _failed_items(actor: Actor, now: datetime) -> list[AttentionItem]:
     """Return the user's latest failed workloads, and arrays with failed tasks, from the last day."""
     if actor.user is None:
         return []
@@ -125,7 +125,7 @@ def _failed_items(actor: Actor, now: datetime) -> list[Item]:
     listed = list(islice(latest.values(), OF_EACH_MAX))
     logs = load_log_addresses(listed)
     items = [
-        Item(
+        AttentionItem(
             "Failed", "bad", workload.name, _workload_path(workload), workload.message,
             workload.ended_at, is_sentence=True, log=logs.get(workload.pk, ""),
         )
@@ -135,7 +135,7 @@ def _failed_items(actor: Actor, now: datetime) -> list[Item]:
     return sorted(items, key=lambda item: item.at or now, reverse=True)
 
 
-def _failed_arrays(tasks: QuerySet[Workload]) -> Iterator[Item]:
+def _failed_arrays(tasks: QuerySet[Workload]) -> Iterator[AttentionItem]:
     """Yield an item for each array that contains one of the failed tasks, latest first.
 
     Of several arrays with the same name, only the latest is included.
@@ -151,30 +151,32 @@ def _failed_arrays(tasks: QuerySet[Workload]) -> Iterator[Item]:
     failures = failures_by_array(shown)
     for pk in (pk for pk in shown if pk in failures):  # the failed tasks of other arrays have been retried
         text, path = f"{failure_sentence(failures[pk], rows[pk].task_count)}.", reverse("array", args=[pk])
-        yield Item("Failed", "bad", rows[pk].name, path, text, latest[pk], is_sentence=True)
+        yield AttentionItem("Failed", "bad", rows[pk].name, path, text, latest[pk], is_sentence=True)
 
 
 def _select_unschedulable(own: Sequence[Workload]) -> Iterator[Workload]:
     return (row for row in own if row.phase == Phase.PENDING and row.reason == UNSCHEDULABLE)
 
 
-def _unschedulable_item(workload: Workload) -> Item:
+def _unschedulable_item(workload: Workload) -> AttentionItem:
     text = f"can never start as specified. {workload.message}"
     if workload.array is not None:
         path = reverse("array", args=[workload.array.pk])
-        return Item("Unschedulable", "bad", workload.array.name, path, text)
-    return Item("Unschedulable", "bad", workload.name, _workload_path(workload), text)
+        return AttentionItem("Unschedulable", "bad", workload.array.name, path, text)
+    return AttentionItem("Unschedulable", "bad", workload.name, _workload_path(workload), text)
 
 
-def _idle_items(own: Sequence[Workload], now: datetime) -> Iterator[Item]:
+def _idle_items(own: Sequence[Workload], now: datetime) -> Iterator[AttentionItem]:
     running = {workload.pk: workload for workload in own if workload.phase == Phase.RUNNING}
     for pk, since in (idle_since(running, now) if running else {}).items():
         workload = running[pk]
         text = f"holds {format_gpus(workload.gpu_milli_now)} without using them."
-        yield Item("GPUs idle", "warn", workload.name, _workload_path(workload), text, since)
+        yield AttentionItem("GPUs idle", "warn", workload.name, _workload_path(workload), text, since)
 
 
-def _platform_idle_items(actor: Actor, pools: Sequence[NodePool], pool: str, now: datetime) -> Iterator[Item]:
+def _platform_idle_items(
+    actor: Actor, pools: Sequence[NodePool], pool: str, now: datetime
+) -> Iterator[AttentionItem]:
     """Yield an item about other users' workloads with idle GPUs. Several workloads share one item."""
     rows = workloads(actor).filter(phase=Phase.RUNNING, pool__in=pools, gpu_milli_now__gt=0)
     if actor.user is not None:
@@ -187,11 +189,11 @@ def _platform_idle_items(actor: Actor, pools: Sequence[NodePool], pool: str, now
     if len(since) == 1:
         ((pk, at),) = since.items()
         text = f"holds {gpus} without using them."
-        yield Item("GPUs idle", "warn", running[pk].name, _workload_path(running[pk]), text, at)
+        yield AttentionItem("GPUs idle", "warn", running[pk].name, _workload_path(running[pk]), text, at)
     else:
         path = f"{reverse('workloads')}?state=running&sort=-gpus{f'&pool={pool}' if pool else ''}"
         text, at = f"hold {gpus} without using them.", min(since.values())
-        yield Item("GPUs idle", "warn", format_count(len(since), "workload"), path, text, at)
+        yield AttentionItem("GPUs idle", "warn", format_count(len(since), "workload"), path, text, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +249,7 @@ def _pending_workloads(actor: Actor) -> QuerySet[Workload]:
 
 def _items_below_share(
     actor: Actor, shortfalls: Iterable[tuple[Shortfall, _PendingDemand | None]]
-) -> Iterator[Item]:
+) -> Iterator[AttentionItem]:
     for shortfall, pending in shortfalls:
         if pending and _exceeds_share(shortfall, pending):
             yield from _too_large_for_share(actor, shortfall, pending.smallest)
@@ -258,7 +260,7 @@ def _items_below_share(
             over = (f"{each.project} {format_gpus(each.over_quota)}" for each in borrowers)
             text += f" Over quota: {', '.join(over)}."
         path = f"{reverse('workloads')}?project={shortfall.project}&state=pending&pool={shortfall.pool}"
-        yield Item("Below fair share", "warn", shortfall.project, path, text)
+        yield AttentionItem("Below fair share", "warn", shortfall.project, path, text)
 
 
 def _exceeds_share(shortfall: Shortfall, pending: _PendingDemand) -> bool:
@@ -267,7 +269,7 @@ def _exceeds_share(shortfall: Shortfall, pending: _PendingDemand) -> bool:
     return pending.smallest > shortfall.below_share and not is_growing
 
 
-def _too_large_for_share(actor: Actor, shortfall: Shortfall, smallest: int) -> Iterator[Item]:
+def _too_large_for_share(actor: Actor, shortfall: Shortfall, smallest: int) -> Iterator[AttentionItem]:
     """Yield an item for the project's smallest pending workload in the pool."""
     rows = _pending_workloads(actor).filter(
         project__name=shortfall.project, pools__contains=[shortfall.pool], gpu_milli_min=smallest
@@ -284,25 +286,25 @@ def _too_large_for_share(actor: Actor, shortfall: Shortfall, smallest: int) -> I
         f"requests {format_gpus(smallest)}{per_task}, but {shortfall.project} has "
         f"{format_gpus(shortfall.below_share)} left of its fair share in pool {shortfall.pool}."
     )
-    yield Item("Exceeds fair share", "warn", name, path, text)
+    yield AttentionItem("Exceeds fair share", "warn", name, path, text)
 
 
-def _unlisted_unschedulable_items(count: int, pool: str) -> Iterator[Item]:
+def _unlisted_unschedulable_items(count: int, pool: str) -> Iterator[AttentionItem]:
     if count > 0:
         path = f"{reverse('workloads')}?state=unschedulable{f'&pool={pool}' if pool else ''}"
         text = "can never start as specified."
-        yield Item("Unschedulable", "bad", format_count(count, "pending workload"), path, text)
+        yield AttentionItem("Unschedulable", "bad", format_count(count, "pending workload"), path, text)
 
 
-def _pool_errors(pools: Iterable[NodePool], no_scheduler: bool, now: datetime) -> Iterator[Item]:
+def _pool_errors(pools: Iterable[NodePool], no_scheduler: bool, now: datetime) -> Iterator[AttentionItem]:
     for pool in pools:
         for error in find_pool_errors(pool, now):
             if not (no_scheduler and error.name == RECONCILER):
                 path = reverse("node-pool", args=[pool.name])
-                yield Item("Pool error", "bad", pool.name, path, error.finding, is_sentence=True)
+                yield AttentionItem("Pool error", "bad", pool.name, path, error.finding, is_sentence=True)
 
 
-def _exceeded_budgets(actor: Actor, now: datetime) -> Iterator[Item]:
+def _exceeded_budgets(actor: Actor, now: datetime) -> Iterator[AttentionItem]:
     """Yield an item for each budget that has been exceeded this month.
 
     Usage is computed only for budgets that have passed a threshold of 100% or more.
@@ -315,10 +317,12 @@ def _exceeded_budgets(actor: Actor, now: datetime) -> Iterator[Item]:
                 f"has used {status.used:,.0f} GPU-hours this month, {status.percent:.0f}% of its budget of "
                 f"{status.budget.gpu_hours:,}."
             )
-            yield Item("Over budget", "warn", status.budget.owner.name, f"{reverse('usage')}#budgets", text)
+            yield AttentionItem(
+                "Over budget", "warn", status.budget.owner.name, f"{reverse('usage')}#budgets", text
+            )
 
 
-def _failed_deliveries(now: datetime) -> Iterator[Item]:
+def _failed_deliveries(now: datetime) -> Iterator[AttentionItem]:
     """Yield an item about the notifications that could not be delivered in the last day."""
     latest = Delivery.objects.order_by("-id").values("pk")[:DELIVERIES_MAX]
     failed = Delivery.objects.filter(pk__in=latest, state=Delivery.State.FAILED, ended_at__gte=now - RECENTLY)
@@ -326,7 +330,9 @@ def _failed_deliveries(now: datetime) -> Iterator[Item]:
     if totals["n"]:
         name = format_count(totals["n"], "notification")
         text = "could not be delivered in the last day."
-        yield Item("Not delivered", "warn", name, f"{reverse('notifications')}#log", text, totals["at"])
+        yield AttentionItem(
+            "Not delivered", "warn", name, f"{reverse('notifications')}#log", text, totals["at"]
+        )
 
 
 def _workload_path(workload: Workload) -> str:

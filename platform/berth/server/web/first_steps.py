@@ -20,7 +20,7 @@ FOLDED_FOR = timedelta(days=7)  # open steps are hidden once the first workload 
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FirstStep:
     """Step with a link to the page where it is done. `chapter` is its documentation page."""
 
     title: str
@@ -38,7 +38,7 @@ class FirstSteps:
     `is_folded` is True if only the title is shown at first.
     """
 
-    steps: list[Step]
+    steps: list[FirstStep]
     is_folded: bool = False
 
     @property
@@ -81,17 +81,17 @@ def _installation_steps(actor: Actor) -> FirstSteps:
     if is_old or all((has_pool, has_project, has_quota, has_member, has_workload)):
         return FirstSteps([])
     steps = [
-        Step(
+        FirstStep(
             "Create a node pool", "Identical machines: this one, hosts over SSH, a cluster or a cloud.",
             reverse("pool-new"), "Create node pool", "admins/#node-pools", has_pool,
         ),
-        Step(
+        FirstStep(
             "Create a department and a project", "Departments divide GPUs among their projects.",
             reverse("project-new", args=[department]) if department else reverse("department-new"),
             "Create project" if department else "Create department",
             "admins/#departments-projects-and-roles", has_project,
         ),
-        Step(
+        FirstStep(
             "Set a quota", "The GPUs that a department or project can count on in a pool.",
             reverse("quota", args=["departments", department, pool])
             if pool and department
@@ -99,12 +99,12 @@ def _installation_steps(actor: Actor) -> FirstSteps:
             f"Set quota of {department}" if pool and department else "Set quota",
             "admins/#quotas", has_quota,
         ),
-        Step(
+        FirstStep(
             "Grant a role to a colleague", "Members submit workloads; project admins manage a project.",
             reverse("grant") if has_user else reverse("user-new"), "Grant role" if has_user else "Add user",
             "admins/#departments-projects-and-roles", has_member,
         ),
-        Step(
+        FirstStep(
             "Submit the first workload", "The form starts with an example and shows where it would run.",
             reverse("submit"), "Submit workload", "researchers/#submit-a-workload", has_workload,
         ),
@@ -121,11 +121,11 @@ def _submitter_steps(actor: Actor) -> FirstSteps:
     if is_old or (has_workload and has_token):
         return FirstSteps([])
     steps = [
-        Step(
+        FirstStep(
             "Submit your first workload", "The form starts with an example and shows where it would run.",
             reverse("submit"), "Submit workload", "researchers/#submit-a-workload", has_workload,
         ),
-        Step(
+        FirstStep(
             "Use the command line", "Create a token, then submit and follow workloads with berth.",
             reverse("access"), "Create token", "researchers/#install-and-sign-in", has_token,
         ),

@@ -24,7 +24,7 @@ UNIT = re.compile(r"(.+) \((.+)\)")  # label with a unit
 
 
 @dataclass(frozen=True)
-class Section:
+class FormSection:
     """Section of a long form, with the names of its fields.
 
     A collapsed section opens if one of its fields has an error. `shown_for` is a (field, value) pair. The
@@ -44,7 +44,7 @@ class Section:
 class ShownSection:
     """Section with its bound fields."""
 
-    section: Section
+    section: FormSection
     fields: Sequence[forms.BoundField]
     lines: Sequence[tuple[str, Sequence[forms.BoundField]]] = ()
 
@@ -70,7 +70,7 @@ class ShownSection:
 class Form(forms.Form):
     """Form that replaces Django's general error messages with specific messages."""
 
-    def sections(self) -> Sequence[Section]:
+    def sections(self) -> Sequence[FormSection]:
         """Return the form's sections, or nothing if its fields form a single list."""
         return ()
 

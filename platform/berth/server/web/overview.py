@@ -15,7 +15,7 @@ from berth.core.amounts import MILLI
 from berth.core.words import format_count
 from berth.server.web.attention import attention_items
 from berth.server.web.charts.bars import Bar, stacked_bar
-from berth.server.web.charts.columns import Columns, stacked_columns
+from berth.server.web.charts.columns import ColumnChart, stacked_columns
 from berth.server.web.first_steps import first_steps
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.own_workloads import PENDING_PHASES, OwnWorkload, own_workloads
@@ -184,7 +184,7 @@ def balance_columns(
 
     chart_height = UTILIZATION_HEIGHT if has_chart else NO_CHART_HEIGHT
 
-    def cost(utilization_right: bool, reasons_left: bool) -> int:
+    def imbalance(utilization_right: bool, reasons_left: bool) -> int:
         with_chart = chart_height + (right if utilization_right else left)
         other = left if utilization_right else right
         if utilization_right != reasons_left:
@@ -193,7 +193,7 @@ def balance_columns(
             other += reasons_height
         return other - with_chart if other >= with_chart else 3 * (with_chart - other)
 
-    chosen = min(product((False, True), repeat=2), key=lambda placement: cost(*placement))
+    chosen = min(product((False, True), repeat=2), key=lambda placement: imbalance(*placement))
     return dict(zip(("utilization_right", "reasons_left"), chosen, strict=True))
 
 
@@ -209,7 +209,7 @@ class UtilizationChart:
     `readouts` is JSON for the script that shows the numbers at the pointer.
     """
 
-    columns: Columns
+    columns: ColumnChart
     readouts: str
 
 
@@ -269,12 +269,12 @@ def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
     counts = count_by_reason(rows)
     most = max([counts.held_arrays, *(count for _, count in counts.by_reason)])
 
-    def bar(count: int) -> Bar:
+    def count_bar(count: int) -> Bar:
         return stacked_bar([(count, "requested")], most, format_count(count, "workload"))
 
-    reasons = [ReasonCount(reason, count, bar(count)) for reason, count in counts.by_reason]
+    reasons = [ReasonCount(reason, count, count_bar(count)) for reason, count in counts.by_reason]
     if counts.held_arrays:
-        reasons.append(ReasonCount("", counts.held_arrays, bar(counts.held_arrays), is_held=True))
+        reasons.append(ReasonCount("", counts.held_arrays, count_bar(counts.held_arrays), is_held=True))
     return reasons
 
 

@@ -47,7 +47,7 @@ class OwnWorkload:
         return row
 
     @property
-    def order(self) -> tuple[int, int, float]:
+    def sort_key(self) -> tuple[int, int, float]:
         """Sort key: pending workloads first, by queue position, and ended workloads last, latest first."""
         row = self.row
         time = -(row.ended_at or row.submitted_at).timestamp()
@@ -78,7 +78,7 @@ def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
     load_request_words(shown)
     with_open_engines(shown, matching, "")
     own = [OwnWorkload(row, *_stored_forecast(row)) for row in shown]
-    return sorted([*own, *_own_arrays(actor, now)], key=lambda each: each.order)[:OWN_MAX]
+    return sorted([*own, *_own_arrays(actor, now)], key=lambda each: each.sort_key)[:OWN_MAX]
 
 
 def _own_arrays(actor: Actor, now: datetime) -> list[OwnWorkload]:

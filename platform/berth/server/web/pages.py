@@ -95,7 +95,7 @@ def confirm_page(
     return page(request, "web/confirm.html", context, inner="web/confirm_form.html", status=status)
 
 
-def done(
+def success_response(
     request: Request, message: str, *, to: str, leave: bool = False, warns: bool = False
 ) -> HttpResponse:
     """Respond to a successful change.

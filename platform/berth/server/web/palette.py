@@ -52,7 +52,7 @@ PHASES_BY_VERB: Mapping[str, Collection[str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SearchHit:
     """Search result: its link target, its project or pool, and its state.
 
     The target of an action `in_dialog` is a form that opens on the current page. An action that
@@ -115,17 +115,17 @@ FILTERED_PAGES = (
 )
 
 
-def form_actions(actor: Actor, words: Iterable[str]) -> Iterator[Hit]:
+def form_actions(actor: Actor, words: Iterable[str]) -> Iterator[SearchHit]:
     """Yield the forms whose titles contain all words, if the user may fill them in."""
     for title, route, icon, is_allowed in FORMS:
         if all(word.lower() in title.lower() for word in words) and is_allowed(actor):
             in_dialog = route not in PAGES_OF_FORMS
-            yield Hit(title, reverse(route), icon, in_dialog=in_dialog, is_action=in_dialog)
+            yield SearchHit(title, reverse(route), icon, in_dialog=in_dialog, is_action=in_dialog)
     if all(word.lower() in SWITCH_THEME.lower() for word in words):
-        yield Hit(SWITCH_THEME, "#", "theme", switches_theme=True, is_action=True)
+        yield SearchHit(SWITCH_THEME, "#", "theme", switches_theme=True, is_action=True)
 
 
-def page_actions(actor: Actor, url: str | None) -> list[Hit]:
+def page_actions(actor: Actor, url: str | None) -> list[SearchHit]:
     """Return the actions on the workload, array or schedule whose page is open at `url`."""
     match = _resolve_url(url)
     if match is None:
@@ -166,7 +166,7 @@ def _verb_of(word: str, min_letters: int) -> str:
     return ""
 
 
-def own_actions(actor: Actor, verb: str) -> Iterator[Hit]:
+def own_actions(actor: Actor, verb: str) -> Iterator[SearchHit]:
     """Yield actions on the user's schedules and recent arrays, and on recent workloads in a phase that the
     verb applies to.
     """
@@ -189,7 +189,7 @@ def own_actions(actor: Actor, verb: str) -> Iterator[Hit]:
 
 def row_actions(
     actor: Actor, chosen_workloads: Iterable[Workload], chosen_arrays: Iterable[WorkloadArray]
-) -> Iterator[Hit]:
+) -> Iterator[SearchHit]:
     """Yield the actions on workloads and arrays, latest submissions first."""
     chosen_workloads, chosen_arrays = list(chosen_workloads), list(chosen_arrays)
     managed = managed_workloads(chosen_workloads) if chosen_workloads else frozenset()
@@ -202,7 +202,7 @@ def row_actions(
             yield from array_actions(actor, row, counts[row.pk])
 
 
-def array_actions(actor: Actor, array: WorkloadArray, counts: TaskCounts) -> Iterator[Hit]:
+def array_actions(actor: Actor, array: WorkloadArray, counts: TaskCounts) -> Iterator[SearchHit]:
     """Yield the actions that the states of the array's tasks and the user's role allow."""
     steps = bulk_steps(actor, array, counts)
     titles = {
@@ -219,11 +219,11 @@ def array_actions(actor: Actor, array: WorkloadArray, counts: TaskCounts) -> Ite
                 if step == "delete"
                 else reverse("array-step", args=[array.pk, step])
             )
-            yield _step(step, title.format(array.name), path, array.project.name)
+            yield _step_action(step, title.format(array.name), path, array.project.name)
     yield from _copy_action(actor, array)
 
 
-def workload_actions(actor: Actor, workload: Workload, *, is_managed: bool) -> Iterator[Hit]:
+def workload_actions(actor: Actor, workload: Workload, *, is_managed: bool) -> Iterator[SearchHit]:
     """Yield the actions that the workload's phase and the user's role allow.
 
     A managed workload has its document from a session or service and cannot be edited or resubmitted.
@@ -232,32 +232,34 @@ def workload_actions(actor: Actor, workload: Workload, *, is_managed: bool) -> I
     can_operate = may(actor, Action.OPERATE, workload)
     has_own_document = not is_managed and workload.array_id is None
     if workload.run:
-        yield Hit(f"Show log of {name}", reverse("workload-logs", args=[workload.pk]), "template", project)
+        yield SearchHit(
+            f"Show log of {name}", reverse("workload-logs", args=[workload.pk]), "template", project
+        )
     if can_operate and has_own_document and workload.phase in EDITABLE_PHASES:
-        yield Hit(f"Edit {name}", reverse("workload-edit", args=[workload.pk]), "edit", project)
+        yield SearchHit(f"Edit {name}", reverse("workload-edit", args=[workload.pk]), "edit", project)
     for step in steps_for(workload) if can_operate else ():
         path = reverse("workload-step", args=[workload.pk, step])
-        yield _step(step, f"{step.capitalize()} {name}", path, project)
+        yield _step_action(step, f"{step.capitalize()} {name}", path, project)
     can_resubmit = has_own_document and workload.phase in ENDED_PHASES
     if can_resubmit and may(actor, Action.SUBMIT, workload.project):
         path = reverse("workload-resubmit", args=[workload.pk])
-        yield _step("resubmit", f"Resubmit {name}", path, project)
+        yield _step_action("resubmit", f"Resubmit {name}", path, project)
     yield from _copy_action(actor, workload)
 
 
-def _copy_action(actor: Actor, row: Workload | WorkloadArray) -> Iterator[Hit]:
+def _copy_action(actor: Actor, row: Workload | WorkloadArray) -> Iterator[SearchHit]:
     if may(actor, Action.SUBMIT, row.project):
         path = f"{reverse('submit')}?{urlencode({'like': str(row.pk)})}"
-        yield Hit(f"Edit a copy of {row.name}", path, "copy", row.project.name)
+        yield SearchHit(f"Edit a copy of {row.name}", path, "copy", row.project.name)
 
 
-def _step(step: str, title: str, path: str, place: str) -> Hit:
+def _step_action(step: str, title: str, path: str, place: str) -> SearchHit:
     """Return the action whose form opens on the current page."""
     icon = STEP_ICONS.get(step, step)
-    return Hit(title, path, icon, place, in_dialog=True, is_action=True, is_danger=step in DANGEROUS)
+    return SearchHit(title, path, icon, place, in_dialog=True, is_action=True, is_danger=step in DANGEROUS)
 
 
-def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[Hit]:
+def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[SearchHit]:
     """Yield the actions that the schedule's state and the user's role allow."""
     steps = []
     if may(actor, Action.SUBMIT, schedule.project):
@@ -267,10 +269,10 @@ def schedule_actions(actor: Actor, schedule: Schedule) -> Iterator[Hit]:
     for step in steps:
         path = reverse("schedule-step", args=[schedule.project.name, schedule.name, step])
         title = f"{step.capitalize()} {schedule.name}"
-        yield _step(step, title, path, f"{schedule.project.name}, schedule")
+        yield _step_action(step, title, path, f"{schedule.project.name}, schedule")
 
 
-def page_phrases(actor: Actor, words: Sequence[str]) -> list[Hit]:
+def page_phrases(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
     """Return pages filtered by a project or pool.
 
     Some words must be in the page's title, and the other words must be in the name.
@@ -291,11 +293,11 @@ def page_phrases(actor: Actor, words: Sequence[str]) -> list[Hit]:
                 preposition = "of" if kind == "project" else "in pool"
                 for name in names(kind, others):
                     path = f"{reverse(route)}?{urlencode({kind: name})}"
-                    hits.append(Hit(f"{title} {preposition} {name}", path, icon))
+                    hits.append(SearchHit(f"{title} {preposition} {name}", path, icon))
     return hits[:MAX_PHRASES]
 
 
-def quota_actions(actor: Actor, words: Sequence[str]) -> list[Hit]:
+def quota_actions(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
     """Return links to edit the quotas whose project and pool match the words other than "edit quota"."""
     others = words_outside_title(words, EDIT_QUOTA)
     if len(words) < 2 or len(others) == len(words):
@@ -304,7 +306,7 @@ def quota_actions(actor: Actor, words: Sequence[str]) -> list[Hit]:
     all_projects = projects(actor).order_by("name")
     named = list(_with_any_word_in_name(all_projects, others)[:MAX_CANDIDATES]) if others else []
     hits = (
-        Hit(
+        SearchHit(
             f"{EDIT_QUOTA} of {project.name} in {pool.name}",
             reverse("quota", args=["projects", project.name, pool.name]),
             "quotas",

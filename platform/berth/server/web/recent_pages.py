@@ -5,7 +5,7 @@ from typing import Any
 
 from django.urls import Resolver404, resolve, reverse
 
-from berth.server.web.palette import Hit
+from berth.server.web.palette import SearchHit
 from berth.server.web.search_workloads import array_hits, state_of
 from pools.models.node import NodeState
 from projects.access import visible_nodes, visible_pools
@@ -19,7 +19,7 @@ from scheduler.reports.visibility import viewer_for
 MAX_RECENT, MAX_PATH = 6, 300
 
 
-def recent_hits(actor: Actor, paths: Iterable[str]) -> list[Hit]:
+def recent_hits(actor: Actor, paths: Iterable[str]) -> list[SearchHit]:
     """Return the pages at the given paths, in the same order, without pages of objects that the user cannot
     see.
 
@@ -39,45 +39,45 @@ def recent_hits(actor: Actor, paths: Iterable[str]) -> list[Hit]:
     return [hits[path] for path in chosen if path in hits]
 
 
-def _workloads(actor: Actor, ids: list[Any]) -> Iterator[Hit]:
+def _workloads(actor: Actor, ids: list[Any]) -> Iterator[SearchHit]:
     for row in workloads(actor).filter(pk__in=ids):
         path = reverse("workload", args=[row.pk])
-        yield Hit(row.name, path, "workloads", row.project.name, state=state_of(row))
+        yield SearchHit(row.name, path, "workloads", row.project.name, state=state_of(row))
 
 
-def _arrays(actor: Actor, ids: list[Any]) -> Iterator[Hit]:
+def _arrays(actor: Actor, ids: list[Any]) -> Iterator[SearchHit]:
     yield from array_hits(list(arrays(actor).filter(pk__in=ids)))
 
 
-def _services(actor: Actor, references: list[Any]) -> Iterator[Hit]:
+def _services(actor: Actor, references: list[Any]) -> Iterator[SearchHit]:
     ids = [text for text in references if _is_id(text)]
     for row in services(actor).filter(workload_id__in=ids):
         workload, path = row.workload, reverse("service", args=[row.workload_id])
-        yield Hit(workload.name, path, "services", workload.project.name, state=state_of(workload))
+        yield SearchHit(workload.name, path, "services", workload.project.name, state=state_of(workload))
 
 
-def _pools(actor: Actor, names: list[Any]) -> Iterator[Hit]:
+def _pools(actor: Actor, names: list[Any]) -> Iterator[SearchHit]:
     for row in visible_pools(actor).filter(name__in=names):
-        yield Hit(row.name, reverse("node-pool", args=[row.name]), "pools")
+        yield SearchHit(row.name, reverse("node-pool", args=[row.name]), "pools")
 
 
-def _nodes(actor: Actor, names: list[Any]) -> Iterator[Hit]:
+def _nodes(actor: Actor, names: list[Any]) -> Iterator[SearchHit]:
     rows = visible_nodes(actor).filter(name__in=names).exclude(state=NodeState.ENDED)
     for row in rows.select_related("pool"):
-        yield Hit(row.name, reverse("node", args=[row.name]), "pools", row.pool.name, state=row.state)
+        yield SearchHit(row.name, reverse("node", args=[row.name]), "pools", row.pool.name, state=row.state)
 
 
-def _evictions(actor: Actor, ids: list[Any]) -> Iterator[Hit]:
+def _evictions(actor: Actor, ids: list[Any]) -> Iterator[SearchHit]:
     rows = list(evictions(actor).filter(pk__in=ids))
     for row, rendered in zip(rows, render_with_links(viewer_for(actor), rows), strict=True):
-        yield Hit(rendered.summary, reverse("eviction", args=[row.pk]), "evictions")
+        yield SearchHit(rendered.summary, reverse("eviction", args=[row.pk]), "evictions")
 
 
 def _is_id(text: str) -> bool:
     return len(text) == 36 and text.count("-") == 4 and all(char in "0123456789abcdef-" for char in text)
 
 
-KINDS: Mapping[str, Callable[[Actor, list[Any]], Iterator[Hit]]] = {
+KINDS: Mapping[str, Callable[[Actor, list[Any]], Iterator[SearchHit]]] = {
     "workload": _workloads,
     "array": _arrays,
     "service": _services,

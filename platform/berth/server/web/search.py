@@ -19,7 +19,7 @@ from berth.server.web.nearest_words import nearest
 from berth.server.web.pages import Request, signed_in
 from berth.server.web.palette import (
     TITLE_STARTS,
-    Hit,
+    SearchHit,
     form_actions,
     own_actions,
     page_actions,
@@ -74,7 +74,7 @@ class HitGroup:
     """Results of one kind. A group about the first result of another group `follows` that group."""
 
     title: str
-    hits: list[Hit]
+    hits: list[SearchHit]
     follows: str = ""
     kind: tuple[str, ...] = ()  # words for this kind of object, as in the search "pool local"
 
@@ -107,7 +107,7 @@ def search(request: Request) -> HttpResponse:
     return render(request, "web/search.html", context)
 
 
-def start_groups(actor: Actor, url: str | None, recent: Sequence[Hit]) -> Iterator[HitGroup]:
+def start_groups(actor: Actor, url: str | None, recent: Sequence[SearchHit]) -> Iterator[HitGroup]:
     """Yield the groups for an empty search: actions on the page at `url`, current workloads, and a few forms.
 
     The workloads are the user's own or, without any, those that the user may see. Those among the `recent`
@@ -180,7 +180,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     yield HitGroup(
         "Schedules",
         [
-            Hit(
+            SearchHit(
                 row.name,
                 reverse("schedule", args=[row.project.name, row.name]),
                 "schedules",
@@ -196,7 +196,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     yield HitGroup(
         "Projects",
         [
-            Hit(row.name, workload_list_url(project=row.name), "quotas", row.department.name)
+            SearchHit(row.name, workload_list_url(project=row.name), "quotas", row.department.name)
             for row in _matches(projects(actor), words, "name", "department__name", kind=PROJECT)[
                 :MAX_OF_A_KIND
             ]
@@ -206,7 +206,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     yield HitGroup(
         "Node pools",
         [
-            Hit(row.name, reverse("node-pool", args=[row.name]), "pools")
+            SearchHit(row.name, reverse("node-pool", args=[row.name]), "pools")
             for row in _matches(visible_pools(actor), words, "name", kind=POOL)[:MAX_OF_A_KIND]
         ],
         kind=POOL,
@@ -214,7 +214,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     yield HitGroup(
         "Quota groups",
         [
-            Hit(row.name, f"{reverse('quotas')}?{urlencode({'pool': row.name})}", "quotas")
+            SearchHit(row.name, f"{reverse('quotas')}?{urlencode({'pool': row.name})}", "quotas")
             for row in _matches(quota_groups(actor), words, "name", kind=QUOTA_GROUP)[:MAX_OF_A_KIND]
         ],
         kind=QUOTA_GROUP,
@@ -222,7 +222,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     yield HitGroup(
         "Nodes",
         [
-            Hit(row.name, reverse("node", args=[row.name]), "pools", row.pool.name, state=row.state)
+            SearchHit(row.name, reverse("node", args=[row.name]), "pools", row.pool.name, state=row.state)
             for row in _matches(visible_nodes(actor), words, "name", "pool__name", kind=NODE)
             .exclude(state=NodeState.ENDED)
             .select_related("pool")[:MAX_OF_A_KIND]
@@ -232,7 +232,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     yield HitGroup(
         "Templates",
         [
-            Hit(
+            SearchHit(
                 row.name,
                 f"{reverse('submit')}?{urlencode({'template': f'{row.project.name}/{row.name}'})}",
                 "template",
@@ -251,24 +251,24 @@ def without_kind(words: Sequence[str], kind: Sequence[str]) -> list[str]:
     return [word for word in words if word.lower() not in kind] or [*words]
 
 
-def _with_danger_last(hits: Iterable[Hit]) -> list[Hit]:
+def _with_danger_last(hits: Iterable[SearchHit]) -> list[SearchHit]:
     return sorted(hits, key=lambda hit: hit.is_danger)
 
 
-def _without_duplicates(others: Iterable[Hit], hits: Iterable[Hit]) -> list[Hit]:
+def _without_duplicates(others: Iterable[SearchHit], hits: Iterable[SearchHit]) -> list[SearchHit]:
     """Return the hits whose paths do not occur in `others`."""
     paths = {each.path for each in others}
     return [hit for hit in hits if hit.path not in paths]
 
 
-def _services(actor: Actor, words: list[str]) -> Iterator[Hit]:
+def _services(actor: Actor, words: list[str]) -> Iterator[SearchHit]:
     matching = _matches(services(actor), words, "workload__name", "workload__project__name", kind=SERVICE)
     for row in matching.order_by("match", "-created_at")[:MAX_OF_A_KIND]:
         path, project = reverse("service", args=[row.workload_id]), row.workload.project.name
-        yield Hit(row.workload.name, path, "services", project, state=row.workload.phase)
+        yield SearchHit(row.workload.name, path, "services", project, state=row.workload.phase)
 
 
-def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) -> Iterator[Hit]:
+def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) -> Iterator[SearchHit]:
     """Yield the actions with the verb on the open page and on the user's latest workloads.
 
     If there are other words, yield the actions on matching workloads, arrays and schedules instead.

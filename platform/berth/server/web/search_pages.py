@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from berth.server.web.navigation import ACCOUNT, UNLISTED, NavigationEntry, navigation_groups
 from berth.server.web.nearest_words import SYNONYMS
-from berth.server.web.palette import STOP_WORDS, Hit, words_outside_title
+from berth.server.web.palette import STOP_WORDS, SearchHit, words_outside_title
 from berth.server.web.search_rank import begins_a_keyword
 from projects.access import is_platform_admin, may_submit_anywhere, visible_pools
 from projects.actor import Actor
@@ -37,7 +37,7 @@ POOL_PAGES = (
 )
 
 
-def page_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
+def page_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
     """Yield the pages that match all words. A word may be part of the title, or the start of a keyword.
 
     If there are no words, yield the pages in the menu and the account pages.
@@ -52,10 +52,10 @@ def page_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
             title, keywords = entry.title.lower(), SYNONYMS.get(entry.path, ())
             starts = tuple(chain.from_iterable(each.split() for each in keywords))
             if all(word.lower() in title or begins_a_keyword(word, starts) for word in words):
-                yield Hit(entry.title, entry.path, entry.icon, group)
+                yield SearchHit(entry.title, entry.path, entry.icon, group)
 
 
-def pool_page_hits(actor: Actor, words: Sequence[str]) -> list[Hit]:
+def pool_page_hits(actor: Actor, words: Sequence[str]) -> list[SearchHit]:
     """Return the pages of node pools whose titles and pools match the words, such as "scaling train".
 
     At least one word must start a word of the title.
@@ -67,7 +67,7 @@ def pool_page_hits(actor: Actor, words: Sequence[str]) -> list[Hit]:
         return []
     is_admin = is_platform_admin(actor)
     hits = (
-        Hit(page.title, f"{path}{page.query}", "pools", pool.name, in_dialog=page.in_dialog)
+        SearchHit(page.title, f"{path}{page.query}", "pools", pool.name, in_dialog=page.in_dialog)
         for pool in visible_pools(actor).order_by("name")
         for page in pages
         if (is_admin or not page.is_for_admins) and page.provider in ("", pool.provider)

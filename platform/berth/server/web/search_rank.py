@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from berth.server.web.palette import Hit
+from berth.server.web.palette import SearchHit
 
 MIN_KEYWORD_LETTERS = 2  # minimum letters that match a hidden keyword; one letter would match most pages
 EXACT, STARTS_TITLE, STARTS_WORD, IN_TITLE, ELSEWHERE = range(5)
 PARTS = re.compile(r"[\s\-_./]+")
 
 
-def rank(hit: Hit, words: Sequence[str]) -> int:
+def rank(hit: SearchHit, words: Sequence[str]) -> int:
     """Return the hit's rank for the words. Better matches have lower ranks.
 
     The ranks are, best first: the title equals the words, the title starts with the words, each word starts a

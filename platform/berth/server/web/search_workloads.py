@@ -12,7 +12,7 @@ from django.http import QueryDict
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from berth.server.web.palette import Hit
+from berth.server.web.palette import SearchHit
 from projects.actor import Actor
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.models.workloads import LIVE_PHASES
@@ -54,12 +54,12 @@ def state_of(workload: Workload) -> str:
     return workload.phase if can_start else "unschedulable"
 
 
-def workload_hit(row: Workload) -> Hit:
+def workload_hit(row: Workload) -> SearchHit:
     path = reverse("workload", args=[row.pk])
-    return Hit(row.name, path, "workloads", row.project.name, state=state_of(row))
+    return SearchHit(row.name, path, "workloads", row.project.name, state=state_of(row))
 
 
-def current_hits(actor: Actor, now: datetime, *, mine: bool) -> list[Hit]:
+def current_hits(actor: Actor, now: datetime, *, mine: bool) -> list[SearchHit]:
     """Return live workloads and those that have failed in the last day, the ones that need attention first.
 
     With `mine`, only the user's own are returned. Engines of services are left out.
@@ -81,14 +81,14 @@ def current_hits(actor: Actor, now: datetime, *, mine: bool) -> list[Hit]:
     return [*map(workload_hit, listed), *array_hits(list(latest))]
 
 
-def array_hits(matching: Sequence[WorkloadArray]) -> Iterator[Hit]:
+def array_hits(matching: Sequence[WorkloadArray]) -> Iterator[SearchHit]:
     progress = load_progress(matching) if matching else {}
     for row in matching:
         state = progress[row.pk].state
-        yield Hit(row.name, reverse("array", args=[row.pk]), "workloads", row.project.name, state=state)
+        yield SearchHit(row.name, reverse("array", args=[row.pk]), "workloads", row.project.name, state=state)
 
 
-def task_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
+def task_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
     """Yield the array tasks whose name is one of the words, or whose ID starts with one of the words.
 
     Beside a name, the other words must occur in the project's name.
@@ -111,9 +111,9 @@ def task_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
         yield _task_hit(task)
 
 
-def _task_hit(task: Workload) -> Hit:
+def _task_hit(task: Workload) -> SearchHit:
     path = reverse("workload", args=[task.pk])
-    return Hit(task.name, path, "workloads", task.project.name, state=state_of(task))
+    return SearchHit(task.name, path, "workloads", task.project.name, state=state_of(task))
 
 
 def split_task(words: Sequence[str]) -> tuple[str, int, list[str]] | None:
@@ -137,7 +137,7 @@ def find_state(word: str) -> str:
     return ""
 
 
-def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
+def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
     """If a word stands for a state, yield a link to the list of workloads in that state, with the number of
     workloads.
 
@@ -156,10 +156,10 @@ def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
     count = rows.aggregate(count=workload_count())["count"]
     if count or not text:
         title = f"My {state} workloads" if is_mine else f"{state.capitalize()} workloads"
-        yield Hit(f"{title}{f' matching {text}' if text else ''} ({count:,})", path, "workloads")
+        yield SearchHit(f"{title}{f' matching {text}' if text else ''} ({count:,})", path, "workloads")
 
 
-def user_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
+def user_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
     """Yield a link to the workloads of each user whose name contains all words other than filler words.
 
     Users without visible workloads are omitted.
@@ -171,4 +171,4 @@ def user_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[Hit]:
     for word in names:
         users = users.filter(username__icontains=word)
     for name in users.order_by("username").values_list("username", flat=True)[:MAX_USERS]:
-        yield Hit(f"Workloads of {name}", workload_list_url(state="all", user=name), "access")
+        yield SearchHit(f"Workloads of {name}", workload_list_url(state="all", user=name), "access")

@@ -10,7 +10,14 @@ from berth.cli.arguments import DepartmentOption, ProjectOption, open_client
 from berth.cli.exits import ExitCode, InvalidInput
 from berth.cli.output import Column, Output, OutputOption, print_fields, show_list, show_one
 from berth.cli.quantities import parse_duration
-from berth.cli.text import format_age, format_short_time, format_time, now, print_message, safe
+from berth.cli.text import (
+    format_age,
+    format_short_time,
+    format_time,
+    print_message,
+    printable,
+    utc_now,
+)
 from berth.core.backports import StrEnum
 from berth.core.words import format_count
 
@@ -65,7 +72,11 @@ def add(
     """
     with open_client() as client:
         created = client.members.grant(user, role.value, project=project, department=department)
-    show_one(created, output, lambda member: print(safe(f"{member.user} is {member.role} of {member.scope}")))
+    show_one(
+        created,
+        output,
+        lambda member: print(printable(f"{member.user} is {member.role} of {member.scope}")),
+    )
 
 
 @member_app.command("remove")
@@ -96,7 +107,7 @@ def remove(
                 f"{user} has several roles ({several}). Choose one with --role, --project or --department."
             )
         client.members.revoke(matching[0].id)
-    print(safe(f"Role {matching[0].role} of {matching[0].scope} revoked from {user}."))
+    print(printable(f"Role {matching[0].role} of {matching[0].scope} revoked from {user}."))
 
 
 @user_app.command("list")
@@ -148,7 +159,7 @@ def create_user(
     password = sys.stdin.readline().rstrip("\n") if password_stdin else None
     with open_client() as client:
         created: Any = client.users.create(user, email=email, password=password)
-    show_one(created, output, lambda account: print(safe(f"User {account.username} created.")))
+    show_one(created, output, lambda account: print(printable(f"User {account.username} created.")))
 
 
 @user_app.command("describe")
@@ -188,7 +199,11 @@ def activate_user(*, user: UserArgument, output: OutputOption = Output.TABLE) ->
     """
     with open_client() as client:
         account = client.users.activate(user)
-    show_one(account, output, lambda active: print(safe(f"User {active.username} can sign in again.")))
+    show_one(
+        account,
+        output,
+        lambda active: print(printable(f"User {active.username} can sign in again.")),
+    )
 
 
 def _print_user(user: "UserDetail") -> None:
@@ -206,7 +221,7 @@ def _print_user(user: "UserDetail") -> None:
 
 
 def _print_deactivation(result: "Deactivation") -> None:
-    name = safe(result.username)
+    name = printable(result.username)
     tokens = format_count(result.revoked_tokens, "token")
     print(
         f"User {name} deactivated. {tokens} revoked, {format_count(result.ended_sessions, 'session')} ended."
@@ -260,7 +275,7 @@ def create(
     berth token create ci --scope read --scope write --expires 7d
     """
     lifetime = None if expires in (None, "never") else expires
-    until = None if lifetime is None else now() + timedelta(seconds=parse_duration("--expires", lifetime))
+    until = None if lifetime is None else utc_now() + timedelta(seconds=parse_duration("--expires", lifetime))
     with open_client() as client:
         token = client.tokens.create(name, scope or ["read", "write"], until)
     if token.token is None:
@@ -289,7 +304,7 @@ def list_tokens(
     berth token list --all
     berth token list --everyone
     """
-    moment = now()
+    moment = utc_now()
     columns = [
         Column("USER", lambda t: t.user, wide=not (everyone or user)),
         Column("NAME", lambda t: t.name),

@@ -9,7 +9,7 @@ import typer
 from berth.cli.arguments import open_client, pool_names, project_names
 from berth.cli.exits import InvalidInput
 from berth.cli.output import Column, Output, OutputOption, show_list, show_one
-from berth.cli.text import format_short_time, format_time, print_message, safe
+from berth.cli.text import format_short_time, format_time, print_message, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -192,18 +192,18 @@ def delete(
     """
     with open_client() as client:
         client.secrets.delete(name, **_selected_owner(client, project, pool, personal=personal))
-    print(safe(f"{name} deleted"))
+    print(printable(f"{name} deleted"))
 
 
 def _print_result(secret: "StoredSecret", outdated: "Sequence[SecretUse]") -> None:
     action = "created" if secret.updated_at == secret.created_at else "replaced"
-    print(safe(f"Secret {secret.name} {action} (version {secret.version})."))
+    print(printable(f"Secret {secret.name} {action} (version {secret.version})."))
     for warning in secret.warnings:
         print_message(f"warning: {warning}")
     if outdated:
         names = ", ".join(dict.fromkeys(f"{use.project}/{use.name}" for use in outdated))
         more = ", ..." if len(outdated) == USES_SHOWN else ""
-        print(safe(f"Running with an older version until they start again: {names}{more}"))
+        print(printable(f"Running with an older version until they start again: {names}{more}"))
 
 
 def _selected_owner(

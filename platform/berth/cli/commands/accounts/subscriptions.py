@@ -8,7 +8,7 @@ import typer
 from berth.cli.arguments import open_client
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
-from berth.cli.text import format_short_time, format_time, safe
+from berth.cli.text import format_short_time, format_time, printable
 
 if TYPE_CHECKING:
     from berth.client import Client
@@ -225,7 +225,7 @@ def _delivery_columns() -> list[Column]:
             wide=True,
         ),
         Column("TO", lambda d: d.to, wide=True),
-        Column("LAST ERROR", lambda d: safe(d.last_error) or "-", flexible=True),
+        Column("LAST ERROR", lambda d: printable(d.last_error) or "-", flexible=True),
     ]
 
 

@@ -10,7 +10,15 @@ from berth.cli.exits import ExitCode, InvalidInput
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
 from berth.cli.quantities import parse_duration
-from berth.cli.text import format_age, format_short_time, format_time, now, number, print_message, safe
+from berth.cli.text import (
+    format_age,
+    format_number,
+    format_short_time,
+    format_time,
+    print_message,
+    printable,
+    utc_now,
+)
 
 machine_app = typer.Typer(no_args_is_help=True, help="Manage machines that joined a pool with a token.")
 join_token_app = typer.Typer(no_args_is_help=True, help="Manage tokens that let machines join a pool.")
@@ -47,13 +55,13 @@ def list_machines(
 
 
 def _machine_columns(*, show_all: bool) -> list[Column]:
-    moment = now()
+    moment = utc_now()
     return [
         Column("NAME", lambda m: m.name),
         Column("STATE", lambda m: m.state),
         Column("NODE", lambda m: m.node or "-"),
         Column("GPUS", lambda m: f"{m.gpus} {m.gpu_model}".strip(), right=True),
-        Column("CPUS", lambda m: number(m.cpu), right=True, optional=True),
+        Column("CPUS", lambda m: format_number(m.cpu), right=True, optional=True),
         Column("MEMORY MIB", lambda m: str(m.memory_mib), right=True, optional=True),
         Column("LAST SEEN", lambda m: format_age(m.last_seen_at, moment), right=True),
         Column("ADDRESS", lambda m: m.address, wide=True),
@@ -83,7 +91,7 @@ def _describe_machine(machine: Any) -> None:
         ("State", machine.state),
         ("Node", machine.node or ""),
         ("GPUs", f"{machine.gpus} {machine.gpu_model}".strip()),
-        ("CPUs", number(machine.cpu)),
+        ("CPUs", format_number(machine.cpu)),
         ("Memory", f"{machine.memory_mib} MiB"),
         *describe_inventory(machine.inventory),
         ("Address", machine.address),
@@ -92,7 +100,7 @@ def _describe_machine(machine: Any) -> None:
     ]
     for title, text in fields:
         if text:
-            print(f"{title + ':':<13}{safe(text)}")
+            print(f"{title + ':':<13}{printable(text)}")
 
 
 @machine_app.command("remove")
@@ -192,9 +200,12 @@ def revoke(
 
 def _print_removal(machine: Any) -> None:
     if machine.state == "departed":
-        print(f"{safe(machine.name)} has left the pool")
+        print(f"{printable(machine.name)} has left the pool")
     else:
-        print(f"{safe(machine.name)} will leave the pool once {safe(machine.node or 'its node')} is drained")
+        print(
+            f"{printable(machine.name)} will leave the pool once "
+            f"{printable(machine.node or 'its node')} is drained"
+        )
 
 
 def describe_inventory(inventory: Any) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from berth.cli.commands.infrastructure.machines import describe_inventory
 from berth.cli.exits import ExitCode, InvalidInput, print_rejection
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_data, show_list, show_one
-from berth.cli.text import format_age, format_time, now, number, safe
+from berth.cli.text import format_age, format_number, format_time, printable, utc_now
 from berth.core.words import format_count
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _describe_node(node: Any) -> None:
         ("Not ready", node.not_ready_reason),
         ("Closed", node.obstacle),
         ("Free GPUs", f"{format_free_gpus(node)} {node.gpu_model}".strip()),
-        ("Free", f"{number(node.free.cpu)} of {number(node.capacity.cpu)} cores"),
+        ("Free", f"{format_number(node.free.cpu)} of {format_number(node.capacity.cpu)} cores"),
         ("Foreign pods", _format_foreign_usage(node.foreign)),
         ("Isolation", format_isolation(node)),
         ("Limits", _format_limits(node)),
@@ -86,18 +86,18 @@ def _describe_node(node: Any) -> None:
     ]  # fmt: skip
     for title, text in fields:
         if text:
-            print(f"{title + ':':<13}{safe(text)}")
+            print(f"{title + ':':<13}{printable(text)}")
     for phase in node.phases:
         ended = "" if phase.exit_code is None else f"   exit code {phase.exit_code}"
-        print(f"  {phase.state:<8}{safe(phase.phase):<20}{phase.seconds:>6} s{ended}")
+        print(f"  {phase.state:<8}{printable(phase.phase):<20}{phase.seconds:>6} s{ended}")
         for line in phase.message.splitlines():
-            print(f"          {safe(line)}")
+            print(f"          {printable(line)}")
 
 
 def _format_foreign_usage(foreign: Any) -> str:
     if foreign is None:
         return ""
-    use = f"{foreign.gpus} GPUs, {number(foreign.cpu)} cores, {foreign.memory_mib} MiB"
+    use = f"{foreign.gpus} GPUs, {format_number(foreign.cpu)} cores, {foreign.memory_mib} MiB"
     return f"{foreign.pods}, which request {use}"
 
 
@@ -139,7 +139,7 @@ def uncordon(
             if nodes and not yes:
                 _confirm_uncordon(pool, nodes)
         if not nodes and not output.is_data:
-            print(f"No nodes of {safe(pool)} are cordoned.", file=sys.stderr)
+            print(f"No nodes of {printable(pool)} are cordoned.", file=sys.stderr)
             return
         _run_actions(client, nodes or [], output, "ready", client.nodes.uncordon, is_list=pool is not None)
 
@@ -149,10 +149,10 @@ def _confirm_uncordon(pool: str, nodes: Sequence[str]) -> None:
         raise InvalidInput(
             "node uncordon --pool requires confirmation. Run the command in a terminal, or add --yes."
         )
-    shown = ", ".join(map(safe, nodes[:NODES_SHOWN]))
+    shown = ", ".join(map(printable, nodes[:NODES_SHOWN]))
     more = f" and {len(nodes) - NODES_SHOWN} more" if len(nodes) > NODES_SHOWN else ""
     count = format_count(len(nodes), "node")
-    typer.confirm(f"Uncordon {count} of {safe(pool)} ({shown}{more})?", abort=True, err=True)
+    typer.confirm(f"Uncordon {count} of {printable(pool)} ({shown}{more})?", abort=True, err=True)
 
 
 @node_app.command("upgrade")
@@ -226,8 +226,8 @@ def _confirm_termination(name: str, work: list[str]) -> None:
         raise InvalidInput(
             "node terminate requires confirmation. Run the command in a terminal, or add --yes."
         )
-    stops = "; ".join(map(safe, work)) or "no workloads"
-    typer.confirm(f"Terminate {safe(name)} now? This stops: {stops}.", abort=True, err=True)
+    stops = "; ".join(map(printable, work)) or "no workloads"
+    typer.confirm(f"Terminate {printable(name)} now? This stops: {stops}.", abort=True, err=True)
 
 
 def is_interactive() -> bool:
@@ -237,7 +237,11 @@ def is_interactive() -> bool:
 def _run_action(output: Output, act: "Callable[[Client], Node]") -> None:
     with open_client() as client:
         changed = act(client)
-    show_one(changed, output, lambda node: print(f"{safe(node.name)} is {safe(node.state)}"))
+    show_one(
+        changed,
+        output,
+        lambda node: print(f"{printable(node.name)} is {printable(node.state)}"),
+    )
 
 
 def _run_actions(
@@ -270,7 +274,7 @@ def _run_actions(
                 continue
         changed.append(node)
         if not output.is_data:
-            print(f"{safe(node.name)} is {adverb}{safe(node.state)}")
+            print(f"{printable(node.name)} is {adverb}{printable(node.state)}")
     if output.is_data:
         plain = [node.plain() for node in changed]
         show_data(plain if is_list or len(names) > 1 else plain[0], output)
@@ -294,11 +298,11 @@ def _node_columns() -> list[Column]:
         Column("POOL", lambda n: n.pool),
         Column("STATE", lambda n: n.state, style=phase_style),
         Column("FREE GPUS", format_free_gpus, right=True),
-        Column("FREE CPUS", lambda n: number(n.free.cpu), right=True, wide=True),
-        Column("FREE MIB", lambda n: number(n.free.memory_mib), right=True, wide=True),
+        Column("FREE CPUS", lambda n: format_number(n.free.cpu), right=True, wide=True),
+        Column("FREE MIB", lambda n: format_number(n.free.memory_mib), right=True, wide=True),
         Column("MODEL", lambda n: n.gpu_model or "-", optional=True),
         Column("ISOLATION", lambda n: n.isolation.level if n.isolation else "-", wide=True),
-        Column("SINCE", lambda n: format_age(n.since, now()), right=True, optional=True),
+        Column("SINCE", lambda n: format_age(n.since, utc_now()), right=True, optional=True),
         Column("WORKLOADS", lambda n: "; ".join(n.work or ()) or "-", wide=True, flexible=True),
     ]
 
@@ -334,4 +338,4 @@ def _format_seccomp(node: Any) -> str:
 
 
 def format_free_gpus(place: Any) -> str:
-    return f"{number(place.free.gpu)}/{number(place.capacity.gpu)}"
+    return f"{format_number(place.free.gpu)}/{format_number(place.capacity.gpu)}"

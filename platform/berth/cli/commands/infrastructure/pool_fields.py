@@ -3,7 +3,7 @@
 from typing import Any
 
 from berth.cli.commands.infrastructure.nodes import format_free_gpus
-from berth.cli.text import format_pairs, format_time, number
+from berth.cli.text import format_number, format_pairs, format_time
 from berth.core.words import format_count
 
 
@@ -36,8 +36,9 @@ def pool_fields(pool: Any, cost: Any, fragmentation: Any) -> list[tuple[str, str
         ("Largest gang", f"{fitting[-1].replicas} x {fitting[-1].gpus} GPUs"
          if fitting else "none fits on whole GPUs"),
         ("Cost", "no price set" if cost.per_hour is None else
-         f"{number(cost.per_hour)} per hour now; {number(cost.last_24_hours.cost)} in the last 24 hours, "
-         f"{number(cost.last_30_days.cost)} in 30 days"),
+         f"{format_number(cost.per_hour)} per hour now; "
+         f"{format_number(cost.last_24_hours.cost)} in the last 24 hours, "
+         f"{format_number(cost.last_30_days.cost)} in 30 days"),
     ]  # fmt: skip
     if pool.node_consolidation != "never" or pool.disruption_budgets:
         budgets = "; ".join(format_pairs(budget) for budget in pool.disruption_budgets) or "no budget"
@@ -64,7 +65,7 @@ def _format_limits(limits: Any) -> str:
     memory = ["request"] if limits.memory_from_request else []
     memory += [f"{limits.memory_mib} MiB"] if limits.memory_mib else []
     cpu = ["request"] if limits.cpu_from_request else []
-    cpu += [f"{number(limits.cpu)} cores"] if limits.cpu else []
+    cpu += [f"{format_number(limits.cpu)} cores"] if limits.cpu else []
     return f"memory {' or '.join(memory) or 'none'}, CPU {' or '.join(cpu) or 'none'}"
 
 

@@ -20,7 +20,15 @@ from berth.cli.commands.infrastructure.ssh_hosts import host_app
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption, show_data, show_list, show_one
 from berth.cli.pool_values import NewPool, PoolChanges
-from berth.cli.text import format_age, format_pairs, format_short_time, format_time, now, number, safe
+from berth.cli.text import (
+    format_age,
+    format_number,
+    format_pairs,
+    format_short_time,
+    format_time,
+    printable,
+    utc_now,
+)
 from berth.core.words import format_count
 
 if TYPE_CHECKING:
@@ -68,7 +76,7 @@ def describe(name: Name, output: OutputOption = Output.TABLE) -> None:
         *pool_fields(pool, cost, fragmentation),
         *(("Blocked", sentence) for sentence in blocked_drains),
     ):
-        print(f"{title + ':':<16}{safe(text)}")
+        print(f"{title + ':':<16}{printable(text)}")
 
 
 @app.command("create")
@@ -203,7 +211,7 @@ def scale(
 
 
 def _print_created_pool(pool: Any) -> None:
-    name = safe(pool.name)
+    name = printable(pool.name)
     print(f"{name}: {format_state(pool)}")
     if not pool.gpus_per_node:
         print(f"Its nodes have no GPUs. To change that, run: berth pool edit {name} --gpus-per-node 8")
@@ -213,7 +221,7 @@ def _print_created_pool(pool: Any) -> None:
 
 
 def _print_scaled_pool(pool: Any) -> None:
-    print("\n".join([f"{safe(pool.name)}: {format_state(pool)}", *drain_lines(pool)]))
+    print("\n".join([f"{printable(pool.name)}: {format_state(pool)}", *drain_lines(pool)]))
 
 
 @app.command("pause")
@@ -269,7 +277,7 @@ def delete(name: Name) -> None:
     """
     with open_client() as client:
         client.node_pools.delete(name)
-    print(f"{safe(name)} deleted")
+    print(f"{printable(name)} deleted")
 
 
 @app.command("history")
@@ -300,7 +308,7 @@ def history(
 def _run_action(output: Output, act: "Callable[[Client], NodePool]") -> None:
     with open_client() as client:
         changed = act(client)
-    show_one(changed, output, lambda pool: print(f"{safe(pool.name)}: {format_state(pool)}"))
+    show_one(changed, output, lambda pool: print(f"{printable(pool.name)}: {format_state(pool)}"))
 
 
 def _print_environment(environment: Any) -> None:
@@ -317,7 +325,7 @@ def _print_environment(environment: Any) -> None:
     ]
     for title, text in fields:
         if text:
-            print(f"{title + ':':<15}{safe(text)}")
+            print(f"{title + ':':<15}{printable(text)}")
 
 
 def _format_index(index: Any) -> str:
@@ -349,10 +357,10 @@ def _pool_columns() -> list[Column]:
         ),
         Column("FREE GPUS", format_free_gpus, right=True),
         Column("STATE", lambda p: p.state),
-        Column("PRICE", lambda p: number(p.current_price), right=True, wide=True),
+        Column("PRICE", lambda p: format_number(p.current_price), right=True, wide=True),
         Column(
             "EXPIRES IN",
-            lambda p: format_age(now(), p.expires_at) if p.expires_at else "-",
+            lambda p: format_age(utc_now(), p.expires_at) if p.expires_at else "-",
             right=True,
             wide=True,
         ),

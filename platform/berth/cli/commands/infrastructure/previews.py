@@ -9,7 +9,7 @@ from berth.cli.commands.infrastructure.nodes import is_interactive
 from berth.cli.exits import ExitCode
 from berth.cli.output import Column, Output, print_items
 from berth.cli.ssh_hosts import pin_presented_keys
-from berth.cli.text import number, safe
+from berth.cli.text import format_number, printable
 from berth.core.words import format_count
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 COLUMNS = [
     Column("NODE", lambda n: n.name),
-    Column("GPUS", lambda n: number(n.total.gpu), right=True),
-    Column("FREE", lambda n: number(n.free.gpu), right=True),
+    Column("GPUS", lambda n: format_number(n.total.gpu), right=True),
+    Column("FREE", lambda n: format_number(n.free.gpu), right=True),
     Column("MODEL", lambda n: n.gpu_model or "-"),
-    Column("CORES", lambda n: number(n.total.cpu), right=True, optional=True),
+    Column("CORES", lambda n: format_number(n.total.cpu), right=True, optional=True),
     Column("MEMORY", lambda n: f"{n.total.memory_mib} MiB", right=True, optional=True),
     Column("USED BY", lambda n: n.details or "-", flexible=True),
     Column("LEFT OUT", lambda n: n.obstacle or "-", flexible=True),
@@ -34,7 +34,7 @@ def print_preview(preview: "PoolPreview") -> None:
         print("This provider does not support previews.")
         return
     if preview.source:
-        print(safe(preview.source))
+        print(printable(preview.source))
     if preview.nodes:
         print_items(preview.nodes, COLUMNS)
         hidden = preview.nodes_total - len(preview.nodes)
@@ -66,10 +66,10 @@ def confirm_creation(
     else:
         print_preview(preview)
     if is_interactive() and not output.is_data:
-        typer.confirm(f"Create pool {safe(name)}?", default=not errors, abort=True)
+        typer.confirm(f"Create pool {printable(name)}?", default=not errors, abort=True)
     elif errors:
         print(
-            f"Pool {safe(name)} was not created. Fix the errors, or pass --yes to create it anyway.",
+            f"Pool {printable(name)} was not created. Fix the errors, or pass --yes to create it anyway.",
             file=sys.stderr,
         )
         raise typer.Exit(ExitCode.REJECTED)
@@ -81,21 +81,23 @@ def accept_host_keys(
     """Return the pool's values with the presented host keys pinned. Print the fingerprints."""
     pinned, lines = pin_presented_keys(values, preview)
     print(
-        "\n".join([f"Host keys of pool {safe(name)} to pin:", *lines] if lines else ["No host keys to pin."]),
+        "\n".join(
+            [f"Host keys of pool {printable(name)} to pin:", *lines] if lines else ["No host keys to pin."]
+        ),
         file=sys.stderr if output.is_data else sys.stdout,
     )
     return pinned
 
 
 def _format_finding(finding: Any) -> str:
-    return safe(f"{finding.severity}: {finding.message} {finding.remedy}".rstrip())
+    return printable(f"{finding.severity}: {finding.message} {finding.remedy}".rstrip())
 
 
 def _summary(preview: Any) -> str:
     total = format_count(preview.nodes_total, "node")
     return (
-        f"{preview.nodes_usable} of {total} can be used: {number(preview.total.gpu)} GPUs, "
-        f"{number(preview.free.gpu)} of them free."
+        f"{preview.nodes_usable} of {total} can be used: {format_number(preview.total.gpu)} GPUs, "
+        f"{format_number(preview.free.gpu)} of them free."
     )
 
 
@@ -113,8 +115,8 @@ def drain_lines(scaling: Any) -> list[str]:
     lines = []
     for node in scaling.draining:
         runs = "; ".join(node.work or ()) or (f"{node.pods} pods" if node.pods else "no workloads")
-        lines.append(f"  drain {safe(node.node)}: {safe(runs)}")
+        lines.append(f"  drain {printable(node.node)}: {printable(runs)}")
         if node.blocked_by:
-            lines[-1] += f" (blocked by a disruption budget: {safe(node.blocked_by)})"
+            lines[-1] += f" (blocked by a disruption budget: {printable(node.blocked_by)})"
     more = scaling.draining_count - len(scaling.draining)
     return [*lines, f"  drain {format_count(more, 'more node')}"] if more > 0 else lines

@@ -9,7 +9,7 @@ from berth.cli.commands.infrastructure.nodes import is_interactive
 from berth.cli.exits import InvalidInput
 from berth.cli.following import print_listing
 from berth.cli.output import Column, Output, OutputOption, WatchOption
-from berth.cli.text import format_age, now, safe
+from berth.cli.text import format_age, printable, utc_now
 from berth.core.problems import suggest
 
 host_app = typer.Typer(no_args_is_help=True, help="Manage the SSH hosts of a pool.")
@@ -62,7 +62,7 @@ def accept(
             return
         for host in chosen:
             former = f" instead of {host.fingerprint}" if host.fingerprint else ""
-            print(safe(f"{host.name}: {host.presented_fingerprint}{former}"))
+            print(printable(f"{host.name}: {host.presented_fingerprint}{former}"))
         if not yes and is_interactive():
             typer.confirm("Pin these keys?", abort=True, err=True)
         client.node_pools.accept_host_keys(pool, {host.name: str(host.presented_key) for host in chosen})
@@ -78,11 +78,11 @@ def forget(pool: Pool, host: Annotated[str, typer.Argument(metavar="HOST", help=
     """
     with open_client() as client:
         client.node_pools.forget_ssh_host(pool, host)
-    print(f"{safe(host)} forgotten")
+    print(f"{printable(host)} forgotten")
 
 
 def _columns() -> list[Column]:
-    moment = now()
+    moment = utc_now()
     return [
         Column("NAME", lambda h: h.name),
         Column("STATE", lambda h: h.state),

@@ -19,7 +19,7 @@ from berth.cli.output import (
     show_list,
     show_one,
 )
-from berth.cli.text import safe
+from berth.cli.text import printable
 from berth.core.reasons import plain_reason
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def cancel(
             show_one(
                 cancelled_request,
                 output,
-                lambda _: print(safe(f"{cancelled_request.request_id} is {cancelled_request.status}")),
+                lambda _: print(printable(f"{cancelled_request.request_id} is {cancelled_request.status}")),
             )
             return
         cancelled = client.services.cancel_all(name, status=status, dry_run=dry_run)
@@ -282,12 +282,16 @@ def _report_progress(
     last = None
     for last in client.services.changes(name, direction, accepted.request_id):
         error = f": {last.error_message}" if last.error_message else ""
-        print(safe(f"{last.request_id} is {last.status}{error}"), file=sys.stderr, flush=True)
+        print(
+            printable(f"{last.request_id} is {last.status}{error}"),
+            file=sys.stderr,
+            flush=True,
+        )
     if last is not None and last.status in FAILED_STATUSES:
         raise typer.Exit(ExitCode.WORKLOAD_FAILED)
 
 
 def _print_cancelled(cancellation: Any) -> None:
-    print(safe(cancellation.message))
+    print(printable(cancellation.message))
     for request in cancellation.cancelled:
-        print(safe(f"{request.request_id} is {request.status}"))
+        print(printable(f"{request.request_id} is {request.status}"))

@@ -6,7 +6,7 @@ from typing import Any
 
 from berth.cli.columns import phase_style
 from berth.cli.output import Column, Output, print_fields, print_items, print_section
-from berth.cli.text import format_age, format_short_time, format_time, now, number
+from berth.cli.text import format_age, format_number, format_short_time, format_time, utc_now
 
 GOOD_STATUSES, BAD_STATUSES = ("ACTIVE", "COMPLETED", "PARTIAL", "NOOP"), ("FAILED", "CANCELLED")
 
@@ -21,7 +21,7 @@ def service_columns() -> list[Column]:
         Column("MODEL", lambda s: s.model_name, flexible=True),
         Column("SCALE REQUEST", lambda s: _format_request(s.request), optional=True),
         Column("AUTOSCALER", lambda s: "on" if s.autoscaler_enabled else "off", optional=True),
-        Column("AGE", lambda s: format_age(s.created_at, now()), right=True, optional=True),
+        Column("AGE", lambda s: format_age(s.created_at, utc_now()), right=True, optional=True),
     ]
 
 
@@ -32,7 +32,7 @@ def engine_columns() -> list[Column]:
         Column("HEALTHY", lambda e: "yes" if e.is_healthy else "no"),
         Column("ROUTER", lambda e: "in" if e.in_router else "out", optional=True),
         Column("ORIGIN", lambda e: e.origin, optional=True),
-        Column("GPUS", lambda e: number(e.gpus), right=True),
+        Column("GPUS", lambda e: format_number(e.gpus), right=True),
         Column("NODE", lambda e: e.node or "-"),
         Column("WEIGHTS", lambda e: e.weight_version or "-", optional=True),
         Column("URL", lambda e: e.url or "-", flexible=True),
@@ -42,7 +42,7 @@ def engine_columns() -> list[Column]:
 
 def request_columns() -> list[Column]:
     return [
-        Column("AGE", lambda r: format_age(_to_datetime(r.created_at), now()), right=True),
+        Column("AGE", lambda r: format_age(_to_datetime(r.created_at), utc_now()), right=True),
         Column("REQUEST", lambda r: r.request_id),
         Column("DIRECTION", lambda r: "out" if r.direction == "scale_out" else "in"),
         Column(

@@ -7,7 +7,7 @@ BREAK = 20  # width of the gap and of the end piece of a bar that exceeds the sc
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BarPart:
     x: int
     width: int
     kind: str  # used | over | reserved | reserved-over | requested | running | failed | cancelled | hue-N
@@ -15,7 +15,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    parts: tuple[Part, ...]
+    parts: tuple[BarPart, ...]
     quota: int | None = None  # position of the quota mark, or None if the quota is unlimited or missing
     share: int | None = None
     label: str = ""
@@ -52,14 +52,14 @@ def quota_bar(
         end = _x(position + amount, scale)
         start = _x(position, scale)
         if end > start:
-            parts.append(Part(start, end - start, kind))
+            parts.append(BarPart(start, end - start, kind))
         position += amount
     continues = position > scale > 0 and parts[-1].kind == "requested" and parts[-1].width > 2 * BREAK
     if continues:
         start = parts.pop().x
         parts += [
-            Part(start, WIDTH - 2 * BREAK - start, "requested"),
-            Part(WIDTH - BREAK, BREAK, "requested"),
+            BarPart(start, WIDTH - 2 * BREAK - start, "requested"),
+            BarPart(WIDTH - BREAK, BREAK, "requested"),
         ]
     return Bar(
         tuple(parts),
@@ -81,7 +81,7 @@ def stacked_bar(amounts: list[tuple[int, str]], total: int, label: str) -> Bar:
     for amount, kind in amounts:
         start, end = _x(at, total), _x(at + amount, total)
         if end > start:
-            parts.append(Part(start, end - start, kind))
+            parts.append(BarPart(start, end - start, kind))
         at += amount
     return Bar(tuple(parts), label=label)
 

@@ -20,7 +20,7 @@ class ColumnSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ColumnChart:
     """Layout of stacked columns. `marks` are the axis marks, as (y, number) pairs from top to bottom."""
 
     pieces: tuple[ColumnSegment, ...]
@@ -29,7 +29,7 @@ class Columns:
 
 def stacked_columns(
     layers: Sequence[tuple[str, Sequence[tuple[float, str]]]], *, whole: bool = False
-) -> Columns:
+) -> ColumnChart:
     """Lay out stacked columns. Each layer has a kind, and one (amount, title) pair per column.
 
     With `whole`, the axis marks are whole numbers, as for GPU counts.
@@ -54,7 +54,7 @@ def stacked_columns(
                 below[column] += amount
     lines = round(top / step)
     marks = tuple((HEIGHT * (lines - n) / lines, f"{step * n:,g}") for n in range(lines, -1, -1))
-    return Columns(tuple(pieces), marks)
+    return ColumnChart(tuple(pieces), marks)
 
 
 def _tick(maximum: float) -> float:

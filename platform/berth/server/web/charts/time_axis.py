@@ -31,7 +31,7 @@ def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]
         return []
     step = next((each for each in STEPS if seconds / each <= MAX_LABELS), STEPS[-1])
     labels = [
-        TimeLabel(round(100 * (at - begin).total_seconds() / seconds, 2), _text(at.astimezone(zone)))
+        TimeLabel(round(100 * (at - begin).total_seconds() / seconds, 2), _label_text(at.astimezone(zone)))
         for at in _round_times(begin.astimezone(zone), end, step)
     ]
     return [label for label in labels if 4 <= label.position <= 96]
@@ -41,7 +41,7 @@ def column_labels(starts: Sequence[datetime], zone: tzinfo) -> list[TimeLabel]:
     """Return up to MAX_COLUMN_LABELS labels, each below the middle of its column in the chart."""
     every = -(-len(starts) // MAX_COLUMN_LABELS)
     return [
-        TimeLabel(round(100 * (place + 0.5) / len(starts), 2), _text(at.astimezone(zone)))
+        TimeLabel(round(100 * (place + 0.5) / len(starts), 2), _label_text(at.astimezone(zone)))
         for place, at in enumerate(starts)
         if place % every == 0
     ]
@@ -58,5 +58,5 @@ def _round_times(begin: datetime, end: datetime, step: int) -> Iterator[datetime
         at += timedelta(seconds=step)
 
 
-def _text(at: datetime) -> str:
+def _label_text(at: datetime) -> str:
     return f"{at.day} {at:%b}" if (at.hour, at.minute) == (0, 0) else f"{at:%H:%M}"

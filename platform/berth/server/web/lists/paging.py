@@ -15,7 +15,7 @@ SIZE = 50
 
 
 @dataclass(frozen=True)
-class Slice(Generic[M]):
+class PageSlice(Generic[M]):
     rows: list[M]
     sort: str
     next: str | None  # cursor of the next page, or None on the last page
@@ -30,7 +30,7 @@ def load_slice(
     default: str,
     cursor: str = "",
     size: int = SIZE,
-) -> Slice[M]:
+) -> PageSlice[M]:
     """Return one page of rows.
 
     `columns` maps sort keys to non-null columns. The prefix "-" reverses the order of a key.
@@ -54,8 +54,8 @@ def load_slice(
     if is_backward:
         shown.reverse()
     if not shown:
-        return Slice([], sort, None, None)
-    return Slice(
+        return PageSlice([], sort, None, None)
+    return PageSlice(
         shown,
         sort,
         next=_cursor(">", sort, column, shown[-1]) if has_more or is_backward else None,
