@@ -159,7 +159,7 @@ def decided_cycles(
 ) -> QuerySet[Cycle]:
     """Return the period's cycles that contain a matching decision that the user may see.
 
-    Unless all cycles with decisions match, only the latest CYCLES_SEARCHED of them are searched.
+    Unless a platform admin lists all cycles, only the latest CYCLES_SEARCHED with decisions are searched.
     """
     redaction = _DecisionRedaction(actor)
     rows = Cycle.objects.defer("snapshot")

@@ -208,8 +208,8 @@ class FittedColumn:
 def fit_columns(sizes: Sequence[ColumnSize], terminal_width: int) -> list[FittedColumn]:
     """Return the columns that fit into `terminal_width` characters.
 
-    Optional columns are omitted first, from the right. If the table is still too wide, the widest column is
-    truncated.
+    If the table is too wide, cells are formatted briefly. If that does not suffice, optional columns are
+    omitted from the right, and then the widest columns are truncated.
     """
     shown, brief = list(range(len(sizes))), False
 

@@ -86,7 +86,9 @@ class VictimRestorer:
 
 
 def restore_in_place(board: Board, gang: Gang, part: BoardRole, pod: Pod) -> bool:
-    """Restore a pod on its previous node if the node has room and topology allows the pod."""
+    """Restore a pod on its previous node if the node has room and topology allows the pod. Return whether it
+    was restored.
+    """
     nodes, i = board.nodes, board.nodes.index[pod.node]
     request, apart = part.request, part.role.spread_per_node
     if part.replicas_by_node is not None and apart is not None and part.replicas_by_node.get(i, 0) >= apart:

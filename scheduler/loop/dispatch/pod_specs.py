@@ -205,7 +205,7 @@ def awaits_address(pod: Pod, gang: Sequence[Pod]) -> bool:
 
 
 def _address_env(pod: Pod, gang: Sequence[Pod]) -> tuple[str, ...]:
-    """Return the variables that contain the pod's own address."""
+    """Return the names of the variables that contain the pod's own address."""
     listens = ("BERTH_HOST",) if pod.endpoint is not None else ()
     is_lowest = _lowest_rank_pod(gang, pod).pk == pod.pk
     return ("BERTH_NODE_ADDRESS", *listens, *(("MASTER_ADDR",) if is_lowest else ()))

@@ -72,7 +72,9 @@ def drop_body(keys: Iterable[uuid.UUID]) -> dict[str, Any]:
 
 
 def take_results(calls: PendingCalls, content: bytes, after: int) -> int:
-    """Handle all outcomes and return the sequence number of the last outcome."""
+    """Handle all outcomes and return the sequence number of the last outcome. Raises ServerFailed if the
+    server reports a problem.
+    """
     for header, data in unpack_frames(content):
         if "problem" in header:
             raise ServerFailed(500, header["problem"])

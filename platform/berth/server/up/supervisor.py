@@ -83,7 +83,9 @@ class Supervisor:
         return True
 
     def _stop_running_pods(self) -> None:
-        """Send a signal to the shims, which then stop their pods and exit."""
+        """Signal the shims to stop their pods and exit, and wait for them. Stop waiting at the deadline, or
+        at another stop request.
+        """
         signalled: set[int] = set()
         deadline = self.now() + PODS_STOP_SECONDS
         while (remaining := find_orphans(self._child_pids())) and self.now() < deadline:

@@ -31,7 +31,9 @@ SESSION_ENDED_MESSAGE = (
 
 
 def signed_in(view: View) -> View:
-    """Redirect anonymous users to the login page, and prevent caches from storing personal pages."""
+    """Redirect anonymous users to the login page, and prevent caches from storing personal pages. Requests by
+    scripts get status 401 instead of a redirect.
+    """
 
     @wraps(view)
     def guarded(request: Request, *args: Any, **kwargs: Any) -> HttpResponse | StreamingHttpResponse:

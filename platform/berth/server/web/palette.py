@@ -116,7 +116,9 @@ FILTERED_PAGES = (
 
 
 def form_actions(actor: Actor, words: Iterable[str]) -> Iterator[SearchHit]:
-    """Yield the forms whose titles contain all words, if the user may fill them in."""
+    """Yield the forms whose titles contain all words, if the user may fill them in, and the action that
+    switches the theme.
+    """
     for title, route, icon, is_allowed in FORMS:
         if all(word.lower() in title.lower() for word in words) and is_allowed(actor):
             in_dialog = route not in PAGES_OF_FORMS
