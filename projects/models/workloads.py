@@ -35,10 +35,10 @@ OBSERVED_PHASES = ("pending", "reserved", "starting", "running", "stopping")
 
 
 class WorkloadKind(models.TextChoices):
-    TRAINING = "training"
-    ELASTIC = "elastic"
-    INTERACTIVE = "interactive"
-    SERVICE = "service"
+    TRAINING = "training", "Training"
+    ELASTIC = "elastic", "Elastic training"
+    INTERACTIVE = "interactive", "Interactive session"
+    SERVICE = "service", "Inference service"
 
 
 class PodState(models.TextChoices):

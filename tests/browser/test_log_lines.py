@@ -39,17 +39,17 @@ def test_line_times_are_shown_on_request_and_the_choice_is_remembered(
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
         expect(page.locator("#log .l")).to_have_count(3)
         assert times(page) == ["", "", ""]
-        page.get_by_label("Timestamps within 2 s").check()
+        page.get_by_label("Timestamps ± 2 s").check()
         expect(page.locator("#log .l[data-time]")).to_have_count(3)
         assert [time[-5:] for time in times(page)] == ["01:00", "01:00", "02:00"]
         write_timed(home, pods[0], ("four\n", 3))
         expect(page.locator("#log .l[data-time]")).to_have_count(4)
         assert times(page)[-1].endswith("03:00")
         page.reload()
-        expect(page.get_by_label("Timestamps within 2 s")).to_be_checked()
+        expect(page.get_by_label("Timestamps ± 2 s")).to_be_checked()
         expect(page.locator("#log .l[data-time]")).to_have_count(4)
         assert accessibility_faults(page) == []
-        page.get_by_label("Timestamps within 2 s").uncheck()
+        page.get_by_label("Timestamps ± 2 s").uncheck()
         expect(page.locator("#log.timed")).to_have_count(0)
         assert faults == []
 
@@ -58,7 +58,7 @@ def test_lines_without_a_known_time_show_no_time(opened: Open, pods: list[Pod], 
     write(home, pods[0], "from an earlier version\n")
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
-        page.get_by_label("Timestamps within 2 s").check()
+        page.get_by_label("Timestamps ± 2 s").check()
         expect(page.locator("#log .l[data-time='-']")).to_have_count(1)
         assert faults == []
 
@@ -71,7 +71,7 @@ def test_timestamps_selected_while_the_log_loads_show_each_line_once(
     with opened("dave") as (page, faults):
         page.route(re.compile("tail=500"), lambda route: held.append(route))  # noqa: PLW0108 - Playwright rejects built-in methods
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
-        page.get_by_label("Timestamps within 2 s").check()
+        page.get_by_label("Timestamps ± 2 s").check()
         while not held:
             page.wait_for_timeout(20)
         page.wait_for_timeout(500)  # a second reading of the log would begin and end now

@@ -123,5 +123,5 @@ def test_times_of_new_parts_are_converted_before_the_browser_paints_them(opened:
     with opened("dave") as (page, faults):
         page.goto("/workloads")
         moment = (timezone.now() - timedelta(hours=2, minutes=5)).isoformat()
-        assert page.evaluate(insert, moment) == "2 h ago"
+        assert page.evaluate(insert, moment) == "2 h 5 min ago"
         assert faults == []

@@ -99,7 +99,7 @@ def test_short_pending_reason_begins_with_the_relevant_numbers(cast: Cast) -> No
     assert brief_reason(row) == "2 requested, 12 allocated of fair share 11.5 in research"
     row.reason = "Backoff"
     row.message = "Can start again at 2026-11-28 12:31:00 UTC, after 1 eviction."
-    assert brief_reason(row) == "until 2026-11-28 12:31:00 UTC, after 1 eviction."
+    assert brief_reason(row) == "Can start from 2026-11-28 12:31:00 UTC, after 1 eviction."
     row.message = "Can start again later."
     assert brief_reason(row) == "Can start again later."
 

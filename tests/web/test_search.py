@@ -352,7 +352,7 @@ def test_search_query_count_is_independent_of_the_number_of_workloads(
         make.workload(cast.vision, f"many-{number}")
     with django_assert_max_num_queries(17):
         assert len([title for title in titles(alice, "many") if title.startswith("many")]) == 6
-    with django_assert_max_num_queries(23):
+    with django_assert_max_num_queries(24):
         links(alice, "failed many-3")
     with django_assert_max_num_queries(28):
         links(alice, "edit quota many local")

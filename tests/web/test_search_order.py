@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from berth.server.web import nearest_words
-from projects.models import Workload
+from projects.models import InferenceEngine, Service, Workload
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -118,3 +118,45 @@ def test_actions_have_distinct_icons_and_destructive_actions_are_marked(cast: Ca
     assert icons["Cancel probe"] == ("cancel", True, True)
     assert icons["Show log of probe"] == ("template", False, False)
     assert icons["probe"] == ("workloads", False, False)
+
+
+def test_service_has_one_result_with_its_own_state_and_without_its_engines(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    chat, added = (
+        make.workload(cast.vision, name, kind="service", phase="running", run=1, by=cast.dave.user)
+        for name in ("chat", "chat-e2")
+    )
+    service = Service.objects.create(workload=chat, role="worker", initial_engines=1, next_number=3)
+    for number, workload, state in ((1, chat, "ACTIVE"), (2, added, "CREATING")):
+        InferenceEngine.objects.create(
+            service=service, number=number, origin="managed", state=state, workload=workload,
+            since=make.ago(), created_at=make.ago(), is_healthy=True,
+        )  # fmt: skip
+    dave = sign_in("dave")
+    shown = titles(dave, "cha")
+    assert shown.count("chat") == 1 and "chat-e2" not in shown and "Cancel chat" in shown
+    assert f"/services/{chat.pk}" in links(dave, "cha") and f"/workloads/{chat.pk}" not in links(dave, "cha")
+    for path in ("/search?q=cha", "/workloads"):
+        page = dave.get(path, headers=HTMX).content.decode()
+        assert '<span class="chip warn">Partly serving</span>' in page, path
+    assert "chat-e2" in titles(dave, "chat-e2")
+
+
+def test_actions_are_offered_on_the_named_workload_or_the_only_match(cast: Cast, sign_in: SignIn) -> None:
+    for name in ("probe", "probe-2"):
+        make.workload(cast.vision, name, phase="running", run=1, by=cast.dave.user)
+    dave = sign_in("dave")
+    assert not any(title.startswith("Cancel") for title in titles(dave, "prob"))
+    assert [title for title in titles(dave, "probe") if title.startswith("Cancel")] == ["Cancel probe"]
+    assert "Cancel probe-2" in titles(dave, "probe-")
+
+
+def test_list_of_a_state_names_its_latest_workloads_and_arrays(cast: Cast, sign_in: SignIn) -> None:
+    for number in range(6):
+        make.workload(cast.vision, f"broken-{number}", phase="failed", since=make.ago(minutes=number))
+    array(cast, "grid", "running", "pending")
+    dave = sign_in("dave")
+    names = [f"broken-{number}" for number in range(5)]
+    assert titles(dave, "failed") == ["Failed workloads (6)", *names]
+    assert titles(dave, "running") == ["Running workloads (1)", "grid"]

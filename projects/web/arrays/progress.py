@@ -75,18 +75,24 @@ class ArrayProgress:
         return self.counts.pending + self.counts.reserved + self.counts.held
 
     @property
+    def queued(self) -> int:
+        """Number of pending and reserved tasks that do not wait for earlier tasks."""
+        return self.pending - self.counts.held
+
+    @property
     def summary_parts(self) -> list[dict[str, Any]]:
         """Nonzero counts, each with its word. Failed tasks come last."""
         parts = {
-            "running": self.running, "pending": self.pending - self.unschedulable,
-            "unschedulable": self.unschedulable, "suspended": self.counts.suspended,
-            "cancelled": self.counts.cancelled, "failed": self.counts.failed,
+            "running": self.running, "pending": self.queued - self.unschedulable,
+            "unschedulable": self.unschedulable, "waiting": self.counts.held,
+            "suspended": self.counts.suspended, "cancelled": self.counts.cancelled,
+            "failed": self.counts.failed,
         }  # fmt: skip
         return [{"count": count, "word": word} for word, count in parts.items() if count]
 
     @property
     def summary(self) -> str:
-        """Nonzero counts as text, such as `2 running, 97 pending, 1 failed`. Failed tasks come last."""
+        """Nonzero counts as text, such as `2 running, 95 waiting, 1 failed`. Failed tasks come last."""
         return ", ".join(f"{part['count']:,} {part['word']}" for part in self.summary_parts)
 
 

@@ -1,8 +1,9 @@
 """Describe the status of services: how many inference engines are serving, and why others are not."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from berth.core.words import to_words
 from projects.models import InferenceEngine, Workload
@@ -61,6 +62,16 @@ def engine_status(engine: InferenceEngine) -> EngineStatus:
             return EngineStatus(title, "warn", "being removed")
         case _:
             return EngineStatus(title, "info", title.lower())
+
+
+def load_serving_statuses(workloads: Iterable[Workload]) -> dict[UUID, ServingStatus]:
+    """Return the status of each service, keyed by the ID of its workload."""
+    rows = list(workloads)
+    engines = InferenceEngine.objects.filter(service__workload__in=rows, ended_at__isnull=True)
+    by_service: dict[UUID, list[InferenceEngine]] = defaultdict(list)
+    for engine in engines.select_related("workload", "service") if rows else ():
+        by_service[engine.service.workload_id].append(engine)
+    return {row.pk: serving_status(row, by_service[row.pk]) for row in rows}
 
 
 def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> ServingStatus:

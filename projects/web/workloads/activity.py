@@ -24,6 +24,7 @@ class Activity:
     text: str
     detail: str = ""
     tone: str = ""
+    state: str = ""  # title of a service's status, which is shown in place of its phase
     nodes: str = ""  # node names of a workload that is neither a service nor an engine
 
     def __str__(self) -> str:
@@ -92,4 +93,4 @@ def _service_activity(workload: Workload, engines: Sequence[InferenceEngine]) ->
     status = serving_status(workload, engines)
     external = sum(engine.origin == Origin.EXTERNAL for engine in engines)
     text = f"{status.count} engines serving" + (f" ({external} external)" if external else "")
-    return Activity(text, status.causes, "" if status.tone == "good" else status.tone)
+    return Activity(text, status.causes, "" if status.tone == "good" else status.tone, status.title)

@@ -25,21 +25,21 @@ BOUNDED: Mapping[Reason, str] = {
 # Minimum time from the end of a restart delay to a start that waits for more than the delay.
 DELAY_MARGIN = timedelta(minutes=1)
 AWAITS_SHARE = "awaits_share"  # attribute that `load_awaited_shares` sets
-BACKOFF_END = re.compile(r"^Can start again at ")  # phrase to omit, because the reason's name says the same
+BACKOFF_END, CAN_START = re.compile(r"^Can start again at "), "Can start from "
 
 
 def short_reason(workload: Workload) -> str:
     """Return one short line that says why a workload is pending, such as "Would exceed fair share".
 
-    For a restart delay, the line states the end of the delay, and whether the workload is expected to be
-    queued after that. For a workload that can never start, the line is the workload's message.
+    For a restart delay, the line states the end of the delay and what the workload waits for after that. For
+    a workload that can never start, the line is the workload's message.
     """
     if workload.reason == UNSCHEDULABLE:
         return workload.message[:1].upper() + workload.message[1:] or "Can never start"
     if workload.reason != Reason.BACKOFF or workload.backoff_until is None:
         return to_words(workload.reason) or "Not evaluated yet"
-    text = f"Restart delay until {workload.backoff_until:%Y-%m-%d %H:%M:%S} UTC"
-    return f"{text}, then queued" if waits_after_delay(workload) else text
+    text = f"{CAN_START}{workload.backoff_until:%Y-%m-%d %H:%M:%S} UTC"
+    return _with_wait_after_delay(workload, text)
 
 
 def brief_reason(workload: Workload) -> str:
@@ -57,7 +57,7 @@ def brief_reason(workload: Workload) -> str:
         or numbers.get("bound") is None
         or "behind" in numbers
     ):
-        return _with_wait_after_delay(workload, BACKOFF_END.sub("until ", workload.message))
+        return _with_wait_after_delay(workload, BACKOFF_END.sub(CAN_START, workload.message))
     resource, queue = str(numbers["resource"]), numbers["queue"]
     keys = ("allocated", "requested", "bound")
     allocated, requested, most = (_format_number(resource, numbers[key]) for key in keys)
@@ -104,6 +104,8 @@ def _with_wait_after_delay(workload: Workload, text: str) -> str:
     """
     if not waits_after_delay(workload):
         return text
+    if not hasattr(workload, AWAITS_SHARE):
+        load_awaited_shares([workload])
     awaited = "for fair share" if getattr(workload, AWAITS_SHARE, False) else "in the queue"
     return f"{text.removesuffix('.')}, then waits {awaited}"
 

@@ -57,13 +57,14 @@ class QuotaLine:
     def held_bar(self) -> Bar:
         """Bar of allocated and reserved GPUs, without pending GPUs.
 
-        The marks are at the quota and the fair share in all shown pools. GPUs over one pool's quota may be
-        left of the mark if other pools have unused quota.
+        The marks are at the quota and the fair share in all shown pools. The quota has no mark if other pools
+        have unused quota and the bar is longer, because GPUs over one pool's quota would begin left of it.
         """
+        is_within = self.unused_elsewhere is None or self.gpus is None or self.held <= self.gpus
         return quota_bar(
             allocated=self.allocated,
             reserved=self.reserved,
-            quota=self.gpus,
+            quota=self.gpus if is_within else None,
             share=self.share or None,
             requested=0,
             over=self.over_quota,
@@ -146,6 +147,20 @@ class QuotaLine:
     def quota_sum(self) -> int | None:
         """Sum of the department's project quotas, or None if any of them is unlimited."""
         return sum_bounds(child.gpus for child in self.children)
+
+    @property
+    def unassigned(self) -> int:
+        """Quota of a department that none of its projects has, or 0 if it is unknown or unlimited."""
+        if not self.numbers_visible or self.gpus is None or self.quota_sum is None:
+            return 0
+        return max(0, self.gpus - self.quota_sum)
+
+    @property
+    def is_share_requested(self) -> bool:
+        """Return whether the fair share is below the quota because the queue requests no more."""
+        if self.share is None or (self.gpus is not None and self.share >= self.gpus):
+            return False
+        return self.share >= self.held + self.pending
 
     @property
     def oversold(self) -> bool:

@@ -18,7 +18,7 @@ from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
-from scheduler.reports.queues.brief_reasons import BACKOFF_END, waits_after_delay
+from scheduler.reports.queues.brief_reasons import BACKOFF_END, CAN_START, waits_after_delay
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
 
@@ -151,7 +151,7 @@ def build_obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
     return [
         Obstacle(
             str(blocker["reason"]),
-            BACKOFF_END.sub("Restart delay until ", str(blocker["message"])),
+            BACKOFF_END.sub(CAN_START, str(blocker["message"])),
             [] if BACKOFF_END.search(str(blocker["message"])) else _unmentioned_numbers(blocker),
         )
         for blocker in blockers

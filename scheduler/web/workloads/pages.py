@@ -171,9 +171,10 @@ def _is_resubmittable(actor: Actor, workload: Workload) -> bool:
 
 
 def _pending_context(workload: Workload, tab: str) -> Context:
-    """Return the reason, message and end of a restart delay, unless the page shows them elsewhere.
+    """Return the pending reason, the message and the end of a restart delay, which the header of every tab
+    shows.
 
-    On the overview, a card shows the pending reason. On other tabs, the header shows the reason's title.
+    The message is left out if the reason's title, the end of the delay or a card of the overview states it.
     """
     reasons = [each["reason"] for each in (workload.explanation or {}).get("blockers", [])]
     has_card = tab == "overview" and workload.phase in PENDING_PHASES and bool(reasons or workload.held)
@@ -184,8 +185,8 @@ def _pending_context(workload: Workload, tab: str) -> Context:
     is_stated = has_card or (is_pending and not is_unschedulable and bool(reasons)) or (until and is_backoff)
     return {
         "message": "" if is_stated else _shown_message(workload),
-        "shows_reason": is_pending and not has_card and not is_unschedulable,
-        "not_before": None if has_card and is_backoff else until,
+        "shows_reason": is_pending and not is_unschedulable,
+        "not_before": until,
     }
 
 

@@ -51,6 +51,7 @@ def create_array(project: Project, actor: Actor) -> WorkloadArray:
         preemptions=1,
         run=1,
         since=make.ago(minutes=3),
+        pending_since=make.ago(minutes=3),
         first_started_at=make.ago(hours=1),
     )
     return array

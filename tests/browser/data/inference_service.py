@@ -98,6 +98,7 @@ def _engines(service: Service, pool: NodePool, now: datetime) -> None:
         submitted_by=service.workload.submitted_by,
         submitted_at=now - timedelta(minutes=2),
         since=now - timedelta(minutes=2),
+        pending_since=now - timedelta(minutes=2),
     )
     for number in (2, 3):
         added = now - timedelta(minutes=40)
@@ -113,7 +114,7 @@ def _engines(service: Service, pool: NodePool, now: datetime) -> None:
         _serve(engine, make.place(workload, node, [number]), added)
     InferenceEngine.objects.create(
         service=service, number=4, origin="managed", state="CREATING", since=now - timedelta(minutes=2),
-        created_at=now, workload=child,
+        created_at=now - timedelta(minutes=2), workload=child,
     )  # fmt: skip
     syncing = InferenceEngine.objects.create(
         service=service, number=5, origin="external", state="WEIGHT_SYNCING", since=now, created_at=now,

@@ -389,6 +389,6 @@ def _history(scene: Scene) -> None:
                 make.eviction_side("research", 20, 22, 21.5, 17.5),
             ],
             "preemptor": [make.eviction_side("ads", 8, 6, 2, 6), make.eviction_side("product", 12, 6, 2, 6)],
-            "rejected": ["segment-eval alone would free 4 GPUs on two nodes; the gang needs 4 on one."],
+            "rejected": ["Waiting for capacity: no node had more than 2 free GPUs; the gang needs 4 on one."],
         },
     )

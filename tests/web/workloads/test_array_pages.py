@@ -49,7 +49,8 @@ def test_list_shows_an_array_as_one_row_with_its_progress(
     assert f"/arrays/{sweep.pk}" in page
     assert "1 of 120 tasks completed" in page
     status = page.partition("1 running")[2].partition("2 failed")
-    assert "116 pending" in status[0] and status[0].endswith('<span class="nowrap bad">')
+    assert "46 pending" in status[0] and "70 waiting" in status[0]
+    assert status[0].endswith('<span class="nowrap bad">')
 
 
 def test_each_array_is_counted_and_listed_in_one_state(

@@ -26,7 +26,7 @@ def test_backoff_is_shown_only_until_it_ends(minutes: int, shown: bool, cast: Ca
     until = timezone.now() + timedelta(minutes=minutes)
     workload = make.workload(cast.vision, "train", phase="pending", backoff_until=until)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
-    assert ("Earliest start: <time" in page) is shown
+    assert ("Can start from <time" in page) is shown
 
 
 @pytest.mark.heavy
@@ -278,8 +278,8 @@ def test_page_states_once_when_a_workload_can_start_after_its_restart_delay(
     page = client.get(f"/workloads/{workload.pk}").content.decode()
     head = re.sub(r"<time datetime=\"([^\"]+)\"[^>]*>[^<]*</time>", r"\1", page[page.index('class="lead') :])
     assert ">Queue position 2</a> in pool <a" in head
-    assert f"Earliest start: {until.isoformat()}</span> <span>(restart delay)</span>" in head
-    assert f"Expected start: {start.isoformat()}</span> ({start.isoformat()})" in head
+    assert f"Can start from {until.isoformat()} (restart delay).</span>" in head
+    assert f"Expected start: {start.isoformat()} ({start.isoformat()}).</span>" in head
     assert client.get(f"/workloads/{workload.pk}/smallest-change").content == b""
 
 
@@ -310,14 +310,13 @@ def test_header_of_each_tab_states_the_restart_delay_once(cast: Cast, sign_in: S
             r"<time[^>]*>[^<]*</time>", "TIME", re.sub(r"</?(strong|span|a)\b[^>]*>", "", lead[1])
         ).strip()
 
-    assert header("") == "Queue position 4 in pool local.", "a card states the reason"
-    for tab in ("/timeline", "/spec"):
-        assert header(tab) == "Waiting to restart. Queue position 4 in pool local. Earliest start: TIME"
+    for tab in ("", "/timeline", "/spec"):
+        assert header(tab) == "Waiting to restart. Queue position 4 in pool local. Can start from TIME."
     blockers = [{**blockers[0], "reason": "ProjectLimit"}]
     workload.explanation = {"queue_position": 4, "pool": "local", "blockers": blockers}
     workload.reason, workload.message = "ProjectLimit", "A limit."
     workload.save()
-    expected = "Project limit. Queue position 4 in pool local. Earliest start: TIME (restart delay)"
+    expected = "Project limit. Queue position 4 in pool local. Can start from TIME (restart delay)."
     assert header("/spec") == expected
 
 

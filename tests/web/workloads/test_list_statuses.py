@@ -40,7 +40,7 @@ def test_failed_row_loads_the_error_line_of_the_pod_that_failed_first(cast: Cast
 
 @pytest.mark.parametrize(
     ("gpus", "status", "column"),
-    [(2, "Pods on {}", "2 of 2\N{EN DASH}14 GPUs"), (0, "1 of 1\N{EN DASH}7 pods on {}", "")],
+    [(2, "1 pod on {}", "2 of 2\N{EN DASH}14 GPUs"), (0, "1 of 1\N{EN DASH}7 pods on {}", "")],
 )
 def test_elastic_row_states_its_range_once(
     gpus: int, status: str, column: str, cast: Cast, sign_in: SignIn

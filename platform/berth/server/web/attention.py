@@ -318,7 +318,7 @@ def _exceeded_budgets(actor: Actor, now: datetime) -> Iterator[AttentionItem]:
                 f"{status.budget.gpu_hours:,}."
             )
             yield AttentionItem(
-                "Over budget", "warn", status.budget.owner.name, f"{reverse('usage')}#budgets", text
+                "Over budget", "bad", status.budget.owner.name, f"{reverse('usage')}#budgets", text
             )
 
 

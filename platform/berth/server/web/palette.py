@@ -56,7 +56,8 @@ class SearchHit:
     """Search result: its link target, its project or pool, and its state.
 
     The target of an action `in_dialog` is a form that opens on the current page. An action that
-    `switches_theme` has no target. An `is_danger` action ends or deletes something.
+    `switches_theme` has no target. An `is_danger` action ends or deletes something. With a `tone`, the state
+    is a title to show as it is.
     """
 
     title: str
@@ -66,6 +67,7 @@ class SearchHit:
     in_dialog: bool = False
     switches_theme: bool = False
     state: str = ""
+    tone: str = ""
     is_action: bool = False
     is_danger: bool = False
 

@@ -44,7 +44,7 @@ from berth.server.web.search_workloads import (
 from pools.models.node import NodeState
 from projects.access import visible_nodes, visible_pools, with_roles
 from projects.actor import Actor
-from projects.models import Phase
+from projects.models import Phase, Service, Workload, WorkloadArray
 from projects.models.workloads import LIVE_PHASES
 from projects.selectors import (
     arrays,
@@ -56,6 +56,8 @@ from projects.selectors import (
     workloads,
 )
 from projects.service_selectors import services
+from projects.web.services.serving import load_serving_statuses
+from projects.web.workloads.engine_rows import without_engines
 
 MAX_WORDS, MAX_LENGTH = 5, 100
 MAX_OF_A_KIND = 6
@@ -67,6 +69,8 @@ WORKLOAD, ARRAY, SERVICE = ("workload", "workloads"), ("array", "arrays"), ("ser
 SCHEDULE, PROJECT = ("schedule", "schedules"), ("project", "projects", "department", "departments")
 POOL, NODE = ("pool", "pools", "node", "nodes"), ("node", "nodes")
 QUOTA_GROUP, TEMPLATE = ("quota", "group", "groups"), ("template", "templates")
+
+Target = Workload | Service | WorkloadArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,22 +165,21 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     matching = _matches(
         workloads(actor).filter(array=None), words, "name", "project__name", kind=WORKLOAD, with_ids=True
     )
-    matching_workloads = list(matching.order_by("match", LIVE_FIRST, "-submitted_at")[:MAX_OF_A_KIND])
+    # A service is its own result, without those of its workload and its engines.
+    named: QuerySet[Any] = without_engines(matching).exclude(
+        pk__in=services(actor).order_by().values("workload")
+    )
+    matching_workloads = list(named.order_by("match", LIVE_FIRST, "-submitted_at")[:MAX_OF_A_KIND])
     yield HitGroup("Workloads", [workload_hit(row) for row in matching_workloads], kind=WORKLOAD)
+    matching_services = _matching_services(actor, words)
+    yield HitGroup("Services", _service_hits(matching_services), kind=SERVICE)
     found_arrays = _matches(arrays(actor), words, "name", "project__name", kind=ARRAY, with_ids=True)
     matching_arrays = list(found_arrays[:MAX_OF_A_KIND])
     yield HitGroup("Arrays", list(array_hits(matching_arrays)), kind=ARRAY)
-    if not verb and matching_workloads:
-        best = min(matching_workloads, key=lambda row: rank(workload_hit(row), without_kind(words, WORKLOAD)))
-        yield HitGroup(
-            f"Actions on {best.name}", _with_danger_last(row_actions(actor, [best], ())), "Workloads"
-        )
-    elif not verb and matching_arrays:
-        best_array = matching_arrays[0]
-        array_actions = row_actions(actor, (), [best_array])
-        yield HitGroup(f"Actions on {best_array.name}", _with_danger_last(array_actions), "Arrays")
+    candidates = [*matching_workloads, *matching_services, *matching_arrays]
+    if not verb and (target := _action_target(candidates, words)) is not None:
+        yield _actions_on(actor, target)
     yield HitGroup("Array tasks", list(task_hits(actor, words)))
-    yield HitGroup("Services", list(_services(actor, words)), kind=SERVICE)
     yield HitGroup(
         "Schedules",
         [
@@ -261,11 +264,44 @@ def _without_duplicates(others: Iterable[SearchHit], hits: Iterable[SearchHit]) 
     return [hit for hit in hits if hit.path not in paths]
 
 
-def _services(actor: Actor, words: list[str]) -> Iterator[SearchHit]:
+def _action_target(candidates: Sequence[Target], words: Sequence[str]) -> Target | None:
+    """Return the workload, service or array whose name the words are, or the only candidate, or None."""
+    name = " ".join(without_kind(words, WORKLOAD + ARRAY + SERVICE)).lower()
+    exact = [row for row in candidates if _name_of(row).lower() == name]
+    choice = exact or candidates
+    return choice[0] if exact or len(choice) == 1 else None
+
+
+def _name_of(target: Target) -> str:
+    return target.workload.name if isinstance(target, Service) else target.name
+
+
+def _actions_on(actor: Actor, target: Target) -> HitGroup:
+    """Return the actions on the target, below the group of its kind."""
+    if isinstance(target, WorkloadArray):
+        title, hits = "Arrays", row_actions(actor, (), [target])
+    elif isinstance(target, Service):
+        title, hits = "Services", row_actions(actor, [target.workload], ())
+    else:
+        title, hits = "Workloads", row_actions(actor, [target], ())
+    return HitGroup(f"Actions on {_name_of(target)}", _with_danger_last(hits), title)
+
+
+def _matching_services(actor: Actor, words: list[str]) -> list[Service]:
     matching = _matches(services(actor), words, "workload__name", "workload__project__name", kind=SERVICE)
-    for row in matching.order_by("match", "-created_at")[:MAX_OF_A_KIND]:
+    return list(matching.order_by("match", "-created_at")[:MAX_OF_A_KIND])
+
+
+def _service_hits(rows: Sequence[Service]) -> list[SearchHit]:
+    """Return the services, each with how many of its engines serve, or with its phase if it has ended."""
+    statuses = load_serving_statuses(row.workload for row in rows)
+    hits = []
+    for row in rows:
         path, project = reverse("service", args=[row.workload_id]), row.workload.project.name
-        yield SearchHit(row.workload.name, path, "services", project, state=row.workload.phase)
+        status = statuses[row.workload_id]
+        state = status.title if status.tone else row.workload.phase
+        hits.append(SearchHit(row.workload.name, path, "services", project, state=state, tone=status.tone))
+    return hits
 
 
 def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) -> Iterator[SearchHit]:

@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from berth.server.web.palette import SearchHit
+from berth.server.web.states import TONES
 from projects.actor import Actor
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.models.workloads import LIVE_PHASES
@@ -20,9 +21,9 @@ from projects.selectors import arrays, id_condition, workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.arrays.progress import load_progress
 from projects.web.workloads.engine_rows import without_engines
-from projects.web.workloads.filters import filter_workloads, parse_filters
+from projects.web.workloads.filters import filter_workloads, one_row_per_array, parse_filters
 
-MAX_TASKS, MAX_USERS = 6, 4
+MAX_TASKS, MAX_USERS, MAX_NAMED = 6, 4, 5
 MAX_CURRENT, MAX_CURRENT_ARRAYS = 6, 2  # workloads and arrays that an empty search lists
 RECENTLY = timedelta(days=1)
 MIN_STATE_LETTERS = 4  # minimum number of letters that match the beginning of a state's name
@@ -79,6 +80,16 @@ def current_hits(actor: Actor, now: datetime, *, mine: bool) -> list[SearchHit]:
     listed = without_engines(rows).order_by(urgency, "-submitted_at")[:MAX_CURRENT]
     latest = active.order_by("-submitted_at")[:MAX_CURRENT_ARRAYS]
     return [*map(workload_hit, listed), *array_hits(list(latest))]
+
+
+def _row_hit(row: Workload, state: str) -> SearchHit:
+    """Return the workload, or the array that the task represents, as a result in the list of a state."""
+    if row.array is None:
+        return workload_hit(row)
+    path = reverse("array", args=[row.array.pk])
+    return SearchHit(
+        row.array.name, path, "workloads", row.project.name, state=state if state in TONES else ""
+    )
 
 
 def array_hits(matching: Sequence[WorkloadArray]) -> Iterator[SearchHit]:
@@ -139,7 +150,7 @@ def find_state(word: str) -> str:
 
 def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
     """If a word stands for a state, yield a link to the list of workloads in that state, with the number of
-    workloads.
+    workloads, and the latest of them.
 
     The other words are the list's search text. The word "my" restricts the list to the user's own workloads.
     If the search text matches no workload, there is no link.
@@ -157,6 +168,8 @@ def state_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:
     if count or not text:
         title = f"My {state} workloads" if is_mine else f"{state.capitalize()} workloads"
         yield SearchHit(f"{title}{f' matching {text}' if text else ''} ({count:,})", path, "workloads")
+    for row in one_row_per_array(rows).select_related("array").order_by("-since", "pk")[:MAX_NAMED]:
+        yield _row_hit(row, state)
 
 
 def user_list_hits(actor: Actor, words: Sequence[str]) -> Iterator[SearchHit]:

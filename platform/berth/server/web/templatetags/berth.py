@@ -1,6 +1,7 @@
 """Template tags: numbers with units, times, state labels, icons and bars."""
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,11 +28,12 @@ from berth.server.web.states import chip, tone, workload_chip
 from berth.server.web.zones import reader_zone
 from projects.access import may_submit_anywhere
 from projects.engine.cron_words import describe_cron
+from projects.models import Workload
 from projects.web.services.conditions import use_condition_titles
 from projects.web.workloads.filters import ALL_RUNNING
 from scheduler.reports.evictions.predicted import build_prediction_table
 from scheduler.reports.evictions.rendering import KIND_TITLES
-from scheduler.reports.queues.brief_reasons import brief_reason, short_reason
+from scheduler.reports.queues.brief_reasons import brief_reason, load_awaited_shares, short_reason
 from scheduler.reports.queues.queue_ordering import describe_queue_states, order_by_queue
 from scheduler.reports.queues.unknown_start import short_start_reason
 
@@ -65,6 +67,13 @@ register.simple_tag(chip)
 register.simple_tag(workload_chip)
 
 UTC_TIME = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?) UTC\b")
+
+
+@register.simple_tag
+def load_pending_reasons(rows: Sequence[Workload]) -> str:
+    """Load what the listed workloads wait for after their restart delays, with one query for all rows."""
+    load_awaited_shares([row for row in rows if isinstance(row, Workload)])
+    return ""
 
 
 @register.filter

@@ -89,7 +89,7 @@
 
     function label(count, isExact) {
       text.textContent = count === null ? "Errors" : `Errors ${count}${isExact ? "" : "+"}`;
-      button.classList.toggle("danger", count > 0);
+      text.classList.toggle("bad", count > 0);
       button.disabled = count === 0 && isExact;
     }
 

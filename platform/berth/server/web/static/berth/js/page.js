@@ -7,11 +7,11 @@
 
   const isDistant = (date) => Math.abs(date - Date.now()) > 7 * 86400000;
 
-  /** Return the largest unit of a distance, such as 3 min, or with minutes if it is some hours. */
+  /** Return the largest unit of a distance, such as 3 min, with minutes if it is exact or less than 10 hours. */
   function distance(seconds, isExact) {
     const [unit, size] = units.find(([, size]) => seconds >= size) || units[3];
     const rest = Math.trunc((seconds % 3600) / 60);
-    return `${Math.trunc(seconds / size)} ${unit}${isExact && unit === "h" && rest ? ` ${rest} min` : ""}`;
+    return `${Math.trunc(seconds / size)} ${unit}${unit === "h" && rest && (isExact || seconds < 36000) ? ` ${rest} min` : ""}`;
   }
 
   /** Return the distance from now, such as 3 min ago. A future distance is more exact: in 1 h 20 min. */
