@@ -73,7 +73,7 @@ def pod_manifest(
         "image": pod_spec.image,
         "imagePullPolicy": PULL_POLICIES[pod_spec.image_pull_policy],
         **({"command": [_escape_variables(part) for part in pod_spec.command]} if pod_spec.command else {}),
-        "env": _environment(pod_spec),
+        "env": _environment_variables(pod_spec),
         "workingDir": _start_directory(pod_spec),
         "resources": _container_resources(pod_spec, settings.gpu_resource),
         "volumeMounts": mounts,
@@ -157,7 +157,7 @@ def _start_directory(pod_spec: PodSpec) -> str:
     return posixpath.join(base, pod_spec.working_dir) if pod_spec.working_dir else base
 
 
-def _environment(pod_spec: PodSpec) -> list[Manifest]:
+def _environment_variables(pod_spec: PodSpec) -> list[Manifest]:
     own = {
         "BERTH_WORKSPACE": WORKSPACE,
         "BERTH_POD_DIR": POD_DIRECTORY,

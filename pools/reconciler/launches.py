@@ -85,7 +85,7 @@ def _record_failure(pool_id: int, order: LaunchRequest, error: ProviderError, co
         if _is_new_request(pool, context) and error.kind not in UNCERTAIN:
             pool.provisioning = None
         pool.retry_at = context.now + timedelta(seconds=pool.reconcile_tick)
-        _count_outcome(pool, error.kind)
+        _count_launch_outcome(pool, error.kind)
         pool.save(update_fields=["provisioning", "retry_at", "provision_outcomes"])
         record_error(pool, f"request {format_count(order.count, 'node')}", error, context.now)
     return True
@@ -103,7 +103,7 @@ def _record_result(pool_id: int, order: LaunchRequest, result: ProvisionResult, 
         fitting, surplus = _split_instances(order, result.instances, {node.ordinal for node in nodes})
         kind = ScalingKind.PROVISION if _is_new_request(pool, context) else ScalingKind.ADOPTED
         pool.provisioning, pool.retry_at, pool.last_error = None, None, pool.boot_error
-        _count_outcome(pool, "all" if len(fitting) >= order.count else "fewer")
+        _count_launch_outcome(pool, "all" if len(fitting) >= order.count else "fewer")
         pool.save(update_fields=["provisioning", "retry_at", "last_error", "provision_outcomes"])
         expected = _expected_ready_at(pool, context)
         for instance in fitting:
@@ -127,7 +127,7 @@ def _record_result(pool_id: int, order: LaunchRequest, result: ProvisionResult, 
     return True
 
 
-def _count_outcome(pool: NodePool, outcome: str) -> None:
+def _count_launch_outcome(pool: NodePool, outcome: str) -> None:
     pool.provision_outcomes[outcome] = pool.provision_outcomes.get(outcome, 0) + 1
 
 

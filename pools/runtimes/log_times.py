@@ -25,7 +25,7 @@ def read_times(log_path: Path, start: int, end: int, *, grows: bool = False) -> 
         return times
     try:
         count = os.fstat(fd).st_size // ENTRY_BYTES
-        index = _first_after(fd, start, count)
+        index = _first_index_after(fd, start, count)
         while index < count and (not times or times[-1][0] < end):
             data = os.pread(fd, _BATCH * ENTRY_BYTES, index * ENTRY_BYTES)
             batch = len(data) // ENTRY_BYTES
@@ -63,26 +63,26 @@ def extend_times(log_path: Path, log_limit: int, start: int, times: Sequence[Log
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         count = os.fstat(fd).st_size // ENTRY_BYTES
-        keep = _first_after(fd, start, count)
+        keep = _first_index_after(fd, start, count)
         os.ftruncate(fd, keep * ENTRY_BYTES)
-        last = _entry(fd, keep - 1)[0] if keep else 0
+        last = _read_entry(fd, keep - 1)[0] if keep else 0
     finally:
         os.close(fd)
     unknown = [(start, 0)] if last < start else []
     append_entries(str(log_path), log_limit, [*unknown, *times])
 
 
-def _first_after(fd: int, offset: int, count: int) -> int:
+def _first_index_after(fd: int, offset: int, count: int) -> int:
     """Return the index of the first entry that ends after the offset, or `count`."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
-        if _entry(fd, middle)[0] > offset:
+        if _read_entry(fd, middle)[0] > offset:
             high = middle
         else:
             low = middle + 1
     return low
 
 
-def _entry(fd: int, index: int) -> LogTime:
+def _read_entry(fd: int, index: int) -> LogTime:
     return decode_entry(os.pread(fd, ENTRY_BYTES, index * ENTRY_BYTES))

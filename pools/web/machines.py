@@ -58,7 +58,7 @@ def _machine_rows(rows: list[Any]) -> list[MachineRow]:
 @signed_in
 @require_GET
 def index(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
-    pool, now = _pool(request, name), timezone.now()
+    pool, now = _get_pool(request, name), timezone.now()
     rows = joined_machines.machines(pool, now).filter(departed_at=None)
     for term in table_state(request.GET, "")["search"].split():
         rows = rows.filter(
@@ -89,7 +89,7 @@ def index(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def issue(request: Request, name: str) -> HttpResponse:
-    pool = _pool(request, name)
+    pool = _get_pool(request, name)
     form = JoinTokenForm(request.POST or None, initial={"lasts": "3600", "machines": 1}, auto_id="join_%s")
     if request.method == "POST" and form.is_valid():
         lifetime = timedelta(seconds=int(form.cleaned_data["lasts"]))
@@ -117,7 +117,7 @@ def issue(request: Request, name: str) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def revoke(request: Request, name: str, token_id: int) -> HttpResponse:
-    pool = _pool(request, name)
+    pool = _get_pool(request, name)
     tokens = joined_machines.join_tokens(pool, timezone.now()).filter(revoked_at=None)
     token = get_object_or_404(tokens, pk=token_id)
     if request.method == "POST":
@@ -136,7 +136,7 @@ def revoke(request: Request, name: str, token_id: int) -> HttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def remove(request: Request, name: str, machine: str) -> HttpResponse:
-    pool, now = _pool(request, name), timezone.now()
+    pool, now = _get_pool(request, name), timezone.now()
     target = get_object_or_404(joined_machines.machines(pool, now).filter(departed_at=None), name=machine)
     form = ReasonForm(request.POST or None, auto_id="machine_%s")
     if request.method == "POST" and form.is_valid():
@@ -160,7 +160,7 @@ def remove(request: Request, name: str, machine: str) -> HttpResponse:
     )
 
 
-def _pool(request: Request, name: str) -> NodePool:
+def _get_pool(request: Request, name: str) -> NodePool:
     pool = get_object_or_404(NodePool, name=name, provider=NodePool.Provider.STATIC)
     request.require("edit", pool)
     return pool

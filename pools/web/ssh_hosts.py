@@ -44,7 +44,7 @@ class _KeyForm(Form):
 @signed_in
 @require_GET
 def index(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
-    pool, now = _pool(request, name), timezone.now()
+    pool, now = _get_pool(request, name), timezone.now()
     rows = SshHost.objects.filter(pool=pool).select_related("machine")
     for term in table_state(request.GET, "")["search"].split():
         rows = rows.filter(Q(name__icontains=term) | Q(address__icontains=term) | Q(message__icontains=term))
@@ -65,7 +65,7 @@ def index(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
 @signed_in
 @require_http_methods(["GET", "POST"])
 def accept_host_key(request: Request, name: str, host: str) -> HttpResponse:
-    pool = _pool(request, name)
+    pool = _get_pool(request, name)
     row = get_object_or_404(SshHost.objects.exclude(presented_key=""), pool=pool, name=host)
     is_changed = request.method == "POST" and request.POST.get("key") != row.presented_key
     if request.method == "POST" and not is_changed:
@@ -85,7 +85,7 @@ def accept_host_key(request: Request, name: str, host: str) -> HttpResponse:
     )
 
 
-def _pool(request: Request, name: str) -> NodePool:
+def _get_pool(request: Request, name: str) -> NodePool:
     pool: Any = get_object_or_404(NodePool, name=name, provider=NodePool.Provider.SSH)
     request.require("edit", pool)
     return pool

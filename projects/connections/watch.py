@@ -88,7 +88,7 @@ class ConnectionWatcher:
     def _run(self) -> None:
         try:
             while self._is_needed():
-                self._check()
+                self._check_connections()
                 time.sleep(CHECK_SECONDS)
         finally:
             with self._lock:
@@ -105,7 +105,7 @@ class ConnectionWatcher:
                 return False
             return True
 
-    def _check(self) -> None:
+    def _check_connections(self) -> None:
         with self._lock:
             opened = list(self._open)
         if not opened:

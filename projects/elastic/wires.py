@@ -39,7 +39,7 @@ class ServingClients:
         return Ports(engines=self.engines, router=self.router, fence=fence)
 
     def engines(self, kind: str, is_managed: bool) -> EngineAdapter:
-        return _adapter(kind, Wire(self._address_policy(is_managed)))
+        return _create_adapter(kind, Wire(self._address_policy(is_managed)))
 
     def router(self, service: Service, spec: ServiceSpec) -> RouterClient | None:
         if spec.router is None:
@@ -51,7 +51,7 @@ class ServingClients:
                 path, name[:100], resolve=partial(self._resolve_engine_url, service), reload=self.reload
             )
         return SGLangRouter(
-            Wire(self._address_policy(is_managed=False)), self._address(spec.router.url or "")
+            Wire(self._address_policy(is_managed=False)), self._normalized_address(spec.router.url or "")
         )
 
     def _resolve_engine_url(self, service: Service, url: str) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ class ServingClients:
         networks: Sequence[str] = (*self.networks, *PRIVATE, *THIS_MACHINE) if is_managed else self.networks
         return AddressPolicy(tuple(dict.fromkeys(networks)), self.own_ports)
 
-    def _address(self, url: str) -> str:
+    def _normalized_address(self, url: str) -> str:
         try:
             return normalize(url)
         except InvalidAddress as error:
@@ -72,5 +72,5 @@ class ServingClients:
 
 
 @lru_cache(maxsize=16)
-def _adapter(kind: str, wire: Wire) -> EngineAdapter:
+def _create_adapter(kind: str, wire: Wire) -> EngineAdapter:
     return engine_adapter(kind, wire)

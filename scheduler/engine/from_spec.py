@@ -61,7 +61,7 @@ def to_group(shape: GroupShape) -> Group:
     children = tuple(
         to_group(child) if isinstance(child, GroupShape) else to_role(child) for child in shape.children
     )
-    return Group(shape.name, children, shape.need, _topology(shape.topology))
+    return Group(shape.name, children, shape.need, _to_topology(shape.topology))
 
 
 def to_role(shape: RoleShape) -> Role:
@@ -79,10 +79,10 @@ def to_role(shape: RoleShape) -> Role:
             limit_memory_mib=shape.limit_memory_mib,
         ),
         node_selector=shape.node_selector,
-        tolerations=tuple(map(_toleration, shape.tolerations)),
+        tolerations=tuple(map(_to_toleration, shape.tolerations)),
         gpu_models=shape.gpu_models,
         spread_per_node=shape.spread_per_node,
-        topology=_topology(shape.topology),
+        topology=_to_topology(shape.topology),
         scale_with=None if shape.scale_with is None else ScaleWith(*shape.scale_with),
         requires=_required_features(shape),
     )
@@ -109,11 +109,11 @@ def to_timestamp(when: datetime) -> int:
     return int(when.timestamp())
 
 
-def _topology(spec: TopologySpec | None) -> TopologyConstraint | None:
+def _to_topology(spec: TopologySpec | None) -> TopologyConstraint | None:
     if spec is None or spec == TopologySpec():
         return None
     return TopologyConstraint(spec.required, spec.preferred)
 
 
-def _toleration(spec: TolerationSpec) -> Toleration:
+def _to_toleration(spec: TolerationSpec) -> Toleration:
     return Toleration(spec.key, spec.operator, spec.value, spec.effect)

@@ -57,7 +57,7 @@ def replay(cycle: Cycle) -> ReplayResult:
     if stored is None:
         raise Conflict(NO_SNAPSHOT)
     replayed_plan = plan_document(decide_pools(stored.snapshot))
-    differences = list(_differences(stored.plan, replayed_plan))
+    differences = list(_plan_differences(stored.plan, replayed_plan))
     return ReplayResult(
         cycle=cycle.pk,
         identical=not differences,
@@ -70,7 +70,7 @@ def replay(cycle: Cycle) -> ReplayResult:
     )
 
 
-def _differences(then: Document, now: Document) -> Iterator[str]:
+def _plan_differences(then: Document, now: Document) -> Iterator[str]:
     yield from _bundle_differences(then["bundles"], now["bundles"])
     for name in sorted(then["pending"].keys() | now["pending"].keys()):
         was, is_now = then["pending"].get(name), now["pending"].get(name)

@@ -69,13 +69,13 @@ def send_code(
             continue
         place = directory, str(document.get("project") or "")
         if place not in sections:
-            with _progress() as report:
+            with _upload_progress() as report:
                 sections[place] = client.code.upload(directory, project=place[1], progress=report)
         document[KEY] = sections[place]
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
+def _upload_progress() -> Iterator[Callable[[int, int], None]]:
     if not sys.stderr.isatty():
         yield lambda sent, total: None
         return

@@ -35,7 +35,7 @@ def examine(pool: NodePool, shape: Shape, keys: PoolKeys, installation: str, tim
     results = asyncio.run(_examine_all(hosts, keys.endpoint, timeouts))
     pools = _pools_by_place(pool)
     nodes = tuple(
-        _node(host, result, shape, installation, pools.get(_place(host), ""))
+        _previewed_node(host, result, shape, installation, pools.get(_place_key(host), ""))
         for host, result in zip(hosts, results, strict=True)
     )
     source = f"SSH hosts: {len(hosts)}"
@@ -64,7 +64,7 @@ async def _examine_all(
     return list(await asyncio.gather(*map(examine_host, hosts)))
 
 
-def _node(
+def _previewed_node(
     host: Mapping[str, Any], result: ExaminedHost, shape: Shape, installation: str, pool: str
 ) -> PreviewedNode:
     facts = result.facts or HostFacts()
@@ -133,7 +133,7 @@ def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + more
 
 
-def _place(host: Mapping[str, Any]) -> tuple[str, int, str]:
+def _place_key(host: Mapping[str, Any]) -> tuple[str, int, str]:
     return host["address"], host["port"], host["bastion"]["address"] if host["bastion"] else ""
 
 

@@ -98,7 +98,7 @@ def describe_entries(actor: Actor, rows: Sequence[Audit]) -> list[ActivityEntry]
     projects = Project.objects.in_bulk({row.project_id for row in rows if row.project_id})
     live, schedules = _live_objects(rows), _schedules_of_submissions(rows)
     return [
-        _describe(row, projects.get(row.project_id or 0), live, schedules.get(row.object_id, ""))
+        _describe_entry(row, projects.get(row.project_id or 0), live, schedules.get(row.object_id, ""))
         for row in rows
     ]
 
@@ -131,7 +131,7 @@ def _live_objects(rows: Iterable[Audit]) -> set[tuple[str, str]]:
     }
 
 
-def _describe(
+def _describe_entry(
     row: Audit, project: Project | None, live: set[tuple[str, str]], schedule: str
 ) -> ActivityEntry:
     values = changes(row)
@@ -151,7 +151,7 @@ def _describe(
     if project is not None and row.object_type in ("workload", "workloadarray", "projectsecret", "session"):
         tail = f" {'of' if row.object_type == 'projectsecret' else 'in'} {project.name}{tail}"
     is_complete = (row.object_type == "budget" and not row.before) or _shows_all(row, values, tail)
-    folded = [] if is_complete else [_change(*value) for value in values]
+    folded = [] if is_complete else [_value_change(*value) for value in values]
     in_group = _verb_in_group(row, verb)
     # Subscriptions have names such as "vision to chat".
     if row.object_type == "subscription" and " to " in name:
@@ -234,7 +234,7 @@ def _shows_all(row: Audit, values: Sequence[tuple[str, str, str]], tail: str) ->
     return bool(row.before) and bool(row.after) and _fits_inline(values) and " → " in tail
 
 
-def _change(label: str, before: str, after: str) -> ValueChange:
+def _value_change(label: str, before: str, after: str) -> ValueChange:
     if "\n" not in before + after:
         return ValueChange(label, before, after)
     old, new = before.splitlines(), after.splitlines()

@@ -51,12 +51,12 @@ def load_ranking(array: WorkloadArray, name: str, goal: str) -> Ranking | None:
     ]
     return Ranking(
         names=names, name=name, goal=chosen, chart=line_chart(lines),
-        tasks=[_ranked_task(row, chosen, place) for place, row in enumerate(rows)],
+        tasks=[_build_ranked_task(row, chosen, place) for place, row in enumerate(rows)],
         more=ranked.count() - len(rows) if len(rows) == RANKED_MAX else 0,
     )  # fmt: skip
 
 
-def _ranked_task(row: Metric, goal: Goal, place: int) -> RankedTask:
+def _build_ranked_task(row: Metric, goal: Goal, place: int) -> RankedTask:
     series = to_series(row)
     best, last = (series.lowest if goal == "min" else series.highest), series.last
     assert best is not None and last is not None  # the ranking omits tasks without a finite value

@@ -104,7 +104,7 @@ def load_progress(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, ArrayPro
     impossible = dict(rows.order_by().values_list("array").annotate(Count("pk"))) if pending else {}
     now = _current_tasks([array.pk for array in arrays if array.state == ArrayState.ACTIVE])
     return {
-        array.pk: _progress(
+        array.pk: _build_progress(
             array, counts[array.pk], now.get(array.pk, CurrentTasks()), impossible.get(array.pk, 0)
         )
         for array in arrays
@@ -124,7 +124,7 @@ def _current_tasks(active: Collection[uuid.UUID]) -> dict[uuid.UUID, CurrentTask
     return {array: CurrentTasks(*values) for array, *values in rows}
 
 
-def _progress(
+def _build_progress(
     array: WorkloadArray, counts: TaskCounts, now: CurrentTasks, unschedulable: int
 ) -> ArrayProgress:
     running = counts.starting + counts.running + counts.stopping

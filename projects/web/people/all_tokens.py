@@ -36,7 +36,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         rows = rows.filter(
             Q(user__username__icontains=word) | Q(name__icontains=word) | Q(scopes__contains=[word.lower()])
         )
-    listing = _listing(request, COLUMNS, rows, "tokens-of-all-users")
+    listing = _token_listing(request, COLUMNS, rows, "tokens-of-all-users")
     if file := requested_csv(request, listing):
         return file
     return page(
@@ -50,7 +50,9 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 def user(request: Request, user_id: str) -> HttpResponse | StreamingHttpResponse:
     _require_platform_admin(request)
     shown = get_object_or_404(User, pk=user_id)
-    tokens = _listing(request, COLUMNS[1:], _valid_tokens(request).filter(user=shown), f"tokens-{shown}")
+    tokens = _token_listing(
+        request, COLUMNS[1:], _valid_tokens(request).filter(user=shown), f"tokens-{shown}"
+    )
     if file := requested_csv(request, tokens):
         return file
     roles = members(request.actor).filter(user=shown).select_related("department", "project")
@@ -63,7 +65,7 @@ def user(request: Request, user_id: str) -> HttpResponse | StreamingHttpResponse
     return page(request, "projects/people/user.html", context, inner="projects/people/user_body.html")
 
 
-def _listing(
+def _token_listing(
     request: Request, columns: tuple[Column[ApiToken], ...], rows: QuerySet[ApiToken], file_name: str
 ) -> Listing[ApiToken]:
     return list_query(request, columns, rows, list, file_name=file_name, default="-created")

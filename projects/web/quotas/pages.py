@@ -39,7 +39,7 @@ def edit(request: Request, kind: str, name: str, pool: str) -> HttpResponse:
         except Invalid as error:
             add_form_errors(form, error, FIELDS_BY_PATH)
         except PreconditionFailed:
-            return _show_conflict(request, owner, node_pool, form)
+            return _render_conflict(request, owner, node_pool, form)
         else:
             return success_response(
                 request, f"Quota of {owner} in {node_pool.kind_and_name} saved.", to=_quotas_url(node_pool)
@@ -95,7 +95,7 @@ def render_quota_form(
     )
 
 
-def _show_conflict(request: Request, owner: Tenant, pool: PoolOrGroup, form: QuotaForm) -> HttpResponse:
+def _render_conflict(request: Request, owner: Tenant, pool: PoolOrGroup, form: QuotaForm) -> HttpResponse:
     """Show the form again after a conflicting change, with the entered values and the differences."""
     quota = find_quota(owner, pool)
     merged_form = merge_stored(form, quota)

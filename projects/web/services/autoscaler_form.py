@@ -50,7 +50,7 @@ class ConditionSettings:
         return self.threshold, self.duration
 
 
-def _condition(policy: str, threshold: str, name: str, label: str, kind: str) -> ConditionSettings:
+def _condition_fields(policy: str, threshold: str, name: str, label: str, kind: str) -> ConditionSettings:
     return ConditionSettings(
         TITLES[name],
         SettingField((policy, threshold), label, kind),
@@ -63,19 +63,23 @@ GENERAL = (
     SettingField(("max_engines",), "Max engines", "whole"),
 )
 OUT_CONDITIONS = (
-    _condition(OUT, "token_usage_threshold", "token_usage_high", "Token usage above (%)", "percent"),
-    _condition(OUT, "queue_depth_per_engine", "queue_backlog", "Queue per engine above", "whole"),
-    _condition(OUT, "queue_time_p95_threshold", "queue_latency_high", "Queue time p95 above", "duration"),
-    _condition(OUT, "ttft_p95_threshold", "ttft_high", "TTFT p95 above", "duration"),
+    _condition_fields(OUT, "token_usage_threshold", "token_usage_high", "Token usage above (%)", "percent"),
+    _condition_fields(OUT, "queue_depth_per_engine", "queue_backlog", "Queue per engine above", "whole"),
+    _condition_fields(
+        OUT, "queue_time_p95_threshold", "queue_latency_high", "Queue time p95 above", "duration"
+    ),
+    _condition_fields(OUT, "ttft_p95_threshold", "ttft_high", "TTFT p95 above", "duration"),
 )
 SCALE_OUT = (
     SettingField((OUT, "max_delta"), "Engines per step", "whole", "Maximum number added at once."),
     SettingField(("scale_out_cooldown_secs",), "Cooldown", "duration"),
 )
 IN_CONDITIONS = (
-    _condition(IN, "token_usage_threshold", "token_usage_low", "Token usage below (%)", "percent"),
-    _condition(IN, "queue_depth_threshold", "no_queue", "Queue at most", "whole"),
-    _condition(IN, "throughput_variance_threshold", "throughput_stable", "Variance below (%)", "percent"),
+    _condition_fields(IN, "token_usage_threshold", "token_usage_low", "Token usage below (%)", "percent"),
+    _condition_fields(IN, "queue_depth_threshold", "no_queue", "Queue at most", "whole"),
+    _condition_fields(
+        IN, "throughput_variance_threshold", "throughput_stable", "Variance below (%)", "percent"
+    ),
 )
 SCALE_IN = (
     SettingField(

@@ -96,23 +96,29 @@ def metrics_over_time(
     if not points:
         return MetricsOverTime(span, axis.begin, now, has_older=service.points.exists())
     minutes = round(axis.bucket_seconds / 60) if len(points) > MAX_POINTS else 0
-    return MetricsOverTime(span, axis.begin, now, tuple(_charts(config, points, axis)), minutes or None)
+    return MetricsOverTime(span, axis.begin, now, tuple(_build_charts(config, points, axis)), minutes or None)
 
 
 def valid_span(span: str) -> str:
     return span if span in SPANS else DEFAULT_SPAN
 
 
-def _charts(config: AutoscalerConfig, points: Sequence[MetricsPoint], axis: TimeAxis) -> list[MetricChart]:
+def _build_charts(
+    config: AutoscalerConfig, points: Sequence[MetricsPoint], axis: TimeAxis
+) -> list[MetricChart]:
     policy = config.scale_out_policy
     usage = policy.token_usage_threshold * 100
     backlog = backlog_threshold(config, points[-1].reporting, points[-1].engines)
     queue_time_limit = policy.queue_time_p95_threshold * 1000
     return [
-        _chart("engines", "Serving engines", "", points, lambda p: p.engines, config.max_engines, axis),
-        _chart("usage", "Token cache usage", "%", points, _value_getter("avg_token_usage", 100), usage, axis),
-        _chart("queued", "Queued requests", "", points, _value_getter("total_queue_reqs", 1), backlog, axis),
-        _chart(
+        _build_chart("engines", "Serving engines", "", points, lambda p: p.engines, config.max_engines, axis),
+        _build_chart(
+            "usage", "Token cache usage", "%", points, _value_getter("avg_token_usage", 100), usage, axis
+        ),
+        _build_chart(
+            "queued", "Queued requests", "", points, _value_getter("total_queue_reqs", 1), backlog, axis
+        ),
+        _build_chart(
             "latency",
             "Queue time p95",
             "s",
@@ -188,7 +194,7 @@ def _value_getter(name: str, factor: float) -> Pick:
     return pick_value
 
 
-def _chart(
+def _build_chart(
     key: str, title: str, unit: str, points: Sequence[MetricsPoint], pick: Pick, threshold: float,
     axis: TimeAxis,
     *, in_thousandths: bool = False,

@@ -55,7 +55,7 @@ def _describe_running_pods(running: Iterable[Workload]) -> dict[UUID, Activity]:
     )
     return {
         row["workload_id"]: Activity(
-            pods_on_nodes(row["count"], row["nodes"]), nodes=_list_nodes(row["nodes"])
+            pods_on_nodes(row["count"], row["nodes"]), nodes=_join_node_names(row["nodes"])
         )
         for row in rows
     }
@@ -63,10 +63,10 @@ def _describe_running_pods(running: Iterable[Workload]) -> dict[UUID, Activity]:
 
 def pods_on_nodes(count: int, nodes: Sequence[str]) -> str:
     """Return text such as "4 pods on train-1". At most three nodes are named."""
-    return f"{format_count(count, 'pod')} on {_list_nodes(nodes)}"
+    return f"{format_count(count, 'pod')} on {_join_node_names(nodes)}"
 
 
-def _list_nodes(nodes: Sequence[str]) -> str:
+def _join_node_names(nodes: Sequence[str]) -> str:
     more = len(nodes) - NODES_MAX
     others = f" and {format_count(more, 'other node')}" if more > 0 else ""
     return ", ".join(nodes[:NODES_MAX]) + others

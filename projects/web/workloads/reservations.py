@@ -34,10 +34,10 @@ def load_reservations(rows: Iterable[Workload]) -> Mapping[UUID, ReservationStat
     nodes = defaultdict[UUID, list[Any]](list)
     for row in reservations.objects.filter(workload__in=reserved).select_related("node"):
         nodes[row.workload_id].append(row.node)
-    return {pk: _describe(each) for pk, each in nodes.items()}
+    return {pk: _describe_reservation(each) for pk, each in nodes.items()}
 
 
-def _describe(nodes: list[Any]) -> ReservationStatus:
+def _describe_reservation(nodes: list[Any]) -> ReservationStatus:
     """Return the status of a reservation, given the node of each reserved pod."""
     booting = {node.pk: node.ready_at for node in nodes if node.state in PENDING}
     times = booting.values()

@@ -62,9 +62,9 @@ class Logs(ApiView):
         stamp = LineStamper(log) if query.timestamps else _chunk_data
         text = stamp(chunk)
         if not query.follow:
-            return HttpResponse(text, TEXT, headers=_headers(log, chunk))
+            return HttpResponse(text, TEXT, headers=_response_headers(log, chunk))
         follow = _follow if isinstance(request._request, ASGIRequest) else _follow_in_thread
-        headers = {**_headers(log, chunk), "X-Accel-Buffering": "no"}
+        headers = {**_response_headers(log, chunk), "X-Accel-Buffering": "no"}
         for name in ("X-Next-Offset", "X-Complete"):  # these values are unknown until the stream ends
             del headers[name]
         return StreamingHttpResponse(follow(log, chunk, text, stamp), content_type=TEXT, headers=headers)
@@ -113,7 +113,7 @@ def _read_next(log: PodLog, chunk: LogChunk, stamp: Stamp) -> tuple[LogChunk, by
         connection.close()
 
 
-def _headers(log: PodLog, chunk: LogChunk) -> dict[str, str]:
+def _response_headers(log: PodLog, chunk: LogChunk) -> dict[str, str]:
     return {
         "X-Next-Offset": str(chunk.next_offset),
         "X-Complete": "true" if chunk.complete else "false",

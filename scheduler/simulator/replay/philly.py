@@ -90,10 +90,10 @@ def _parse_workload(line: int, row: Row, at: int) -> Workload:
 def _build_gang(gpus: int) -> Group:
     """Return a gang of whole nodes, plus part of one node for the job's remaining GPUs."""
     nodes, remaining_gpus = divmod(gpus, GPUS_PER_NODE)
-    roles = [_role("node", nodes, GPUS_PER_NODE)] if nodes else []
-    roles += [_role("rest", 1, remaining_gpus)] if remaining_gpus else []
+    roles = [_build_role("node", nodes, GPUS_PER_NODE)] if nodes else []
+    roles += [_build_role("rest", 1, remaining_gpus)] if remaining_gpus else []
     return Group("gang", tuple(roles), len(roles))
 
 
-def _role(name: str, count: int, gpus: int) -> Role:
+def _build_role(name: str, count: int, gpus: int) -> Role:
     return Role(name, count, count, Request(gpu=MILLI, devices=gpus))

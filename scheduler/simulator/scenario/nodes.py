@@ -47,7 +47,7 @@ def _build_node(spec: NodeDocument, default_pool: str) -> Node:
         memory_mib=spec.memory_mib,
         max_pods=spec.max_pods,
         labels=spec.labels,
-        taints=_taints(spec),
+        taints=_build_taints(spec),
         state=NodeState(spec.state),
         ordinal=spec.ordinal,
         ready_at=None if spec.ready_at is None else to_timestamp(spec.ready_at),
@@ -59,7 +59,7 @@ def _build_node(spec: NodeDocument, default_pool: str) -> Node:
 def _build_pool(spec: PoolDocument, first: Node | None) -> Pool:
     bounds = spec.nodes
     default = None if first is None else first.shape  # additional nodes have the first node's shape
-    shape = default if bounds.shape is None else _shape(bounds.shape)
+    shape = default if bounds.shape is None else _build_shape(bounds.shape)
     return Pool(
         name=spec.name,
         node_strategy=Strategy(spec.placement.nodes),
@@ -71,7 +71,7 @@ def _build_pool(spec: PoolDocument, first: Node | None) -> Pool:
         consolidation=Consolidation(
             spec.consolidation.enabled, spec.consolidation.max_moves, spec.consolidation.max_trials
         ),
-        fair_share=_fair_share(spec.fairshare),
+        fair_share=_build_fair_share(spec.fairshare),
         over_quota_weights=spec.over_quota_weights,
         topology=spec.topology,
         reservation_after=spec.reservation_after,
@@ -81,7 +81,7 @@ def _build_pool(spec: PoolDocument, first: Node | None) -> Pool:
     )
 
 
-def _fair_share(spec: FairShareSettings) -> FairShareMode:
+def _build_fair_share(spec: FairShareSettings) -> FairShareMode:
     """Return the fair-share mode. Time-based fair share defaults to a half-life of one week."""
     time_based = spec.mode == "time_based"
     half_life = spec.half_life
@@ -90,7 +90,7 @@ def _fair_share(spec: FairShareSettings) -> FairShareMode:
     return FairShareMode(time_based, half_life, spec.window, spec.tumbling, spec.k, spec.count == "all")
 
 
-def _shape(spec: Shape) -> NodeShape:
+def _build_shape(spec: Shape) -> NodeShape:
     return NodeShape(
         spec.gpus,
         spec.gpu_model,
@@ -99,12 +99,12 @@ def _shape(spec: Shape) -> NodeShape:
         spec.memory_mib,
         spec.max_pods,
         spec.labels,
-        _taints(spec),
+        _build_taints(spec),
         _missing_features(spec),
     )
 
 
-def _taints(spec: Shape) -> tuple[Taint, ...]:
+def _build_taints(spec: Shape) -> tuple[Taint, ...]:
     return tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints)
 
 

@@ -55,7 +55,7 @@ def _build_queue(
         parent=parent,
         created=0 if spec.created is None else to_timestamp(spec.created),
         entitlements={
-            pool: _entitlement(spec, pool, groups.get(pool, ""), max_usage)
+            pool: _build_entitlement(spec, pool, groups.get(pool, ""), max_usage)
             for pool, max_usage in max_usages.items()
         },
         reclaim_min_runtime=spec.reclaim_min_runtime,
@@ -64,7 +64,7 @@ def _build_queue(
     )
 
 
-def _entitlement(spec: QueueDocument, pool: str, group: str, max_usage: PerResource) -> Entitlement:
+def _build_entitlement(spec: QueueDocument, pool: str, group: str, max_usage: PerResource) -> Entitlement:
     usage = _build_usage(spec.usage.get(pool, UsageDocument()), max_usage)
     quota, group = spec.quotas.get(pool), group if group in spec.quotas else ""
     if group:
@@ -73,8 +73,8 @@ def _entitlement(spec: QueueDocument, pool: str, group: str, max_usage: PerResou
         return Entitlement(rank=spec.rank, usage=usage)
     weight = quota.weight
     return Entitlement(
-        quota=_quota(quota),
-        limit=_limit(quota.limit),
+        quota=_build_quota(quota),
+        limit=_build_limit(quota.limit),
         weights=(weight.gpu, weight.cpu, weight.memory_mib),
         over_quota=quota.over_quota,
         rank=spec.rank if quota.rank is None else quota.rank,
@@ -83,14 +83,14 @@ def _entitlement(spec: QueueDocument, pool: str, group: str, max_usage: PerResou
     )
 
 
-def _quota(spec: QuotaDocument) -> Bounds:
+def _build_quota(spec: QuotaDocument) -> Bounds:
     """Return the quota. CPU and memory are unlimited if neither is set."""
     if not spec.model_fields_set & {"cpu", "memory_mib"}:
         return Bounds(_to_milli(spec.gpu), None, None)
     return Bounds(_to_milli(spec.gpu), _to_milli(spec.cpu), spec.memory_mib)
 
 
-def _limit(spec: Limits) -> Bounds:
+def _build_limit(spec: Limits) -> Bounds:
     return Bounds(_to_milli(spec.gpu), _to_milli(spec.cpu), spec.memory_mib)
 
 

@@ -69,7 +69,7 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     if request.method == "GET":
         document = _patched_document(workload, request.GET.get("patch", ""))
         _apply_edit(request, edit_page, document, dry_run=True)
-        return _page(request, open_draft(dump_workload(document)), edit_page)
+        return _render_page(request, open_draft(dump_workload(document)), edit_page)
     draft = read_draft(request.POST, _edit_choices(request))
     edit_page.version = _parse_version(request.POST.get("version")) or workload.version
     saves, predicts = request.POST.get("step") == SAVE, request.POST.get("step") == PREDICT
@@ -90,7 +90,7 @@ def edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
             f"{workload.name} edited." if edit_page.edit.changes else f"{workload.name} has not changed."
         )
         return success_response(request, message, to=reverse("workload", args=[workload.pk]), leave=True)
-    return _page(request, draft, edit_page, status=422 if saves else 200)
+    return _render_page(request, draft, edit_page, status=422 if saves else 200)
 
 
 @signed_in
@@ -174,7 +174,7 @@ def _add_error(edit_page: EditPage, error: BerthError) -> None:
         edit_page.rejected = error.detail
 
 
-def _page(request: Request, draft: Draft, edit_page: EditPage, *, status: int = 200) -> HttpResponse:
+def _render_page(request: Request, draft: Draft, edit_page: EditPage, *, status: int = 200) -> HttpResponse:
     offer = _edit_choices(request)
     shown = prepare_form(
         draft,

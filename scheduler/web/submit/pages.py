@@ -57,7 +57,7 @@ def index(request: Request) -> HttpResponse:
         draft, answer = open_draft(initial_text(request.actor, request.GET)), CheckResult()
         if request.GET.get("check"):
             _run_step(request, draft, CHECK, answer)
-        return _page(request, draft, answer)
+        return _render_page(request, draft, answer)
     step = request.POST.get("step", CHECK)
     draft = read_draft(request.POST, choices_for(request.actor))
     if step not in (CHECK, PREDICT, SUBMIT):
@@ -67,7 +67,7 @@ def index(request: Request) -> HttpResponse:
     submitted = _run_step(request, draft, step, answer)
     if submitted is not None:
         return submitted
-    return _page(request, draft, answer, status=200 if step == CHECK or answer.is_clean else 422)
+    return _render_page(request, draft, answer, status=200 if step == CHECK or answer.is_clean else 422)
 
 
 def _run_step(request: Request, draft: Draft, step: str, answer: CheckResult) -> HttpResponse | None:
@@ -144,7 +144,7 @@ def _add_error(answer: CheckResult, error: BerthError) -> None:
         answer.rejected = error.detail
 
 
-def _page(request: Request, draft: Draft, answer: CheckResult, *, status: int = 200) -> HttpResponse:
+def _render_page(request: Request, draft: Draft, answer: CheckResult, *, status: int = 200) -> HttpResponse:
     offer = choices_for(request.actor)
     shown = prepare_form(draft, offer, answer.problems)
     is_service = (draft.form_data or {}).get("kind") == "service"

@@ -142,7 +142,7 @@ def save(request: Request) -> HttpResponse:
         initial |= {key: stands.get(key) for key in ("project", "name")}
         return _save_page(request, SaveForm(initial=initial, auto_id="keep_%s"))
     form = SaveForm(request.POST, auto_id="keep_%s")
-    form.fields["project"].choices = _projects(request)  # type: ignore[attr-defined]
+    form.fields["project"].choices = _template_projects(request)  # type: ignore[attr-defined]
     if form.is_valid():
         values = form.cleaned_data
         try:
@@ -178,7 +178,7 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
     if request.method == "GET":
         description, version = (stored.description, stored.version) if stored else ("", 0)
         text = stored.text if stored else template_text("")
-        return _page(request, open_draft(text), TemplatePage(owner, name, description, version))
+        return _render_page(request, open_draft(text), TemplatePage(owner, name, description, version))
     values = request.POST
     draft = read_draft(values, _form_choices(request))
     template_page = TemplatePage(
@@ -190,7 +190,7 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
     step = values.get("step", "")
     if step != SAVE:
         apply_step(draft, step)
-        return _page(request, draft, _with_document_check(template_page, draft))
+        return _render_page(request, draft, _with_document_check(template_page, draft))
     try:
         if draft.problems:
             raise Invalid(draft.problems)
@@ -203,10 +203,10 @@ def edit(request: Request, project: str, name: str = "") -> HttpResponse:
             request, f"Template {made.handle} saved.", to=reverse("templates"), leave=True
         )
     except PreconditionFailed:
-        _show_conflict(template_page)
+        _render_conflict(template_page)
     except BerthError as error:
         _add_error(template_page, error)
-    return _page(request, draft, template_page, status=412 if template_page.conflicting else 422)
+    return _render_page(request, draft, template_page, status=412 if template_page.conflicting else 422)
 
 
 @signed_in
@@ -231,7 +231,7 @@ def delete(request: Request, project: str, name: str) -> HttpResponse:
 
 
 def _save_page(request: Request, form: SaveForm) -> HttpResponse:
-    form.fields["project"].choices = _projects(request)  # type: ignore[attr-defined]
+    form.fields["project"].choices = _template_projects(request)  # type: ignore[attr-defined]
     faults: list[Any] = list(form.errors.get("document", [])) if form.is_bound else []
     return form_page(
         request,
@@ -271,7 +271,7 @@ def _schedules_by_template(request: Request, rows: list[Template]) -> dict[tuple
     return names
 
 
-def _projects(request: Request) -> list[tuple[str, str]]:
+def _template_projects(request: Request) -> list[tuple[str, str]]:
     return [(name, name) for name in submittable_projects(request.actor)]
 
 
@@ -284,7 +284,7 @@ def _with_document_check(template_page: TemplatePage, draft: Draft) -> TemplateP
     return template_page
 
 
-def _show_conflict(template_page: TemplatePage) -> None:
+def _render_conflict(template_page: TemplatePage) -> None:
     """Show a version conflict on the page. Saving again overwrites the stored version."""
     template_page.conflicting = Template.objects.filter(
         project=template_page.project, name=template_page.name
@@ -311,7 +311,9 @@ def _add_error(template_page: TemplatePage, error: BerthError) -> None:
             template_page.problems.append(Problem(path, problem.message, problem.received, problem.allowed))
 
 
-def _page(request: Request, draft: Draft, template_page: TemplatePage, *, status: int = 200) -> HttpResponse:
+def _render_page(
+    request: Request, draft: Draft, template_page: TemplatePage, *, status: int = 200
+) -> HttpResponse:
     offer = _form_choices(request)
     context: dict[str, Any] = {
         "text": draft.text,

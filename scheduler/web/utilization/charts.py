@@ -108,7 +108,7 @@ def utilization_over_time(
         begin=since,
         end=end,
         by_the_hour=step > 60,
-        charts=_charts(points, use, Axis(since, end, step), node, has_gpus=has_gpus) if points else (),
+        charts=_build_charts(points, use, Axis(since, end, step), node, has_gpus=has_gpus) if points else (),
         rows=tuple(reversed(points[-ROWS:])),
         more=max(0, len(points) - ROWS),
         has_gpus=has_gpus,
@@ -129,7 +129,7 @@ class _ResourceSeries:
     is_memory: bool = False
 
 
-def _charts(
+def _build_charts(
     points: Sequence[MeanUtilization], use: Utilization, axis: Axis, node: Node | None, *, has_gpus: bool
 ) -> tuple[UtilizationChart, ...]:
     series = [
@@ -146,11 +146,13 @@ def _charts(
                     lambda p: p.allocated_gpu_memory_mib, use.gpu_memory_mib, use.allocated_gpu_memory_mib,
                     node.gpus * node.gpu_memory_mib if node else None, is_memory=True),
         ]  # fmt: skip
-    charts = [_chart(each, points, axis) for each in series]
+    charts = [_build_chart(each, points, axis) for each in series]
     return tuple(chart for chart in charts if chart is not None)
 
 
-def _chart(series: _ResourceSeries, points: Sequence[MeanUtilization], axis: Axis) -> UtilizationChart | None:
+def _build_chart(
+    series: _ResourceSeries, points: Sequence[MeanUtilization], axis: Axis
+) -> UtilizationChart | None:
     """Return a chart, or None if nothing was measured. Gaps in the measurements are left blank."""
     if all(series.used(point) is None for point in points):
         return None

@@ -46,7 +46,7 @@ def load_kept_files(request: Request, workload: Workload) -> Context:
     try:
         pod_files = find_kept_files(request.actor, workload, f"{chosen.role}-{chosen.index}", chosen.run, now)
         files = pod_files.list().files
-        rows = [_file_row(chosen, file) for file in files[:FILES_MAX]]
+        rows = [_build_file_row(chosen, file) for file in files[:FILES_MAX]]
         context |= {"kept_rows": rows, "kept_more": len(files) - len(rows)}
         if file := _previewed_file(files, request.GET.get("path", "")):
             record_read(actor=request.actor, workload=workload, pod=chosen)
@@ -57,7 +57,7 @@ def load_kept_files(request: Request, workload: Workload) -> Context:
     return context
 
 
-def _file_row(pod: Pod, file: PodFile) -> FileRow:
+def _build_file_row(pod: Pod, file: PodFile) -> FileRow:
     query = urlencode({"pod": f"{pod.role}-{pod.index}", "run": pod.run, "path": file.path})
     return FileRow(file.path, file.size, query, file.path.endswith(TEXT_SUFFIXES))
 

@@ -55,10 +55,10 @@ def load_metrics(request: Request, workload: Workload) -> dict[str, Any]:
     compared = {row.name: to_series(row) for row in workload_metrics(other)} if other else {}
     return {
         "workload": workload,
-        "charts": [_chart(row, workload, other, compared.get(row.name)) for row in rows],
+        "charts": [_build_chart(row, workload, other, compared.get(row.name)) for row in rows],
         "reported_at": max((row.reported_at for row in rows), default=None),
         "other": other,
-        "candidates": _candidates(request.actor, workload) if rows else [],
+        "candidates": _comparison_candidates(request.actor, workload) if rows else [],
         "address": reverse("workload-metric-charts", args=[workload.pk]),
         "live": may_report(workload.ended_at, timezone.now()),
     }
@@ -72,7 +72,7 @@ def _compared_workload(request: Request, workload: Workload) -> Workload | None:
     return workloads(request.actor).filter(pk=chosen).exclude(pk=workload.pk).first()
 
 
-def _candidates(actor: Actor, workload: Workload) -> list[Workload]:
+def _comparison_candidates(actor: Actor, workload: Workload) -> list[Workload]:
     """Return the newest workloads of the project, or other tasks of the array, that report metrics."""
     rows = workloads(actor).filter(project=workload.project, metrics__isnull=False).exclude(pk=workload.pk)
     if workload.array_id:
@@ -80,7 +80,9 @@ def _candidates(actor: Actor, workload: Workload) -> list[Workload]:
     return list(rows.distinct().order_by("-submitted_at", "-id")[:CANDIDATES_MAX])
 
 
-def _chart(row: Metric, workload: Workload, other: Workload | None, compared: Series | None) -> MetricChart:
+def _build_chart(
+    row: Metric, workload: Workload, other: Workload | None, compared: Series | None
+) -> MetricChart:
     series = to_series(row)
     lines = [(workload.name, "", series.downsample(POINTS))]
     if other is not None and compared is not None:

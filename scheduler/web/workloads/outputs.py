@@ -32,22 +32,22 @@ def load_outputs(request: Request, workload: Workload) -> dict[str, Any]:
     return {
         "outputs": rows,
         "chosen": chosen,
-        "files": [_file_row(chosen, file) for file in files[:FILES_MAX]] if chosen else [],
+        "files": [_build_file_row(chosen, file) for file in files[:FILES_MAX]] if chosen else [],
         "more": max(len(files) - FILES_MAX, 0),
-        "preview": _preview(chosen, request.GET.get("path", "")) if chosen else None,
+        "preview": _build_preview(chosen, request.GET.get("path", "")) if chosen else None,
         "outputs_follow": any(row.state == OutputState.WAITING for row in rows),
         "declared": workload.spec.get("outputs", ()),
         **load_kept_files(request, workload),
     }
 
 
-def _file_row(outputs: PodOutputs, file: dict[str, Any]) -> FileRow:
+def _build_file_row(outputs: PodOutputs, file: dict[str, Any]) -> FileRow:
     pod = outputs.pod
     query = urlencode({"pod": f"{pod.role}-{pod.index}", "run": pod.run, "path": file["path"]})
     return FileRow(file["path"], file.get("size", 0), query, file["path"].endswith(TEXT_SUFFIXES))
 
 
-def _preview(outputs: PodOutputs, path: str) -> Preview | None:
+def _build_preview(outputs: PodOutputs, path: str) -> Preview | None:
     """Return the first lines of a text file without control characters, or None if there is no such file."""
     if outputs.tree is None or not path.endswith(TEXT_SUFFIXES):
         return None

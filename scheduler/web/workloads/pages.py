@@ -217,7 +217,7 @@ def _queue_context(workload: Workload) -> Context | None:
     }
 
 
-def _overview(request: Request, workload: Workload) -> Context:
+def _overview_context(request: Request, workload: Workload) -> Context:
     actor, now = request.actor, timezone.now()
     current, earlier = details.pod_placements(actor, workload)
     failed_pod = first_failed_pod(workload, current)
@@ -292,11 +292,11 @@ def _log_context(request: Request, workload: Workload) -> Context:
     }
 
 
-def _resources(request: Request, workload: Workload) -> Context:
+def _resources_context(request: Request, workload: Workload) -> Context:
     return workload_utilization(workload, request.GET.get("span", ""), timezone.now())
 
 
-def _timeline(request: Request, workload: Workload) -> Context:
+def _timeline_context(request: Request, workload: Workload) -> Context:
     suffered = details.evictions_as_victim(request.actor, workload)
     caused = details.evictions_as_preemptor(request.actor, workload)
     return {
@@ -316,13 +316,13 @@ def _spec_context(request: Request, workload: Workload) -> Context:
 
 
 TABS = {
-    "overview": Tab("workload", "Overview", _overview, "overview_live"),
+    "overview": Tab("workload", "Overview", _overview_context, "overview_live"),
     "logs": Tab("workload-logs", "Logs", _log_context),
     "terminal": Tab("workload-terminal", "Terminal", load_terminal),
     "metrics": Tab("workload-metrics", "Metrics", load_metrics),
     "outputs": Tab("workload-outputs", "Outputs", load_outputs, "outputs_live"),
-    "resources": Tab("workload-resources", "Resources", _resources),
-    "timeline": Tab("workload-timeline", "Timeline", _timeline, "timeline_live"),
+    "resources": Tab("workload-resources", "Resources", _resources_context),
+    "timeline": Tab("workload-timeline", "Timeline", _timeline_context, "timeline_live"),
     "spec": Tab("workload-spec", "Spec", _spec_context),
 }
 

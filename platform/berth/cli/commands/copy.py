@@ -38,7 +38,7 @@ def cp(
             f"{problem} in a pod: {source!r}, {target!r}. Write exactly one of them as WORKLOAD:PATH. A "
             "local path that contains a colon must begin with ./"
         )
-    with open_client() as client, _progress(f"copying {source}") as report:
+    with open_client() as client, _copy_progress(f"copying {source}") as report:
         if remote_target is not None:
             workload, path = remote_target
             selected = client.workloads.find(workload)
@@ -62,7 +62,7 @@ def _split_remote_path(argument: str) -> tuple[str, str] | None:
 
 
 @contextmanager
-def _progress(text: str) -> Iterator["Progress | None"]:
+def _copy_progress(text: str) -> Iterator["Progress | None"]:
     if not sys.stderr.isatty():
         yield None
         return

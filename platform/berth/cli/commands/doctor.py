@@ -46,7 +46,7 @@ def _examine_machine(output: Output) -> bool:
     from berth.server.doctor import CheckStatus, examine
 
     checks = examine()
-    _show(checks, output, "", lambda check: (check.status, check.name))
+    _show_checks(checks, output, "", lambda check: (check.status, check.name))
     return any(check.status is CheckStatus.MISSING for check in checks)
 
 
@@ -54,11 +54,13 @@ def _examine_pool(name: str, output: Output) -> bool:
     """Print a pool's problems. Return whether any of them is an error."""
     with open_client() as client:
         findings = client.node_pools.diagnosis(name).findings
-    _show(findings, output, f"No problems found in pool {name}.", lambda entry: (entry.severity, entry.name))
+    _show_checks(
+        findings, output, f"No problems found in pool {name}.", lambda entry: (entry.severity, entry.name)
+    )
     return any(entry.severity == "error" for entry in findings)
 
 
-def _show(
+def _show_checks(
     entries: Sequence[Any], output: Output, empty_message: str, labels: Callable[[Any], tuple[str, str]]
 ) -> None:
     if output.is_data or not entries:

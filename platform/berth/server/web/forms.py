@@ -55,7 +55,7 @@ class ShownSection:
     @property
     def values_summary(self) -> str:
         """Return the labels and short values of the fields that differ from their defaults."""
-        texts = [_text_if_set(field) for field in self.fields]
+        texts = [_text_if_changed(field) for field in self.fields]
         shown = [text for text in texts if text]
         more = f", {len(shown) - MAX_VALUES_SHOWN} more" if len(shown) > MAX_VALUES_SHOWN else ""
         return f"{', '.join(shown[:MAX_VALUES_SHOWN])}{more}"
@@ -96,7 +96,7 @@ class Form(forms.Form):
             errors.data = [_specific_error(field, value, error) for error in errors.as_data()]
 
 
-def _text_if_set(field: forms.BoundField) -> str:
+def _text_if_changed(field: forms.BoundField) -> str:
     """Return the field's label with its value, only the label if the value is long, or "" for the default."""
     default, value = field.field.initial, field.initial
     if str(value) == str(default) or (value is False and not default):

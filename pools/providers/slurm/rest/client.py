@@ -82,7 +82,7 @@ class SlurmRest:
                 answer = self._call(connection, "POST", "/job/submit", body=body, seconds=SUBMIT_SECONDS)
             except ProviderError as failed:
                 return Submission(accepted, failed)
-            if not answers.number(answer.get("job_id")):
+            if not answers.parse_number(answer.get("job_id")):
                 return Submission(accepted, unreadable(connection.server, "a response to a submission"))
         return Submission(len(names))
 
@@ -111,7 +111,7 @@ class SlurmRest:
         listed = self._read_answer(
             connection, "a list of partitions", lambda: list(answers.parse_partitions(partitions, nodes))
         )
-        release = answers.release(partitions)
+        release = answers.slurm_version(partitions)
         source = f"slurm {release} at {server.url}, API {self._negotiated_api(connection).version}"
         return Examination(source, listed, findings=findings)
 
