@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -11,12 +11,14 @@ from uuid import UUID
 
 from django.db.models import BooleanField, F, Func, Q, QuerySet, Value
 
-from berth.core.words import format_count, format_ranges
+from berth.core.words import format_count, format_ranges, join_words
 from projects.access import is_platform_admin, visible_projects
 from projects.actor import Actor
+from projects.models import Department
 from projects.selectors import workloads
 from scheduler.models import Cycle
-from scheduler.reports.selectors import evictions
+from scheduler.reports.evictions.by_decision import RecordedEviction, evictions_by_decision
+from scheduler.reports.evictions.rendering import rule_to_sentence
 from scheduler.reports.visibility import project_of_handle
 
 KIND_TITLES = {
@@ -75,6 +77,7 @@ class DecisionVictim:
     pods: int
     eviction_id: int | None
     rule: str = ""
+    kind: str = ""  # kind of the eviction, as on the page of evictions
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,13 +221,11 @@ def render_cycles(actor: Actor, rows: Sequence[Cycle], filters: DecisionFilters)
         handle for row in rows for bundle in _stored_bundles(row) for handle in _workload_handles(bundle)
     }
     submissions = _submissions_by_name(actor, handles)
-    recorded_evictions = {
-        (cycle, f"{project}/{name}"): (pk, rule)
-        for pk, cycle, project, name, rule in evictions(actor)
-        .filter(cycle__in=[row.pk for row in rows])
-        .values_list("pk", "cycle", "project_name", "workload_name", "rule")
-    }
-    return [_render_cycle(row, redaction, filters, submissions, recorded_evictions) for row in rows]
+    recorded_evictions = evictions_by_decision(actor, [row.pk for row in rows])
+    departments = set(Department.objects.values_list("name", flat=True))
+    return [
+        _render_cycle(row, redaction, filters, submissions, recorded_evictions, departments) for row in rows
+    ]
 
 
 def _render_cycle(
@@ -232,7 +233,8 @@ def _render_cycle(
     redaction: _DecisionRedaction,
     filters: DecisionFilters,
     submissions: Mapping[str, list[_SubmittedWorkload]],
-    recorded_evictions: Mapping[tuple[int | None, str], tuple[int, str]],
+    recorded_evictions: Mapping[tuple[int | None, str], RecordedEviction],
+    departments: Collection[str],
 ) -> DecidedCycle:
     def named_workload(handle: str) -> NamedWorkload:
         project, _, name = handle.partition("/")
@@ -253,7 +255,7 @@ def _render_cycle(
         decisions=[
             _render(
                 bundle, {handle: named_workload(handle) for handle in _workload_handles(bundle)},
-                row.pk, recorded_evictions,
+                row.pk, recorded_evictions, departments,
                 is_visible=redaction.can_see(bundle["workload"], row.at),
             )
             for bundle in chosen
@@ -279,7 +281,8 @@ def _render(
     bundle: Mapping[str, Any],
     names: Mapping[str, NamedWorkload],
     cycle: int,
-    recorded_evictions: Mapping[tuple[int | None, str], tuple[int, str]],
+    recorded_evictions: Mapping[tuple[int | None, str], RecordedEviction],
+    departments: Collection[str],
     *,
     is_visible: bool,
 ) -> Decision:
@@ -292,7 +295,7 @@ def _render(
     )
     message = bundle.get("message", "") if is_visible else ""
     victims = [
-        DecisionVictim(names[each], pods, *recorded_evictions.get((cycle, each), (None, "")))
+        DecisionVictim(names[each], pods, *recorded_evictions.get((cycle, each), (None, "", "")))
         for each, pods in stopped.items()
         if is_visible or names[each].name
     ]
@@ -302,12 +305,13 @@ def _render(
         title=KIND_TITLES.get(bundle["kind"], bundle["kind"]),
         pool=bundle["pool"],
         workload=names[handle],
-        effect=_effect_phrase(placed),
+        effect=_effect_phrase(placed, evicts=bool(stopped)),
         message=message,
         victims=victims,
         steps=list(_group_steps(bundle["steps"], names)),
         summary=_summary(bundle, names[handle], placed, victims),
-        reason=_as_sentence(reason) or KIND_REASONS.get(bundle["kind"], ""),
+        reason=rule_to_sentence(reason, {*departments, *(name for each in names for name in each.split("/"))})
+        or KIND_REASONS.get(bundle["kind"], ""),
     )
 
 
@@ -327,7 +331,7 @@ def _summary(
         parts.append(f"{verb} {pods} of {name} on {_nodes_phrase(placed)} in pool {bundle['pool']}{using}")
     stops = [f"{format_count(victim.pods, 'pod')} of {_display_name(victim.workload)}" for victim in victims]
     if stops:
-        parts.append(f"stopped {_join_words(stops)}")
+        parts.append(f"stopped {join_words(stops)}")
     if not parts:
         return f"Berth changed {name} in pool {bundle['pool']}."
     return f"Berth {' and '.join(parts)}."
@@ -337,14 +341,6 @@ def _display_name(workload: NamedWorkload) -> str:
     if workload.name:
         return f"{workload.project}/{workload.name}"
     return f"a workload in project {workload.project}"
-
-
-def _join_words(words: Sequence[str]) -> str:
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
-
-
-def _as_sentence(text: str) -> str:
-    return f"{text.rstrip('.')}." if text else ""
 
 
 def _group_steps(
@@ -362,11 +358,14 @@ def _group_steps(
         yield DecisionStep(action, names[workload], f"{role} {pods}", node, devices)
 
 
-def _effect_phrase(placed: Sequence[Mapping[str, Any]]) -> str:
+def _effect_phrase(placed: Sequence[Mapping[str, Any]], *, evicts: bool) -> str:
     if not placed:
         return ""
-    reserved = " reserved" if all(step["do"] == "reserve" for step in placed) else ""
-    return f"{format_count(len(placed), 'pod')}{reserved} on {_nodes_phrase(placed)}"
+    is_reserved = all(step["do"] == "reserve" for step in placed)
+    pods, nodes = format_count(len(placed), "pod"), _nodes_phrase(placed)
+    if is_reserved and evicts:
+        return f"{pods} on {nodes} after the eviction"
+    return f"{pods}{' reserved' if is_reserved else ''} on {nodes}"
 
 
 def _nodes_phrase(placed: Iterable[Mapping[str, Any]]) -> str:

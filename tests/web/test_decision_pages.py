@@ -71,9 +71,11 @@ def test_decision_list_links_to_workloads_evictions_and_cycles(
     cast: Cast, sign_in: SignIn, reclaim: Eviction
 ) -> None:
     text = page(sign_in("alice"), "/decisions")
-    assert "Reclaim" in text and "1 pod reserved on node-1" in text and "2 pods on node-1" in text
+    assert "Reclaim" in text and "1 pod on node-1 after the eviction" in text and "2 pods on node-1" in text
     for row in Workload.objects.all():
         assert f"/workloads/{row.pk}" in text
+    assert re.search(rf'href="/evictions/{reclaim.pk}">Reclaimed<.*?</a>, <span>2 pods</span>', text)
+    assert "Uses the quota of ads." in text
     assert f"/evictions/{reclaim.pk}" in text and f"/decisions/{reclaim.cycle}" in text
     assert f"/decisions/{reclaim.cycle}" in page(sign_in("alice"), f"/evictions/{reclaim.pk}")
 

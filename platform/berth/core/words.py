@@ -1,6 +1,6 @@
 """Format amounts, counts and ranges, with units and correct plural forms."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from berth.core.amounts import MILLI
 
@@ -88,6 +88,11 @@ def format_pod_names(names: Iterable[tuple[str, int]]) -> str:
     for role, index in names:
         indexes.setdefault(role, []).append(index)
     return ", ".join(text for role, numbers in indexes.items() for text in list_ranges(numbers, f"{role}-"))
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Join words as in "a, b and c"."""
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
 
 
 def indefinite_article(digits: str) -> str:

@@ -18,7 +18,7 @@ RULES = {
     "above_share": "{victim} had {allocated} allocated, more than its quota and fair share of {share}",
     "within_quota": "{preemptor} stays within its quota of {quota}, and {victim} was over its own",
     "priority": "in {victim}, priority {higher} preempts priority {lower}",
-    "fulfilment": "{victim} is scaled down for the minimum of a pending gang",
+    "fulfilment": "{victim} is scaled down so that a pending gang can start with its minimum",
     "consolidate": "moved to consolidate free capacity",
     "turn": "{victim} has the higher decayed usage relative to its weight, so it is {preemptor}'s turn",
 }

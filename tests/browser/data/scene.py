@@ -371,7 +371,7 @@ def _history(scene: Scene) -> None:
         entire_workload=False,
         gpu_milli=2000,
         lost_gpu_seconds=0,
-        rule="segment-eval is scaled down for the minimum of a pending gang",
+        rule="segment-eval is scaled down so that a pending gang can start with its minimum",
     )
     scene.eviction = make.eviction(
         victim,
