@@ -17,7 +17,7 @@ from scheduler.engine.plan import Evict, Place, Plan, Reason, Rejection
 MAX_ESTIMATES = 500  # maximum number of estimates per pool, in queue order
 ASSUMPTIONS = (
     "if running workloads end within their maximum runtime, workloads ahead in the queue start first, "
-    "nothing new is queued ahead, and the capacity becomes free in one block"
+    "nothing new is queued ahead, and the freed capacity is not fragmented"
 )
 NEVER_STARTS = "the workload can never start as specified"
 UNKNOWN_START: Mapping[Reason, str] = {

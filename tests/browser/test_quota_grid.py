@@ -105,7 +105,7 @@ def test_quota_deletion_is_drafted_applied_and_reverted(opened: Open, scene: Sce
             expect(cell(page, "vision", field=field)).to_have_text("deleted")
         expect(page.locator("[data-summary]")).to_have_text("1 quota deleted")
         expect(page.locator("#grid-status")).to_have_text("vision would have no quota in pool train.")
-        assert float(sums.inner_text().split()[-1]) == float(before.split()[-1]) - 8
+        assert float(sums.inner_text().split()[0]) == float(before.split()[0]) - 8
         limit.focus()
         page.keyboard.type("14")
         page.keyboard.press("Enter")

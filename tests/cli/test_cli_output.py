@@ -136,7 +136,7 @@ def test_why_command_lists_every_blocker_with_its_numbers(terminal: Terminal) ->
     for part in (
         "vision/train is pending: WouldExceedFairShare\n",
         "WouldExceedFairShare: Beyond.\n  requested 4 GPUs, fair share 2 GPUs\n",
-        "Fragmented: In pieces.\n  largest free block 1 GPU\n",
+        "Fragmented: In pieces.\n  most free on one node 1 GPU\n",
         f"\n{sentence}\n",
         "Queue position 2 in local\n  within quota: no\n",
         "project vision: quota 0, requested 2 (GPUs in local)\n    The queue has no quota.\n",

@@ -24,7 +24,7 @@ _LABELS = {
     "cordoned": "free on cordoned or draining nodes",
     "reserved": "free on nodes that serve another project",
     "avoided": "free on nodes where the workload failed",
-    "biggest_block": "largest free block",
+    "biggest_block": "most free on one node",
     "missing": "missing",
     "most": "maximum",
     "held_nodes": "nodes held",
@@ -45,7 +45,7 @@ _OMITTED_IF_ZERO = frozenset({"protected", "by_runtime", "non_preemptible"})
 
 
 def format_numbers(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the label and text of each number, for example ("largest free block", "1 GPU")."""
+    """Return the label and text of each number, for example ("most free on one node", "1 GPU")."""
     resource = str(numbers.get("resource") or "gpu")
     keys = [key for key in _LABELS if key in numbers]
     keys += sorted(numbers.keys() - _LABELS.keys() - _OMITTED)

@@ -265,7 +265,7 @@ def _fragmentation_phrase(numbers: Numbers) -> str:
     on_those = " on those nodes" if numbers.get("beside") else ""
     return (
         f"{where}: {_amount_with_unit('requested', numbers)} requested, {free} free{on_those}, "
-        f"the largest free block on a node is {block}"
+        f"at most {block} on one node"
     )
 
 

@@ -48,13 +48,15 @@ class PoolHeader:
     """Column header for a pool or quota group.
 
     `pools` contains the pool names of a quota group, and is empty for a single pool. `capacity` is the
-    capacity at maximum size, or None unless the user may see all department quotas.
+    capacity at maximum size, or None unless the user may see all department quotas. `ready` is the capacity
+    of ready nodes.
     """
 
     pool: PoolOrGroup
     pools: list[str]
     columns: int
     capacity: int | None
+    ready: int
     quota_sum: int
     unlimited: int
 
@@ -148,13 +150,15 @@ def _build_pool_headers(grid: Table, *, administers: bool) -> list[PoolHeader]:
     members = group_members(grid.pools)
     pool_headers = []
     for pool in grid.pools:
+        largest, ready = capacity.get(pool.name, (0, 0))
         quotas = [row.quotas[pool.name].values["gpu_milli"] for row in tops if pool.name in row.quotas]
         pool_headers.append(
             PoolHeader(
                 pool=pool,
                 pools=members.get(pool.name, []),
                 columns=len(grid.fields),
-                capacity=capacity.get(pool.name, 0) if administers and "gpu" in grid.fields else None,
+                capacity=largest if administers and "gpu" in grid.fields else None,
+                ready=ready,
                 quota_sum=sum(quota for quota in quotas if quota is not None),
                 unlimited=sum(quota is None for quota in quotas),
             )

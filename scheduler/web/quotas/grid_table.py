@@ -11,8 +11,9 @@ from typing import Any
 from django.db.models import Q, Sum
 
 from berth.core.amounts import MILLI
+from berth.server.web.numbers import thousandths
 from pools.models import NodePool, QuotaGroup
-from pools.models.node import ALIVE
+from pools.models.node import ALIVE, NodeState
 from projects.access import Action, administered_departments, fully_visible_departments, may
 from projects.actor import Actor
 from projects.models.tenants import PoolOrGroup
@@ -49,6 +50,15 @@ class Cell:
     unlimited: int = 0
     oversold: bool = False
     allocated: int = 0  # milli-GPU allocated to the owner, set only in the column of GPU quotas
+    reserved: int = 0
+    over_quota: bool = False
+
+    @property
+    def held(self) -> str:
+        """Describe allocated and reserved GPUs, such as "4 + 8 reserved". Return "" if there are none."""
+        if self.reserved:
+            return f"{thousandths(self.allocated)} + {thousandths(self.reserved)} reserved"
+        return f"{thousandths(self.allocated)} allocated" if self.allocated else ""
 
     @property
     def quota_sum(self) -> str:
@@ -88,7 +98,7 @@ class Table:
 
     `rows_with_cells` adds the cells to a range of rows. `tenants` is the number of rows before filtering.
     `default_fields` lists the rare fields that have their default value in all quotas. `allocated` contains
-    the allocated milli-GPU by row key and the name of the pool or quota group.
+    the allocated and reserved milli-GPU by row key and the name of the pool or quota group.
     """
 
     pools: Sequence[PoolOrGroup]
@@ -97,7 +107,7 @@ class Table:
     sums: Mapping[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
     tenants: int = 0
     default_fields: Sequence[str] = ()
-    allocated: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    allocated: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
 
     def rows_with_cells(self, start: int, count: int | None = None) -> list[Row]:
         end = len(self.rows) if count is None else start + count
@@ -115,13 +125,17 @@ class Table:
                 field_ = FIELDS[name]
                 value = quota.values[field_.column] if quota else field_.default
                 text = format_cell_value(field_, value) if quota else NO_QUOTA
-                allocated = self.allocated.get((row.key, pool.name), 0) if name == "gpu" else 0
+                held = self.allocated.get((row.key, pool.name), (0, 0)) if name == "gpu" else (0, 0)
+                over = value is not None and name == "gpu" and sum(held) > value
                 if not (row.is_department and field_.adds_up and row.numbers_visible):
-                    yield Cell(text, pool, name, quota is not None, allocated=allocated)
+                    yield Cell(
+                        text, pool, name, quota is not None,
+                        allocated=held[0], reserved=held[1], over_quota=over,
+                    )  # fmt: skip
                     continue
                 finite, unlimited = self.sums.get((row.key, pool.name, name), (0, 0))
                 beyond = value is not None and (unlimited > 0 or finite > value)
-                yield Cell(text, pool, name, quota is not None, True, finite, unlimited, beyond, allocated)
+                yield Cell(text, pool, name, quota is not None, True, finite, unlimited, beyond, *held, over)
 
 
 def build_table(
@@ -154,22 +168,23 @@ def cell_value(row: StoredQuota | None, name: str) -> str:
     return format_cell_value(field_, row.values[field_.column]) if row else NO_QUOTA
 
 
-def gpu_capacities(places: Sequence[PoolOrGroup]) -> dict[str, int]:
-    """Return each pool's and quota group's GPU capacity, in milli-GPU.
+def gpu_capacities(places: Sequence[PoolOrGroup]) -> dict[str, tuple[int, int]]:
+    """Return each pool's and quota group's GPU capacity and its GPUs on ready nodes, in milli-GPU.
 
-    Pools count with their maximum size, or with their current size if that is larger.
+    The capacity is that at the pool's maximum size, or at its current size if that is larger.
     """
     pools = NodePool.objects.filter(
         Q(pk__in=[place.pk for place in places if isinstance(place, NodePool)])
         | Q(quota_group__in=[place.pk for place in places if isinstance(place, QuotaGroup)])
     )
     present = Sum("nodes__gpus", filter=Q(nodes__state__in=ALIVE))
-    capacity: dict[str, int] = defaultdict(int)
-    for pool in pools.select_related("quota_group").annotate(present=present):
-        gpus = MILLI * max(pool.largest_gpus, pool.present or 0)
-        capacity[pool.name] += gpus
-        if pool.quota_group is not None:
-            capacity[pool.quota_group.name] += gpus
+    ready = Sum("nodes__gpus", filter=Q(nodes__state=NodeState.READY))
+    capacity: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for pool in pools.select_related("quota_group").annotate(present=present, ready=ready):
+        largest, now = MILLI * max(pool.largest_gpus, pool.present or 0), MILLI * (pool.ready or 0)
+        names = [pool.name, *([pool.quota_group.name] if pool.quota_group else [])]
+        for name in names:
+            capacity[name] = capacity[name][0] + largest, capacity[name][1] + now
     return capacity
 
 
@@ -249,18 +264,19 @@ def _project_quota_sums(
     return result
 
 
-def _allocated_gpus(places: Sequence[PoolOrGroup]) -> dict[tuple[str, str], int]:
-    """Return the milli-GPU allocated after the last cycle, by row key and pool or quota group."""
+def _allocated_gpus(places: Sequence[PoolOrGroup]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return the allocated and reserved milli-GPU after the last cycle, by row key and pool or group."""
     names = {place.name for place in places}
-    result: dict[tuple[str, str], int] = defaultdict(int)
+    result: dict[tuple[str, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
     rows = QueueStatus.objects.filter(
         Q(pool__name__in=names) | Q(pool__quota_group__name__in=names)
     ).order_by()
-    for department, project, allocated, *of_places in rows.values_list(
-        "department_id", "project_id", "allocated", "pool__name", "pool__quota_group__name"
+    for department, project, allocated, reserved, *of_places in rows.values_list(
+        "department_id", "project_id", "allocated", "reserved", "pool__name", "pool__quota_group__name"
     ):
         for name in names.intersection(of_places):
-            result[f"project-{project}" if project else f"department-{department}", name] += allocated[0]
+            key = f"project-{project}" if project else f"department-{department}", name
+            result[key] = result[key][0] + allocated[0], result[key][1] + reserved[0]
     return result
 
 

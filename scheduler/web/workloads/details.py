@@ -9,10 +9,11 @@ from django.urls import reverse
 
 from berth.core.amounts import MILLI
 from berth.core.blocker_numbers import format_numbers
+from berth.core.words import format_count
 from berth.documents.ordered import dump_workload
 from berth.server.web.numbers import memory
 from projects.actor import Actor
-from projects.models import Pod, Workload, WorkloadArray
+from projects.models import Phase, Pod, Workload, WorkloadArray
 from projects.selectors import pods
 from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
@@ -51,6 +52,7 @@ class PendingDetail:
     decisive: Obstacle | None  # the reason to address first
     others: list[Obstacle]
     after_delay: str  # sentence about the wait after the restart delay, or empty
+    above_share: str  # sentence about reserved GPUs above the fair share, or empty
     explanation: Explanation
     pool: str
     queues: list[dict[str, Any]]
@@ -92,9 +94,24 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
         decisive=decisive,
         others=others,
         after_delay=wait,
+        above_share=_reserved_above_share(workload, queues[0]),
         explanation=explanation,
         pool=str((workload.explanation or {}).get("pool") or ""),
         queues=queues,
+    )
+
+
+def _reserved_above_share(workload: Workload, queue: dict[str, Any]) -> str:
+    """Return why a reserved workload's project may exceed its fair share, or "" if it does not."""
+    share = (queue["share"] or {}).get("gpu")
+    held = sum((queue[key] or {}).get("gpu") or 0 for key in ("allocated", "reserved"))
+    if workload.phase != Phase.RESERVED or share is None or held <= share:
+        return ""
+    gpus, above = format_count(share, "GPU"), format_count(held - share, "GPU")
+    return (
+        f"Project {queue['name']} is {above} above its fair share of {gpus}. Reserved resources are kept "
+        "until the workload runs, even if the fair share falls meanwhile. After that, other queues can "
+        "reclaim them."
     )
 
 

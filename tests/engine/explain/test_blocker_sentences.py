@@ -147,4 +147,4 @@ def test_fragmented_resource_without_a_free_block_is_reported_as_used_up() -> No
         "Enough is free, but on different nodes: 4 GiB of memory requested, and the nodes that have the "
         "required GPUs and CPUs free have none left."
     )
-    assert "largest free block" not in message
+    assert "on one node" not in message

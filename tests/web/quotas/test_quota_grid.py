@@ -13,7 +13,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from pools.models import NodePool
+from pools.models import Node, NodePool
 from projects.models import Department, Project, Quota, QuotaChange, QuotaExpiry
 from projects.services import quotas
 from projects.web.quotas.cells import NO_QUOTA
@@ -79,9 +79,12 @@ def test_grid_shows_departments_and_projects_in_all_pools(
     )
     every = sign_in("alice").get("/quotas?values=gpu&values=weight").content.decode()
     assert "Hide columns with only default values" in every
-    assert "Department quotas: 4 of 8 GPUs" in re.sub(r"<[^>]+>", "", text), (
+    assert "Quotas: 4 of 8 GPUs" in re.sub(r"<[^>]+>", "", text), (
         "sum of quotas, and the pool's GPUs at its maximum size"
     )
+    Node.objects.update(state="booting")
+    booting = re.sub(r"<[^>]+>", "", sign_in("alice").get("/quotas").content.decode())
+    assert "Quotas: 4 of 8 GPUs at maximum (0 ready)" in booting
     assert [head.oversold for head in page.context["heads"]] == [False, False]
     research = rows["research"].cells[0]
     assert (research.quota_sum, research.oversold) == ("2", False)
@@ -90,15 +93,20 @@ def test_grid_shows_departments_and_projects_in_all_pools(
 def test_oversubscribed_department_is_highlighted(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:
     quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 3})
     text = sign_in("bob").get("/quotas").content.decode()
-    assert ">Projects: 5</span>" in text
+    assert ">5 given to projects</span>" in text
     quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": None})
-    assert ">Projects: ∞</span>" in sign_in("bob").get("/quotas").content.decode()
+    assert ">∞ given to projects</span>" in sign_in("bob").get("/quotas").content.decode()
 
 
 def test_grid_shows_allocated_gpus_below_quotas(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:
     make.queue_status(cast.vision, cast.pool, share=2, allocated=1.5, requested=2)
     make.queue_status(cast.research, cast.pool, share=4, allocated=1.5, requested=2)
+    make.quota(cast.speech, cast.pool, 4)
+    status = make.queue_status(cast.speech, cast.pool, share=2, allocated=2, requested=2)
+    status.reserved = [3000, 0, 0]
+    status.save()
     answer = sign_in("alice").get("/quotas")
+    assert 'data-allocated="2 + 3 reserved" data-over' in answer.content.decode(), "5 of a quota of 4"
     rows = {row.name: row for row in answer.context["rows"]}
     assert [cell.allocated for cell in rows["vision"].cells] == [1500, 0, 0, 0, 0, 0], (
         "other pools are separate"

@@ -128,8 +128,13 @@ def test_reserved_workload_starts_when_its_own_nodes_have_booted(cast: Cast, sig
         since=now - timedelta(minutes=1), pending_since=now - timedelta(minutes=6),
     )  # fmt: skip
     Reservation.objects.create(workload=workload, role="worker", index=0, node=node, gpu_milli=1000)
+    status = make.queue_status(cast.vision, cast.pool, share=2, allocated=1, requested=3)
     client = sign_in("dave")
+    assert "above-share" not in client.get(f"/workloads/{workload.pk}").content.decode()
+    status.reserved = [2000, 0, 0]
+    status.save()
     page = client.get(f"/workloads/{workload.pk}").content.decode()
+    assert "Project vision is 1 GPU above its fair share of 2 GPUs." in page
     starts = f'<time datetime="{present(node.ready_at).isoformat()}"'
     assert f"Expected start: {starts}" in page and "boot time is unknown" not in page
     assert "</time> is expected if node boots has booted by then." in page
