@@ -50,7 +50,7 @@ class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.instance.pk:
-            self.fields["rank"].widget.attrs["placeholder"] = str(self.instance.owner.rank)
+            self.fields["rank"].widget.attrs["placeholder"] = f"inherits {self.instance.owner.rank}"
             values = quotas.quota_values(self.instance)
             self.initial.update({key: values[key] for key in ("gpu", "cpu", "memory_mib")})
             self.initial.update({f"limit_{key}": amount for key, amount in values["limit"].items()})

@@ -19,6 +19,7 @@ from projects.models import (
 )
 from projects.services import tenants
 from projects.web.quotas.min_runtimes import MIN_RUNTIMES, describe_min_runtime
+from projects.web.quotas.tenants import OVERRIDDEN_RANK
 
 
 class TenantForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -35,6 +36,8 @@ class TenantForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if "rank" in self.fields:
+            self.fields["rank"].help_text += f" {OVERRIDDEN_RANK}"
         owner = self.instance if self.instance.pk else None
         for name in MIN_RUNTIMES:
             if name in self.fields:

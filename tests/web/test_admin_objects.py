@@ -82,7 +82,7 @@ def test_quota_form_shows_the_owners_rank_and_leads_to_the_quotas_of_the_pool(
     quota = make.quota(cast.vision, cast.pool, 4)
     page = admin_client.get(reverse("admin:projects_quota_change", args=[quota.pk])).content.decode()
     (field,) = re.findall(r'<input[^>]*name="rank"[^>]*>', page)
-    assert 'placeholder="7"' in field
+    assert 'placeholder="inherits 7"' in field
     assert f'href="{reverse("quotas")}?pool=local"' in page
 
 

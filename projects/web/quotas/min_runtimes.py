@@ -22,7 +22,7 @@ def describe_min_runtime(field: forms.Field, name: str, owner: Tenant | None) ->
     `owner` is the department or project, or None if it does not exist yet.
     """
     value, source = inherited_min_runtime(name, owner)
-    field.widget.attrs["placeholder"] = value
+    field.widget.attrs["placeholder"] = f"inherits {value}"
     inherited = f"An empty field inherits {value.replace(' ', NO_BREAK)} from {source}."
     field.help_text = f"{MIN_RUNTIMES[name]} For example, 30{NO_BREAK}min. {inherited}"
 

@@ -18,18 +18,24 @@ from projects.selectors import find_department, find_owner
 from projects.services import tenants
 from projects.web.quotas.min_runtimes import MIN_RUNTIMES, describe_min_runtime
 
+OVERRIDDEN_RANK = "Used in pools whose quota has no rank of its own."
+
 
 class TenantForm(Form):
     name = forms.CharField(label="Name", max_length=63, help_text="Lowercase letters, digits and hyphens.")
     title = forms.CharField(label="Title", max_length=200, required=False)
     rank = forms.IntegerField(
-        label="Rank", initial=0, help_text="From -1000 to 1000. Higher ranks are served first."
+        label="Rank",
+        initial=0,
+        help_text=f"From -1000 to 1000. Higher ranks are served first. {OVERRIDDEN_RANK}",
     )
 
 
 class ChangeForm(Form):
     title = forms.CharField(label="Title", max_length=200, required=False)
-    rank = forms.IntegerField(label="Rank", help_text="From -1000 to 1000. Higher ranks are served first.")
+    rank = forms.IntegerField(
+        label="Rank", help_text=f"From -1000 to 1000. Higher ranks are served first. {OVERRIDDEN_RANK}"
+    )
     reclaim_min_runtime = DurationField(label="Minimum runtime before reclaim", required=False)
     preempt_min_runtime = DurationField(label="Minimum runtime before preemption", required=False)
 
