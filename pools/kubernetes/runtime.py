@@ -238,9 +238,8 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
             return PodReport(PodState.UNKNOWN)  # the next call to `start` resumes the pod
         access, path = self._entry_access(entry), api_path(entry, pod_id)
         try:
-            pod = access.cluster.worker.run(
-                pod_id, "check", partial(self._pods.find_pod, access.cluster, path)
-            )
+            call = partial(self._pods.find_pod, access.cluster, path)
+            pod = access.cluster.worker.run(pod_id, "check", call)
         except CallStillRunning:
             return PodReport(PodState.STARTING)  # the STARTING report leaves the pod's state unchanged
         if pod is not None:

@@ -162,7 +162,7 @@ def test_transfer_recovers_from_a_crash_at_any_point(
         return call
 
     with monkeypatch.context() as patch:
-        for name in ("put", "begin", "put_part", "complete"):
+        for name in ("put", "begin_upload", "put_part", "complete"):
             patch.setattr(BucketWriter, name, killing(name))
         with pytest.raises(Killed):
             writer.collect()
