@@ -188,8 +188,9 @@ def _gpu_figures(use: summary.Utilization) -> list[tuple[str, str, str, str]]:
     if not use.allocated_gpu_milli or not (busy or used_memory_text):
         return []
     of_memory = f"of {memory(use.allocated_gpu_memory_mib)}" if use.allocated_gpu_memory_mib else ""
+    average = "average " if use.allocated_gpu_milli > MILLI else ""
     return [
-        ("gpu", "GPU utilization", busy, f"of {format_gpus(use.allocated_gpu_milli)}"),
+        ("gpu", "GPU utilization", busy, f"{average}of {format_gpus(use.allocated_gpu_milli)}"),
         ("gpu-memory", "GPU memory", used_memory_text, of_memory),
     ]
 

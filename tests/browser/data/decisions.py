@@ -14,6 +14,9 @@ def create_decisions(scene: Any) -> None:
         (640, "diffusion-xl", 216, "preempt", "vit-baseline", 0),
         (716, "segment-eval", 110, "start", "", 0),
         (722, "whisper-tune", 97, "reclaim", "segment-eval", 4),
+        (741, "embedding-refresh", 66, "start", "", 0),
+        (789, "sim-debug", 18, "start", "", 0),
+        (790, "grasp-notebook", 18, "start", "", 0),
     ):
         workload = scene.workloads[name]
         handle = f"{workload.project.name}/{name}"

@@ -373,6 +373,7 @@ def _history(scene: Scene) -> None:
         lost_gpu_seconds=0,
         rule="segment-eval is scaled down so that a pending gang can start with its minimum",
     )
+    no_usage = {"usage": 0.0}  # the pages of fair shares show no decayed usage either
     scene.eviction = make.eviction(
         victim,
         scene.workloads["ctr-nightly"],
@@ -385,10 +386,13 @@ def _history(scene: Scene) -> None:
         numbers={
             "sizes": {"victim": 4000, "preemptor": 4000},
             "victim": [
-                make.eviction_side("vision", 8, 12, 16, 12),
-                make.eviction_side("research", 20, 22, 21.5, 17.5),
+                make.eviction_side("vision", 8, 12, 16, 12) | no_usage,
+                make.eviction_side("research", 20, 22, 21.5, 17.5) | no_usage,
             ],
-            "preemptor": [make.eviction_side("ads", 8, 6, 2, 6), make.eviction_side("product", 12, 6, 2, 6)],
+            "preemptor": [
+                make.eviction_side("ads", 8, 6, 2, 6) | no_usage,
+                make.eviction_side("product", 12, 6, 2, 6) | no_usage,
+            ],
             "rejected": ["Waiting for capacity: no node had more than 2 free GPUs; the gang needs 4 on one."],
         },
     )

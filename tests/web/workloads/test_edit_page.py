@@ -106,18 +106,13 @@ def test_edit_page_predicts_the_effect_of_the_changes(cast: Cast, dave: Client, 
 def test_smallest_change_is_offered_until_the_document_changes(
     cast: Cast, dave: Client, train: Workload
 ) -> None:
-    node = make.node(cast.pool, gpus=2)
-    running = make.workload(cast.vision, "running", phase="running", run=1, pool=cast.pool)
-    make.place(running, node, [0, 1])
-    cast.pool.nodes_max = 1
-    cast.pool.save()
-    text = dave.get(address(train)).context["text"]
-    card = f'hx-get="/workloads/{train.pk}/smallest-change"'
-    shown = dave.post(f"{address(train)}/prediction", {"document": text}, headers=HTMX).content.decode()
-    assert "Stays queued" in shown and card in shown
-    text = text.replace("priority: 50", "priority: 60")
-    shown = dave.post(f"{address(train)}/prediction", {"document": text}, headers=HTMX).content.decode()
-    assert "Stays queued" in shown and card not in shown
+    opened = dave.get(address(train))
+    card = f'hx-get="/workloads/{train.pk}/smallest-change?page=edit"'
+    assert card in opened.content.decode()
+    form = form_of(opened)
+    form["document"] = form["document"].replace("priority: 50", "priority: 60")
+    changed = dave.post(address(train), {**form, "step": "look"}, headers=HTMX).content.decode()
+    assert "Queue time unchanged" in changed and card not in changed
 
 
 def test_prediction_states_that_the_fair_share_grows_with_the_request(
