@@ -141,7 +141,7 @@ def test_full_disk_on_the_node_is_reported(plain: LocalStage, server: CodeServer
     server.answers = [send_archive(archive(lines=20_000))]
     pod = plain.runtime._pod_dir("p-1")
     pod.create()
-    with small_disk(pod.work):
+    with small_disk(pod.work_directory):
         plain.runtime.start(code_order(server, "true"))
         report = ended(plain.runtime, "p-1")
     assert report.cause == PodCause.START_FAILED
