@@ -54,6 +54,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
         lambda row: _to_gpus(row[1].limit) if row[1].numbers_visible else None,
         "GPUs",
         number=True,
+        is_secondary=True,
     ),
     Column("share", "Fair share", lambda row: _gpus_if_visible(row[1], row[1].share), "GPUs", number=True),
     Column(

@@ -49,6 +49,7 @@ class RenderedChange:
     scaled_down_workloads: int = 0
     moved_workloads: int = 0
     affected: tuple[str, ...] = ()  # visible workloads that the sentence may name, as `project/name`
+    evicted: tuple[str, ...] = ()  # visible workloads that the change would evict, as `project/name`
 
 
 def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | None = None) -> RenderedChange:
@@ -169,6 +170,7 @@ def _render_change(result: SmallestChange, workload: Workload, viewer: Viewer) -
         evicted_workloads=len(effects.evicted),
         scaled_down_workloads=len(effects.scaled_down),
         moved_workloads=len(effects.moved),
+        evicted=tuple(filter(is_visible, effects.evicted)),
         affected=tuple(filter(is_visible, (*effects.evicted, *effects.scaled_down, *effects.moved))),
     )
 

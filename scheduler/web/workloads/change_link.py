@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,6 +14,7 @@ from django.urls import reverse
 
 from berth.core.merge_patch import find_patch
 from berth.core.spec import RoleSpec
+from berth.core.words import format_gpu_time, format_gpus
 from pools.models import NodePool
 from projects.access import Action, may
 from projects.actor import Actor
@@ -22,6 +24,8 @@ from projects.models.workloads import LIVE_PHASES
 from projects.selectors import workloads
 from projects.services.workloads import is_editable
 from scheduler.engine.smallest_change.change import ChangeKind
+from scheduler.engine.smallest_change.sentences import NAMED_MAX
+from scheduler.reports.evictions.rows import lost_gpu_seconds
 
 QUEUE_KINDS = (ChangeKind.QUOTA_RAISED, ChangeKind.LIMIT_RAISED)
 POOL_KINDS = (ChangeKind.CONSOLIDATION_ENABLED, ChangeKind.MAX_MOVES_RAISED, ChangeKind.NODES_ADDED)
@@ -95,6 +99,21 @@ def link_workloads(actor: Actor, sentence: str, handles: Sequence[str]) -> list[
     pattern = "|".join(rf"(?<!\S){re.escape(handle)}(?![\w-])" for handle in longest_first)
     parts = re.split(f"({pattern})", sentence) if urls else [sentence]
     return [(part, urls.get(part, "")) for part in parts if part]
+
+
+def describe_losses(actor: Actor, handles: Sequence[str], now: datetime) -> str:
+    """Return sentences about the GPUs and the work that up to three evicted workloads would lose, or ""."""
+    names = [handle.partition("/")[::2] for handle in handles[:NAMED_MAX]]
+    if not names:
+        return ""
+    named = Q(*(Q(project__name=project, name=name) for project, name in names), _connector=Q.OR)
+    sentences = []
+    for row in workloads(actor).filter(named, phase__in=LIVE_PHASES, started_at__isnull=False):
+        assert row.started_at is not None, "the filter excludes workloads that have not started"
+        seconds = lost_gpu_seconds(row.gpu_milli_now, row.started_at, row.last_checkpoint_at, now)
+        gpus, work = format_gpus(row.gpu_milli_now), format_gpu_time(seconds)
+        sentences.append(f"{row.handle} would lose {gpus} and {work} of work.")
+    return " ".join(sorted(sentences))
 
 
 def note_about_admins(actor: Actor, project: Project, change: Change) -> str:

@@ -43,7 +43,12 @@ from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import NOT_PENDING, RenderedChange, find_smallest_change
 from scheduler.web.utilization.pages import is_unmeasured, utilization_strip, workload_utilization
 from scheduler.web.workloads import details
-from scheduler.web.workloads.change_link import change_link, link_workloads, note_about_admins
+from scheduler.web.workloads.change_link import (
+    change_link,
+    describe_losses,
+    link_workloads,
+    note_about_admins,
+)
 from scheduler.web.workloads.code import role_commands
 from scheduler.web.workloads.failure import describe_failure, first_failed_pod
 from scheduler.web.workloads.log import pods_by_run
@@ -123,7 +128,13 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     link = change_link(request.actor, workload, change) if change else None
     note = note_about_admins(request.actor, workload.project, change) if change else ""
     sentence = link_workloads(request.actor, answer.sentence, answer.affected)
-    context = {"sentence": sentence, "link": link, "note": note}
+    context = {
+        "sentence": sentence,
+        "link": link,
+        "note": note,
+        "losses": describe_losses(request.actor, answer.evicted, timezone.now()),
+        "evicts": answer.evicted_workloads > 0,
+    }
     return render(request, "scheduler/workloads/smallest_change.html", context)
 
 

@@ -176,6 +176,24 @@ def link_in(card: str) -> str:
     return html.unescape(match[1]) if match else ""
 
 
+def test_smallest_change_states_what_evicted_workloads_would_lose(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = make.workload(
+        cast.vision, "victim", phase="running", gpus=4, gpu_milli_now=4000, started_at=make.ago(hours=2)
+    )
+    workload = make.workload(cast.vision, "train", phase="pending", priority=50, gpus=4)
+    answer = RenderedChange(
+        "found", f"The workload would start now if it changed. This would evict {victim.handle}.",
+        {"kind": "preemptible", "subject": "", "resource": "", "pool": "", "before": None, "after": None},
+        evicted_workloads=1, affected=(victim.handle,), evicted=(victim.handle,),
+    )  # fmt: skip
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+    card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
+    assert "vision/victim would lose 4 GPUs and 8.0 GPU-h of work." in card
+    assert 'class="button" id="make-change"' in card
+
+
 @pytest.mark.parametrize(
     ("kind", "values", "changed"),
     [
