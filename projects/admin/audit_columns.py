@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
 from django.db.models import Model
 from django.utils.text import capfirst
 
@@ -61,13 +62,22 @@ def audit_columns(actor: Actor, rows: Sequence[Audit]) -> list[AuditColumns]:
 def _stored_objects(rows: Iterable[Audit]) -> set[tuple[str, str]]:
     ids: dict[str, set[str]] = {}
     for row in rows:
-        if row.object_type in MODELS:
+        if row.object_type in MODELS and _is_valid_key(MODELS[row.object_type], row.object_id):
             ids.setdefault(row.object_type, set()).add(row.object_id)
     return {
         (kind, str(key))
         for kind, keys in ids.items()
         for key in MODELS[kind]._default_manager.filter(pk__in=keys).values_list("pk", flat=True)
     }
+
+
+def _is_valid_key(model: type[Model], key: str) -> bool:
+    """Return whether the text can be a primary key. The entry of a prune has none."""
+    try:
+        model._meta.pk.to_python(key)
+    except (ValueError, ValidationError):
+        return False
+    return True
 
 
 def _action(entry: ActivityEntry) -> str:

@@ -4,14 +4,16 @@ import csv
 import io
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from django.contrib import admin
+from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
 from pools.models import QuotaGroup
-from projects.models import Quota, Workload
+from projects.models import Audit, Event, Quota, Workload
 from projects.services import quotas, tenants
 from tests.cast import Cast
 from tests.web.conftest import streamed
@@ -57,6 +59,22 @@ def test_audit_list_names_roles_and_deleted_objects_without_links(admin_client: 
     deleted, created = rows(page)
     assert "Deleted department ops" in deleted and "Created department ops" in created
     assert ">ops</a>" not in page
+
+
+def test_audit_pages_show_the_entry_of_a_prune_without_a_link(admin_client: Client, cast: Cast) -> None:
+    Event.objects.create(kind="Submitted", subject="old", at=datetime(2026, 1, 2, tzinfo=UTC))
+    call_command("prune", "--before=2026-01-10", "--yes", stdout=io.StringIO())
+    quotas.set_quota(actor=cast.alice, owner=cast.vision, pool=cast.pool, values={"gpu": 4})
+    entry = Audit.objects.get(action="prune")
+    page = listing(admin_client, "projects_audit")
+    changed, pruned = rows(page)
+    assert "Created quota vision" in changed and "Deleted old rows" in pruned and "history" in pruned
+    assert f'<a href="{reverse("admin:projects_project_change", args=[cast.vision.pk])}">vision' in page
+    assert ">history</a>" not in page, "the history is no object with a page"
+    answer = admin_client.get(reverse("admin:projects_audit_change", args=[entry.pk]))
+    assert answer.status_code == 200
+    assert "2026-01-10" in answer.content.decode() and ">history</a>" not in answer.content.decode()
+    assert [row["action"] for row in downloaded(admin_client, "projects_audit")] == ["set_quota", "prune"]
 
 
 def test_csv_file_contains_the_rows_that_match_the_search(admin_client: Client, cast: Cast) -> None:
