@@ -155,26 +155,37 @@ def record_earlier_cycles(
     """Record earlier cycles in one transaction. Return whether rows changed. A cycle without bundles or new
     notes is recorded only if a record is due. A cycle that the database rejects is logged and skipped.
     """
-    changed: list[tuple[CycleRun, Sequence[str]]] = []
+    changed: list[tuple[CycleRun, tuple[str, ...]]] = []
+    recorded_at, recorded_notes = memory.recorded_at, memory.notes
     for run in runs:
         all_notes = (*run.plan.notes, *notes)
-        if run.plan.bundles or all_notes != memory.notes or _is_record_due(run, memory):
-            _note_record(run, memory, all_notes)
+        if run.plan.bundles or all_notes != recorded_notes or _is_record_due(run, recorded_at):
             changed.append((run, all_notes))
+            recorded_at, recorded_notes = run.view.at, all_notes
+    keys = [run.record.pk for run, _ in changed]
+    try:
+        if changed:
+            with span("record cycles") as traced:
+                with fenced_transaction(context.held_lease, waits_for_disk=False):
+                    rejected = write_in_halves(changed, _save_outcomes)
+                traced.set_attributes(berth__cycles=[run.record.pk for run, _ in changed if run.record.pk])
+            for (run, _), reason in rejected:
+                log.error("the cycle at %s could not be recorded: %s", run.view.at, reason)
+    except Exception:
+        for (run, _), key in zip(changed, keys, strict=True):
+            run.record.pk = key  # if this transaction inserted the row, the next attempt inserts it again
+        raise
+    for run, all_notes in changed:
+        _note_record(run, memory, all_notes)
     memory.idle_state = None
-    if changed:
-        with span("record cycles"), fenced_transaction(context.held_lease, waits_for_disk=False):
-            rejected = write_in_halves(changed, _save_outcomes)
-        for (run, _), reason in rejected:
-            log.error("the cycle at %s could not be recorded: %s", run.view.at, reason)
     for run in runs:
         run.written = True
     return bool(changed)
 
 
-def _is_record_due(run: CycleRun, memory: CycleMemory) -> bool:
-    """Return whether the cycle is recorded even if nothing has changed."""
-    return memory.recorded_at is None or run.view.at - memory.recorded_at >= RECORD_EVERY
+def _is_record_due(run: CycleRun, recorded_at: datetime | None) -> bool:
+    """Return whether the cycle is recorded even if nothing has changed since `recorded_at`."""
+    return recorded_at is None or run.view.at - recorded_at >= RECORD_EVERY
 
 
 def _note_record(run: CycleRun, memory: CycleMemory, notes: tuple[str, ...]) -> None:
@@ -186,7 +197,7 @@ def _note_record(run: CycleRun, memory: CycleMemory, notes: tuple[str, ...]) -> 
 def _record_if_due(run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes: list[str]) -> bool:
     view, plan, record = run.view, run.plan, run.record
     all_notes = (*plan.notes, *notes)
-    due = _is_record_due(run, memory)
+    due = _is_record_due(run, memory.recorded_at)
     idle_state = _idle_state(run)
     if not due and idle_state is not None and idle_state == memory.idle_state and all_notes == memory.notes:
         return False

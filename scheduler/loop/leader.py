@@ -32,7 +32,6 @@ DEFER_SECONDS = 1.0  # maximum delay of a reconcile pass after the first change
 # Delay before the first retry of a tick with unfinished work. Each further retry doubles the delay.
 RETRY_SECONDS = 0.05
 MAX_DOUBLINGS = 10
-STEP_SECONDS = 0.1  # maximum time between two steps of the slow work while every round runs a tick
 TICK_PAUSE = 0.005  # minimum time between two ticks, so that one tick handles a burst of changes
 
 
@@ -55,7 +54,6 @@ class Scheduler(LeaderLoop):
     _tick_at: float = 0.0  # monotonic time at which the next tick is due without a wake-up
     _retries: int = 0  # consecutive ticks that left work undone
     _ticked_at: float = 0.0  # monotonic time at which the last tick ended
-    _stepped_at: float = 0.0  # monotonic time at which the last step of the slow work ended
     _changed_at: float | None = None  # time of the first change since the latest reconcile pass began
     _pass_changed: bool = False  # True if the current pass, or a change before the pass, has changed anything
     _must_reconcile: bool = False
@@ -95,13 +93,10 @@ class Scheduler(LeaderLoop):
             self._tick(self.loop, trigger)
             if self._changed_at is not None and time.monotonic() - self._changed_at < DEFER_SECONDS:
                 return min(QUIET_SECONDS, max(0.0, self._tick_at - time.monotonic()))
-            if time.monotonic() - self._stepped_at < STEP_SECONDS:
-                return 0.0  # a waiting change is handled before the next step
         if self._must_reconcile or self._reconciling:
             self._reconcile_step(self.loop)
         elif self._cleaning and self.loop.run_step(self._cleaning) is None:
             self._cleaning = None
-        self._stepped_at = time.monotonic()
         if self._reconciling or self._cleaning:
             return 0.0
         return QUIET_SECONDS if self._must_reconcile else max(0.0, self._tick_at - time.monotonic())

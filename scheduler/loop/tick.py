@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import chain
 from typing import TypeVar
 
@@ -70,6 +71,7 @@ Result = TypeVar("Result")
 ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, LostWork]], bool]
 POD_TRIGGER = "pod"  # trigger of a tick caused only by pod reports
 SWEEP_EVERY = timedelta(seconds=60)
+CYCLES_PER_STEP = 50  # maximum number of earlier cycles that one step records
 CLEAN_UP_SECONDS = 0.005  # maximum time for sweeping pods in one clean-up round
 
 
@@ -296,17 +298,18 @@ class Loop:
         context, memory = self.context, self.memory
         newest = runs[-1] if runs and not runs[-1].written else None
         earlier = [run for run in runs[:-1] if not run.written]
-        if earlier:
-            yield self._record(lambda: record_earlier_cycles(earlier, context, memory, notes))
+        for at in range(0, len(earlier), CYCLES_PER_STEP):
+            part = earlier[at : at + CYCLES_PER_STEP]
+            yield self._record(partial(record_earlier_cycles, part, context, memory, notes))
         if newest is not None:
-            while self._run_safely("records", self._bind_step(compose_reasons, newest)):
+            while self._run_safely("records", partial(compose_reasons, newest, memory)):
                 yield False
             yield self._record(lambda: record_newest_cycle(newest, context, memory, notes))
         for run in runs:
             if run.is_snapshot_due:
-                while self._run_safely("snapshots", self._bind_step(encode_next_workloads, run)):
+                while self._run_safely("snapshots", partial(encode_next_workloads, run, memory)):
                     yield False
-                self._run_safely("snapshots", self._snapshot_step(run))
+                self._run_safely("snapshots", partial(store_snapshot, run, context, memory))
                 yield False
         while runs and memory.explanations.has_unwritten:
             yield self._record(lambda: write_next_reasons(runs[-1], context, memory))
@@ -314,12 +317,6 @@ class Loop:
 
     def _record(self, step: Callable[[], bool]) -> bool:
         return bool(self._run_safely("records", step))
-
-    def _bind_step(self, step: Callable[[CycleRun, CycleMemory], bool], run: CycleRun) -> Callable[[], bool]:
-        return lambda: step(run, self.memory)
-
-    def _snapshot_step(self, run: CycleRun) -> Callable[[], None]:
-        return lambda: store_snapshot(run, self.context, self.memory)
 
     def _release_nodes(self, now: datetime) -> bool:
         if not self._runs:

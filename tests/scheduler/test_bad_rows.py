@@ -1,13 +1,16 @@
 """Tests that a broken row, machine or cycle does not affect the rest."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from django.db import OperationalError
 
 from projects.models import Phase, Workload
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 from scheduler.loop import cycle_record
+from scheduler.loop.cycle_record import CycleRun
 from scheduler.loop.dispatch import gangs
 from scheduler.loop.dispatch.verdict import GangFacts
 from scheduler.models import Cycle
@@ -106,3 +109,25 @@ def test_cycle_rejected_by_the_database_does_not_block_the_record_of_earlier_cyc
     plans = dict(Cycle.objects.values_list("pk", "plan"))
     assert plans[first.record.pk]
     assert not plans[second.record.pk]
+
+
+def test_earlier_cycles_are_recorded_again_after_a_failed_transaction(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose_connection(runs: Sequence[tuple[CycleRun, Sequence[str]]]) -> None:
+        save(runs)
+        raise OperationalError("the connection was lost")
+
+    save, context, memory = cycle_record._save_outcomes, stage.loop.context, stage.loop.memory
+    stage.loop.tick(reconcile=False)
+    stage.submit(roles=ONE_CPU)
+    stage.loop.tick(reconcile=False)
+    runs = stage.loop._runs
+    assert [run.record.pk is None for run in runs] == [True, False], "only cycles with bundles have a row yet"
+    with monkeypatch.context() as patched:
+        patched.setattr(cycle_record, "_save_outcomes", lose_connection)
+        with pytest.raises(OperationalError):
+            cycle_record.record_earlier_cycles(runs, context, memory, ["note"])
+    assert not any(run.written for run in runs)
+    assert cycle_record.record_earlier_cycles(runs, context, memory, ["note"])
+    assert [list(row.notes) for row in Cycle.objects.order_by("at", "pk")] == [["note"], ["note"]]

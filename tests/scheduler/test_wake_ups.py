@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from berth.db.leader import TIMEOUT
 from berth.db.wake import Waiter, WakeResult, wake
 from projects.models import Phase, Pod, Quota, Workload
-from scheduler.loop import leader, tick
+from scheduler.loop import tick
 from scheduler.loop.dispatch.sweep import MIN_ENDED_AGE
 from scheduler.loop.leader import EMPTY_SECONDS, IDLE_SECONDS, QUIET_SECONDS, Scheduler
 from tests.crashes import listening
@@ -192,24 +191,6 @@ def test_submission_is_scheduled_during_a_long_cleanup(
     assert stage.phase(urgent.workload) == Phase.RUNNING
     assert len(forgotten_before_start) <= 1
     assert len(stage.runtime.list_pods()) == 1
-
-
-def test_tick_is_not_followed_by_slow_work_while_another_change_waits(
-    rounds: Rounds, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scheduler = rounds.scheduler
-    monkeypatch.setattr(leader, "DEFER_SECONDS", 0.0)
-    monkeypatch.setattr(leader, "STEP_SECONDS", 60.0)
-    assert scheduler.step("wake") == 0.0
-    scheduler.step("wake")
-    assert scheduler._must_reconcile
-    assert scheduler._reconciling is None, "a step ran although changes kept arriving"
-    scheduler.step(TIMEOUT)
-    assert scheduler._reconciling is not None, "no change waits"
-    monkeypatch.setattr(leader, "STEP_SECONDS", 0.0)
-    steps = scheduler._reconciling
-    while scheduler._reconciling is steps:
-        scheduler.step("wake")  # the pass ends even if a change arrives in every round
 
 
 def test_scheduler_reloads_its_state_on_a_new_database_connection(rounds: Rounds) -> None:

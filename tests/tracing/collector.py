@@ -87,7 +87,9 @@ def collecting() -> Iterator[Collector]:
 
 
 def _values(attributes: Any) -> dict[str, Any]:
-    return {
-        attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value"))
-        for attribute in attributes
-    }
+    return {attribute.key: _value(attribute.value) for attribute in attributes}
+
+
+def _value(value: Any) -> Any:
+    content = getattr(value, value.WhichOneof("value"))
+    return [_value(each) for each in content.values] if value.HasField("array_value") else content

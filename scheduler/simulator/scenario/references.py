@@ -135,7 +135,7 @@ def _dependency_cycles(workloads: Sequence[ScenarioWorkload]) -> Iterator[Proble
         if workload.name in unresolved and workload.name not in awaited[workload.name]:
             yield Problem(
                 f"workloads[{number}].after",
-                "is part of a dependency cycle",
+                "is blocked by a dependency cycle",
                 format_value(workload.name),
             )
 

@@ -112,7 +112,7 @@ def test_circular_dependencies_are_rejected() -> None:
             {"name": "a", "after": [{"workload": "b"}]}, {"name": "b", "after": [{"workload": "a"}]}
         )
     )
-    assert "is part of a dependency cycle" in line
+    assert "is blocked by a dependency cycle" in line
 
 
 @pytest.mark.parametrize(
