@@ -249,6 +249,7 @@ STEPS: Mapping[str, tuple[Callable[[Page], None], ...]] = {
     "submit-faults": (_invalid_document,),
     "service-in": (_scale_in,),
     "workload-log": (_search_log,),
+    "workload-edit": (_await_smallest_change,),
     "workload-waiting": (_await_smallest_change,),
 }
 PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
