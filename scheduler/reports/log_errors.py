@@ -31,6 +31,7 @@ _LINE_MAX = 64 * 1024  # maximum number of bytes searched per line
 _TRACEBACK = "Traceback (most recent"
 # maximum number of lines and bytes per traceback
 _TRACEBACK_LINES, _TRACEBACK_SIZE = 200, 64 * 1024
+_SCANNED_LINES = 100_000  # maximum number of lines read per chunk to find the ends of tracebacks
 
 
 def search_errors(
@@ -62,7 +63,7 @@ def search_errors(
         end = len(data) if offset >= size else data.rfind(b"\n") + 1
         if not end and len(data) > CHUNK_SIZE:  # search a very long line in parts
             end = len(data)
-        starts, end = _error_lines(data[:end], is_last=offset >= size)
+        starts, end = _error_lines(data[:end], is_last=offset >= size, is_due=lambda: clock() >= until)
         for at in starts:
             matches += 1
             number = line.line + data.count(b"\n", line.offset - begin, at)
@@ -81,12 +82,13 @@ def search_errors(
     )  # fmt: skip
 
 
-def _error_lines(data: bytes, *, is_last: bool) -> tuple[list[int], int]:
+def _error_lines(data: bytes, *, is_last: bool, is_due: Callable[[], bool]) -> tuple[list[int], int]:
     """Return the start offsets in `data` of the lines that name an error, and the end of the searched data.
 
-    A traceback that has not ended is left for the next search, unless no more data follows.
+    A traceback that has not ended is left for the next search, unless no more data follows. The search ends
+    early when it is due. After `_SCANNED_LINES`, tracebacks and the errors at their ends count separately.
     """
-    starts, position = list[int](), 0
+    starts, position, lines_left = list[int](), 0, _SCANNED_LINES
     while (candidate := _CANDIDATE.search(data, position)) is not None:
         start = data.rfind(b"\n", 0, candidate.start()) + 1
         end = data.find(b"\n", candidate.start())
@@ -94,29 +96,34 @@ def _error_lines(data: bytes, *, is_last: bool) -> tuple[list[int], int]:
         line = as_shown_in_terminal(data[start : min(end, start + _LINE_MAX)])
         if _ERROR.search(line):
             prefix, traceback, _ = line.partition(_TRACEBACK)
-            names_error = _names_error(data, end + 1, prefix) if traceback else False
+            names_error: bool | None = False
+            if traceback:
+                names_error, scanned = _names_error(data, end + 1, prefix, min(_TRACEBACK_LINES, lines_left))
+                lines_left -= scanned
             if names_error is None and not is_last and len(data) - start < _TRACEBACK_SIZE:
                 return starts, start
             if not names_error:
                 starts.append(start)
         position = end + 1
+        if is_due():
+            return starts, min(position, len(data))
     return starts, len(data)
 
 
-def _names_error(data: bytes, position: int, prefix: str) -> bool | None:
-    """Return whether the line that ends a traceback names an error, or None if the traceback has not ended.
+def _names_error(data: bytes, position: int, prefix: str, max_lines: int) -> tuple[bool | None, int]:
+    """Return whether the line that ends a traceback names an error, and the number of lines read.
 
-    The lines of the traceback have the same prefix, such as `[rank0]: `, and are indented. Other lines may
-    stand between them.
+    The answer is None if the traceback has not ended. The lines of the traceback have the same prefix, such
+    as `[rank0]: `, and are indented. Other lines may stand between them.
     """
-    for _ in range(_TRACEBACK_LINES):
+    for count in range(max_lines):
         if position >= len(data):
-            return None
+            return None, count
         end = data.find(b"\n", position)
         end = len(data) if end < 0 else end
         line = as_shown_in_terminal(data[position : min(end, position + _LINE_MAX)])
         rest = line[len(prefix) :] if line.startswith(prefix) else ""
         if rest and not rest[0].isspace():
-            return _TRACEBACK not in rest and _ERROR.search(line) is not None
+            return _TRACEBACK not in rest and _ERROR.search(line) is not None, count + 1
         position = end + 1
-    return False
+    return False, max_lines

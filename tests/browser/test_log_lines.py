@@ -167,3 +167,31 @@ def test_log_toolbar_fits_on_phones(opened: Open, pods: list[Pod], home: Path, w
         select = page.locator("#log-pod").evaluate("select => select.offsetWidth")
         assert select > width - 80, "the pods have a line of their own"
         assert faults == []
+
+
+COUNT_ERRORS = """(lines) => {
+  const body = document.createElement("div"), section = body.appendChild(document.createElement("div"));
+  for (const text of lines) {
+    const line = section.appendChild(document.createElement("span"));
+    line.className = "l error";
+    line.textContent = text;
+  }
+  const next = Object.getOwnPropertyDescriptor(Element.prototype, "nextElementSibling");
+  let scanned = 0;
+  const get = function () { scanned += 1; return next.get.call(this); };
+  Object.defineProperty(Element.prototype, "nextElementSibling", { ...next, get });
+  const errors = window.berthLog.errorsIn(body);
+  Object.defineProperty(Element.prototype, "nextElementSibling", next);
+  return [errors, scanned];
+}"""
+
+
+def test_page_limits_the_lines_that_it_scans_for_tracebacks(opened: Open, pods: list[Pod]) -> None:
+    lines = [f"{number:05}: Traceback (most recent call last):\n" for number in range(1000)]
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        pair = ["Traceback (most recent call last):\n", "ValueError: no data\n"]
+        assert page.evaluate(COUNT_ERRORS, pair)[0] == 1
+        errors, scanned = page.evaluate(COUNT_ERRORS, lines)
+        assert errors == 1000 and 0 < scanned <= 20_000 + 2 * len(lines)
+        assert faults == []

@@ -1,11 +1,14 @@
 """Tests for the search for error lines."""
 
+from itertools import chain, repeat
+
 import pytest
 
 from pools.runtimes.base import LogChunk
 from scheduler.reports import log_errors
 from scheduler.reports.log_errors import search_errors
 from scheduler.reports.log_search import LinePosition, ReadChunk
+from scheduler.reports.log_text import as_shown_in_terminal
 
 ERRORS = [
     "AssertionError",
@@ -89,9 +92,34 @@ def test_error_after_a_gap_has_its_number_in_the_stored_log() -> None:
 def test_search_stops_at_its_time_limit_and_can_be_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_errors, "CHUNK_SIZE", 10)
     data = b"ERROR one\n" * 3
-    ticks = iter([0.0, 9.0])
+    ticks = chain([0.0], repeat(9.0))
     first = search_errors(read(data), max_matches=9, context_lines=0, clock=lambda: next(ticks))
     assert (first.matches, first.resume_at, first.is_complete) == (1, LinePosition(10, 2), False)
+
+
+def test_search_stops_at_its_time_limit_within_a_chunk() -> None:
+    data = b"ok\n" + b"ERROR one\n" * 5 + b"ok\n"
+    ticks = chain([0.0, 1.0, 2.0], repeat(9.0))
+    first = search_errors(read(data), max_matches=9, context_lines=0, clock=lambda: next(ticks))
+    assert (first.matches, first.resume_at) == (3, LinePosition(33, 5))
+    assert first.resume_at
+    second = search_errors(read(data), start=first.resume_at, max_matches=9, context_lines=0)
+    assert [match.at.line for match in second.lines] == [5, 6] and second.is_complete
+
+
+def test_lines_scanned_for_tracebacks_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    scanned = 0
+
+    def count(raw_line: bytes) -> str:
+        nonlocal scanned
+        scanned += 1
+        return as_shown_in_terminal(raw_line)
+
+    monkeypatch.setattr(log_errors, "as_shown_in_terminal", count)
+    lines = [f"{number:05}: Traceback (most recent call last):" for number in range(3000)]
+    result = search_errors(read("\n".join(lines).encode()), max_matches=0, context_lines=0)
+    assert result.matches == 3000, "tracebacks without an end are separate errors"
+    assert scanned <= 3000 + 100_000
 
 
 def test_very_long_line_is_searched_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

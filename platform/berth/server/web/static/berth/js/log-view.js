@@ -59,22 +59,37 @@
   }
 
   const TRACEBACK = "Traceback (most recent", TRACEBACK_LINES = 200;
+  const SCANNED_LINES = 20_000; // maximum number of lines read per count to find the ends of tracebacks
   const after = (element) => element.nextElementSibling ?? element.parentElement.nextElementSibling?.firstElementChild;
 
-  /** Return whether the line that ends a traceback names an error. Its lines have the same prefix and are indented. */
-  function endsWithError(element) {
+  /** Return whether the line that ends a traceback names an error, and how many lines were read.
+   *
+   * The lines of the traceback have the same prefix and are indented.
+   */
+  function endsWithError(element, maxLines) {
     const text = element.textContent, prefix = text.slice(0, text.indexOf(TRACEBACK));
-    let each = after(element);
-    for (let count = 0; each && count < TRACEBACK_LINES; count += 1, each = after(each)) {
+    let each = after(element), count = 0;
+    for (; each && count < maxLines; each = after(each)) {
+      count += 1;
       const line = each.textContent.trimEnd(), rest = line.startsWith(prefix) ? line.slice(prefix.length) : "";
-      if (rest && !/^\s/.test(rest)) return !rest.includes(TRACEBACK) && each.classList.contains("error");
+      if (rest && !/^\s/.test(rest)) return [!rest.includes(TRACEBACK) && each.classList.contains("error"), count];
     }
-    return false;
+    return [false, count];
   }
 
-  /** Return the number of errors that a log shows. A traceback and the error at its end are one. */
-  const errorsIn = (body) => [...body.querySelectorAll(".l.error")]
-    .filter((each) => !each.textContent.includes(TRACEBACK) || !endsWithError(each)).length;
+  /** Return the number of errors that a log shows. A traceback and the error at its end are one.
+   *
+   * After `SCANNED_LINES`, tracebacks and the errors at their ends count separately.
+   */
+  function errorsIn(body) {
+    let left = SCANNED_LINES;
+    return [...body.querySelectorAll(".l.error")].filter((each) => {
+      if (!left || !each.textContent.includes(TRACEBACK)) return true;
+      const [isError, count] = endsWithError(each, Math.min(TRACEBACK_LINES, left));
+      left -= count;
+      return !isError;
+    }).length;
+  }
 
   const COUNT_EVERY = 5000; // milliseconds between requests for the number of errors
 
