@@ -98,11 +98,30 @@ def test_project_bars_use_at_most_four_colours_and_marks(
     make.workload(cast.vision, "huge", replicas=100, pools=[cast.pool.name])
     page = sign_in("dave").get("/").content.decode()
     card = page.partition('id="queues-title"')[2].partition("</section>")[0]
-    encodings = {"used": "within quota", "over": "over quota", "quota": "quota", "share": "fair share"}
+    encodings = {"used": "within quota", "over": "over quota", "quota": "quota"}
     assert dict(re.findall(r'<i class="([\w-]+)"></i>([\w ]+)', card)) == encodings
     bar = card.partition(">vision</a>")[2].partition("</svg>")[0]
     assert set(re.findall(r'<(?:rect|line) class="([\w-]+)"', bar)) == {"track", "used", "over", "quota"}
     assert "100 GPUs pending" in card
+
+
+def test_project_bars_and_their_legend_show_known_fair_shares(
+    cast: Cast, sign_in: SignIn, running: Workload
+) -> None:
+    make.quota(cast.vision, cast.pool, 1)
+    make.queue_status(cast.vision, cast.pool, share=2, allocated=2, requested=0)
+    line = next(
+        line
+        for _, lines, _ in sign_in("dave").get("/").context["queues"]
+        for line in lines
+        if line.owner == cast.vision
+    )
+    page = sign_in("dave").get("/").content.decode()
+    card = page.partition('id="queues-title"')[2].partition("</section>")[0]
+    bar = card.partition(">vision</a>")[2].partition("</svg>")[0]
+    (position,) = re.findall(r'<line class="share" x1="(\d+)"', bar)
+    assert int(position) == 1000 * 2000 // line.scale > 0, "the mark is at 2 GPUs"
+    assert '<i class="share"></i>fair share' in card
 
 
 def test_gpu_counts_add_up_while_nodes_boot(cast: Cast, sign_in: SignIn, running: Workload) -> None:

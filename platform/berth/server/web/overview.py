@@ -93,6 +93,7 @@ def index(request: Request) -> HttpResponse:
     zone = reader_zone(request)
     reasons = reason_counts(actor, shown)
     queues = select_busiest(quota_lines(actor, shown))
+    bars = [line.held_bar for _, lines, _ in queues for line in lines]
     recent = evictions(actor).filter(pool_id__in=[each.pk for each in shown])
     mine = own_workloads(actor, now)
     is_admin = may(actor, Action.ADMINISTER)
@@ -106,7 +107,8 @@ def index(request: Request) -> HttpResponse:
         "unknown": describe_unknown(unknown_pool_problem(actor, name)),
         "capacity": capacity,
         "queues": queues,
-        "bar_kinds": {part.kind for _, lines, _ in queues for line in lines for part in line.held_bar.parts},
+        "bar_kinds": {part.kind for bar in bars for part in bar.parts},
+        "has_share_marks": any(bar.share is not None for bar in bars),
         "counts": count_by_state(actor, shown),
         "reasons": reasons[:REASONS_MAX],
         "longest": longest,
