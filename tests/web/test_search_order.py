@@ -54,7 +54,8 @@ def test_name_that_begins_with_the_text_comes_before_newer_names_that_contain_it
 
 
 def test_workloads_and_arrays_are_found_by_the_start_of_their_id(cast: Cast, sign_in: SignIn) -> None:
-    workload = make.workload(cast.vision, "probe", phase="running", run=1, by=cast.dave.user)
+    pk = UUID("7f31c94e-2b60-4d58-9a17-c05e8f6b3d21")  # resembles no word
+    workload = make.workload(cast.vision, "probe", id=pk, phase="running", run=1, by=cast.dave.user)
     grid, client = array(cast, "grid", "pending"), sign_in("dave")
     for text in (str(workload.pk), str(workload.pk)[:6], str(workload.pk)[:11].upper(), workload.pk.hex[:20]):
         assert f"/workloads/{workload.pk}" in links(client, text), text
@@ -141,6 +142,8 @@ def test_service_has_one_result_with_its_own_state_and_without_its_engines(
         page = dave.get(path, headers=HTMX).content.decode()
         assert '<span class="chip warn">Partly serving</span>' in page, path
     assert "chat-e2" in titles(dave, "chat-e2")
+    for text in (str(chat.pk), str(chat.pk)[:8], "workload chat", "service chat"):
+        assert f"/services/{chat.pk}" in links(dave, text), text
 
 
 def test_actions_are_offered_on_the_named_workload_or_the_only_match(cast: Cast, sign_in: SignIn) -> None:

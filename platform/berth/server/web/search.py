@@ -163,7 +163,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     lists = [] if verb else state_list_hits(actor, words)
     yield HitGroup("Lists", [*lists, *user_list_hits(actor, words)])
     matching = _matches(
-        workloads(actor).filter(array=None), words, "name", "project__name", kind=WORKLOAD, with_ids=True
+        workloads(actor).filter(array=None), words, "name", "project__name", kind=WORKLOAD, id_column="pk"
     )
     # A service is its own result, without those of its workload and its engines.
     named: QuerySet[Any] = without_engines(matching).exclude(
@@ -172,8 +172,8 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     matching_workloads = list(named.order_by("match", LIVE_FIRST, "-submitted_at")[:MAX_OF_A_KIND])
     yield HitGroup("Workloads", [workload_hit(row) for row in matching_workloads], kind=WORKLOAD)
     matching_services = _matching_services(actor, words)
-    yield HitGroup("Services", _service_hits(matching_services), kind=SERVICE)
-    found_arrays = _matches(arrays(actor), words, "name", "project__name", kind=ARRAY, with_ids=True)
+    yield HitGroup("Services", _service_hits(matching_services), kind=WORKLOAD + SERVICE)
+    found_arrays = _matches(arrays(actor), words, "name", "project__name", kind=ARRAY, id_column="pk")
     matching_arrays = list(found_arrays[:MAX_OF_A_KIND])
     yield HitGroup("Arrays", list(array_hits(matching_arrays)), kind=ARRAY)
     candidates = [*matching_workloads, *matching_services, *matching_arrays]
@@ -288,7 +288,8 @@ def _actions_on(actor: Actor, target: Target) -> HitGroup:
 
 
 def _matching_services(actor: Actor, words: list[str]) -> list[Service]:
-    matching = _matches(services(actor), words, "workload__name", "workload__project__name", kind=SERVICE)
+    columns, kind = ("workload__name", "workload__project__name"), WORKLOAD + SERVICE
+    matching = _matches(services(actor), words, *columns, kind=kind, id_column="workload_id")
     return list(matching.order_by("match", "-created_at")[:MAX_OF_A_KIND])
 
 
@@ -312,7 +313,7 @@ def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) ->
     if words:
         named = ("name", "project__name")
         latest = [
-            _matches(rows, words, *named, kind=WORKLOAD + ARRAY, with_ids=True).order_by("-submitted_at")[
+            _matches(rows, words, *named, kind=WORKLOAD + ARRAY, id_column="pk").order_by("-submitted_at")[
                 :MAX_CANDIDATES
             ]
             for rows in (workloads(actor).filter(array=None), arrays(actor))
@@ -328,18 +329,19 @@ def _verb_actions(actor: Actor, verb: str, words: list[str], url: str | None) ->
 
 
 def _matches(
-    rows: QuerySet[Any], words: Sequence[str], *columns: str, kind: Sequence[str] = (), with_ids: bool = False
+    rows: QuerySet[Any], words: Sequence[str], *columns: str, kind: Sequence[str] = (), id_column: str = ""
 ) -> QuerySet[Any]:
     """Return the rows in which each word occurs in one of the columns, best matches first.
 
-    Words that name the kind are ignored. With `with_ids`, a word may also be the beginning of the row's ID.
+    Words that name the kind are ignored. With `id_column`, a word may also be the beginning of the ID in that
+    column.
 
     `match` is 0 if the first column equals the search text, 1 if it starts with the text, and 2 otherwise.
     """
     words = without_kind(words, kind)
     for word in words:
         matching = reduce(or_, (Q(**{f"{column}__icontains": word}) for column in columns))
-        rows = rows.filter(matching | id_condition(word) if with_ids else matching)
+        rows = rows.filter(matching | id_condition(word, id_column) if id_column else matching)
     name, text = columns[0], " ".join(words)
     is_exact, is_start = (
         When(**{f"{name}__iexact": text}, then=0),
