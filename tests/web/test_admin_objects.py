@@ -8,7 +8,7 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
 
-from projects.models import Audit, Project, Workload
+from projects.models import Audit, Project, Quota, Workload
 from projects.services import tenants
 from scheduler.models import Cycle, Eviction, QueueStatus
 from tests import factories as make
@@ -28,6 +28,34 @@ def test_project_with_a_fair_share_is_deleted_after_a_confirmation(admin_client:
     assert admin_client.post(address, {"post": "yes"}).status_code == 302
     assert not Project.objects.filter(name="vision").exists()
     assert Audit.objects.filter(object_type="project", action="delete", actor="alice").exists()
+
+
+def test_selected_objects_are_deleted_after_a_confirmation(admin_client: Client, cast: Cast) -> None:
+    both = [make.quota(each, cast.pool, 4) for each in (cast.vision, cast.speech)]
+    address = reverse("admin:projects_quota_changelist")
+    selection = {"action": "delete_selected", "_selected_action": [quota.pk for quota in both]}
+    page = admin_client.post(address, selection).content.decode()
+    text = " ".join(text_of(page).split())
+    assert "Delete 2 quotas? speech in pool local vision in pool local This cannot be undone." in text
+    assert "related items" not in text and "Summary" not in text
+    form = page.partition('<form class="delete-card"')[2].partition("</form>")[0]
+    fields = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]+)">', form)
+    values: dict[str, list[str]] = {}
+    for name, value in fields:
+        values.setdefault(name, []).append(value)
+    assert admin_client.post(address, values).status_code == 302
+    assert not Quota.objects.filter(pk__in=[quota.pk for quota in both]).exists()
+    assert Audit.objects.filter(object_type="quota", actor="alice").count() == 2
+
+
+def test_no_selected_project_is_deleted_if_one_has_workloads(
+    admin_client: Client, cast: Cast, running_workload: Workload
+) -> None:
+    keys = [running_workload.project_id, cast.speech.pk]
+    selection = {"action": "delete_selected", "post": "yes", "_selected_action": keys}
+    page = admin_client.post(reverse("admin:projects_project_changelist"), selection, follow=True)
+    assert "This project still has workloads. Delete them first." in page.content.decode()
+    assert Project.objects.filter(pk__in=keys).count() == 2
 
 
 def test_project_with_workloads_is_not_deleted_and_the_page_states_why(
