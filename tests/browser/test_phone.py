@@ -256,3 +256,19 @@ def test_segmented_controls_take_one_line_on_a_phone(opened: Open, scene: Scene)
         assert page.get_by_role("navigation", name="Time range").get_by_role("link").evaluate_all(tops) == 1
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         assert faults == []
+
+
+@pytest.mark.parametrize("way", ["button", "key"])
+def test_closing_the_menu_returns_the_focus_to_its_button(opened: Open, way: str) -> None:
+    with opened("dave", viewport=NARROW) as (page, faults):
+        page.goto("/workloads")
+        menu = page.locator("[data-menu]")
+        menu.click()
+        expect(page.locator("#nav a.nav-link").first).to_be_focused()
+        if way == "button":
+            page.locator("[data-menu-close]:visible").click()
+        else:
+            page.keyboard.press("Escape")
+        expect(menu).to_be_focused()
+        expect(menu).to_have_attribute("aria-expanded", "false")
+        assert faults == []

@@ -90,11 +90,14 @@
     }
   }
 
+  /** Open or close the navigation on phones. The focus returns from it to the menu button. */
   function menu(open) {
+    const isInside = document.querySelector("#nav")?.contains(document.activeElement);
     root.classList.toggle("menu-open", open);
     const button = document.querySelector("[data-menu]");
     button?.setAttribute("aria-expanded", String(open));
     if (open) document.querySelector(".nav-link")?.focus();
+    else if (isInside) button?.focus();
   }
 
   /** Fold the fields of a filter form behind a button, which narrow screens show. */
