@@ -565,6 +565,11 @@ class Migration(InitialMigration):
                         name="workload_last_completed",
                     ),
                     models.Index(
+                        condition=models.Q(("phase", "failed")),
+                        fields=["-ended_at"],
+                        name="workload_last_failed",
+                    ),
+                    models.Index(
                         condition=models.Q(
                             ("deadline__isnull", False),
                             models.Q(("phase__in", ["completed", "failed", "cancelled"]), _negated=True),
@@ -604,6 +609,15 @@ class Migration(InitialMigration):
                         condition=models.Q(("array__isnull", False), ("superseded", False)),
                         fields=["array", "phase", "held"],
                         name="workload_array_counts",
+                    ),
+                    models.Index(
+                        condition=models.Q(
+                            ("array__isnull", False),
+                            ("first_started_at__isnull", False),
+                            ("superseded", False),
+                        ),
+                        fields=["array", "first_started_at"],
+                        name="workload_array_first_start",
                     ),
                     models.Index(
                         condition=models.Q(("held", True)),

@@ -197,6 +197,7 @@ class Workload(FastRows):
                 name="workload_last_completed",
                 condition=Q(phase="completed"),
             ),
+            models.Index(fields=["-ended_at"], name="workload_last_failed", condition=Q(phase="failed")),
             models.Index(
                 fields=["deadline"],
                 name="workload_deadline",
@@ -217,6 +218,11 @@ class Workload(FastRows):
                 fields=["array", "phase", "held"],
                 name="workload_array_counts",
                 condition=Q(array__isnull=False, superseded=False),
+            ),
+            models.Index(
+                fields=["array", "first_started_at"],
+                name="workload_array_first_start",
+                condition=Q(array__isnull=False, superseded=False, first_started_at__isnull=False),
             ),
             models.Index(fields=["array", "array_index"], name="workload_array_held", condition=Q(held=True)),
         ]

@@ -1,12 +1,12 @@
 """Show the progress of arrays as bars and counts."""
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Max, Min, Q, Sum
+from django.db.models import Count, Max, OuterRef, Subquery, Sum
 
 from berth.core.words import format_count
 from berth.server.web.charts.bars import Bar, stacked_bar
@@ -20,7 +20,8 @@ from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 class CurrentTasks:
     """Tasks of an active array that do not wait for earlier tasks.
 
-    `last_change` is the time of the last change to a task that has run. GPU amounts are in thousandths.
+    `first_start` is known only if tasks are running, and otherwise `last_change`, the time of the last change
+    to a task that has run. GPU amounts are in thousandths.
     """
 
     first_start: datetime | None = None
@@ -67,7 +68,7 @@ class ArrayProgress:
     @property
     def running(self) -> int:
         """Number of tasks with allocated resources."""
-        return self.counts.starting + self.counts.running + self.counts.stopping
+        return _running(self.counts)
 
     @property
     def pending(self) -> int:
@@ -97,12 +98,12 @@ class ArrayProgress:
 
 
 def load_progress(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, ArrayProgress]:
-    """Return the progress of each array, keyed by array ID. Runs at most three queries."""
+    """Return the progress of each array, keyed by array ID. Runs at most five queries."""
     counts = count_tasks_by_array(arrays) if arrays else {}
     pending = [pk for pk, each in counts.items() if each.pending]
     rows = Workload.objects.filter(array__in=pending, phase=Phase.PENDING, held=False, reason=UNSCHEDULABLE)
     impossible = dict(rows.order_by().values_list("array").annotate(Count("pk"))) if pending else {}
-    now = _current_tasks([array.pk for array in arrays if array.state == ArrayState.ACTIVE])
+    now = _current_tasks({array.pk: counts[array.pk] for array in arrays if array.state == ArrayState.ACTIVE})
     return {
         array.pk: _build_progress(
             array, counts[array.pk], now.get(array.pk, CurrentTasks()), impossible.get(array.pk, 0)
@@ -111,23 +112,41 @@ def load_progress(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, ArrayPro
     }
 
 
-def _current_tasks(active: Collection[uuid.UUID]) -> dict[uuid.UUID, CurrentTasks]:
+def _current_tasks(active: Mapping[uuid.UUID, TaskCounts]) -> dict[uuid.UUID, CurrentTasks]:
+    """Return the current tasks of active arrays.
+
+    Ended tasks are read only for the last change in arrays without running tasks.
+    """
     if not active:
         return {}
-    tasks = Workload.objects.filter(array__in=active, superseded=False, held=False).order_by()
-    rows = tasks.values_list("array").annotate(
-        first_start=Min("first_started_at"),
-        last_change=Max("since", filter=Q(first_started_at__isnull=False)),
-        allocated=Sum("gpu_milli_now"),
-        requested=Sum("gpu_milli_min", filter=Q(phase__in=LIVE_PHASES), default=0),
-    )
-    return {array: CurrentTasks(*values) for array, *values in rows}
+    running = [pk for pk, counts in active.items() if _running(counts)]
+    idle = [pk for pk in active if pk not in running]
+    tasks = Workload.objects.filter(superseded=False, held=False).order_by()
+    started = tasks.filter(first_started_at__isnull=False)
+    first = started.filter(array=OuterRef("pk")).order_by("first_started_at").values("first_started_at")[:1]
+    first_rows = WorkloadArray.objects.filter(pk__in=running).order_by().values_list("pk", Subquery(first))
+    first_starts = dict(first_rows) if running else {}
+    last_rows = started.filter(array__in=idle).values_list("array").annotate(Max("since"))
+    last_changes = dict(last_rows) if idle else {}
+    live = tasks.filter(array__in=list(active), phase__in=LIVE_PHASES)
+    sums = {
+        array: amounts
+        for array, *amounts in live.values_list("array").annotate(Sum("gpu_milli_now"), Sum("gpu_milli_min"))
+    }
+    return {
+        pk: CurrentTasks(first_starts.get(pk), last_changes.get(pk), *sums.get(pk, (0, 0))) for pk in active
+    }
+
+
+def _running(counts: TaskCounts) -> int:
+    """Return the number of tasks with allocated resources."""
+    return counts.starting + counts.running + counts.stopping
 
 
 def _build_progress(
     array: WorkloadArray, counts: TaskCounts, now: CurrentTasks, unschedulable: int
 ) -> ArrayProgress:
-    running = counts.starting + counts.running + counts.stopping
+    running = _running(counts)
     label = f"{counts.completed:,} of {format_count(counts.total, 'task')} completed"
     parts = [
         (counts.completed, "used"),

@@ -1,0 +1,76 @@
+"""Tests that array progress and the empty search do not read all ended workloads."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from berth.server.web.search_workloads import current_hits
+from projects.access import with_roles
+from projects.models import Phase, Workload
+from projects.web.arrays.progress import load_progress
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.test_search import array
+
+ENDED = 2000
+
+
+def rows_read(queries: CaptureQueriesContext | list[dict[str, str]]) -> int:
+    """Return the number of rows that the queries read from the table of workloads, filtered rows included."""
+    total = 0
+    for query in queries:
+        with connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query['sql']}")
+            plan = cursor.fetchone()[0]
+        total += _rows_of((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"])
+    return total
+
+
+def _rows_of(node: dict[str, Any]) -> int:
+    own = 0
+    if node.get("Relation Name") == "projects_workload":
+        removed = sum(value for key, value in node.items() if key.startswith("Rows Removed by"))
+        own = (node["Actual Rows"] + removed) * node["Actual Loops"]
+    return int(own) + sum(map(_rows_of, node.get("Plans", ())))
+
+
+def create_ended_workloads(cast: Cast, phase: Phase, **columns: Any) -> None:
+    at = make.ago(days=3)
+    times = {"submitted_at": at, "first_started_at": at, "ended_at": at, "since": at}
+    Workload.objects.bulk_create(
+        Workload(
+            project=cast.vision, name=f"ended-{number}", spec={}, submitted_by=cast.dave.user, phase=phase,
+            pools=[cast.pool.name],
+            array_index=number + 2 if "array" in columns else None, **times, **columns,
+        )
+        for number in range(ENDED)
+    )  # fmt: skip
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE projects_workload")
+
+
+def test_progress_of_a_running_array_reads_no_ended_tasks_apart_from_their_number(cast: Cast) -> None:
+    grid = array(cast, "grid", "running", "pending")
+    create_ended_workloads(cast, Phase.COMPLETED, array=grid)
+    with CaptureQueriesContext(connection) as queries:
+        progress = load_progress([grid])[grid.pk]
+    assert progress.counts.completed == ENDED
+    assert progress.since < timezone.now() - timedelta(days=2), "the first task started three days ago"
+    others = [query for query in queries.captured_queries if "COUNT(" not in query["sql"]]
+    assert others and rows_read(others) < 50
+
+
+@pytest.mark.parametrize("mine", [True, False])
+def test_empty_search_does_not_read_earlier_failures(cast: Cast, mine: bool) -> None:
+    make.workload(cast.vision, "probe", phase="failed", ended_at=make.ago(hours=1), by=cast.dave.user)
+    create_ended_workloads(cast, Phase.FAILED)
+    with CaptureQueriesContext(connection) as queries:
+        hits = current_hits(with_roles(cast.dave), timezone.now(), mine=mine)
+    assert [hit.title for hit in hits] == ["probe"]
+    listing = [query for query in queries.captured_queries if "CASE WHEN" in query["sql"]]
+    assert len(listing) == 1 and rows_read(listing) < 50
