@@ -110,10 +110,14 @@ def check_versions(client: dict[str, Any], server: dict[str, Any]) -> None:
 def check_changelog(changelog: str, version: str) -> None:
     """Raise ReleaseError unless the first version in the changelog is `version` and has a date."""
     heading = re.search(r"^## (?P<version>\S+) \((?P<date>[^)]*)\)$", changelog, re.MULTILINE)
-    if heading is None or heading["version"] != version:
-        first = heading["version"] if heading else "no version"
+    if heading is None:
         raise ReleaseError(
-            f"pyproject.toml has version {version}, but CHANGELOG.md begins with {first}. Make them match."
+            f"CHANGELOG.md has no heading with a version and a date. Add `## {version} (YYYY-MM-DD)`."
+        )
+    if heading["version"] != version:
+        raise ReleaseError(
+            f"pyproject.toml has version {version}, but the first heading `## VERSION (DATE)` in "
+            f"CHANGELOG.md has version {heading['version']}. Make them match."
         )
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", heading["date"]):
         raise ReleaseError(f"CHANGELOG.md has no date for {version}. Write `## {version} (YYYY-MM-DD)`.")

@@ -64,7 +64,8 @@ class Worker:
             if not self._has_finished(current):
                 raise CallStillRunning
             with self._lock:
-                if self._calls.get(pod_id) is current:  # another caller may have waited for the same call
+                # Another caller that waited for the same call may have removed it already.
+                if self._calls.get(pod_id) is current:
                     del self._calls[pod_id]
             if current.action == action:
                 result: T = current.future.result()

@@ -53,7 +53,9 @@ class Machine(models.Model):
     devices = models.JSONField(default=list, help_text="Physical ID of each device, in order.")
     gpu_model = models.CharField(max_length=64, blank=True)
     inventory = models.JSONField(
-        default=dict, blank=True, help_text="Software and additional hardware, as last reported by the agent."
+        default=dict,
+        blank=True,
+        help_text="Software versions, processor, disk and GPUs, as last reported by the agent.",
     )
     joined_at = models.DateTimeField()
     last_seen_at = models.DateTimeField(help_text="Time of the last report.")

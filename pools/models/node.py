@@ -75,7 +75,9 @@ class Node(FastRows):
     )
 
     inventory = models.JSONField(
-        default=dict, blank=True, help_text="Software and additional hardware, as last reported by the agent."
+        default=dict,
+        blank=True,
+        help_text="Software versions, processor, disk and GPUs, as last reported by the agent.",
     )
     upgrade_to = models.CharField(
         max_length=100, blank=True, default="", help_text="Version to which an admin upgrades the agent."
@@ -103,7 +105,11 @@ class Node(FastRows):
         help_text="Time at which the node became ready, or is expected to become ready.",
     )
     joined_at = models.DateTimeField(null=True, blank=True, help_text="Time at which the machine joined.")
-    interruption_at = models.DateTimeField(null=True, blank=True, help_text="Time of the spot interruption.")
+    interruption_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="Time at which the provider takes the machine back, for example in a spot interruption.",
+    )
     drain_started_at = models.DateTimeField(null=True, blank=True)
     drained_by_scaling = models.BooleanField(
         default=False,

@@ -56,7 +56,7 @@ class DigestResolver(Protocol):
     """Digest lookups in the background, so that slow registries do not delay the scheduler."""
 
     def request(self, key: RunKey, image: ImageReference, auth: str) -> None:
-        """Start a lookup, unless one is in progress or its result has not been collected for the run.
+        """Start a lookup for the run, unless the run already has one in progress or an uncollected result.
 
         `auth` is the content of an auth.json, or empty for an anonymous lookup. Returns immediately.
         """

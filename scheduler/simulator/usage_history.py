@@ -1,4 +1,4 @@
-"""Decay queue usage between two cycles of a simulation."""
+"""Usage history of queues in a simulation, with decay and with calendar or sliding windows."""
 
 import math
 from dataclasses import dataclass, field

@@ -103,7 +103,7 @@ def test_reason_for_an_incomplete_download_is_requested_and_reported(
     [
         (send_problem(401), "the server responded with 401: No code for you."),
         (send_problem(302, Location="http://127.0.0.1:1/"), "the server responded with 302"),
-        (send_archive(archive(links={"../escape": "x"})), "the archive contains the path '../escape'"),
+        (send_archive(archive(links={"../escape": "x"})), "the archive contains the unsafe path '../escape'"),
     ],
 )
 def test_pod_with_a_failed_download_does_not_start_and_reports_the_reason(

@@ -158,9 +158,9 @@ def test_changelog_must_begin_with_a_dated_version() -> None:
     check_changelog("# Changelog\n\n## 1.2.0 (2026-11-22)\n\n## 1.1.0 (2026-10-01)\n", "1.2.0")
     with pytest.raises(ReleaseError, match="no date"):
         check_changelog("## 1.2.0 (unreleased)\n", "1.2.0")
-    with pytest.raises(ReleaseError, match=r"begins with 1\.1\.0"):
+    with pytest.raises(ReleaseError, match=r"CHANGELOG\.md has version 1\.1\.0\."):
         check_changelog("## 1.1.0 (2026-10-01)\n", "1.2.0")
-    with pytest.raises(ReleaseError, match="begins with no version"):
+    with pytest.raises(ReleaseError, match=r"no heading with a version and a date\. Add `## 1\.2\.0 "):
         check_changelog("# Changelog\n", "1.2.0")
 
 

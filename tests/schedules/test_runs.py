@@ -279,7 +279,7 @@ def test_number_of_schedules_is_limited(cast: Cast, monkeypatch: pytest.MonkeyPa
         make_schedule(cast, "c")
 
 
-def test_document_with_a_fixed_time_is_rejected(cast: Cast) -> None:
+def test_document_with_a_deadline_is_rejected(cast: Cast) -> None:
     with pytest.raises(Invalid, match=r"document\.deadline: cannot be scheduled"):
         make_schedule(cast, text=f"{TEXT}deadline: 2030-01-01T00:00:00Z\n")
 

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 READY, DONE = b"ready", b"done"
 
-# The script uses only the built-ins `read` and `case`. The shell skips NULs between environment variables.
+# Environments are searched with `read` and `case`, which every shell has, because the image may lack `grep`.
+# `read` drops the NULs between variables.
 _SIGNAL = """
 signal() {
   sent=1

@@ -22,7 +22,8 @@ MISSING, EMPTY = 90, 91  # exit codes of the script that packs files
 # Half-seconds after which the container gives up if the command has ended and Berth is down.
 GIVE_UP = 7200
 
-# The command's processes belong to another control group. Process 1 holds the pod's namespaces.
+# Signals only the command's processes: they are in a different control group from this script. Skips
+# process 1, which holds the pod's namespaces.
 _OTHERS = """
 others() {
   none=1

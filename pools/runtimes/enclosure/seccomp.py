@@ -95,7 +95,7 @@ Instruction = tuple[int, int, int, int]  # operation code, jump if true, jump if
 
 
 def find_program(environ: Mapping[str, str] = os.environ) -> tuple[bytes, str]:
-    """Return (BPF program for this machine, ""), or (b"", reason) if filtering is impossible."""
+    """Return (BPF program for this machine, ""), or (b"", reason) if filtering is off or not supported."""
     machine = os.uname().machine
     if environ.get(SECCOMP_VARIABLE) == "off":
         return b"", f"{SECCOMP_VARIABLE} is off."

@@ -115,7 +115,10 @@ def _unpack(body: _Body) -> None:
         for member in archive:
             name = member.name
             if name.startswith("/") or ".." in name.split("/"):
-                raise TransferFailure(FAILED, f"the archive contains the path {name!r}")
+                raise TransferFailure(
+                    FAILED,
+                    f"the archive contains the unsafe path {name!r}; paths must be relative and without `..`",
+                )
             if os.path.dirname(name):
                 os.makedirs(os.path.dirname(name), 0o700, exist_ok=True)
             if member.issym():

@@ -110,7 +110,7 @@ class FetchCalls(WorkerView):
                 return None
             return _encode_calls(pod, query.having)
 
-        workers.record_alive(pod=pod)
+        workers.record_heartbeat(pod=pod)
         return long_poll(request, poll, bell=SESSION_BELL, key=str(pod.pk), seconds=query.wait)
 
 

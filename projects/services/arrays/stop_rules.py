@@ -36,7 +36,7 @@ SUMMARY_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class StopDecision:
     """Tasks to stop, with the time of each task's last report.
 
     `next_index` is the task at which the next round starts, or 0 if all tasks have been compared.
@@ -62,14 +62,16 @@ def preview_stops(array: WorkloadArray) -> list[TaskStop] | None:
     return decide_tasks_to_stop(array, steps_max=None).stops
 
 
-def decide_tasks_to_stop(array: WorkloadArray, first: int = 0, steps_max: int | None = STEPS_MAX) -> Decision:
+def decide_tasks_to_stop(
+    array: WorkloadArray, first: int = 0, steps_max: int | None = STEPS_MAX
+) -> StopDecision:
     """Compare the running tasks of an array, and return the tasks to stop.
 
     The comparison starts at task index `first` and covers at most `steps_max` different steps.
     """
     rule = parse_stop_rule(array)
     if rule is None or array.state != ArrayState.ACTIVE:
-        return Decision([], {}, 0)
+        return StopDecision([], {}, 0)
     metrics = Metric.objects.filter(workload__array=array, workload__superseded=False, name=rule.metric)
     metrics = metrics.select_related("workload").only(*SUMMARY_COLUMNS).order_by("workload__array_index")
     rows = list(metrics)
@@ -77,9 +79,9 @@ def decide_tasks_to_stop(array: WorkloadArray, first: int = 0, steps_max: int | 
         row.steps = row.values = []
     steps, next_index = steps_to_compare(rule, map(_to_reports, rows), first, steps_max)
     if not steps:
-        return Decision([], {}, 0)
+        return StopDecision([], {}, 0)
     stops = decide_stops(rule, _with_points(rows, rule, steps[0]), steps)
-    return Decision(stops, {row.workload.array_index or 0: row.reported_at for row in rows}, next_index)
+    return StopDecision(stops, {row.workload.array_index or 0: row.reported_at for row in rows}, next_index)
 
 
 def arrays_with_rules(
@@ -96,7 +98,7 @@ def arrays_with_rules(
     return list(rows.order_by("pk"))
 
 
-def cancel_stopped_tasks(array: WorkloadArray, decision: Decision, now: datetime) -> int:
+def cancel_stopped_tasks(array: WorkloadArray, decision: StopDecision, now: datetime) -> int:
     """Cancel the tasks that are still running and have not reported since the decision.
 
     Return the number of cancelled tasks. The events, audit entries and notifications are stored in the same
@@ -160,7 +162,7 @@ def _to_reports(row: Metric) -> TaskReports:
     return TaskReports(row.workload.array_index or 0, row.workload.phase == Phase.RUNNING, to_series(row))
 
 
-def _lock_unchanged(array: WorkloadArray, decision: Decision) -> dict[int, Workload]:
+def _lock_unchanged(array: WorkloadArray, decision: StopDecision) -> dict[int, Workload]:
     """Lock the tasks to stop.
 
     Return the tasks that are still running and have not reported since the decision, keyed by index.

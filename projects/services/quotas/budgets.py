@@ -84,7 +84,7 @@ def _parse_columns(values: Mapping[str, Any], *, new: bool) -> dict[str, Any]:
     elif new:
         problems.append(Problem("gpu_hours", "is required", "", f"1 to {MAX_HOURS}"))
     if "warn_at" in values:
-        columns["warn_at"] = _parse_warnings(values["warn_at"], problems)
+        columns["warn_at"] = _parse_alert_thresholds(values["warn_at"], problems)
     if problems:
         raise Invalid(problems)
     return columns
@@ -99,7 +99,7 @@ def _parse_hours(value: Any, problems: list[Problem]) -> int:
     return 0
 
 
-def _parse_warnings(value: Any, problems: list[Problem]) -> list[int]:
+def _parse_alert_thresholds(value: Any, problems: list[Problem]) -> list[int]:
     if value is None:
         return default_warnings()
     allowed = f"at most {MAX_WARNINGS} whole percentages, 1 to {MAX_PERCENT}"

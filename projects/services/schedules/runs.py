@@ -182,7 +182,7 @@ def _submit_run(schedule: Schedule, run: ScheduleRun, now: datetime) -> None:
 
 
 def _cancel_live_run(live: Workload | WorkloadArray, now: datetime) -> None:
-    """Cancel a workload or array, unless it is already ending."""
+    """Cancel a workload or array. If it has ended, ends anyway or was deleted, only log that."""
     try:
         if isinstance(live, WorkloadArray):
             arrays.cancel(actor=BERTH, array=live, now=now)

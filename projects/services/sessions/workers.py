@@ -99,7 +99,7 @@ def join(*, pod: Pod, versions: WorkerVersions, now: datetime | None = None) -> 
         lease_pending(session)
 
 
-def record_alive(*, pod: Pod, now: datetime | None = None) -> None:
+def record_heartbeat(*, pod: Pod, now: datetime | None = None) -> None:
     """Record that a worker is alive, at most once every few seconds. Mark a lost worker as ready again."""
     at = now or timezone.now()
     worker = getattr(pod, "session_worker", None)
@@ -115,7 +115,7 @@ def record_alive(*, pod: Pod, now: datetime | None = None) -> None:
 
 def leased_calls(*, pod: Pod, received: Collection[int], now: datetime | None = None) -> list[LeasedCall]:
     """Return leased calls that the worker has not received, including calls whose response was lost."""
-    record_alive(pod=pod, now=now)
+    record_heartbeat(pod=pod, now=now)
     with transaction.atomic():
         rows = (
             _unreceived_calls(pod, received)

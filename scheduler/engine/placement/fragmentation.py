@@ -117,7 +117,10 @@ class Fragmentation:
         self._update_losses(np.arange(count))
 
     def nodes_best_first(self, part: BoardRole, among: Iterable[int] | None) -> Iterator[tuple[int, int]]:
-        """Yield nodes with room for a replica, best first, each with the device to share or -1 for any."""
+        """Yield (node, device) for nodes with room for a replica, best first.
+
+        `device` is the device to share, or -1 if the replica shares none.
+        """
         kind = self._evaluated_kind(part)
         losses = kind.losses
         if among is not None:

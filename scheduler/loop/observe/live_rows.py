@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from projects.models import Phase, PodState
 from projects.models.workloads import LIVE_POD_STATES, OBSERVED_PHASES
-from scheduler.loop.observe.mirror import MirroredRows
+from scheduler.loop.observe.mirror import MirrorQuery
 
 # Phases in which pods that have succeeded still count.
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING)
@@ -71,7 +71,7 @@ def _quote_values(values: tuple[str, ...]) -> str:
     return ", ".join(f"'{value}'" for value in values)
 
 
-WORKLOADS = MirroredRows(
+WORKLOADS = MirrorQuery(
     columns=", ".join(f"work.{name}" for name in ("id", *WorkloadRow._fields[1:])),
     source="projects_workload AS work",
     changed_in="work.changed_in",
@@ -87,7 +87,7 @@ HAS_SUCCEEDED = f"""
 """
 POD_COLUMNS = ("id", *[column.name for column in fields(PodRow)][1:-2])
 IS_LIVE_POD = f"pod.state IN ({_quote_values(LIVE_POD_STATES)})"
-PODS = MirroredRows(
+PODS = MirrorQuery(
     columns=(
         ", ".join(f"pod.{name}" for name in POD_COLUMNS)
         + ", coalesce(held.devices, '{}'), coalesce(held.gpu_milli, 0)"

@@ -40,7 +40,7 @@ Row = TypeVar("Row", bound=HasKey)
 
 
 @dataclass(frozen=True, slots=True)
-class MirroredRows(Generic[Row]):
+class MirrorQuery(Generic[Row]):
     """SQL for a table's live rows."""
 
     columns: str  # list of columns, with the ID first
@@ -92,7 +92,7 @@ class Mirror(Generic[Row]):
     An unchanged row remains the same object.
     """
 
-    source: MirroredRows[Row]
+    source: MirrorQuery[Row]
     rows: dict[uuid.UUID, Row] = field(default_factory=dict)
     _horizon: int | None = None  # None if all rows must be read again
     _server: datetime | None = None  # start time of the database server

@@ -12,7 +12,7 @@ RANK_START, USAGE_START = "rank ", "decayed usage "
 SHARE_START = "dominant share "
 
 
-def order_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[str]]]:
+def group_sentences_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Return (queue name, sentences) for each queue in a stored queue key, the department first.
 
     The name is empty for sentences that name no queue. Sentences about the workload itself are left out.
@@ -57,7 +57,8 @@ def describe_order_difference(first: Sequence[str], second: Sequence[str]) -> st
     Both arguments are sentences of stored queue keys, and the first workload comes first. The result is empty
     for workloads of one project, and if the sentences name no queue.
     """
-    for (name, key), (other, other_key) in zip(order_by_queue(first), order_by_queue(second), strict=False):
+    queues, other_queues = group_sentences_by_queue(first), group_sentences_by_queue(second)
+    for (name, key), (other, other_key) in zip(queues, other_queues, strict=False):
         if name and other and name != other:
             return _describe_first_difference(key, other_key, other)
     return ""

@@ -22,8 +22,9 @@ class MissingNodes:
 def missing_nodes(
     bundles: Sequence[Bundle], rejection: Rejection | None, view: ClusterView
 ) -> MissingNodes | None:
-    """Return the nodes that must boot before the workload starts, or None if the workload also waits for
-    anything else.
+    """Return the nodes that must boot before the workload starts.
+
+    Return None if no node must boot, if the pool adds no more nodes, or if anything else blocks the workload.
 
     `rejection` contains the engine's blockers, or is None if nodes are reserved for the workload.
     """

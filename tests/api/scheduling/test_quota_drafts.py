@@ -207,11 +207,27 @@ def test_previewing_and_applying_a_draft_require_permission_to_set_the_quotas(
     assert gpu_quotas() == {"vision": 4000}
 
 
-@pytest.mark.parametrize("body", [{}, [], {"changes": []}, {"changes": "x"}, {"changes": [1]},
-                                  {"changes": [{"project": "vision"}]}, {"change": []},
-                                  {"changes": [{"project": ["vision"], "pool": {}, "set": []}]}])  # fmt: skip
-def test_error_for_a_malformed_change_names_its_path(body: Any, vision: Quota, bob: Caller) -> None:
+@pytest.mark.parametrize(
+    ("body", "paths"),
+    [
+        ({}, ["changes"]),
+        ([], [""]),
+        ({"changes": []}, ["changes"]),
+        ({"changes": "x"}, ["changes"]),
+        ({"changes": [1]}, ["changes[0]"]),
+        ({"changes": [{"project": "vision"}]}, ["changes[0].pool", "changes[0]"]),
+        ({"change": []}, ["change", "changes"]),
+        (
+            {"changes": [{"project": ["vision"], "pool": {}, "set": []}]},
+            ["changes[0].project", "changes[0].pool", "changes[0]"],
+        ),
+    ],
+)
+def test_errors_of_a_malformed_draft_name_their_paths(
+    body: Any, paths: list[str], vision: Quota, bob: Caller
+) -> None:
     for path in ("quotas/preview", "quotas/apply"):
         answer = bob.post(path, body, If_Match="*")
         assert answer.status_code == 422
+        assert [error["path"] for error in answer.json()["errors"]] == paths
         assert all(error["message"] for error in answer.json()["errors"])

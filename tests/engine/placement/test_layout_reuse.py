@@ -174,7 +174,7 @@ def test_earlier_plan_is_unchanged_after_the_layout_advances() -> None:
     assert [rejection.workload for rejection in again.rejections] == ["c"]
 
 
-def test_backoffs_delays_and_reservations_expire_without_other_changes() -> None:
+def test_backoffs_and_reservations_expire_without_other_changes() -> None:
     cluster = Cluster(n1=2).department("d", 2).project("p", "d", 2)
     cluster.queued("a", "p", backoff_until=NOON + 10)
     cluster.queued("b", "p", pools=("default",))

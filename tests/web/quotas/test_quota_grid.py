@@ -93,9 +93,9 @@ def test_grid_shows_departments_and_projects_in_all_pools(
 def test_oversubscribed_department_is_highlighted(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:
     quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": 3})
     text = sign_in("bob").get("/quotas").content.decode()
-    assert ">5 given to projects</span>" in text
+    assert ">5 assigned to projects</span>" in text
     quotas.set_quota(actor=cast.alice, owner=cast.speech, pool=cast.pool, values={"gpu": None})
-    assert ">∞ given to projects</span>" in sign_in("bob").get("/quotas").content.decode()
+    assert ">∞ assigned to projects</span>" in sign_in("bob").get("/quotas").content.decode()
 
 
 def test_grid_shows_allocated_gpus_below_quotas(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:

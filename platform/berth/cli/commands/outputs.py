@@ -80,7 +80,7 @@ def download(
         str,
         typer.Argument(
             metavar="WORKLOAD",
-            help="Name, PROJECT/NAME or ID of the workload, or of an array with --best.",
+            help="Name, PROJECT/NAME or ID of the workload or, with --best, of the array.",
             autocompletion=workload_names,
         ),
     ],

@@ -26,7 +26,7 @@ from projects.web.workloads.filters import filter_workloads, one_row_per_array, 
 MAX_TASKS, MAX_USERS, MAX_NAMED = 6, 4, 5
 MAX_CURRENT, MAX_CURRENT_ARRAYS = 6, 2  # workloads and arrays that an empty search lists
 RECENTLY = timedelta(days=1)
-MIN_STATE_LETTERS = 4  # minimum number of letters that match the beginning of a state's name
+MIN_STATE_LETTERS = 4  # minimum length of a word that is matched as the beginning of a state's name
 STATE_SYNONYMS = {
     "live": ("active",),
     "pending": ("queued", "waiting"),

@@ -34,7 +34,7 @@ from projects.web.workloads.filters import ALL_RUNNING
 from scheduler.reports.evictions.predicted import build_prediction_table
 from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.reports.queues.brief_reasons import brief_reason, load_awaited_shares, short_reason
-from scheduler.reports.queues.queue_ordering import describe_queue_states, order_by_queue
+from scheduler.reports.queues.queue_ordering import describe_queue_states, group_sentences_by_queue
 from scheduler.reports.queues.unknown_start import short_start_reason
 
 register = template.Library()
@@ -56,7 +56,7 @@ register.filter("tenths", numbers.as_percentage)
 register.filter("predicted_evictions", build_prediction_table)
 register.filter("brief_reason", brief_reason)
 register.filter("short_reason", short_reason)
-register.filter("order_by_queue", order_by_queue)
+register.filter("group_sentences_by_queue", group_sentences_by_queue)
 register.filter("describe_queue_states", describe_queue_states)
 register.filter("short_start_reason", short_start_reason)
 register.filter("cron", describe_cron)

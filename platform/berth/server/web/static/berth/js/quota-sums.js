@@ -35,7 +35,7 @@
       const own = amountOf(text === NONE ? column.default : text, column);
       const isOversubscribed = own !== null && (inner.without > 0 || inner.finite > own);
       if (!inner.finite && inner.without <= 0) return "";
-      return make("span", `${inner.text} given to projects`, isOversubscribed ? "sub warn" : "sub");
+      return make("span", `${inner.text} assigned to projects`, isOversubscribed ? "sub warn" : "sub");
     }
 
     const headOf = (pool) => table().querySelector(`th[data-pool-head="${pool}"] [data-has]`);
