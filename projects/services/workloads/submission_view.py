@@ -83,7 +83,7 @@ PROJECT_FIELDS = [field.attname for field in Project._meta.concrete_fields]
 DEPARTMENT_FIELDS = [field.attname for field in Department._meta.concrete_fields]
 
 
-PlaceKey = tuple[int | None, int | None]  # (pool ID, quota group ID), one of which is None
+PlaceKey = tuple[int | None, int | None]  # (pool ID, quota group ID); one is None
 
 
 class DepartmentAllowances:

@@ -10,7 +10,7 @@ from django.db import connection
 
 from pools.models import NodePool
 
-Owner = tuple[int | None, int | None]  # (department ID, project ID), one of which is None
+Owner = tuple[int | None, int | None]  # (department ID, project ID); one is None
 Key = tuple[int, Owner]  # (pool ID, owner)
 Amounts3 = tuple[int, int, int]
 ZERO: Amounts3 = (0, 0, 0)
