@@ -328,18 +328,18 @@ def _reserved_nodes(workloads: list[UUID]) -> dict[UUID, list[Node]]:
 
 
 def _reservation_sentence(nodes: Sequence[Node]) -> str:
-    """Return a sentence about the reserved nodes and what they wait for, or an empty string."""
+    """Return when and on which nodes a reserved workload starts, or an empty string without nodes."""
     if not nodes:
         return ""
     booting = [node for node in nodes if node.state in PENDING]
     if not booting:
-        return f"on {format_node_names(nodes)} until evicted pods have stopped"
+        return f"starts on {format_node_names(nodes)} once evicted pods have stopped"
     named = (
         "it has"
         if len(nodes) == 1
         else f"{format_node_names(booting)} {'has' if len(booting) == 1 else 'have'}"
     )
-    return f"on {format_node_names(nodes)} until {named} booted"
+    return f"starts on {format_node_names(nodes)} once {named} booted"
 
 
 def _expected_ready(nodes: Sequence[Node]) -> datetime | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from projects.models import Phase
 from scheduler.engine.plan import Reason
-from scheduler.reports.queues.queue_ordering import WORKLOAD_START, describe_order_difference
+from scheduler.reports.queues.queue_ordering import describe_order_difference, is_not_ready
 
 # (workload, expected start, whether it has been evaluated, nodes with reserved capacity)
 QueueEntry = tuple[Any, datetime | None, bool, str]
@@ -17,7 +17,7 @@ QueueEntry = tuple[Any, datetime | None, bool, str]
 RESERVED, QUEUED, NEW = "Reserved", "In queue order", "New"
 NOT_READY, RESTARTING = "Cannot start yet", "Waiting to restart"
 NOTES = {
-    RESERVED: "nodes already chosen, start before the queue",
+    RESERVED: "nodes already chosen, ahead of the queue",
     NOT_READY: "last in the queue until the reason no longer applies",
     RESTARTING: "last in the queue until their restart delay ends",
     NEW: "not evaluated yet",
@@ -115,13 +115,11 @@ def describe_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
 
 def _section_title(entry: QueueEntry) -> str:
     row, _, is_evaluated, _ = entry
-    ordering = (row.explanation or {}).get("ordering") or [""]
     if row.phase == Phase.RESERVED:
         return RESERVED
     if not is_evaluated:
         return NEW
-    # The key of a workload that is not ready has no sentences about its queues.
-    return NOT_READY if ordering[0].startswith(WORKLOAD_START) else QUEUED
+    return NOT_READY if is_not_ready(_queue_key_sentences(row)) else QUEUED
 
 
 def _explain_priorities(rows: Sequence[Any]) -> None:

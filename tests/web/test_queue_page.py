@@ -65,7 +65,7 @@ def test_queues_of_all_pools_are_listed_with_their_counts(cast: Cast, sign_in: S
     make.workload(cast.vision, "there", reason="WaitingForScaleUp", explanation=elsewhere)
     client = sign_in("alice")
     text = client.get("/queue").content.decode()
-    assert "2 workloads in the queues of all pools" in text
+    assert "2 workloads in the queues of all pools" in text and "Each array" not in text
     assert "The boot time is unknown." in text
     assert [name for name, count in client.get("/queue").context["pools"] if count == 1] == ["local", "spare"]
     assert names(client) == ["here"]
@@ -99,7 +99,12 @@ def test_short_pending_reason_begins_with_the_relevant_numbers(cast: Cast) -> No
     assert brief_reason(row) == "2 requested, 12 allocated of fair share 11.5 in research"
     row.reason = "Backoff"
     row.message = "Can start again at 2026-11-28 12:31:00 UTC, after 1 eviction."
-    assert brief_reason(row) == "Can start from 2026-11-28 12:31:00 UTC, after 1 eviction."
+    assert brief_reason(row) == "After 1 eviction, can start from 2026-11-28 12:31:00 UTC"
+    row.message = "Can start again at 2026-11-28 12:31:00 UTC, after pod worker-0 could not be started: x."
+    assert (
+        brief_reason(row)
+        == "Can start from 2026-11-28 12:31:00 UTC, after pod worker-0 could not be started: x."
+    )
     row.message = "Can start again later."
     assert brief_reason(row) == "Can start again later."
 
@@ -210,6 +215,7 @@ def test_array_tasks_with_the_same_pending_reason_share_one_row(cast: Cast, sign
     assert "1\N{EN DASH}11" in descending and "11 tasks, 0 to 10" in descending
     assert f'href="/arrays/{array.pk}?state=pending">sweep</a>' in page
     assert "2 workloads in the queue of pool local" in text
+    assert "Each array counts as one workload." in text
     assert answer.context["reasons"] == [("ProjectLimit", 2)], "an array counts once"
     assert answer.context["queued"] == 2
     assert "sweep-7</a>" in client.get(f"{ADDRESS}&search=sweep").content.decode()
@@ -257,9 +263,9 @@ def test_workloads_in_the_reserved_phase_come_first_without_a_position(cast: Cas
     context: Any = sign_in("alice").get(ADDRESS).context
     (row, expected, _, reservation), (next_row, *_) = context["rows"]
     assert (row.name, expected, next_row.name) == ("waiting", ready_at, "first")
-    assert reservation == "on local-3 until it has booted"
+    assert reservation == "starts on local-3 once it has booted"
     text = sign_in("alice").get(ADDRESS).content.decode()
-    assert '<strong>Reserved</strong><span class="sub">on local-3 until it has booted</span>' in text
+    assert '<strong>Reserved</strong><span class="sub">starts on local-3 once it has booted</span>' in text
     csv = streamed(sign_in("alice").get(f"{ADDRESS}&format=csv")).decode()
     assert [line.split(",")[:2] for line in csv.splitlines()[1:]] == [["", "waiting"], ["1", "first"]]
 

@@ -42,7 +42,9 @@ def print_dry_run(result: "DryRun") -> None:
 
 
 def _start_lines(result: "DryRun") -> Iterator[str]:
-    """Yield lines about the expected start and about the time when the prediction may change."""
+    """Yield lines about the queue position, the expected start, and when the prediction may change."""
+    if result.queue_position_reason:
+        yield f"Queue position {result.queue_position}: {result.queue_position_reason}."
     if line := format_expected_start(result.expected_start, result.expected_start_reason):
         yield line
     if result.may_change_at is not None:

@@ -221,6 +221,9 @@ class DryRunResponse(ResponseModel):
     evictions: list[dict[str, Any]] = []
     blockers: list[BlockerResponse] = []
     queue_position: int | None = None
+    queue_position_reason: Annotated[
+        str, Field(description="Why the workload directly ahead in the queue comes first.")
+    ] = ""
     expected_start: datetime | None = None
     expected_start_reason: str = ""
     may_change_at: Annotated[

@@ -40,6 +40,7 @@ class Prediction:
     evictions: list[dict[str, Any]] = field(default_factory=list)
     blockers: list[dict[str, Any]] = field(default_factory=list)
     queue_position: int | None = None
+    queue_position_reason: str = ""
     expected_start: datetime | None = None
     expected_start_reason: str = ""
     may_change_at: datetime | None = None  # time at which another workload's next backoff ends

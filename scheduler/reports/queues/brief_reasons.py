@@ -25,7 +25,10 @@ BOUNDED: Mapping[Reason, str] = {
 # Minimum time from the end of a restart delay to a start that waits for more than the delay.
 DELAY_MARGIN = timedelta(minutes=1)
 AWAITS_SHARE = "awaits_share"  # attribute that `load_awaited_shares` sets
-BACKOFF_END, CAN_START = re.compile(r"^Can start again at "), "Can start from "
+CAN_START = "Can start from "
+BACKOFF_END = re.compile(r"^Can start again at ")
+# The message of a delay whose cause is a number of evictions or failed runs.
+COUNTED_BACKOFF = re.compile(r"^Can start again at (?P<end>[^,]+), after (?P<causes>\d+ [a-z0-9 ]+)\.?$")
 
 
 def short_reason(workload: Workload) -> str:
@@ -57,7 +60,7 @@ def brief_reason(workload: Workload) -> str:
         or numbers.get("bound") is None
         or "behind" in numbers
     ):
-        return _with_wait_after_delay(workload, BACKOFF_END.sub(CAN_START, workload.message))
+        return _with_wait_after_delay(workload, _backoff_phrase(workload.message))
     resource, queue = str(numbers["resource"]), numbers["queue"]
     keys = ("allocated", "requested", "bound")
     allocated, requested, most = (_format_number(resource, numbers[key]) for key in keys)
@@ -96,6 +99,16 @@ def load_awaited_shares(workloads: Sequence[Workload]) -> None:
     for workload in delayed:
         remaining = free.get((workload.project_id, (workload.explanation or {}).get("pool") or ""))
         setattr(workload, AWAITS_SHARE, remaining is not None and workload.gpu_milli_min > remaining)
+
+
+def _backoff_phrase(message: str) -> str:
+    """Reword the message of a restart delay, with a counted cause first: "After 1 eviction, can start from".
+
+    Other messages are returned unchanged.
+    """
+    if counted := COUNTED_BACKOFF.match(message):
+        return f"After {counted['causes']}, {CAN_START[0].lower()}{CAN_START[1:]}{counted['end']}"
+    return BACKOFF_END.sub(CAN_START, message)
 
 
 def _with_wait_after_delay(workload: Workload, text: str) -> str:

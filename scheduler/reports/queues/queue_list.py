@@ -34,6 +34,7 @@ class QueueLength:
     """
 
     workloads: int
+    rows: int  # number of queued workloads and array tasks
     gpu_milli: int
     held_tasks: int  # number of array tasks that wait for earlier tasks
     unschedulable: int
@@ -67,12 +68,14 @@ def queue_length(pool: NodePool | None) -> QueueLength:
     queued = Q(held=False) & ~Q(reason=UNSCHEDULABLE)
     sums = Workload.objects.filter(_pending_filter(pool)).aggregate(
         n=workload_count(queued),
+        rows=Count("pk", filter=queued),
         milli=Sum("gpu_milli_min", filter=queued),
         held_tasks=Count("pk", filter=Q(held=True)),
         unschedulable=Count("pk", filter=Q(held=False, reason=UNSCHEDULABLE)),
     )
     return QueueLength(
         sums["n"],
+        sums["rows"],
         sums["milli"] or 0,
         sums["held_tasks"],
         sums["unschedulable"],

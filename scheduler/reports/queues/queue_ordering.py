@@ -7,9 +7,10 @@ from scheduler.engine.board.ledger import OVER_QUOTA, OVER_SHARE, WITHIN_QUOTA
 
 OWNER_END = ": "
 # Beginning of the sentences about the workload, which follow those about its queues.
-WORKLOAD_START = "priority "
+WORKLOAD_START, SUBMITTED_START = "priority ", "submitted "
 RANK_START, USAGE_START = "rank ", "decayed usage "
 SHARE_START = "dominant share "
+VERBS = {"uses": "", "higher": "has a ", "lower": "has "}  # verbs for first words of order differences
 
 
 def group_sentences_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[str]]]:
@@ -57,14 +58,43 @@ def describe_order_difference(first: Sequence[str], second: Sequence[str]) -> st
     Both arguments are sentences of stored queue keys, and the first workload comes first. The result is empty
     for workloads of one project, and if the sentences name no queue.
     """
+    pair = _first_different_keys(first, second)
+    return _describe_first_difference(*pair) if pair else ""
+
+
+def state_order_difference(first: Sequence[str], second: Sequence[str]) -> str:
+    """Return the text of `describe_order_difference` with a verb: "is within quota, unlike vision"."""
+    text = describe_order_difference(first, second)
+    word = text.partition(" ")[0]
+    return f"{VERBS.get(word, 'is ')}{text}" if text else ""
+
+
+def different_queues(first: Sequence[str], second: Sequence[str]) -> tuple[str, str] | None:
+    """Return the names of the sibling queues whose keys put the first workload before the second, or None."""
+    pair = _first_different_keys(first, second)
+    return pair[:2] if pair else None
+
+
+def is_not_ready(ordering: Sequence[str]) -> bool:
+    """Return whether the workload comes last in the queue because it cannot start yet.
+
+    The key of such a workload has no sentences about its queues.
+    """
+    return next(iter(ordering), "").startswith(WORKLOAD_START)
+
+
+def _first_different_keys(
+    first: Sequence[str], second: Sequence[str]
+) -> tuple[str, str, Sequence[str], Sequence[str]] | None:
+    """Return the first queues of both keys that differ: their names, then their sentences."""
     queues, other_queues = group_sentences_by_queue(first), group_sentences_by_queue(second)
     for (name, key), (other, other_key) in zip(queues, other_queues, strict=False):
         if name and other and name != other:
-            return _describe_first_difference(key, other_key, other)
-    return ""
+            return name, other, key, other_key
+    return None
 
 
-def _describe_first_difference(key: Sequence[str], other_key: Sequence[str], other: str) -> str:
+def _describe_first_difference(_: str, other: str, key: Sequence[str], other_key: Sequence[str]) -> str:
     """Return the first part of the queue key that puts `key` before `other_key`, as text."""
     if WITHIN_QUOTA in key and OVER_QUOTA in other_key:
         return f"within quota, unlike {other}"

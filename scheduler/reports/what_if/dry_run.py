@@ -27,6 +27,7 @@ from scheduler.reports.explanations.pool_readiness import with_pool_readiness
 from scheduler.reports.explanations.scale_up import with_scale_up_first
 from scheduler.reports.visibility import Viewer, redact_blocker, viewer_for
 from scheduler.reports.what_if.boot_forecast import missing_nodes, with_boot_forecast
+from scheduler.reports.what_if.position_reason import explain_position
 from scheduler.reports.what_if.slots import dry_run_slot
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
 
@@ -64,6 +65,9 @@ def predict_workloads(
             forecast = forecasts(snapshot, plan).get(workload.handle, Forecast(None, ""))
             start = None if forecast.at is None else datetime.fromtimestamp(forecast.at, UTC)
             prediction = replace(prediction, expected_start=start, expected_start_reason=forecast.because)
+            if rejection is not None:
+                because = explain_position(rejection, plan.rejections, viewer)
+                prediction = replace(prediction, queue_position_reason=because)
             prediction = replace(prediction, may_change_at=_next_backoff_end(stored, candidate, now))
             missing = missing_nodes(bundles, rejection, view)
             if missing is not None:

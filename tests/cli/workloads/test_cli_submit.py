@@ -183,6 +183,17 @@ def test_dry_run_states_when_its_prediction_may_change(terminal: Terminal) -> No
     assert result.stdout.splitlines()[1:] == [expected]
 
 
+def test_dry_run_explains_the_queue_position(terminal: Terminal) -> None:
+    answer = {
+        "outcome": "would_stay_pending", "workload": {"name": "train"}, "queue_position": 2,
+        "queue_position_reason": "first is ahead because it was submitted earlier",
+    }  # fmt: skip
+    server = StubServer(httpx.Response(200, json=answer))
+    result = terminal.run("submit", "-n", "train", "-g", "1", "--dry-run", server=server)
+    expected = "  Queue position 2: first is ahead because it was submitted earlier."
+    assert expected in result.stdout.splitlines()
+
+
 def test_dry_run_prints_one_line_per_eviction(terminal: Terminal) -> None:
     pods = [{"role": "worker", "index": index, "node": node} for index, node in enumerate(["n0", "n1", "n1"])]
     answer = {

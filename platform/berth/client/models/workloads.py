@@ -56,6 +56,8 @@ class DryRun(Model):
     evictions: list[dict[str, Any]] = []
     blockers: list[Blocker] = []
     queue_position: int | None = None
+    queue_position_reason: str = ""
+    """Why the workload directly ahead in the queue comes first."""
     expected_start: datetime | None = None
     expected_start_reason: str = ""
     may_change_at: datetime | None = None

@@ -31,7 +31,7 @@ ROUTERS: Choices = (("", "None"), ("sglang", "SGLang router"), ("static", "File 
 PULL_POLICIES: Choices = (("", "If not present"), ("always", "Always"), ("never", "Never"))
 NOTIFICATION_EVENTS: Choices = (
     ("started", "Started"), ("completed", "Completed"), ("failed", "Failed"), ("preempted", "Evicted"),
-    ("cancelled", "Cancelled"), ("unschedulable", "Unschedulable"),
+    ("cancelled", "Cancelled"), ("unschedulable", "Unschedulable (can never start)"),
 )  # fmt: skip
 MIN_REPLICAS, MAX_REPLICAS = "at_least", "at_most"  # keys of the two replica fields
 PRIORITY_HINT = f"Any number from {LOWEST} to {HIGHEST} in the document"

@@ -66,7 +66,10 @@
     layer.setAttribute("aria-hidden", "true");
     layer.append(text);
     box.after(layer);
-    const move = () => { text.style.transform = `translate(${-box.scrollLeft}px, ${-box.scrollTop}px)`; };
+    const move = () => {
+      text.style.transform = `translate(${-box.scrollLeft}px, ${-box.scrollTop}px)`;
+      layer.classList.toggle("continues", box.scrollTop + box.clientHeight < box.scrollHeight - 2);
+    };
     const paint = () => {
       text.replaceChildren(...coloured(box.value));
       move();
@@ -74,6 +77,7 @@
     box.addEventListener("input", paint);
     box.addEventListener("berth:text", paint);
     box.addEventListener("scroll", move, { passive: true });
+    new ResizeObserver(move).observe(box);
     paint();
   }
 

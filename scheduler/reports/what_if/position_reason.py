@@ -1,0 +1,56 @@
+"""Explain the predicted queue position of an unsaved workload."""
+
+from collections.abc import Iterable
+
+from scheduler.engine.plan import Rejection
+from scheduler.reports.queues.queue_ordering import (
+    SUBMITTED_START,
+    WORKLOAD_START,
+    different_queues,
+    is_not_ready,
+    state_order_difference,
+)
+from scheduler.reports.visibility import Viewer, project_of_handle
+
+
+def explain_position(rejection: Rejection, rejections: Iterable[Rejection], viewer: Viewer) -> str:
+    """Return why the workload directly ahead in the queue comes first, or "" for the first workload.
+
+    For example: "robotics is ahead because it uses less of its fair share than vision". Queues of projects
+    that the user cannot see are not named.
+    """
+    ahead = next(
+        (
+            each
+            for each in rejections
+            if rejection.position is not None
+            and each.position == rejection.position - 1
+            and each.pool == rejection.pool
+        ),
+        None,
+    )
+    if ahead is None:
+        return ""
+    project = project_of_handle(ahead.workload)
+    if project == project_of_handle(rejection.workload):
+        return _explain_order_in_project(ahead, rejection)
+    queues = different_queues(ahead.key, rejection.key)
+    if queues is None:
+        return "workloads that can start are ahead" if is_not_ready(rejection.key) else ""
+    name = queues[0] if viewer.can_see_project_named(project) else "another project"
+    return f"{name} is ahead because it {state_order_difference(ahead.key, rejection.key)}"
+
+
+def _explain_order_in_project(ahead: Rejection, rejection: Rejection) -> str:
+    name = ahead.workload.partition("/")[2]
+    if is_not_ready(rejection.key) and not is_not_ready(ahead.key):
+        return "workloads that can start are ahead"
+    if _value(ahead, WORKLOAD_START) != _value(rejection, WORKLOAD_START):
+        return f"{name} is ahead because it has a higher priority"
+    if _value(ahead, SUBMITTED_START) != _value(rejection, SUBMITTED_START):
+        return f"{name} is ahead because it was submitted earlier"
+    return ""
+
+
+def _value(rejection: Rejection, start: str) -> str:
+    return next((part for part in rejection.key if part.startswith(start)), "")
