@@ -5,14 +5,16 @@ of an hour applies to the whole hour.
 """
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from berth.db import prepared
 from pools.costs import current_price
 from pools.models import NodePool
 
+Rows = Sequence[tuple[Any, ...]]
 MILLI_GPU_SECONDS_PER_GPU_HOUR = 3_600_000
 PLACES = Decimal("0.0001")  # the precision of prices
 # GPU time by pool and price. The price is constant within an hour, so periods start at full hours.
@@ -52,18 +54,30 @@ def workload_costs(workloads: Collection[uuid.UUID], now: datetime) -> dict[uuid
 
     Workloads that used no GPUs or ran at an unknown price are omitted.
     """
-    return _costs_by_owner(WORKLOAD_GPU_TIME, workloads, now)
+    return _costs_by_owner(_gpu_time(WORKLOAD_GPU_TIME, workloads, now))
 
 
 def array_costs(arrays: Collection[uuid.UUID], now: datetime) -> dict[uuid.UUID, Decimal]:
     """Return each array's accrued cost over all tasks, computed as in `workload_costs`."""
-    return _costs_by_owner(ARRAY_GPU_TIME, arrays, now)
+    return _costs_by_owner(_gpu_time(ARRAY_GPU_TIME, arrays, now))
 
 
-def _costs_by_owner(query: str, owners: Collection[uuid.UUID], now: datetime) -> dict[uuid.UUID, Decimal]:
-    if not owners:
+def array_gpu_hours_and_cost(array: uuid.UUID, now: datetime) -> tuple[float, Decimal | None]:
+    """Return the GPU-hours allocated to all tasks of an array, and their cost as in `array_costs`.
+
+    The cost is None if the tasks used no GPUs or the price is unknown.
+    """
+    rows = _gpu_time(ARRAY_GPU_TIME, [array], now)
+    return _gpu_hours(rows), _costs_by_owner(rows).get(array)
+
+
+def _gpu_time(query: str, owners: Collection[uuid.UUID], now: datetime) -> Rows:
+    return prepared.fetch_all(query, {"owners": list(owners), "now": now}) if owners else []
+
+
+def _costs_by_owner(rows: Rows) -> dict[uuid.UUID, Decimal]:
+    if not rows:
         return {}
-    rows = prepared.fetch_all(query, {"owners": list(owners), "now": now})
     prices = _current_prices({pool for _, pool, is_current, *_ in rows if is_current})
     costs: dict[uuid.UUID, Decimal] = {}
     unknown: set[uuid.UUID] = set()
@@ -87,7 +101,10 @@ def workload_cost(workload: uuid.UUID, now: datetime) -> Decimal | None:
 
 def workload_gpu_hours(workload: uuid.UUID, now: datetime) -> float:
     """Return the GPU-hours that were allocated to all runs of one workload."""
-    rows = prepared.fetch_all(WORKLOAD_GPU_TIME, {"owners": [workload], "now": now})
+    return _gpu_hours(_gpu_time(WORKLOAD_GPU_TIME, [workload], now))
+
+
+def _gpu_hours(rows: Rows) -> float:
     return sum(float(gpu_time) for *_, gpu_time in rows) / MILLI_GPU_SECONDS_PER_GPU_HOUR
 
 

@@ -1,9 +1,10 @@
 """Array page with its tasks, failures and metrics."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import groupby
 from typing import Any, cast
 
 from django.db.models import Count, Max, Min, QuerySet
@@ -20,6 +21,7 @@ from berth.server.api.transport.streaming import csv_response
 from berth.server.web.lists.paging import PageSlice, load_slice
 from berth.server.web.pages import Request, page, signed_in
 from projects.access import Action, may
+from projects.costs import array_gpu_hours_and_cost
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.reported_metrics import may_report
 from projects.selectors import find_array, workloads
@@ -27,6 +29,7 @@ from projects.services.arrays import TaskCounts, count_tasks
 from projects.services.arrays.stop_rules import PREVIEW_TASKS_MAX, parse_stop_rule, preview_stops
 from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from projects.web.arrays.estimates import estimate_runtime
 from projects.web.arrays.failures import load_failures
 from projects.web.arrays.folding import FOLDED_MIN, fold_tasks
 from projects.web.arrays.metrics import load_ranking
@@ -60,6 +63,7 @@ class TaskSquare:
     """Square that represents one task in the task grid."""
 
     pk: uuid.UUID
+    index: int
     kind: str  # one of `SQUARE_KINDS`; "held" if the task waits for earlier tasks
     title: str
 
@@ -109,6 +113,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
     ranking = load_ranking(array, request.GET.get("metric", ""), request.GET.get("goal", ""))
     squares = _task_squares(array, all_tasks, parameters) if array.task_count <= MAX_SQUARES else []
     table = _table_context(request, tasks, parameters)
+    gpu_hours, cost = array_gpu_hours_and_cost(array.pk, timezone.now())
     context = {
         **header,
         **table,
@@ -120,11 +125,14 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         if (queued := counts.pending + counts.reserved) and counts.held
         else (),
         "filters": filters,
-        "squares": squares,
+        "squares": _in_tens(squares),
         "square_kinds": [kind for kind in SQUARE_KINDS if kind in {square.kind for square in squares}],
         "failures": load_failures(array) if progress.counts.failed else [],
         "waits_for": dependency_statuses(request.actor, array),
         "awaited_by": find_dependents(request.actor, array),
+        "estimate": estimate_runtime(array, progress),
+        "gpu_hours": gpu_hours,
+        "cost": cost,
         "idle_reason": _idle_reason(all_tasks, progress) if array.state == ArrayState.ACTIVE else None,
         "stop_rule": parse_stop_rule(array),
         "stops": preview_stops(array),
@@ -253,8 +261,14 @@ def _task_squares(
         values = "".join(f", {key}={value}" for key, value in parameters.get(index or 0, {}).items())
         state = "waiting for earlier tasks" if held else phase
         kind = "held" if held else "running" if phase in STATES["running"][1] else phase
-        squares.append(TaskSquare(pk, kind, f"{name}: {state}{values}"))
+        squares.append(TaskSquare(pk, index or 0, kind, f"{name}: {state}{values}"))
     return squares
+
+
+def _in_tens(squares: Sequence[TaskSquare]) -> list[tuple[int, list[TaskSquare]]]:
+    """Return the squares in groups of up to ten, each with the index of its first task."""
+    groups = groupby(squares, lambda square: square.index // 10)
+    return [(group[0].index, group) for group in (list(each) for _, each in groups)]
 
 
 def _state_tabs(counts: TaskCounts) -> list[tuple[str, str, int]]:

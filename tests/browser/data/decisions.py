@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from projects.models import Pod
+from projects.models import Pod, Workload
 from tests import factories as make
 
 LAST_CYCLE = 812  # the cycle that evaluated the pending workloads
@@ -30,6 +30,14 @@ def create_decisions(scene: Any) -> None:
     reclaim = _bundle("reclaim", "ads/ctr-nightly", [*stopped, *reserved])
     _cycle(803, 12, [reclaim], trigger="workload", evictions=1, trials=2)
     _cycle(LAST_CYCLE, 0.1, [], trigger="tick")
+
+
+def create_service_start(workload: Workload, minutes: float) -> None:
+    """Create the cycle that started a service's initial engines."""
+    handle = f"{workload.project.name}/{workload.name}"
+    placed = _steps("place", handle, workload.pods.order_by("index"))
+    bundle = _bundle("start", handle, placed) | {"pool": "serve"}
+    _cycle(560, minutes, [bundle], trigger="workload")
 
 
 def _stops(name: str, node: str, indexes: Iterable[int]) -> list[dict[str, Any]]:

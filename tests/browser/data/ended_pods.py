@@ -37,7 +37,10 @@ def create_ended_events(scene: Any) -> None:
         workload = scene.workloads[name]
         person = workload.submitted_by.username
         make.event(workload, "submitted", f"Submitted by {person}.", at=workload.submitted_at, actor=person)
-        make.event(workload, "running", "All pods run.", at=workload.started_at)
+        started = present(workload.started_at)
+        placed = "Placed on 2 devices of train."
+        make.event(workload, "starting", placed, at=started - timedelta(seconds=1))
+        make.event(workload, "running", "All pods run.", at=started)
         actor = person if workload.phase == "cancelled" else "scheduler"
         make.event(workload, workload.phase, workload.message, at=workload.ended_at, actor=actor)
 

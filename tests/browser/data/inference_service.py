@@ -26,6 +26,7 @@ from projects.services import workloads
 from projects.services.inference.autoscalers import load_config
 from scheduler.models import Allocation
 from tests import factories as make
+from tests.browser.data.decisions import create_service_start
 from tests.browser.data.evaluation import evaluate
 from tests.browser.data.measurements import create_points
 
@@ -57,6 +58,7 @@ def create_service(scene: Any) -> Workload:
     service = Service.objects.get(workload=row)
     Service.objects.filter(pk=service.pk).update(weight_version="step-1200", next_number=6)
     _engines(service, pool, now)
+    create_service_start(row, minutes=300)
     _requests(service, now)
     _metrics(service, now)
     evaluate()

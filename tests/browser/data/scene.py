@@ -314,7 +314,8 @@ def _ended(scene: Scene) -> None:
             message=message,
             exit_code=code,
             started_at=make.ago(hours=3),
-            submitted_at=make.ago(hours=4),
+            # The first run of vit-baseline was evicted.
+            submitted_at=make.ago(hours=4 if name == "vit-baseline" else 3.05),
             ended_at=make.ago(hours=2),
             since=make.ago(hours=2),
             run=1,

@@ -13,6 +13,7 @@ from projects.services.quotas import budgets
 from scheduler.models import Allocation, UsageHour, UtilizationPoint
 from scheduler.reports.usage.budgets import FULL_PERCENT, budget_statuses
 from tests import factories as make
+from tests.browser.data.array import USAGE as LR_SWEEP_USAGE
 from tests.browser.data.requests import acting
 
 WEEKS = 8
@@ -23,7 +24,7 @@ PEOPLE = {"vision": ("dave", 9.5), "speech": ("hiro", 6), "robotics": ("bert", 2
 ENDED_RUNS = {
     "detr-long": ("vision", 4, 80, 12), "vit-baseline": ("vision", 2, 180, 120),
     "vit-large-lr3": ("vision", 2, 180, 120), "ranker-test": ("ads", 2, 180, 120),
-    "tts-smoke": ("speech", 2, 180, 120),
+    "tts-smoke": ("speech", 2, 180, 120), "lr-sweep": ("vision", *LR_SWEEP_USAGE),
 }  # fmt: skip
 # by project, an ended workload whose first pod stands for all earlier pods in measurements
 MEASURED = {"vision": "vit-baseline", "speech": "tts-smoke", "ads": "ranker-test"}

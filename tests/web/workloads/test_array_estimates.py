@@ -1,0 +1,85 @@
+"""Tests for the runtime estimate, the GPU-hours and the task grid on an array's page."""
+
+import re
+from typing import Any
+
+import pytest
+
+from projects.models import Workload, WorkloadArray
+from projects.services import arrays
+from scheduler.models import Allocation
+from tests import factories as make
+from tests.cast import Cast, training
+from tests.web.conftest import SignIn
+
+HOUR = {"started_at": make.ago(hours=3), "ended_at": make.ago(hours=2), "held": False}
+
+
+def create_array(cast: Cast, **columns: Any) -> WorkloadArray:
+    """Return an array of 21 tasks. Task 0 has completed after an hour."""
+    document = {**training("grid", array={"tasks": 21, **columns}), "project": "vision"}
+    array = arrays.submit(actor=cast.dave, document=document).array
+    Workload.objects.filter(array=array, array_index=0).update(phase="completed", **HOUR)
+    return array
+
+
+def figure(page: str, label: str) -> str:
+    """Return the text of a figure below its label, or an empty string if the page does not have it."""
+    _, _, rest = page.partition(f'<div class="label">{label}</div>')
+    return " ".join(re.sub(r"<[^>]+>", " ", rest.partition('class="figure"')[0]).split()[:12])
+
+
+def test_array_page_estimates_the_remaining_time_from_completed_tasks(cast: Cast, sign_in: SignIn) -> None:
+    array = create_array(cast, max_running=4)
+    path, client = f"/arrays/{array.pk}", sign_in("erin")
+    idle = figure(client.get(path).content.decode(), "Mean task runtime")
+    assert idle.startswith("1 h about 5 h left once 4 tasks run")
+    tasks = Workload.objects.filter(array=array)
+    tasks.filter(array_index__in=range(1, 5)).update(phase="running", held=False)
+    busy = figure(client.get(path).content.decode(), "Mean task runtime")
+    assert busy.startswith("1 h about 4 h 30 min left with 4 running")
+
+
+def test_array_page_without_a_running_limit_estimates_from_the_running_tasks(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    array = create_array(cast)
+    path, client = f"/arrays/{array.pk}", sign_in("erin")
+    assert "left" not in figure(client.get(path).content.decode(), "Mean task runtime")
+    Workload.objects.filter(array=array, array_index__in=(1, 2)).update(phase="running")
+    assert "about 9 h 30 min left with 2 running" in client.get(path).content.decode()
+
+
+@pytest.mark.parametrize("phase", ["failed", "cancelled"])
+def test_only_completed_tasks_count_for_the_mean_runtime(cast: Cast, sign_in: SignIn, phase: str) -> None:
+    array = create_array(cast)
+    Workload.objects.filter(array=array, array_index=0).update(phase=phase)
+    assert "Mean task runtime" not in sign_in("erin").get(f"/arrays/{array.pk}").content.decode()
+
+
+def test_ended_array_has_no_remaining_time(cast: Cast, sign_in: SignIn) -> None:
+    array = create_array(cast, max_running=4)
+    Workload.objects.filter(array=array).update(phase="completed", **HOUR)
+    WorkloadArray.objects.filter(pk=array.pk).update(state="completed", ended_at=make.ago(hours=2))
+    ended = figure(sign_in("erin").get(f"/arrays/{array.pk}").content.decode(), "Mean task runtime")
+    assert ended.startswith("1 h") and "left" not in ended
+
+
+def test_array_page_shows_gpu_hours_and_cost_of_all_tasks(cast: Cast, sign_in: SignIn) -> None:
+    cast.pool.price_per_gpu_hour = 2
+    cast.pool.save()
+    array = create_array(cast)
+    assert "GPU-hours" not in sign_in("erin").get(f"/arrays/{array.pk}").content.decode()
+    node = make.node(cast.pool)
+    for index in (0, 1):
+        pod = make.place(Workload.objects.get(array=array, array_index=index), node, [index])
+        Allocation.objects.filter(pod=pod).update(bound_at=make.ago(hours=3), released_at=make.ago(hours=1.5))
+    amounts = figure(sign_in("erin").get(f"/arrays/{array.pk}").content.decode(), "GPU-hours")
+    assert amounts.startswith("3.0 6.00 USD")
+
+
+def test_squares_of_tasks_are_numbered_in_tens(cast: Cast, sign_in: SignIn) -> None:
+    page = sign_in("erin").get(f"/arrays/{create_array(cast).pk}").content.decode()
+    groups = [part.partition("</span>")[0] for part in page.split('<span class="ten">')[1:]]
+    assert [re.findall("<b>(\\d+)</b>", group) for group in groups] == [["0"], ["10"], ["20"]]
+    assert [group.count("<a ") for group in groups] == [10, 10, 1]
