@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 
 from berth.core.amounts import RESOURCES
 from berth.core.words import format_amount
-from scheduler.engine.explain.reasons import exceeds_entire_limit
+from scheduler.engine.explain.reasons import LIMIT_REASONS, exceeds_entire_bound
 from scheduler.engine.model import Group, NodeState, PodState, Role, Snapshot, Workload, roles_in
 from scheduler.engine.plan import Evict, Place, Plan, Reason, Rejection
 
@@ -41,6 +41,7 @@ UNKNOWN_START: Mapping[Reason, str] = {
     Reason.WAITING_FOR_SCALE_UP: "the workload is waiting for nodes, and their boot time is unknown",
 }
 EXCEEDS_WHOLE_LIMIT = "the request alone exceeds the limit; lower the request or raise the limit"
+EXCEEDS_WHOLE_QUOTA = "the request alone exceeds the quota; lower the request or raise the quota"
 TOO_FAR_BACK = "the workload is too far back in the queue for an estimate"
 CAPACITY_FREE = "enough capacity is free or should be free by now; see the workload's pending reasons"
 PARTLY_PLACED = "some of the workload's replicas have already been placed"
@@ -88,15 +89,17 @@ def minimum_request(tree: Group | Role) -> tuple[int, int, int]:
 
 
 def _forecast(rejection: Rejection, workload: Workload, future: "_FutureCapacity", now: int) -> Forecast:
-    blocker = rejection.blockers[0]
     if rejection.expected_start is not None:
         # Workloads behind this one in the queue cannot use its capacity.
         future.start(workload, rejection.expected_start)
         return Forecast(rejection.expected_start, ASSUMPTIONS)
-    if exceeds_entire_limit(blocker):
-        return Forecast(None, EXCEEDS_WHOLE_LIMIT)
-    if blocker.reason in UNKNOWN_START:
-        return Forecast(None, UNKNOWN_START[blocker.reason])
+    exceeded = next(filter(exceeds_entire_bound, rejection.blockers), None)
+    if exceeded is not None:
+        is_limit = exceeded.reason in LIMIT_REASONS
+        return Forecast(None, EXCEEDS_WHOLE_LIMIT if is_limit else EXCEEDS_WHOLE_QUOTA)
+    reason = rejection.blockers[0].reason
+    if reason in UNKNOWN_START:
+        return Forecast(None, UNKNOWN_START[reason])
     if workload.pods:
         return Forecast(None, PARTLY_PLACED)
     if rejection.position is not None and rejection.position > MAX_ESTIMATES:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 
 from berth.core.backports import StrEnum
 from scheduler.engine.decide import decide, decide_with_layout
-from scheduler.engine.explain.reasons import exceeds_entire_limit, is_schedulable
+from scheduler.engine.explain.reasons import exceeds_entire_bound, is_schedulable
 from scheduler.engine.layout.carry_over import prepare_layout
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import NodeState, Snapshot
 from scheduler.engine.plan import Kind, Place, Plan, Rejection
 from scheduler.engine.smallest_change import lower_requests, own_changes, pool_changes, queue_changes
-from scheduler.engine.smallest_change.change import Change, apply_change, replace_workload
+from scheduler.engine.smallest_change.change import Change, ChangeKind, apply_change, replace_workload
 from scheduler.engine.smallest_change.endings import end_other_workload, end_own_workload
 from scheduler.engine.smallest_change.pending_case import PendingCase, find_pending_case
 from scheduler.engine.smallest_change.proposals import Proposal, Proposals
@@ -34,6 +34,7 @@ OWNER_STAGES: tuple[Stage, ...] = (
 )
 # Changes by the owner after which an otherwise unschedulable workload may start later.
 SCHEDULABLE_STAGES: tuple[Stage, ...] = (
+    own_changes.allow_preemption,
     own_changes.allow_other_pools,
     own_changes.drop_constraints,
     lower_requests.lower_requests_to_half,
@@ -150,8 +151,9 @@ class _TrialRuns:
 
     def __init__(self, snapshot: Snapshot, name: str, max_runs: int) -> None:
         self._snapshot, self._name, self._max_runs = snapshot, name, max_runs
+        self._has_backoff = any(w.name == name and w.backoff_until is not None for w in snapshot.workloads)
         self._layout: Layout | None = None
-        self._results: dict[Change, tuple[Effects | None, bool]] = {}
+        self._results: dict[tuple[Change, bool], tuple[Effects | None, bool]] = {}
         self.count = 0
         self.rejected = False  # True if a run was rejected because of the limit
 
@@ -201,20 +203,27 @@ class _TrialRuns:
         """Return the effects of starting the workload with the change, or None if the workload does not
         start.
 
-        With `later`, a workload that may start once resources are free also counts, without effects.
+        With `later`, a workload that may start once its backoff is over and resources are free also counts,
+        without effects.
         """
-        if change not in self._results:
+        after_backoff = later and self._has_backoff
+        key = change, after_backoff
+        if key not in self._results:
             if self.count >= self._max_runs:
                 self.rejected = True
                 return None
             changed = apply_change(self._snapshot, self._name, change)
+            if after_backoff:  # during the backoff, the engine reports no limit or quota
+                changed = apply_change(changed, self._name, Change(ChangeKind.BACKOFF_OVER))
             plan = self.plan(changed)
-            self._results[change] = (
+            self._results[key] = (
                 _start_effects(changed, plan, self._name),
                 _may_start_later(plan, self._name),
             )
-        effects, may_start_later = self._results[change]
-        return effects or (Effects() if later and may_start_later else None)
+        effects, may_start_later = self._results[key]
+        if later:
+            return Effects() if may_start_later else None
+        return effects
 
 
 def _may_start_later(plan: Plan, name: str) -> bool:
@@ -226,8 +235,8 @@ def _may_start_later(plan: Plan, name: str) -> bool:
 
 
 def _may_ever_start(rejection: Rejection) -> bool:
-    """Return whether the workload can start without changes to its request, the pool or limits."""
-    return is_schedulable(rejection.blockers) and not any(map(exceeds_entire_limit, rejection.blockers))
+    """Return whether the workload can start without changes to its request, the pool, limits or quotas."""
+    return is_schedulable(rejection.blockers) and not any(map(exceeds_entire_bound, rejection.blockers))
 
 
 def _start_effects(snapshot: Snapshot, plan: Plan, name: str) -> Effects | None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from scheduler.engine.forecast import (
     CAPACITY_FREE,
     EXCEEDS_WHOLE_LIMIT,
+    EXCEEDS_WHOLE_QUOTA,
     NEVER_STARTS,
     PARTLY_PLACED,
     TOO_FAR_BACK,
@@ -28,6 +29,7 @@ SHORT: Mapping[str, str] = {
     **{UNKNOWN_START[reason]: text for reason, text in BY_REASON.items()},
     NEVER_STARTS: "never",
     EXCEEDS_WHOLE_LIMIT: "exceeds the limit",
+    EXCEEDS_WHOLE_QUOTA: "exceeds the quota",
     TOO_FAR_BACK: "too far back to estimate",
     CAPACITY_FREE: "soon",
     PARTLY_PLACED: "partly placed",

@@ -88,6 +88,28 @@ def test_request_for_the_whole_limit_or_more_has_no_expected_start(gpus: int, be
     assert expected_start(world.queued("p/a", "p", gpus))["p/a"] == Forecast(None, because)
 
 
+def test_request_that_exceeds_the_limit_has_no_expected_start_while_no_node_is_ready() -> None:
+    world = (
+        World().department("d", None).project("p", "d", 4, limit=4).node("n0", 8, state=NodeState.CORDONED)
+    )
+    because = "the request alone exceeds the limit; lower the request or raise the limit"
+    assert expected_start(world.queued("p/a", "p", 5))["p/a"] == Forecast(None, because)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "because"),
+    [
+        (4, "another workload in the project has to end, or the quota has to be raised"),
+        (5, "the request alone exceeds the quota; lower the request or raise the quota"),
+    ],
+)
+def test_request_for_the_whole_quota_or_more_has_no_expected_start(gpus: int, because: str) -> None:
+    world = World(n0=8).department("d", None).project("p", "d", 4)
+    world.running("p/long", "p", "n0", since=100, max_runtime=700, preemptible=False)
+    queued = world.queued("p/a", "p", gpus, preemptible=False)
+    assert expected_start(queued)["p/a"] == Forecast(None, because)
+
+
 def test_start_estimate_includes_the_backoff() -> None:
     estimates = expected_start(full_cluster().queued("p/a", "p", 4, backoff_until=NOON + 900))
     assert estimates["p/a"].at == NOON + 900

@@ -6,7 +6,6 @@ from typing import Any
 from hypothesis import given
 
 from scheduler.engine.decide import decide
-from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Place
 from scheduler.engine.smallest_change.change import Change, ChangeKind
@@ -29,10 +28,23 @@ def starts(document: Document, name: str) -> bool:
     return bool(nodes) and not nodes & booting
 
 
-def may_start(document: Document, name: str) -> bool:
-    """Return whether the workload stays pending in the next cycle but can start later without a change."""
-    rejections = decide(load(document).snapshot).rejections
-    return any(rejection.workload == name and is_schedulable(rejection.blockers) for rejection in rejections)
+def can_start(document: Document, name: str) -> bool:
+    """Return whether the workload starts if it is the only one, its backoff is over, all nodes are ready and
+    all pools have their maximum number of nodes.
+    """
+    workload = next(workload for workload in document["workloads"] if workload["name"] == name)
+    only = {key: value for key, value in workload.items() if key not in ("after", "backoff_until")}
+    nodes = [node for pool in document["pools"] for node in _maximum_nodes(document, pool)]
+    return starts({**document, "workloads": [only], "nodes": nodes}, name)
+
+
+def _maximum_nodes(document: Document, pool: Document) -> Iterator[Document]:
+    own = [node for node in document["nodes"] if node["pool"] == pool["name"]]
+    left = [node["name"] for node in own if node["state"] != "draining"]
+    new = [f"{pool['name']}-new-{number}" for number in range((pool["nodes"]["max"] or 0) - len(left))]
+    for name in left + new:
+        node = next((node for node in own if node["name"] == name), own[0])
+        yield {**node, "name": name, "state": "ready", "only_project": None}
 
 
 def is_pending(snapshot: Snapshot, name: str) -> bool:
@@ -58,8 +70,8 @@ def test_suggested_change_starts_the_workload_or_makes_it_schedulable(document: 
         if result.change is not None:
             changed = with_change(document, workload.name, result.change)
             if result.outcome is Outcome.SCHEDULABLE:
-                assert not may_start(document, workload.name)
-                assert may_start(changed, workload.name), (workload.name, result.change)
+                assert not can_start(document, workload.name), (workload.name, result.change)
+                assert can_start(changed, workload.name), (workload.name, result.change)
             else:
                 assert starts(changed, workload.name), (workload.name, result.change)
 
