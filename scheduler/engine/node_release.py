@@ -81,7 +81,7 @@ def find_node_to_release(
         placements = None if new_plan is None else _new_placements(new_plan, pool, moving)
         if placements is not None:
             return ReleasableNode(
-                pool, node.name, _move_bundles(snapshot, plan, pool, node, moving, placements)
+                pool, node.name, _build_move_bundles(snapshot, plan, pool, node, moving, placements)
             )
     return None
 
@@ -190,7 +190,7 @@ def _new_placements(
     return placed if in_pool and len(placed) == len(steps) and placed.keys() == requested else None
 
 
-def _move_bundles(
+def _build_move_bundles(
     snapshot: Snapshot,
     plan: Plan,
     pool: str,
@@ -200,12 +200,14 @@ def _move_bundles(
 ) -> tuple[Bundle, ...]:
     projects = {workload.name: workload.project for workload in snapshot.workloads}
     return tuple(
-        _move_bundle(pool, node, name, pods, placements, _queue_impacts(snapshot, plan, pool, projects[name]))
+        _build_move_bundle(
+            pool, node, name, pods, placements, _queue_impacts(snapshot, plan, pool, projects[name])
+        )
         for name, pods in moving.items()
     )
 
 
-def _move_bundle(
+def _build_move_bundle(
     pool: str,
     node: Node,
     name: str,

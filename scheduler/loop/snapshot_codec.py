@@ -36,7 +36,7 @@ class SnapshotEncoder:
         self._trees: dict[int, tuple[Group, str]] = {}
 
     def encode_part(self, snapshot: Snapshot, count: int) -> bool:
-        """Encode up to `count` new or changed workloads in advance. Return whether more may remain."""
+        """Encode up to `count` new or changed workloads in advance. Return whether any remain."""
         cache, encoded = self._encoded.setdefault("workloads", {}), 0
         for item in snapshot.workloads:
             cached = cache.get(item.name)

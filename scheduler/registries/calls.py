@@ -52,7 +52,7 @@ class RegistryCalls:
     tls: ssl.SSLContext
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], limit: int) -> Response:
-        """Send a request, and read at most `limit` bytes. Raises RegistryError, OSError and HTTPError."""
+        """Send a request, and read at most `limit` bytes. Raises RegistryError, OSError or HTTPError."""
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         proxy = find_proxy(parts.scheme, host)

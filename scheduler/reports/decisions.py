@@ -115,8 +115,8 @@ class Decision:
 class DecidedCycle:
     """Cycle with its visible decisions.
 
-    `hidden` is the number of decisions about other tenants, and `stale` lists each dropped bundle with the
-    reason.
+    `hidden` is the number of decisions that are hidden from the user, and `stale` lists each dropped bundle
+    with the reason.
     """
 
     row: Cycle
@@ -162,7 +162,8 @@ def decided_cycles(
 ) -> QuerySet[Cycle]:
     """Return the period's cycles that contain a matching decision that the user may see.
 
-    Unless a platform admin lists all cycles, only the latest CYCLES_SEARCHED with decisions are searched.
+    Only the latest CYCLES_SEARCHED cycles with decisions are searched. For a platform admin without filters,
+    return instead all cycles with decisions, dropped bundles or notes.
     """
     redaction = _DecisionRedaction(actor)
     rows = Cycle.objects.defer("snapshot")
@@ -346,7 +347,7 @@ def _display_name(workload: NamedWorkload) -> str:
 def _group_steps(
     steps: Iterable[Mapping[str, Any]], names: Mapping[str, NamedWorkload]
 ) -> Iterator[DecisionStep]:
-    """Yield the visible steps, grouped by role and node."""
+    """Yield the visible steps, grouped by action, workload, role and node."""
     groups: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
     for step in steps:
         if names[step["workload"]].name:

@@ -60,7 +60,7 @@ class LeasedThread:
             self._thread.join(timeout)
 
     def run_once(self) -> bool:
-        """Run the job once. Return False if another process holds the lease."""
+        """Run the job once if there may be work. Return False if another process leads or holds the lease."""
         if not self._is_leader():
             self._release_lease()
             return False

@@ -124,7 +124,7 @@ def _boot_findings(facts: PoolFacts) -> Iterator[Finding]:
         )
 
 
-def _queue_findings(facts: PoolFacts) -> Iterator[Finding]:
+def _queued_node_findings(facts: PoolFacts) -> Iterator[Finding]:
     queued = [node for node in facts.nodes_in_states(*PENDING) if node.queued]
     if queued:
         oldest = max(facts.now - node.created_at for node in queued)
@@ -320,9 +320,9 @@ def _cluster_quota_findings(facts: PoolFacts) -> Iterator[Finding]:
 
 
 def _gpu_model_findings(facts: PoolFacts) -> Iterator[Finding]:
-    """Report nodes whose GPU model differs from that of the pool's quota group.
+    """Report different GPU models in the pool's quota group.
 
-    The model may become known after the pool joins the group.
+    A pool's model may become known only after the pool has joined the group.
     """
     group = facts.pool.quota_group
     if group is not None and (models := differing_models(group.pools.order_by("name"))):
@@ -337,7 +337,7 @@ def _gpu_model_findings(facts: PoolFacts) -> Iterator[Finding]:
 
 
 def _slurm_token_findings(facts: PoolFacts) -> Iterator[Finding]:
-    """Report the slurmrestd token's expiry as early as possible."""
+    """Report when the slurmrestd token expires, with a severity that depends on the remaining time."""
     pool = facts.pool
     try:
         expiry = token_expiry(read_slurm_token(pool)) if pool.slurm_token_sealed else None
@@ -387,7 +387,7 @@ CHECKS: tuple[Check, ...] = (
     _slurm_token_findings,
     _ssh_host_findings,
     _boot_findings,
-    _queue_findings,
+    _queued_node_findings,
     _size_findings,
     _lost_capacity_findings,
     _isolation_findings,

@@ -20,7 +20,7 @@ def meets_minimum(workload: Workload, states: Iterable[PodState] = LIVE_STATES) 
 
 
 def is_degraded(workload: Workload) -> bool:
-    """Return whether the gang or one of its groups is running but below its minimum."""
+    """Return whether the gang, or one of its groups or roles, is running but below its minimum."""
     counted = {*LIVE_STATES, PodState.COMPLETED}
     counts = Counter(pod.role for pod in workload.pods if pod.state in counted)
     running_roles = {pod.role for pod in workload.pods if pod.state in RUNNING_STATES}
@@ -32,7 +32,7 @@ def has_pod_in(workload: Workload, states: Collection[PodState]) -> bool:
 
 
 def is_finished(workload: Workload) -> bool:
-    """Return whether all replicas have completed."""
+    """Return whether all pods have completed and meet the gang's minimum."""
     return (
         bool(workload.pods)
         and all(pod.state is PodState.COMPLETED for pod in workload.pods)

@@ -251,7 +251,9 @@ class SimulatedCluster:
         self._set_workload(replace(workload, pods=pods, started=since, backoff_until=None))
 
     def _mark_stale(self) -> None:
-        """Start the grace period for gangs that are below their minimum or have a group below its minimum."""
+        """Start the grace period of each gang that is below its minimum, or has a group or role below its
+        minimum. End the grace period of all other gangs.
+        """
         for name in sorted(self._unchecked):
             workload = self.workloads[name]
             broken = self._is_below_minimum(workload) and not is_finished(workload)
@@ -262,7 +264,7 @@ class SimulatedCluster:
         self._unchecked.clear()
 
     def _is_below_minimum(self, workload: Workload) -> bool:
-        """Return whether a gang or one of its groups is below its minimum.
+        """Return whether a gang, or one of its groups or roles, is running but below its minimum.
 
         Reserved pods count, except on booting nodes.
         """

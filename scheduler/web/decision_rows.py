@@ -13,7 +13,7 @@ MIN_TASKS = 3  # with fewer tasks, each task has its own row
 
 @dataclass(frozen=True, slots=True)
 class DecisionRow:
-    """One decision of a cycle, or None for a cycle without decisions.
+    """Row of one decision, or of a cycle without decisions (`decision` is None).
 
     If `is_first`, the row also shows the cycle.
     """

@@ -312,7 +312,7 @@ def _queue_entries(rows: list[Any]) -> list[QueueEntry]:
         nodes = reserved.get(row.pk, [])
         starts = (row.explanation or {}).get("expected_start")
         expected = _expected_ready(nodes) or (parse_datetime(starts) if starts else None)
-        result.append((row, expected, row.queue_position != NOT_EVALUATED, _reservation_sentence(nodes)))
+        result.append((row, expected, row.queue_position != NOT_EVALUATED, _reservation_phrase(nodes)))
     return result
 
 
@@ -327,7 +327,7 @@ def _reserved_nodes(workloads: list[UUID]) -> dict[UUID, list[Node]]:
     return {workload: list(nodes.values()) for workload, nodes in result.items()}
 
 
-def _reservation_sentence(nodes: Sequence[Node]) -> str:
+def _reservation_phrase(nodes: Sequence[Node]) -> str:
     """Return when and on which nodes a reserved workload starts, or an empty string without nodes."""
     if not nodes:
         return ""
@@ -343,6 +343,9 @@ def _reservation_sentence(nodes: Sequence[Node]) -> str:
 
 
 def _expected_ready(nodes: Sequence[Node]) -> datetime | None:
-    """Return when all booting nodes are expected to be ready, or None if unknown."""
+    """Return when all booting nodes are expected to be ready.
+
+    Return None if no node is booting or if a time is unknown.
+    """
     booting = [node.ready_at for node in nodes if node.state in PENDING]
     return max(filter(None, booting), default=None) if booting and all(booting) else None

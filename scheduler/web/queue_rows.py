@@ -10,7 +10,7 @@ from projects.models import Phase
 from scheduler.engine.plan import Reason
 from scheduler.reports.queues.queue_ordering import describe_order_difference, is_not_ready
 
-# (workload, expected start, whether it has been evaluated, nodes with reserved capacity)
+# (workload, expected start, whether the workload has been evaluated, phrase about its reserved nodes)
 QueueEntry = tuple[Any, datetime | None, bool, str]
 
 

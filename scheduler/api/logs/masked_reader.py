@@ -13,8 +13,8 @@ ReadLog = Callable[[int, int], LogChunk]
 class MaskedReader:
     """Reader that masks secrets in a log.
 
-    `load` returns the masker once the pod has written output. Secrets are recorded before a pod starts, so
-    they are known before it writes any output.
+    `load` returns the masker, and is called only once the pod has written output. All secrets are known by
+    then, because they are recorded before a pod starts.
     """
 
     read_raw: ReadLog

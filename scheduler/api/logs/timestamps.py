@@ -13,9 +13,7 @@ UNKNOWN = b"-".ljust(len("2026-01-01T00:00:00Z "))
 
 
 class LineStamper:
-    """Callable that prefixes each line of consecutive chunks with its time, for example `2026-01-01T00:00:00Z
-    `.
-    """
+    """Callable that prefixes each line of consecutive chunks with the line's UTC time."""
 
     def __init__(self, log: PodLog) -> None:
         self._log = log

@@ -61,8 +61,8 @@ def _find_first_hold(board: Board, overdue: Iterable[PendingGroup]) -> NodeHold 
 
 
 def hold_nodes(board: Board, gang: Gang) -> None:
-    """Hold nodes for the gang if no nodes are held yet, and the gang has waited long enough, is within its
-    fair share and can fit into the pool. At most MAX_GANGS gangs are tried per cycle.
+    """Hold nodes for the gang if no nodes are held yet, the gang has waited long enough, and its request fits
+    within its project's quota or fair share and into the pool. At most MAX_GANGS gangs are tried per cycle.
     """
     cycle = board.cycle
     if (

@@ -31,7 +31,7 @@ class CycleState:
     trials: int = 0  # number of trials plus placement attempts within trials
     accepted_trials: int = 0
     repack_steps: int = 0  # number of steps in exact repacking searches
-    # Number of accepted trials with evictions; after each, all pending gangs are tried again.
+    # Number of accepted trials that evicted pods or asked for a retry. Unless 0, another round follows.
     evicting_trials: int = 0
     placement_attempts: PlacementAttempts = field(default_factory=PlacementAttempts)
     reclaimable_cache: dict[QueueAccount, dict[Hashable, object]] = field(default_factory=dict)

@@ -25,7 +25,7 @@ def gang_sort_key(gang: Gang) -> GangKey:
 
 
 def _split_name(name: str) -> tuple[str, int]:
-    """Split a name into its stem and final number, which is -1 if the name does not end with a number."""
+    """Split a name into its stem and the number after its last hyphen, or the whole name and -1."""
     stem, hyphen, number = name.rpartition("-")
     return (stem, int(number)) if hyphen and number.isascii() and number.isdigit() else (name, -1)
 

@@ -113,7 +113,7 @@ class ReclaimableAmounts:
         return result
 
     def preemptible_amounts(self, gang: Gang, view: NodeView, kind: int) -> Reclaimable:
-        """Return how much of the resource the gang can preempt from lower priorities in its project."""
+        """Return how much of a resource the gang can preempt from its project's lower-priority workloads."""
         if Preempt.has_no_victims_over_share(self._board, gang):
             return Reclaimable()
         key = gang.account, gang.workload.priority, kind, view.usable_nodes, view.units

@@ -98,7 +98,8 @@ def _has_small_and_large_workloads(
 def _least_request(gang: Gang, kind: int, limit: int) -> int:
     """Return the amount of the resource that the gang requests at its minimum size.
 
-    Return 0 if another resource is the gang's dominant one, or if the gang can never run over quota.
+    Return 0 if the gang is non-preemptible and therefore never over quota, if its main resource is another
+    one, or if its request exceeds the limit.
     """
     if gang.non_preemptible:
         return 0

@@ -1,4 +1,4 @@
-"""Reduce group quotas by the allocations in pools that are not part of the snapshot."""
+"""Reduce group quotas by the allocations in pools that are left out of a decision."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -13,7 +13,7 @@ ALLOCATED_STATES = (*LIVE_STATES, PodState.STUCK)
 
 
 def with_reduced_group_quotas(snapshot: Snapshot, pools: Collection[str]) -> tuple[Queue, ...]:
-    """Return the queues, with each group quota reduced by the allocations in `pools`."""
+    """Return the queues. Outside `pools`, each group quota is reduced by the allocations in `pools`."""
     if not any(entitlement.group for queue in snapshot.queues for entitlement in queue.entitlements.values()):
         return snapshot.queues
     used = _allocated_by_queue(snapshot, pools)

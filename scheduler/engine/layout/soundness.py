@@ -16,7 +16,7 @@ def validate_pods(
 ) -> ValidatedPods:
     """Validate a workload's pods. Duplicate pods count as stuck, and pods of unknown roles as invalid.
 
-    Pods on unknown nodes and duplicate reservations are dropped.
+    Duplicate reservations are dropped, and so are pods on unknown nodes unless they have completed.
     """
     valid, invalid, notes = [], [], []
     replicas: set[tuple[str, int]] = set()

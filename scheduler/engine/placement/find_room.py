@@ -1,4 +1,4 @@
-"""Place all missing replicas of a gang, or place none."""
+"""Place the replicas of an arrangement, or place none."""
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
@@ -20,7 +20,10 @@ def find_room(
     horizon: Horizon,
     within: AbstractSet[int] | None = None,
 ) -> bool:
-    """Place all replicas of a gang. If that fails, return False and leave the board unchanged."""
+    """Place the replicas in the arrangement.
+
+    If they do not all fit, return False and leave the board unchanged.
+    """
     replicas, scoped = 0, False
     for need in arrangement:
         replicas += need.count

@@ -147,7 +147,7 @@ def _totals_by_queue(selection: VictimSelection) -> dict[QueueAccount, _QueueTot
 
 
 def _project_totals(selection: VictimSelection, account: QueueAccount) -> _QueueTotals:
-    """Return a project's reclaimable amounts, cached until a gang is added."""
+    """Return a project's reclaimable amounts, cached until one of the project's pods is placed."""
     policy, cache = selection.policy, selection.board.cycle.reclaimable_cache.setdefault(account, {})
     kind = policy.kind, tuple(policy.kinds), policy.gang.workload.priority, policy.protects_new_gangs
     result = cache.get(kind)

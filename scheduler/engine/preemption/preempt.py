@@ -76,9 +76,10 @@ def preempt_for_pending(board: Board, choice: int, policy_type: type[PreemptionP
 def _reject_all_if_policy_cannot_help(
     board: Board, candidates: Iterable[PendingGroup], policy_type: type[PreemptionPolicy]
 ) -> bool:
-    """If the policy cannot help any group, reject all groups without trying moves, and return True.
+    """If the policy cannot help any group, reject all groups without a trial, and return True.
 
-    The order of groups does not matter, because the board does not change until a gang is placed.
+    Otherwise, return False. The order of groups does not matter, because the board does not change until a
+    gang is placed.
     """
     rejections: list[tuple[Gang, Reason | None, Numbers]] = []
     needs_share, unreported = policy_type.needs_share(board), policy_type.unreported

@@ -14,12 +14,12 @@ MAX_ENDINGS = 4  # maximum number of workloads whose end is tried
 Amounts = tuple[int, int, int]
 
 
-def end_own_workload(case: PendingCase) -> Iterator[Proposals]:
+def propose_ending_project_workload(case: PendingCase) -> Iterator[Proposals]:
     """Propose ending another workload in the project, preferring the smallest and then the youngest."""
     return _proposed_endings(case, own=True)
 
 
-def end_other_workload(case: PendingCase) -> Iterator[Proposals]:
+def propose_ending_other_workload(case: PendingCase) -> Iterator[Proposals]:
     """Propose ending a workload in another project, preferring the same department."""
     return _proposed_endings(case, own=False)
 

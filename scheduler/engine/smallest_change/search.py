@@ -12,7 +12,10 @@ from scheduler.engine.model import NodeState, Snapshot
 from scheduler.engine.plan import Kind, Place, Plan, Rejection
 from scheduler.engine.smallest_change import lower_requests, own_changes, pool_changes, queue_changes
 from scheduler.engine.smallest_change.change import Change, ChangeKind, apply_change, replace_workload
-from scheduler.engine.smallest_change.endings import end_other_workload, end_own_workload
+from scheduler.engine.smallest_change.endings import (
+    propose_ending_other_workload,
+    propose_ending_project_workload,
+)
 from scheduler.engine.smallest_change.pending_case import PendingCase, find_pending_case
 from scheduler.engine.smallest_change.proposals import Proposal, Proposals
 
@@ -29,7 +32,7 @@ OWNER_STAGES: tuple[Stage, ...] = (
     own_changes.drop_constraints,
     lower_requests.lower_requests_to_half,
     own_changes.shorten_max_runtime,
-    end_own_workload,
+    propose_ending_project_workload,
     own_changes.raise_priority,
 )
 # Changes by the owner after which an otherwise unschedulable workload may start later.
@@ -48,7 +51,7 @@ OTHER_STAGES: tuple[Stage, ...] = (
     pool_changes.change_consolidation,
     pool_changes.add_nodes,
     # Changes that affect other tenants.
-    end_other_workload,
+    propose_ending_other_workload,
     # Reductions so large that they would change the purpose of the workload.
     lower_requests.lower_requests_below_half,
 )

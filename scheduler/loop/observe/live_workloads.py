@@ -159,7 +159,7 @@ class LiveWorkloads:
         return affected
 
     def _select_pods(self, workload: uuid.UUID) -> None:
-        """Select the succeeded pods of the workload's current run, and its live pods on usable nodes."""
+        """Select the succeeded pods of the workload's current run, and its live pods on observed nodes."""
         row, selected = self._workload_rows.rows.get(workload), []
         for pod in [*self._grouped_pods.get(workload, {}).values()]:
             if pod.state != PodState.SUCCEEDED:

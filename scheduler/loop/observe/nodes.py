@@ -49,7 +49,7 @@ class NodeRow(NamedTuple):
 
 
 def load_node_rows(pool: NodePool | None = None) -> list[NodeRow]:
-    """Return usable and booting nodes in one pool or in all pools, ordered by name."""
+    """Return the nodes in one pool or in all pools, except lost and ended nodes, ordered by name."""
     rows = NODES() if pool is None else _usable_nodes().filter(pool=pool)
     return [NodeRow._make(row) for row in rows]
 

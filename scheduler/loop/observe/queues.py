@@ -79,7 +79,7 @@ class Queues:
     def find_projects(self, ids: Sequence[int]) -> Iterable[Project]:
         """Return the projects' rows with their departments.
 
-        Projects that were not observed are read from the database.
+        If any of the projects was not observed, all are read from the database.
         """
         if all(pk in self.project_rows for pk in ids):
             return [self.project_rows[pk] for pk in ids]

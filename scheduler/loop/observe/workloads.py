@@ -36,7 +36,7 @@ class WorkloadNames(NamedTuple):
     queue: str
     after: tuple[model.Dependency, ...]  # unmet dependencies
     spec: ParsedSpec
-    rejections: Rejections = NONE  # pools that do not accept the workload's image, with the reason
+    rejections: Rejections = NONE  # pools that do not accept the workload's image or volumes, with the reason
     deferred_pool: str | None = None  # pool not used yet because of `burst_after`
 
 

@@ -75,7 +75,7 @@ DUE = """
      WHERE warning.workload_id IS NOT NULL
         OR measured.since <= %(now)s - (measured.rule->>'after')::int * interval '1 second'
 """
-# Mean utilization of each workload's busiest pod while it was idle, in percent.
+# Mean utilization in percent of each workload's busiest pod since the workload became idle.
 BUSIEST = """
     SELECT workload_id, max(percent) FROM (
         SELECT idle.workload_id, 100 * sum(point.gpu_busy_milli_seconds)
@@ -107,7 +107,7 @@ class DueStep:
 def apply_idle_rules(now: datetime, context: SchedulerContext) -> int:
     """Warn about and suspend workloads according to their idle rules.
 
-    Return the number of warnings and suspensions.
+    Return the number of new warnings, withdrawn warnings and suspensions.
     """
     if prepared.fetch_one(HAS_RULES, ()) == (False,) or not (due := _due_steps(now)):
         return 0

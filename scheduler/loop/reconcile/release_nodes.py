@@ -112,8 +112,9 @@ def _release_underutilized(
 def _commit_release(
     release: ReleasableNode, pool: NodePool, run: CycleRun, context: SchedulerContext
 ) -> None:
-    """Commit the release of a node and the moves that empty it. As in a resize, the pool is locked before the
-    workloads. Raises _ReleaseOutdated.
+    """Commit the release of a node and the moves that empty it.
+
+    As in a resize, the pool is locked before the workloads. Raises _OutdatedRelease.
     """
     moved = Plan(bundles=release.bundles, queues=run.plan.queues)
     record = Cycle(

@@ -50,7 +50,7 @@ class Command(BaseCommand):
 
 
 def build_threads(scheduler: Scheduler) -> list[LeasedThread]:
-    """Return the threads for utilization, metrics, outputs and code."""
+    """Return the threads for utilization, metrics, outputs, volumes and code."""
     from berth.server.wiring import load_wiring
 
     wiring = load_wiring()

@@ -102,7 +102,7 @@ def render_with_links(reader: Viewer, rows: Iterable[Eviction]) -> list[Rendered
 
 
 def describe_queue(queue: Mapping[str, Any], gpus_freed: bool) -> str:
-    """Return a line such as "research: 8 GPUs allocated before, 4 GPUs after, quota 4 GPUs"."""
+    """Return a line such as "nlp: 8 GPUs allocated before, 4 GPUs after, quota 4 GPUs, fair share 4 GPUs"."""
     parts = [
         _describe_resource(queue, resource)
         for resource in RESOURCES

@@ -22,8 +22,8 @@ class Borrower:
 class Shortfall:
     """Project that is below its fair share and has unmet requests.
 
-    Amounts are in milli-GPU. `held` is the sum of allocated and reserved GPUs, and `requested` is at least as
-    large.
+    Amounts are in milli-GPU. `share` is the requested part of the fair share, and `held` is the sum of
+    allocated and reserved GPUs.
     """
 
     pool: str

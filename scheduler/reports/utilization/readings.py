@@ -38,7 +38,7 @@ class RunningPod(NamedTuple):
 
     @property
     def busy_threshold(self) -> int:
-        """Utilization in thousandths above which GPUs count as busy, from the idle rule or the default
+        """Lowest utilization in thousandths at which GPUs count as busy, from the idle rule or the default
         setting.
         """
         rule = applicable_rule(self.project_rule, self.pool_rule)
@@ -179,7 +179,10 @@ def _last_busy_at(
     before: models.PodUtilization | None,
     at: datetime,
 ) -> datetime | None:
-    """Return when any of the pod's GPUs was last busy, or None if no GPU is measured."""
+    """Return when any of the pod's GPUs was last busy, or None if no GPU is measured.
+
+    Without a recent earlier reading, return `at`.
+    """
     measured = [busy for busy, _ in devices if busy is not None]
     if not measured:
         return None

@@ -48,7 +48,7 @@ def preview_group(
 ) -> GroupImpact:
     """Return the effects of setting the group's pools to `pools`.
 
-    Raises Forbidden, and Invalid if the group cannot contain the pools.
+    Raises Forbidden if the actor is not a platform admin, and Invalid if the group cannot contain the pools.
     """
     require(actor, Action.ADMINISTER)
     check_pools(group, pools)

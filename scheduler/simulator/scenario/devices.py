@@ -71,7 +71,7 @@ class DeviceAllocator:
     def allocate(
         self, path: str, node: Node, state: PodState, devices: tuple[int, ...], request: Request
     ) -> Problem | None:
-        """Allocate a pod's devices. Return a problem if the pod does not fit, or None."""
+        """Allocate a pod's resources. Return a problem if the pod does not fit, or None."""
         milli = device_share_milli(node, request)
         if milli is None:
             spec, has = f"{request.gpu_memory_mib} MiB", f"{node.gpu_memory_mib} MiB on a device"

@@ -19,7 +19,7 @@ class Capacity:
     """GPU capacity in milli-GPU.
 
     `reserved` includes GPUs of booting nodes, and GPUs where evicted pods are still stopping. `reserved_idle`
-    is the part on idle GPUs of ready nodes.
+    is the part on unallocated GPUs of nodes that can host pods.
     """
 
     total: int
@@ -39,7 +39,7 @@ class Capacity:
 
     @property
     def existing(self) -> int:
-        """GPUs of ready and booting nodes. The scheduler divides these GPUs into fair shares."""
+        """GPUs of nodes that can host pods, and of booting nodes."""
         return self.total + self.pending
 
     @property
@@ -48,7 +48,7 @@ class Capacity:
 
     @property
     def ready_bar(self) -> Bar:
-        """Bar that shows the GPUs of ready nodes. The full width is `total`."""
+        """Bar that shows the GPUs of nodes that can host pods. The full width is `total`."""
         parts = [(self.allocated, "used"), (self.reserved_idle, "reserved"), (self.free, "track")]
         return stacked_bar(parts, self.total, self._label)
 

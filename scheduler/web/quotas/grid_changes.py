@@ -62,7 +62,10 @@ def preview_or_apply(request: Request) -> HttpResponse:
 @signed_in
 @require_GET
 def changes_since(request: Request) -> JsonResponse:
-    """Return the changes since the page was loaded, or `reload` if there are too many."""
+    """Return the current values of quotas changed since the change `after`.
+
+    If there are too many changes, `reload` is true.
+    """
     after = request.GET.get("after", "")
     last_seen = int(after) if after.isdecimal() and len(after) < 18 else 0
     changes = list(quota_changes(request.actor).filter(pk__gt=last_seen).order_by("pk")[: MAX_CHANGES + 1])

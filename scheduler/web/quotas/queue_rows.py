@@ -108,7 +108,7 @@ class QuotaLine:
 
     @property
     def over_quota_pool(self) -> str:
-        """Name of the only pool where the queue is over quota, or an empty string if there is none."""
+        """Name of the pool where the queue is over quota, or an empty string unless there is exactly one."""
         names = [
             quota.pool.name
             for quota in self.quotas
@@ -156,8 +156,8 @@ class QuotaLine:
         return max(0, self.gpus - self.quota_sum)
 
     @property
-    def is_share_requested(self) -> bool:
-        """Return whether the fair share is below the quota because the queue requests no more."""
+    def is_share_limited_by_request(self) -> bool:
+        """Whether the fair share is below the quota because the queue requests no more."""
         if self.share is None or (self.gpus is not None and self.share >= self.gpus):
             return False
         return self.share >= self.held + self.pending

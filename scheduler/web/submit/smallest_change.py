@@ -19,7 +19,11 @@ from projects.services.workloads.prediction import validate
 from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import find_change_of_unsaved_workload
 from scheduler.web.submit.form.draft import DocumentEdits, apply_edits
-from scheduler.web.workloads.change_link import admin_link, document_with_change, note_about_admins
+from scheduler.web.workloads.change_link import (
+    document_with_change,
+    link_to_quota_pool_or_node,
+    note_about_admins,
+)
 
 
 @signed_in
@@ -42,7 +46,7 @@ def smallest_change(request: Request) -> HttpResponse:
     context = {
         "sentence": answer.sentence,
         "note": note_about_admins(request.actor, draft.workload.project, answer.change),
-        "link": admin_link(request.actor, draft.workload.project, answer.change),
+        "link": link_to_quota_pool_or_node(request.actor, draft.workload.project, answer.change),
         "step": f"set:{json.dumps(edits)}" if edits else "",
     }
     return render(request, "scheduler/submit/smallest_change.html", context)

@@ -51,7 +51,7 @@ def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink 
     environment variables, which must not appear in the logs of proxies.
     """
     if ChangeKind(change["kind"]) in (*QUEUE_KINDS, *POOL_KINDS, ChangeKind.NODE_OPENED):
-        return admin_link(actor, workload.project, change)
+        return link_to_quota_pool_or_node(actor, workload.project, change)
     if not is_editable(workload) or not may(actor, Action.OPERATE, workload):
         return None
     document = document_with_change(workload, change)
@@ -64,7 +64,7 @@ def change_link(actor: Actor, workload: Workload, change: Change) -> ChangeLink 
     return ChangeLink("Review change", url) if len(url) <= URL_MAX else ChangeLink("Edit workload", form)
 
 
-def admin_link(actor: Actor, project: Project, change: Change) -> ChangeLink | None:
+def link_to_quota_pool_or_node(actor: Actor, project: Project, change: Change) -> ChangeLink | None:
     """Return a link to the page that changes a project quota, a pool or a node.
 
     The result is None for any other change, or if the user is not allowed to make the change.

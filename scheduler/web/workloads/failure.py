@@ -30,7 +30,7 @@ def first_failed_pod(workload: Workload, placements: Iterable[PodPlacement]) -> 
 
 
 def describe_failure(workload: Workload, placements: Iterable[PodPlacement]) -> Failure | None:
-    """Return the cause of the workload's failure, or None if it has not failed."""
+    """Return the cause of the workload's failure, or None if the workload has not failed."""
     if workload.phase != Phase.FAILED:
         return None
     message = workload.message[:1].upper() + workload.message[1:]

@@ -211,8 +211,8 @@ def _shown_message(workload: Workload) -> str:
 
 
 def _queue_context(workload: Workload) -> Context | None:
-    """Return the queue position, pool and expected start of a pending workload, or None if no cycle has
-    evaluated the workload.
+    """Return the queue position, pool and expected start of a queued or reserved workload, or None for any
+    other workload.
 
     A reserved workload has no queue position.
     """
@@ -341,8 +341,9 @@ TABS = {
 
 
 def _image_with_digest(workload: Workload) -> dict[str, Any] | None:
-    """Return the document's image, with the digest from the latest run that resolved it, or None without an
-    image.
+    """Return the document's image and the digest from the latest run that resolved it.
+
+    Return None if the document has no image.
     """
     reference = workload.spec.get("image") if isinstance(workload.spec, dict) else None
     if not reference:

@@ -79,7 +79,7 @@ class PodTable:
 def pod_table(placements: Sequence[PodPlacement], first_failed: Pod | None = None) -> PodTable:
     """Group similar pods, in the order of each group's first pod.
 
-    The pod that failed first has the first row, because its failure often causes the others.
+    The pod that failed first has the first row, because its failure often causes the other failures.
     """
     groups: dict[Hashable, list[PodPlacement]] = {}
     for each in placements:

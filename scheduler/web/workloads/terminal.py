@@ -19,7 +19,10 @@ NO_POD = "No pod is running yet."
 
 
 def load_terminal(request: Request, workload: Workload) -> dict[str, Any]:
-    """Return the pods that can have a terminal, or the reason why there are none. Raises Forbidden."""
+    """Return the pods that can have a terminal, or the reason why there are none.
+
+    Raises Forbidden if the user is not allowed to run commands in the workload's pods.
+    """
     try:
         require_channel(request.actor, workload)
     except Conflict as obstacle:

@@ -146,8 +146,9 @@ class PreemptionPolicy:
         return None if queue_key_prefix is None else queue_key_prefix + self.victim_key(victim)
 
     def queue_key_prefix(self, victim: Victim) -> Key | None:
-        """Return the first part of `key`, the part that depends on the victim's queue, or None if `key` would
-        be None.
+        """Return the first part of the victim's sort key, the part that depends on its queue.
+
+        Return None if the policy does not allow the eviction now.
         """
         if self.rule(victim) is None:
             return None

@@ -34,7 +34,7 @@ from scheduler.web.submit.form.fields import (
 PREFIX = "f:"
 CODE = "code"  # key of the section that specifies the pods' files
 ORDER = tuple(dict.fromkeys([*WorkloadSpec.model_fields, *RoleSpec.model_fields]))
-SET = "set"  # verb of a step that sets values of the document
+SET = "set"  # form action that sets values in the document (see `apply_step`)
 TEXT_ONLY_HINT = "This value can only be edited in the document."
 
 
