@@ -41,7 +41,7 @@ def _node_histories(pool: NodePool, begin: datetime) -> list[NodeHistory]:
         "pk"
     )
     for node_id, at, kind, overdue in events.values_list("node_id", "at", "kind", "data__overdue"):
-        if not overdue:  # an overdue drain event does not change the node's phase
+        if not overdue:  # a report of an overdue drain does not change the node's phase
             moves[node_id].append((at.timestamp(), PHASE_BY_EVENT[ScalingKind(kind)]))
     histories = []
     for pk, state, since, created in nodes.values_list("pk", "state", "since", "created_at"):

@@ -38,9 +38,7 @@ class Costs:
 
 
 def pool_costs(pool: NodePool, now: datetime) -> Costs:
-    """Return the hourly cost of the pool's nodes, and their cost in the last 24 hours and in the last 30
-    days.
-    """
+    """Return the pool's current hourly cost, and its costs in the last 24 hours and the last 30 days."""
     price = current_price(pool)
     living = Node.objects.filter(pool=pool, queued=False).exclude(state=NodeState.ENDED)
     gpus = living.aggregate(n=Coalesce(Sum("gpus"), 0))["n"]

@@ -14,7 +14,7 @@ def gpu_models(pool: NodePool) -> frozenset[str]:
 
 
 def differing_models(pools: Iterable[NodePool]) -> Mapping[str, frozenset[str]]:
-    """Return each pool's GPU models, or an empty mapping if all pools have the same model."""
+    """Return the known GPU models of each pool. Return an empty mapping if all of them are the same."""
     models = {pool.name: gpu_models(pool) for pool in pools}
     return {name: values for name, values in models.items() if values} if _has_several_models(models) else {}
 

@@ -6,8 +6,8 @@ from pools.runtimes.capabilities import runtime_capabilities
 
 
 def image_rejection_reason(pool: NodePool, image: str | None) -> str:
-    """Return why the pool rejects a workload with the image, as a clause, or an empty string if it does
-    not.
+    """Return why the pool rejects a workload with this image (None: without an image), as a clause, or an
+    empty string if it accepts the workload.
     """
     capabilities = runtime_capabilities(pool.runtime)
     if image is None and capabilities.requires_images:

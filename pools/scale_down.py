@@ -36,7 +36,9 @@ class NodeToDrain:
 
 
 def list_nodes_to_drain(pool: NodePool, desired: int, now: datetime) -> tuple[NodeToDrain, ...]:
-    """Return the nodes in drain order, starting with nodes that are already draining."""
+    """Return the nodes that scaling to `desired` nodes would drain, in order, starting with nodes that are
+    already draining.
+    """
     nodes, work = load_active_nodes(pool.pk), work_to_lose(now, pool)
     by_ordinal = {node.ordinal: node for node in nodes}
     fleet = build_fleet(pool, nodes, now).with_desired(desired)

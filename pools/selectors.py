@@ -42,8 +42,8 @@ PROVIDER_EVENTS = {
 
 
 def pools() -> QuerySet[NodePool]:
-    """Return all pools with their node counts by phase and the number of GPUs on ready, cordoned and
-    draining nodes.
+    """Return all pools with their node counts by phase, the number of GPUs on ready, cordoned and draining
+    nodes, and their weakest isolation level.
     """
     return NodePool.objects.annotate(
         nodes_ready=_node_count(USABLE),

@@ -45,7 +45,9 @@ class AutoscalerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """Times in seconds: the current time, and when a pool last scaled, became idle and expires, or None."""
+    """Current time, and the times at which a pool last scaled, became idle and expires (None if there is no
+    such time), in seconds.
+    """
 
     now: float
     last_scaled_at: float | None = None

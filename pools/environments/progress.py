@@ -1,4 +1,4 @@
-"""Parse a bootstrap script's progress, which the script prints as one line of JSON per phase."""
+"""Parse a bootstrap script's progress, which the script prints as lines of JSON."""
 
 import json
 import re

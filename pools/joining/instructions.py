@@ -13,9 +13,9 @@ class Instructions:
 
     `check` exits with 0 if the node that `start` started is still running. The agent runs it with every
     report, and restarts a node that is gone. A restarted agent runs `check` first, because `start` would end
-    the node's pods. `upgrade` replaces the code of a running node without ending its pods. `update` applies
-    changed settings to a running node in the same way, if no instruction other than `start` has changed. If
-    `update` fails, the node is restarted.
+    the node's pods. `upgrade` replaces the code of a running node without ending its pods. If
+    `start` has changed, `update` applies the new settings to the running node in the same way. If `update`
+    fails, the node is restarted.
     """
 
     start: str = ""

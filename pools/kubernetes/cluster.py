@@ -133,7 +133,7 @@ def ensure_namespace(cluster: Cluster, name: str, project: str) -> None:
 
 
 def check_access(pool: str, access: PoolAccess | UnusableCluster | None) -> PoolAccess:
-    """Return `access` unless it is unusable or missing. Otherwise, raise RuntimeFailure."""
+    """Return `access`. Raises RuntimeFailure if it is unusable or missing."""
     if not isinstance(access, PoolAccess):
         reason = "it is not a pool on Kubernetes" if access is None else access.reason
         raise RuntimeFailure(f"the cluster of pool {pool} cannot be used: {reason}")

@@ -70,7 +70,7 @@ class Mirror:
         return self._read(NODES, SYNC_SECONDS)
 
     def pods(self, patience: float = SYNC_SECONDS) -> list[Mapping[str, Any]]:
-        """Return all scheduled pods and all pods of this installation. Raises Unreachable.
+        """Return all pods of this installation, and the scheduled pods of others. Raises Unreachable.
 
         The first list may take up to `patience` seconds after the first read. Later readers do not wait.
         """

@@ -163,7 +163,7 @@ class PodCalls:
         return pod if cluster.mirror.is_own_pod(pod) else None
 
     def give_up_pod(self, pod_id: str, cluster: Cluster, path: str, report: PodReport) -> PodReport:
-        """Delete a pod that cannot start, and record the report as its end.
+        """Delete a pod that cannot start or does not exit, and record the report as its end.
 
         Before the deletion, the end is recorded as planned: Berth may crash during this call, and the watch
         may report the deletion before the call returns.
@@ -197,8 +197,7 @@ class PodCalls:
     def _planned_end(self, pod_id: str, report: PodReport) -> PodReport | None:
         """Return the planned report of a pod that Berth has deleted, or None if no plan applies.
 
-        Berth gives up only pods that have not started, so the plan is obsolete if such a pod has started
-        since.
+        A plan to give up a pod is obsolete if the pod has started since.
         """
         entry = self._ledger.find(pod_id)
         planned = entry.planned if entry is not None else None

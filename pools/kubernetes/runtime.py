@@ -213,8 +213,10 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return self._pods.record_end(pod_id, report) if report.state is PodState.EXITED else report
 
     def _copy_files(self, pod_id: str, pod: Mapping[str, Any]) -> PodReport | None:
-        """Copy the pod's files. If its container does not exit afterwards, end the pod and return a
-        report, otherwise None.
+        """Start or continue to copy the pod's files.
+
+        If the container still runs after the copy, delete the pod and return its final report. Otherwise,
+        return None.
         """
         access, path = self._access_and_path(pod_id)
         must_end = self._pods.files.advance(pod_id, read_source(access.cluster.api, path, pod))
@@ -357,7 +359,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return ClusterQuotas(bounds, mirror.quota_obstacle)
 
     def rendezvous(self) -> tuple[str, int]:
-        """Return a fixed port, which is free because each pod has its own address."""
+        """Return an arbitrary port, which is free because each pod has its own address."""
         return "", next(self._ports)
 
     def wake_fds(self) -> tuple[int, ...]:

@@ -167,7 +167,7 @@ class NodePool(ChecksTogether, FastRows):
     volumes = models.JSONField(
         default=list,
         blank=True,
-        help_text='Host directories that pods may use, for example [{"name": "datasets", "source": '
+        help_text='Directories and S3 objects that pods may use, for example [{"name": "datasets", "source": '
         '"/mnt/datasets", "access": "read_only", "nodes": {"storage": "nfs"}, "projects": ["vision"]}].',
     )
 

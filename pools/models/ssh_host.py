@@ -35,7 +35,9 @@ class SshHost(models.Model):
     retry_at = models.DateTimeField(null=True)
     problem = models.CharField(max_length=16, blank=True, default="")
     message = models.TextField(blank=True, default="")
-    presented_key = models.TextField(blank=True, default="", help_text="Host key that was not accepted.")
+    presented_key = models.TextField(
+        blank=True, default="", help_text="Host key that no admin has accepted yet."
+    )
     facts = models.JSONField(default=dict, help_text="Properties of the host, as last detected.")
 
     class Meta:

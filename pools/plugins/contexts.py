@@ -38,7 +38,7 @@ class HookContexts:
         return tuple(self._open)
 
     def enter(self, plugins: Iterable[Plugin], *facts: Any) -> None:
-        """Enter the contexts of plugins that are not open yet.
+        """Enter the plugins' contexts that are not open yet.
 
         If a context fails, the contexts that this call opened are exited, and HookFailed is raised.
         """

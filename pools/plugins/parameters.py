@@ -37,7 +37,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Secret:
-    """Marks a plugin parameter as secret. Its value is never shown, and the function gets a placeholder."""
+    """Annotation of a secret plugin parameter. Its value is never shown. The function gets a placeholder."""
 
     variable: str
     description: str = ""

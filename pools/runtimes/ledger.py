@@ -80,7 +80,7 @@ class Ledger:
                 self._write(pod_id, _placement_record(entry), durable=self._syncs_starts)
 
     def record_receipt(self, pod_id: str) -> bool:
-        """Record that the node has received the pod. Must be called before the pod's job is submitted.
+        """Record that the node may have received the pod. On Ray, call this before submitting the pod's job.
 
         Return False if the pod has no record or has ended.
         """

@@ -44,7 +44,7 @@ LOCKED_POOLS = compiled_once(
 
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
-    """Numbers of usable and booting nodes, and the time when the newest node became ready."""
+    """Numbers of usable and pending nodes, and the time when the newest usable node became ready."""
 
     usable: int
     pending: int

@@ -178,7 +178,7 @@ class PoolForm(Form):
         help_text='JSON: [{"name": "datasets", "source": "/mnt/datasets", "access": "read_only", "nodes": '
         '{"storage": "nfs"}, "projects": ["vision"]}]. Without "nodes", all nodes have the directory. '
         'Without "projects", all projects may use it. The other "access" is read_write. The source of a '
-        'read-only volume can be "s3://bucket/prefix", with "secret" (an S3 key of the pool), "region", '
+        'volume can also be "s3://bucket/prefix", with "secret" (an S3 key of the pool), "region", '
         '"endpoint" and "max_gib".',
     )
     reclaim_min_runtime = DurationField(label="Reclaim minimum runtime", initial=0)

@@ -140,7 +140,7 @@ def _phase_title(phase: str) -> str:
 
 
 def _boot_steps(node: Node, phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the steps of a node's boot: the machine, the environment's phases, and the first report."""
+    """Return the steps of a node's boot: the machine, the environment's phases, and readiness."""
     has_machine = node.state == NodeState.BOOTING
     steps = [{"title": "Machine", "state": "done" if has_machine else "running", "seconds": None}]
     steps += [

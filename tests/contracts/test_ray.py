@@ -158,7 +158,7 @@ def test_obstacles_to_readiness_include_unresponsive_agents_and_unregistered_ray
         lambda obstacles: list(obstacles) == ["i-8", "i-9", "i-10"],
     )
     assert f"the node at http://{silent.address}:{AGENT_PORT} is not responding" in obstacles["i-8"]
-    assert obstacles["i-9"] == "raylet is not registered at the head"
+    assert obstacles["i-9"] == "raylet is not registered at the head node"
     assert obstacles["i-10"] == "the machine's address is not known yet"
 
 

@@ -20,7 +20,7 @@ DISK_STEP_MIB = 1024  # free disk space is rounded down, so that small changes d
 
 
 def detect_hardware(url: str, ec2_instance_id: str) -> dict[str, object]:
-    """Return the hardware for the join endpoint. Raises OSError if there is no route to the server."""
+    """Return this machine's hardware as join data. Raises OSError if there is no route to the server."""
     gpus = query_gpus()
     devices = allocation.allocated_gpus(gpus)
     gpus = [gpu for gpu in gpus if gpu["uuid"] in devices]

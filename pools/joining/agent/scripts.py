@@ -76,7 +76,7 @@ class StartScript:
     def _load_instructions(self) -> dict[str, object]:
         """Return the stored instructions if their node is starting or running, or else an empty dictionary.
 
-        Unless the machine has been rebooted since, the stop script of a failed node is run.
+        If the node has failed and the machine has not been rebooted since, run the stop script.
         """
         try:
             self.answer = dict(json.loads(read_file(NODE_FILE)))

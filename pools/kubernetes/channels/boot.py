@@ -27,7 +27,7 @@ sources = json.loads(zlib.decompress(package))
 
 
 class MemoryFinder:
-    """MemoryFinder that imports Berth's modules from source code in memory."""
+    """Import finder for Berth's modules, whose source code is in memory."""
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
         if name not in sources:

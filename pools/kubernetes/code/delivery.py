@@ -31,7 +31,7 @@ class Delivery:
 
 
 class CodeDeliveries:
-    """Code deliveries to starting pods. `notify` is called when a delivery has failed.
+    """Code deliveries to starting pods. `notify` is called when a delivery ends.
 
     Nothing is stored. After a restart, the scheduler starts the pods again.
     """
@@ -60,7 +60,7 @@ class CodeDeliveries:
             return delivery
 
     def forget(self, pod_id: str) -> None:
-        """Discard the delivery to a pod that has started or ended."""
+        """Cancel and discard the delivery to a pod that has started or ended."""
         with self._lock:
             delivery = self._deliveries.pop(pod_id, None)
         if delivery is not None and delivery.transfer is not None:

@@ -175,7 +175,7 @@ class _Unpacking:
 
 
 def _check(session: Session, errors: str) -> None:
-    """Raise Failed or Interrupted unless the script succeeded."""
+    """Raise TransferFailed or TransferInterrupted unless the script succeeded."""
     status = read_status(session.status)
     if status is None:
         raise TransferInterrupted(LOST)

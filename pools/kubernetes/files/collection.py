@@ -64,7 +64,7 @@ class _RunningCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopySource:
-    """Pod whose files are copied. `pod` is its API path.
+    """Pod whose files are copied. `path` is its API path.
 
     `waits` is true if the command is being stopped and may still run. `has_failed` is true if the command has
     failed.
@@ -84,7 +84,7 @@ def read_source(api: Api, path: str, pod: Mapping[str, Any]) -> CopySource:
 
 
 class Collections:
-    """Copies of files from ended pods. `notify` is called when a copy is complete.
+    """Copies of files from ended pods. `notify` is called when a copy has ended.
 
     Only the copies are stored. After a restart, the state of the pods shows which copies are missing.
     """
@@ -114,7 +114,7 @@ class Collections:
             return now - copy.done_at > END_SECONDS
 
     def forget(self, pod_id: str) -> None:
-        """Discard the copy from a pod that has ended."""
+        """Cancel the copy from a pod that has ended. Stored files remain."""
         with self._lock:
             copy = self._current.pop(pod_id, None)
         if copy is not None:

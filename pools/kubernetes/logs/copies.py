@@ -85,7 +85,7 @@ class LogCopies:
         return _whole_seconds(self._load(pod_id).since)
 
     def append(self, pod_id: str, data: bytes) -> int | None:
-        """Append lines with timestamps, except lines that have already been copied.
+        """Append lines that start with timestamps, except lines that have already been copied.
 
         Return the new size, or None if the copy did not grow.
         """

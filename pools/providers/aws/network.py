@@ -1,4 +1,4 @@
-"""A pool's security group, which allows traffic only between the pool's nodes."""
+"""A pool's security group, which allows incoming traffic only from the pool's nodes."""
 
 from typing import Any
 

@@ -41,7 +41,7 @@ class AwsSettings(BaseModel):
     )
     instance_profile: Profile | None = Field(None, description="IAM instance profile of the nodes.")
     security_groups: Annotated[tuple[Group, ...], Field(max_length=5, strict=False)] = Field(
-        (), description="Defaults to the VPC's default security group.", examples=["sg-0a1b2c3d"]
+        (), description="Defaults to a group that admits only the pool's nodes.", examples=["sg-0a1b2c3d"]
     )
     purchase: Literal["on_demand", "spot", "spot_then_on_demand"] = Field(
         "on_demand", description="Spot instances are cheaper, but AWS may reclaim them."

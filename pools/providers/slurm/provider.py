@@ -66,7 +66,7 @@ class SlurmProvider:
             self.client.cancel(living)
 
     def preview(self, pool: str, shape: Shape) -> Preview:
-        """Examine the partition, and let Slurm validate a job without submitting it if possible."""
+        """Examine the partition and, if possible, let Slurm validate a job without submitting it."""
         shown = self.client.examine(LaunchRequest(pool, 1, "preview", 0, shape))
         preview = make_preview(self.settings, shape, shown.partitions, shown.source, shown.rejection)
         return replace(preview, findings=(*shown.findings, *preview.findings))

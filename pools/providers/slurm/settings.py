@@ -215,7 +215,9 @@ def slurm_settings(value: Any) -> SlurmSettings:
 
 
 def access_problems(settings: SlurmSettings) -> Iterator[Problem]:
-    """Yield a problem for each setting that is missing or has no effect with the pool's access to Slurm."""
+    """Yield a problem for each setting that is missing or unsupported with slurmrestd, or has no effect
+    without it.
+    """
     if settings.rest_url is None:
         for name in ("rest_user", "rest_ca"):
             if getattr(settings, name) is not None:

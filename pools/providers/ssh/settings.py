@@ -200,7 +200,7 @@ class SshSettings(_SettingsModel):
     )
 
     def resolved(self) -> list[dict[str, Any]]:
-        """Return all hosts with all values including defaults, as JSON."""
+        """Return all hosts with all values including defaults, as JSON objects."""
         return [self._resolve(host) for host in self.hosts]
 
     def _resolve(self, host: HostSettings) -> dict[str, Any]:

@@ -103,8 +103,8 @@ class Enclosures:
     ) -> Record:  # fmt: skip
         """Prepare the pod's enclosure, and return the pod spec fields that describe it.
 
-        Changes CUDA_VISIBLE_DEVICES in `env` to IDs that are valid inside. Raises NotVisible, UnknownDevice
-        and UnusableVolume.
+        Changes CUDA_VISIBLE_DEVICES in `env` to IDs that are valid inside the enclosure. Raises NotVisible,
+        UnknownDevice and UnusableVolume.
         """
         if spec.image:
             return self._container_fields(spec, env, directory, start)

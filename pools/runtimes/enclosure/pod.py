@@ -150,7 +150,7 @@ def _write_accounts(files: PodFiles, uid: int) -> tuple[Mount, Mount]:
 
 
 def _uses_mps(env: Mapping[str, str]) -> bool:
-    """Return whether the pod uses the MPS daemon that the GPU sharing plugin started on this node."""
+    """Return whether the pod uses the MPS daemon that the plugin `mps` started on this node."""
     if env.get("CUDA_MPS_PIPE_DIRECTORY") != MPS_PIPES:
         return False
     try:

@@ -12,7 +12,7 @@ from pools.runtimes.shim.code import DIRECTORY as CODE_DIRECTORY
 
 
 class LocalFiles:
-    """Local runtime mixin that reads pods' files."""
+    """Mixin of the local runtime that reads pods' files."""
 
     _workspaces: Path
 

@@ -47,7 +47,9 @@ class RayFiles:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Convert the agent's errors to FilesNotFound if it rejects a request, otherwise to RuntimeFailure."""
+    """Convert the agent's rejection of a request to FilesNotFound, or to RuntimeFailure if the agent is too
+    old.
+    """
     try:
         yield
     except ValueError as error:

@@ -80,7 +80,7 @@ class Jobs:
         try:
             return self._client.request(method, f"{self._base}{path}", headers=self._headers, **sent)
         except httpx.HTTPError as error:
-            raise RuntimeFailure(f"the head at {self._base} is not responding: {error!r}") from error
+            raise RuntimeFailure(f"the Ray head node at {self._base} is not responding: {error!r}") from error
 
 
 def _json_or_failure(response: httpx.Response) -> Any:

@@ -341,7 +341,7 @@ class RayRuntime(RayFiles, RayLogs):
             state = self._jobs(node, self._checks).node_state(node_label(node.instance_id))
         except (RuntimeFailure, LookupError, ValueError) as failure:
             return str(failure)
-        return "" if state == "ALIVE" else f"raylet is {state.lower() or 'not registered'} at the head"
+        return "" if state == "ALIVE" else f"raylet is {state.lower() or 'not registered'} at the head node"
 
     def _nodes_by_instance(self) -> dict[str, RayNode]:
         self._nodes = {node.instance_id: node for node in self._list_nodes() if node.address}

@@ -97,7 +97,7 @@ class _Body:
         return data
 
     def finish(self) -> None:
-        """Read the rest of the response. Raises Failure if it is incomplete."""
+        """Read the rest of the response. Raises TransferFailure if it is incomplete."""
         while self.read(BLOCK):
             pass
         if self._size and self._read != self._size:

@@ -115,7 +115,7 @@ class Namespaces:
             raise OSError(number, f"system calls cannot be filtered: {os.strerror(number)}")
 
     def end(self) -> None:
-        """Remove the container, if any. All of the pod's processes must have ended."""
+        """Do nothing, because there is no container."""
 
     def close(self) -> None:
         """Delete the pod's shared memory, unless other pods use it."""

@@ -76,7 +76,7 @@ def remove_all_hosts(pool: NodePool) -> None:
 
 
 def forget_host(host: SshHost, *, actor: Any) -> None:
-    """Delete the row of a removed, unreachable host. The agent, if any, stays on the host.
+    """Delete the row of a removed host, for example if it is unreachable. The agent, if any, stays on it.
 
     Raises Conflict if the host is not being removed, or if its node is still being drained.
     """

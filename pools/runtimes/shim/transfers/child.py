@@ -48,7 +48,7 @@ class Transfer:
         """Prepare an attempt, for example by deleting the files of the previous one."""
 
     def work(self, output: int, is_broken: bool) -> None:
-        """Transfer the data, in the child process. Raises Failure and OSError."""
+        """Transfer the data, in the child process. Raises TransferFailure and OSError."""
         raise NotImplementedError
 
     def run(self) -> str:

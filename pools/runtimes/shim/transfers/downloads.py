@@ -33,7 +33,7 @@ def download_objects(
 
     `sign` returns a URL for each object, and `report` is called with the numbers of objects and bytes
     downloaded so far. If an object fails, the objects that were already downloaded stay in the cache. Raises
-    Failure, Changed and OSError.
+    TransferFailure, ObjectChanged and OSError.
     """
     downloads = _Downloads(cache)
     for start in range(0, len(missing), BATCH):

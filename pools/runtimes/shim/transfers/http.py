@@ -35,7 +35,7 @@ def build_opener(url: str, ca: str) -> OpenerDirector:
 
 
 def open_url(url: str, secret: str, ca: str, body: object = None) -> HTTPResponse:
-    """Send a request to Berth's server. A body is sent as JSON. Raises Failure."""
+    """Send a request to Berth's server. A body is sent as JSON. Raises TransferFailure."""
     import json
     import urllib.error
     import urllib.request
@@ -62,7 +62,7 @@ def open_url(url: str, secret: str, ca: str, body: object = None) -> HTTPRespons
 
 
 def read_json(response: HTTPResponse) -> Any:
-    """Read and parse the whole response. Raises Failure."""
+    """Read and parse the whole response. Raises TransferFailure."""
     import http.client
     import json
 

@@ -109,7 +109,7 @@ class VolumeFetch(Transfer):
     def _lock_and_list(self) -> list[Object]:
         """Lock the cache, and list the objects once the changes of earlier pods have been uploaded.
 
-        Raises Failure and UnusableListing.
+        Raises TransferFailure and UnusableListing.
         """
         while True:
             self._cache.lock(self._wait_for_cache)
@@ -121,7 +121,7 @@ class VolumeFetch(Transfer):
                 time.sleep(WAIT_SECONDS)
 
     def _list_objects(self) -> list[Object]:
-        """List the volume's objects. Raises Failure, UnusableListing and _ChangesPending."""
+        """List the volume's objects. Raises TransferFailure, UnusableListing and _ChangesPending."""
         import urllib.parse
 
         listing, after = None, ""
@@ -138,7 +138,7 @@ class VolumeFetch(Transfer):
         return listing.objects
 
     def _download(self, missing: list[Object], objects: list[Object]) -> None:
-        """Download the missing objects into the cache. Raises Failure and Changed."""
+        """Download the missing objects into the cache. Raises TransferFailure and ObjectChanged."""
         size = sum(entry.size for entry in missing)
         needed = size + (sum(entry.size for entry in objects) if self._is_writable else 0)
         free = self._cache.make_room(needed, objects)
