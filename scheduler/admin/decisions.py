@@ -328,7 +328,7 @@ def _difference_message(result: ReplayResult) -> SafeString:
 
 
 def _queue_rows(row: Eviction, side: str) -> Iterator[list[Any]]:
-    """Yield the name, GPUs and decayed usage of each queue to which the victim or the preemptor belongs."""
+    """Yield the name, GPUs and decayed usage of each queue of one side, the victim or the preemptor."""
     for queue in row.numbers.get(side) or []:
         amounts = [queue.get(key) or {} for key in ("quota", "share", "allocated_before", "allocated_after")]
         gpus = (thousandths(amount.get("gpu")) for amount in amounts)

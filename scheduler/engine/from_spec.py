@@ -43,9 +43,7 @@ def workload_from_spec(spec: WorkloadSpec) -> Workload:
 
 
 def is_endless(spec: WorkloadSpec) -> bool:
-    """Return whether the workload is of a kind that runs until it is stopped, unless it sets
-    `max_runtime`.
-    """
+    """Return whether workloads of this kind run until they are stopped or reach `max_runtime`, if set."""
     return spec.kind in ("interactive", "service")
 
 

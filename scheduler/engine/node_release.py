@@ -241,9 +241,10 @@ class MoveRules:
         self.queues = {queue.name: queue for queue in snapshot.queues}
 
     def cost(self, node: Node, workloads: Sequence[Workload]) -> int | None:
-        """Return the lost work in milliseconds of the node's full capacity, or None if a move is not allowed.
+        """Return the lost work in milliseconds of the node's full capacity.
 
-        Moving one replica interrupts the whole gang, so all work since the gang's last checkpoint is lost.
+        Return None if a move is not allowed or if more than `payback` seconds would be lost. Moving one
+        replica interrupts the whole gang, so all work since the gang's last checkpoint is lost.
         """
         if not all(self._may_move(workload) for workload in workloads):
             return None

@@ -197,7 +197,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class _FilterChoices:
-    """Filter choices, each with its number of workloads. An array counts as one workload."""
+    """Filter choices. The numbers of workloads count an array as one workload."""
 
     reasons: list[tuple[str, int]]  # (reason, count) pairs, most frequent first
     projects: list[str]

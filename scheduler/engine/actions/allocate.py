@@ -143,8 +143,8 @@ def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
 
 
 def _placement_horizons(board: Board) -> list[Horizon]:
-    """Return the placement horizons to try: now, after leaving pods have stopped, and after booting nodes are
-    ready.
+    """Return the placement horizons to try: now and, if there are any, after leaving pods have stopped and
+    after booting nodes are ready.
     """
     horizons = [Horizon.NOW]
     if board.nodes.leaving:

@@ -58,11 +58,10 @@ def _removable_replicas(board: Board, i: int, choice: int) -> Iterator[Victim]:
 
 
 def _cpu_load(board: Board, i: int, gang: Gang) -> int:
-    """Return the sum of CPU limits on a node, excluding the minimum replicas of other overcommitted
-    workloads.
+    """Return the sum of CPU limits on a node, excluding the minimum replicas of other workloads that may
+    overcommit nodes.
 
-    Overcommitted workloads may exceed the load limit, so they must not cost other workloads their extra
-    replicas.
+    These replicas may exceed the load limit, so they must not cost this workload its extra replicas.
     """
     node = board.nodes.nodes[i]
     load = node.cpu * board.nodes.cpu_load_limit // MILLI - board.nodes.cpu[i]

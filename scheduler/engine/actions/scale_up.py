@@ -98,8 +98,10 @@ class ScaleUpQueue:
 
 
 def elastic_gangs(board: Board, choice: int) -> list[Gang]:
-    """Return the elastic gangs that may scale up: those that meet their minimum, are not in backoff and have
-    not been scaled down in this cycle.
+    """Return the elastic gangs that may scale up.
+
+    They have pods, meet their minimum, are not in backoff and have been neither evicted nor scaled down in
+    this cycle.
     """
     return [
         gang

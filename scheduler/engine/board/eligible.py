@@ -147,7 +147,7 @@ def _cluster_quota_numbers(quota: ClusterQuota, used: int, requested: int) -> Nu
 def exceeded_non_preemptible_quota(gang: Gang, requested: Sequence[int]) -> tuple[Reason, Numbers] | None:
     """Return the quota that a non-preemptible gang would exceed, or None.
 
-    Evictions cannot prevent this.
+    Evictions do not help, because only non-preemptible gangs count against this quota.
     """
     return next(_exceeded_non_preemptible_quotas(gang, requested), None)
 

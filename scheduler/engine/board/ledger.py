@@ -211,7 +211,7 @@ class QueueAccount:
     def sort_key_for(self, project: "QueueAccount", requested: tuple[int, int, int]) -> QueueKey:
         """Return this queue's sort key for a workload in one of its projects.
 
-        If the department is divided, the key is computed from the project's share and usage.
+        If the department is divided, `exceeds_share` and `relative_usage` are those of the project.
         """
         key = self.sort_key(requested)
         if not self.divided[main_resource(requested)]:

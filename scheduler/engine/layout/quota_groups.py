@@ -70,7 +70,10 @@ class QuotaGroups:
         return sorted(self._boards.values(), key=lambda board: (self._first_pending(board), board.pool.name))
 
     def _first_pending(self, board: Board) -> tuple[Any, ...]:
-        """Return the smallest sort key among the board's pending workloads whose queues belong to a group."""
+        """Return the smallest sort key among the board's pending workloads whose queues belong to a group.
+
+        A board without such workloads comes last.
+        """
         keys = [
             gang_sort_key(group.gangs[0])
             for group in (board.pending_groups.values() if board.pool.name in self._accounts else ())

@@ -22,7 +22,7 @@ from scheduler.engine.model import (
 
 
 class ChangeKind(StrEnum):
-    """Kinds of change, in the order of `search.STAGES`."""
+    """Kinds of change, in the order in which proposals are sorted."""
 
     RESUMED = "resumed"
     BACKOFF_OVER = "backoff_over"

@@ -108,7 +108,7 @@ def _higher_spread(role: Role, spread: int) -> Proposals:
 def shorten_max_runtime(case: PendingCase) -> Iterator[Proposals]:
     """Propose a maximum runtime that ends the workload before held nodes or quota are needed.
 
-    The nodes or the quota are held for another workload.
+    They are held for another workload.
     """
     for blocker in case.rejection.blockers:
         if "behind" in blocker.numbers and blocker.numbers["until"] is not None:

@@ -79,7 +79,7 @@ def write_readings(readings: Readings, lease: HeldLease) -> None:
 
 
 def delete_old_measurements(*, minutes_before: datetime, hours_before: datetime) -> int:
-    """Delete old points and the measurements of ended pods and nodes.
+    """Delete old points, old measurements of ended pods, and measurements of ended nodes.
 
     Return the number of deleted rows.
     """

@@ -52,7 +52,10 @@ def with_boot_forecast(prediction: Prediction, missing: MissingNodes, now: datet
 
 
 def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNodes | None:
-    """Return the booting nodes where the workload would get reservations, or None if pods must stop first."""
+    """Return the booting nodes where the workload would get reservations.
+
+    Return None if no such node is booting or if pods must stop first.
+    """
     if not bundles or any(bundle.kind is not Kind.RESERVE or bundle.evictions for bundle in bundles):
         return None
     states = {node.name: node.state for node in view.snapshot.nodes}

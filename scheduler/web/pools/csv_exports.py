@@ -52,7 +52,7 @@ def scaling_history_listing(request: Request, pool: NodePool, *, is_admin: bool)
 
 
 def requested_pool_csv(request: Request, pool: NodePool, now: datetime) -> StreamingHttpResponse | None:
-    """Return the device map or the capacity chart as a CSV file, or None if neither was requested."""
+    """Return the nodes or the capacity chart as a CSV file, or None if neither was requested."""
     file_format = request.GET.get("format", "")
     if file_format == "nodes":
         return csv_response(request, f"nodes-of-{pool.name}", NODE_HEADERS, _node_rows(pool))
