@@ -18,6 +18,7 @@ class TickSize:
     """Maximum work of the next tick: `starts` limits both the bundles to commit and the pods to start."""
 
     starts: int = SMALLEST
+    is_saturated: bool = False  # whether the last tick left work for the next one
 
     @property
     def max_changes(self) -> int:
@@ -29,6 +30,7 @@ class TickSize:
 
     def adapt(self, seconds: float, *, has_more: bool) -> None:
         """Adapt to the duration of the last tick, and to whether that tick left work for the next one."""
+        self.is_saturated = has_more
         if seconds > LONG_SECONDS:
             self.starts = max(SMALLEST, int(self.starts * LONG_SECONDS / seconds))
         elif has_more and seconds < SHORT_SECONDS:

@@ -4,7 +4,7 @@ import pytest
 from django.db.models import F
 
 from pools.runtimes.base import PodSpec, RuntimeFailure
-from projects.models import Phase, Pod, PodState, Workload
+from projects.models import Event, Phase, Pod, PodState, Workload
 from scheduler.engine.plan import Plan
 from scheduler.loop import cycle_record, tick
 from scheduler.loop.cycle_record import RunInterval
@@ -141,6 +141,59 @@ def test_pod_reports_beyond_the_maximum_are_recorded_in_later_ticks(
         assert live(PodState.RUNNING) == running
         assert stage.loop.has_more == (running > 0)
     assert phases(workloads) == {Phase.COMPLETED}
+
+
+def test_saturated_tick_records_a_new_start_one_tick_later(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fix_tick_size(stage, monkeypatch, COUNT)
+    workloads = submit_copies(stage, COUNT)
+    stage.loop.tick()
+    stage.loop.context.size.is_saturated = True
+    stage.loop.tick()
+    assert live(PodState.RUNNING) == 0
+    assert stage.loop.has_more, "the next tick must record the starts"
+    stage.loop.tick()
+    assert live(PodState.RUNNING) == COUNT
+    assert phases(workloads) == {Phase.RUNNING}
+    assert not stage.loop.has_more
+    starts = [pod for call, pod in stage.runtime.calls if call == "start"]
+    assert len(starts) == COUNT, "no pod is started twice"
+
+
+def test_start_and_end_of_a_short_run_are_recorded_together(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fix_tick_size(stage, monkeypatch, COUNT)
+    workloads = submit_copies(stage, COUNT)
+    stage.loop.tick()
+    stage.loop.context.size.is_saturated = True
+    stage.clock.advance(1)
+    stage.loop.tick()
+    for row in workloads:
+        for pod in stage.pods(row):
+            stage.runtime.end(str(pod.pk), exit_code=0)
+    stage.clock.advance(2)
+    stage.loop.tick()
+    assert phases(workloads) == {Phase.COMPLETED}
+    for row in workloads:
+        row.refresh_from_db()
+        assert row.started_at == stage.pods(row)[0].started_at
+        assert present(row.ended_at) > present(row.started_at)
+        events = Event.objects.filter(workload_id=row.pk).order_by("pk").values_list("kind", flat=True)
+        assert list(events)[-3:] == ["starting", "running", "completed"]
+
+
+def test_postponed_start_is_recorded_although_later_changes_exceed_the_maximum(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit_copies(stage, COUNT)
+    stage.loop.tick()
+    fix_tick_size(stage, monkeypatch, MOST, changes_per_start=1)
+    stage.loop.context.size.is_saturated = True
+    for running in (0, 2, 4, 5):
+        stage.loop.tick()
+        assert live(PodState.RUNNING) == running
 
 
 @pytest.mark.heavy

@@ -298,7 +298,7 @@ def _verdict_columns(step: Verdict, gang: Gang, now: datetime, names: Mapping[in
     if step.stale is not None:
         columns["stale_since"] = now if step.stale else None
     if step.to == Phase.RUNNING:
-        columns |= _start_columns(workload, now)
+        columns |= _start_columns(workload, _latest_start(gang.pods) or now)
     elif step.to and workload.phase == Phase.STARTING and (started_at := _latest_start(gang.pods)):
         columns |= _start_columns(workload, started_at)
     if step.to == Phase.STOPPING:

@@ -45,8 +45,9 @@ START_ERRORS = (MissingSecret, RuntimeFailure, LookupError, OSError, ValueError,
 
 # Do not filter by phase here, because PostgreSQL might read the entire phase index for each pod.
 STARTING = compiled_once(
-    lambda: (
+    lambda running: (
         Pod.objects.filter(state=PodState.STARTING)
+        .exclude(pk__any=running)
         .select_related("workload__session", "workload__array", "allocation")
         .defer(
             "workload__labels",
@@ -79,7 +80,7 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
     each failure.
     """
     assert_no_transaction()
-    starting_pods = _starting_pods(projects)
+    starting_pods = _starting_pods(context, projects)
     context.sent.retain_starts({pod.pk for pod in starting_pods})
     paused = {pod.pk: pod for pod in starting_pods if was_rejected_recently(pod, now, context.sent)}
     due_pods = [
@@ -253,8 +254,10 @@ def stop_pods(now: datetime, context: SchedulerContext) -> list[str]:
     return notes
 
 
-def _starting_pods(projects: RelatedRows) -> list[Pod]:
-    pods = [pod for pod in STARTING() if pod.workload.phase in (Phase.STARTING, Phase.RUNNING)]
+def _starting_pods(context: SchedulerContext, projects: RelatedRows) -> list[Pod]:
+    """Return the pods in state `starting` that their runtime has not yet reported as running."""
+    running = [*context.reported_running]
+    pods = [pod for pod in STARTING(running) if pod.workload.phase in (Phase.STARTING, Phase.RUNNING)]
     for pod in pods:
         # Clear the allocation's reference to the pod, so that reference counting frees all of these objects.
         if (allocation := pod._state.fields_cache.get("allocation")) is not None:

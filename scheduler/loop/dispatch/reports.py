@@ -105,6 +105,7 @@ def record_reports(
         for pod in pods
         if (change := change_for_report(pod, nodes[pod.node_id], reports.get(pod.pk), now)) is not None
     ]
+    postponed, changes = _postpone_new_starts(changes, context)
     left, changes = _defer_excess_changes(changes, context.size.max_changes)
     being_evicted = _pods_being_evicted(pods, changes, nodes, reports)
     store_start_messages(progress_messages(pods, reports, now, context), now, context)
@@ -145,7 +146,8 @@ def record_reports(
         and report.state is Reported.UNKNOWN
     )
     ended = sum(change.state not in LIVE_POD_STATES for change in changes)
-    return ReportSummary(len(changes), ended, unknown, tuple(notes), left > 0 and not rejections)
+    has_more = postponed > 0 or (left > 0 and not rejections)
+    return ReportSummary(len(changes), ended, unknown, tuple(notes), has_more)
 
 
 def _record_one_by_one(
@@ -165,6 +167,22 @@ def _record_one_by_one(
         record_cluster_evictions(evictions, now)
         recount_gpus(workloads, context.specs)
     return rejections, notes
+
+
+def _postpone_new_starts(changes: list[PodChange], context: SchedulerContext) -> tuple[int, list[PodChange]]:
+    """Return the number of starts left for the next tick, and the changes for this tick.
+
+    While ticks leave work for the next one, a start is recorded one tick after it was first reported. If the
+    pod has ended by then, its start and its end cost only one write.
+    """
+    running = {
+        change.pod.pk
+        for change in changes
+        if change.pod.state == PodState.STARTING and change.state == PodState.RUNNING
+    }
+    postponed = running - context.reported_running if context.size.is_saturated else set()
+    context.reported_running = frozenset(running)
+    return len(postponed), [change for change in changes if change.pod.pk not in postponed]
 
 
 def _defer_excess_changes(changes: list[PodChange], maximum: int) -> tuple[int, list[PodChange]]:
