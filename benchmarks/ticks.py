@@ -8,7 +8,7 @@ import json
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -23,8 +23,8 @@ STEPS = {  # functions called by scheduler/loop/tick.py, with their labels
     "record_reports": "pod reports", "observe": "observe", "decide_pools": "decide", "commit": "commit",
     "record_earlier_cycles": "records", "record_newest_cycle": "records", "start_pods": "start",
     "stop_pods": "stop", "end_overdue": "limits", "record_checkpoints": "checkpoints",
-    "compose_reasons": "reasons", "write_next_reasons": "reasons", "encode_next_workloads": "snapshots",
-    "store_snapshot": "snapshots", "report_demand": "demand", "drop_stale_reservations": "reservations",
+    "explain_pending": "reasons", "write_next_reasons": "reasons", "store_snapshot": "snapshots",
+    "report_demand": "demand", "drop_stale_reservations": "reservations",
     "evict_from_overdue_drains": "drains",
 }  # fmt: skip
 
@@ -103,12 +103,20 @@ def timed_steps(spent: dict[str, list[float]]) -> Iterator[None]:
 
 
 def _timed(step: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
+    """Return the step with a timer. If the step is a generator, each of its parts is timed."""
+
     def timed(*args: Any, **named: Any) -> Any:
         before = time.process_time()
         try:
-            return step(*args, **named)
+            result = step(*args, **named)
         finally:
             spent.append(time.process_time() - before)
+        return timed_parts(result) if isinstance(result, Generator) else result
+
+    def timed_parts(parts: Generator[Any, None, Any]) -> Iterator[Any]:
+        advance = _timed(lambda: next(parts, None), spent)
+        while (part := advance()) is not None:
+            yield part
 
     return timed
 

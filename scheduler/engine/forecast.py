@@ -6,6 +6,7 @@ The estimate ignores later submissions and fragmentation.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from heapq import heapify, heappop, heappush
 
 from berth.core.amounts import RESOURCES
@@ -96,15 +97,21 @@ def _forecast(rejection: Rejection, workload: Workload, future: "_FutureCapacity
     exceeded = next(filter(exceeds_entire_bound, rejection.blockers), None)
     if exceeded is not None:
         is_limit = exceeded.reason in LIMIT_REASONS
-        return Forecast(None, EXCEEDS_WHOLE_LIMIT if is_limit else EXCEEDS_WHOLE_QUOTA)
+        return _unknown_start(EXCEEDS_WHOLE_LIMIT if is_limit else EXCEEDS_WHOLE_QUOTA)
     reason = rejection.blockers[0].reason
     if reason in UNKNOWN_START:
-        return Forecast(None, UNKNOWN_START[reason])
+        return _unknown_start(UNKNOWN_START[reason])
     if workload.pods:
-        return Forecast(None, PARTLY_PLACED)
+        return _unknown_start(PARTLY_PLACED)
     if rejection.position is not None and rejection.position > MAX_ESTIMATES:
-        return Forecast(None, TOO_FAR_BACK)
+        return _unknown_start(TOO_FAR_BACK)
     return future.start(workload, max(now, workload.backoff_until or now))
+
+
+@cache
+def _unknown_start(reason: str) -> Forecast:
+    """Return the forecast that all workloads with an unknown start and this reason share."""
+    return Forecast(None, reason)
 
 
 class _FutureCapacity:

@@ -23,7 +23,7 @@ from scheduler.loop.context import SchedulerContext
 from scheduler.loop.engine_version import engine_version
 from scheduler.loop.observe.view import ClusterView
 from scheduler.loop.snapshot_codec import SnapshotEncoder
-from scheduler.loop.snapshots import MAX_WORKLOADS, compress_document
+from scheduler.loop.snapshots import compress_in_parts
 from scheduler.models import Cycle
 from scheduler.reports.explanations.pool_readiness import with_pool_readiness
 from scheduler.reports.explanations.scale_up import with_scale_up_first, with_unknown_boots
@@ -133,6 +133,26 @@ class CycleRun:
         }
 
 
+def explain_pending(run: CycleRun, memory: CycleMemory) -> Iterator[bool]:
+    """Compose the explanations that `record_newest_cycle` begins to write, if they are due.
+
+    Yield True between parts of the work.
+    """
+    view, plan = run.view, run.plan
+    if not memory.explained.is_due(run.record.pending, view.at):
+        return
+    rejections = plan.rejections
+    if isinstance(rejections, Rejections):
+        while rejections.expand(PART_SIZE):
+            yield True
+    predicted = forecasts(view.snapshot, plan)
+    rejections = with_pool_readiness(rejections, view.below_threshold)
+    if any(demand.nodes_wanted for demand in plan.demand):
+        rejections = with_scale_up_first(rejections)
+        predicted = with_unknown_boots(predicted, rejections)
+    yield from memory.explanations.select_changes(view, rejections, predicted)
+
+
 def record_newest_cycle(
     run: CycleRun, context: SchedulerContext, memory: CycleMemory, notes: list[str]
 ) -> bool:
@@ -201,16 +221,8 @@ def _record_if_due(run: CycleRun, context: SchedulerContext, memory: CycleMemory
     idle_state = _idle_state(run)
     if not due and idle_state is not None and idle_state == memory.idle_state and all_notes == memory.notes:
         return False
-    explains = memory.explained.is_due(record.pending, view.at)
-    predicted = forecasts(view.snapshot, plan) if explains else {}
     with fenced_transaction(context.held_lease, waits_for_disk=False):
-        explained_count = 0
-        if explains:
-            rejections = with_pool_readiness(plan.rejections, view.below_threshold)
-            if any(demand.nodes_wanted for demand in plan.demand):
-                rejections = with_scale_up_first(rejections)
-                predicted = with_unknown_boots(predicted, rejections)
-            explained_count = memory.explanations.write_first_batch(view, rejections, record.pk, predicted)
+        explained_count = memory.explanations.write_batch(view.at, record.pk)
         totals = totals_by_queue()
         store_queue_statuses(view, plan.queues, totals)
         settle_due_usage_ledgers(view.at, totals)
@@ -286,26 +298,13 @@ def write_next_reasons(run: CycleRun, context: SchedulerContext, memory: CycleMe
         return bool(memory.explanations.write_batch(run.view.at, run.record.pk))
 
 
-def encode_next_workloads(run: CycleRun, memory: CycleMemory) -> bool:
-    """Encode the next batch of workloads for `store_snapshot`. Return whether more may remain."""
-    snapshot = run.view.snapshot
-    return len(snapshot.workloads) <= MAX_WORKLOADS and memory.encoder.encode_part(snapshot, PART_SIZE)
+def store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> Iterator[bool]:
+    """Store a recorded cycle's snapshot. Yield True between parts of the work.
 
-
-def compose_reasons(run: CycleRun, memory: CycleMemory) -> bool:
-    """Compose the next batch of pending reasons for `record_newest_cycle`. Return whether more may remain."""
-    rejections = run.plan.rejections
-    is_due = memory.explained.is_due_at(run.record.pending, run.view.at)
-    return is_due and isinstance(rejections, Rejections) and rejections.expand(PART_SIZE)
-
-
-def store_snapshot(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> None:
-    """Store a recorded cycle's snapshot.
-
-    If the process crashes before this step, the cycle cannot be replayed.
+    If the process crashes before the last part, the cycle cannot be replayed.
     """
     run.is_snapshot_due = False
-    snapshot = compress_document(run.view.snapshot, run.plan, memory.encoder)
+    snapshot = yield from compress_in_parts(run.view.snapshot, run.plan, memory.encoder, PART_SIZE)
     if snapshot is not None:
         with fenced_transaction(context.held_lease, waits_for_disk=False):
             Cycle.objects.filter(pk=run.record.pk).update(snapshot=snapshot)

@@ -2,10 +2,11 @@
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from itertools import islice
+from typing import Any, cast
 
 from django.conf import settings
 from django.db import connection
@@ -44,15 +45,37 @@ def compress_document(snapshot: Snapshot, plan: Plan, encoder: SnapshotEncoder |
     `encoder` caches encoded parts between cycles; without it, packing takes longer than making the cycle's
     decisions. Must not be called inside a transaction.
     """
+    parts = compress_in_parts(snapshot, plan, encoder or SnapshotEncoder(), MAX_WORKLOADS)
+    while True:
+        try:
+            next(parts)
+        except StopIteration as end:
+            return cast("bytes | None", end.value)
+
+
+def compress_in_parts(
+    snapshot: Snapshot, plan: Plan, encoder: SnapshotEncoder, part_size: int
+) -> Generator[bool, None, bytes | None]:
+    """Do the same as `compress_document`, but yield True between parts of up to `part_size` workloads."""
     if len(snapshot.workloads) > MAX_WORKLOADS:
         return None
-    encoded = (encoder or SnapshotEncoder()).encode(snapshot)
-    text = f'{{"snapshot":{encoded},"decided":{to_json(plan_document(plan)).decode()}}}'
-    return zlib.compress(text.encode(), 1)
+    while encoder.encode_part(snapshot, part_size):
+        yield True
+    pending: Document = {}
+    entries = _pending_reasons(plan.rejections)
+    while part := dict(islice(entries, part_size)):
+        pending |= part
+        yield True
+    encoded = encoder.encode(snapshot)
+    decided = plan_document(plan, pending)
+    return zlib.compress(f'{{"snapshot":{encoded},"decided":{to_json(decided).decode()}}}'.encode(), 1)
 
 
-def plan_document(plan: Plan) -> Document:
-    """Return the parts of a plan that a replay compares: steps, pending reasons and shares."""
+def plan_document(plan: Plan, pending: Document | None = None) -> Document:
+    """Return the parts of a plan that a replay compares: steps, pending reasons and shares.
+
+    Pass `pending` if the pending reasons have already been converted.
+    """
     return {
         "bundles": [
             {
@@ -67,20 +90,18 @@ def plan_document(plan: Plan) -> Document:
             }
             for bundle in plan.bundles
         ],
-        "pending": _pending_document(plan.rejections),
+        "pending": dict(_pending_reasons(plan.rejections)) if pending is None else pending,
         "shares": {f"{report.queue} on {report.pool}": list(report.share) for report in plan.queues},
     }
 
 
-def _pending_document(rejections: Iterable[Rejection]) -> Document:
-    """Return the queue position and reasons of each pending workload. Most workloads share their reasons."""
+def _pending_reasons(rejections: Iterable[Rejection]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield each pending workload with its queue position and reasons. Most workloads share their reasons."""
     reasons: dict[int, tuple[Sequence[Blocker], list[str]]] = {}  # keyed by the `id()` of the blockers
-    document: Document = {}
     for workload, position, blockers in _queue_positions(rejections):
         if id(blockers) not in reasons:
             reasons[id(blockers)] = blockers, [str(blocker.reason) for blocker in blockers]
-        document[workload] = [position, *reasons[id(blockers)][1]]
-    return document
+        yield workload, [position, *reasons[id(blockers)][1]]
 
 
 def _queue_positions(rejections: Iterable[Rejection]) -> Iterator[Position]:

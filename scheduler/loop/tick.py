@@ -37,8 +37,7 @@ from scheduler.loop.cycle_record import (
     CycleMemory,
     CycleRun,
     CycleTimer,
-    compose_reasons,
-    encode_next_workloads,
+    explain_pending,
     record_earlier_cycles,
     record_failure,
     record_newest_cycle,
@@ -302,14 +301,13 @@ class Loop:
             part = earlier[at : at + CYCLES_PER_STEP]
             yield self._record(partial(record_earlier_cycles, part, context, memory, notes))
         if newest is not None:
-            while self._run_safely("records", partial(compose_reasons, newest, memory)):
+            for _ in self._run_steps_safely("records", explain_pending(newest, memory)):
                 yield False
             yield self._record(lambda: record_newest_cycle(newest, context, memory, notes))
         for run in runs:
             if run.is_snapshot_due:
-                while self._run_safely("snapshots", partial(encode_next_workloads, run, memory)):
+                for _ in self._run_steps_safely("snapshots", store_snapshot(run, context, memory)):
                     yield False
-                self._run_safely("snapshots", partial(store_snapshot, run, context, memory))
                 yield False
         while runs and memory.explanations.has_unwritten:
             yield self._record(lambda: write_next_reasons(runs[-1], context, memory))

@@ -122,8 +122,8 @@ class LiveWorkloads:
         self._shared = shared
 
     def engine_objects(self) -> tuple[model.Workload, ...]:
-        """Return the engine objects of the workloads, sorted by workload ID."""
-        return tuple(self._engine_objects)
+        """Return the engine objects of the workloads, sorted by workload ID, and then the placeholders."""
+        return tuple(self._engine_objects) + self.placeholders
 
     def pod_ids(self) -> dict[tuple[str, str, int], uuid.UUID]:
         """Return the pod IDs, keyed by the pods' names in the engine."""

@@ -83,7 +83,7 @@ def observe(
                 nodes, pool_names, below_threshold, served.project_names_by_node(queues.projects), volumes
             ),
             queues=queues.queues,
-            workloads=(*live.engine_objects(), *live.placeholders),
+            workloads=live.engine_objects(),
             reservations=_engine_reservations(live, node_names) if has_reservations else (),
         ),
         workloads=dict(live.observed),

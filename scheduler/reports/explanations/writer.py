@@ -1,7 +1,7 @@
 """Store the explanations of pending workloads. Unchanged rows are not written."""
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ MAX_REASONS = 16  # maximum number of pending reasons stored per workload
 # Each workload is updated within MAX_TURNS cycles, even if this takes more updates.
 MAX_UPDATES, MAX_TURNS = 250, 40
 BATCH_SIZE = 250  # maximum number of rows written in one transaction
+PART_SIZE = 2000  # number of workloads that are compared with their stored explanations at a time
 
 # Lock rows in the same order as other transactions that lock the tasks of an array.
 UPDATE_WORKLOADS = """
@@ -114,16 +115,32 @@ class ExplanationWriter:
         cycle: int | None,
         predicted: Mapping[str, Forecast] = NO_FORECASTS,
     ) -> int:
-        """Write the first batch of explanations in the caller's transaction. Return the number of rows."""
+        """Select the explanations, and write the first batch in the caller's transaction.
+
+        Return the number of rows.
+        """
+        for _ in self.select_changes(view, rejections, predicted):
+            pass
+        return self.write_batch(view.at, cycle)
+
+    def select_changes(
+        self,
+        view: ClusterView,
+        rejections: Iterable[Rejection],
+        predicted: Mapping[str, Forecast] = NO_FORECASTS,
+    ) -> Iterator[bool]:
+        """Select the explanations that `write_batch` writes. Yield True after each PART_SIZE workloads."""
         urgent: list[ExplanationChange] = []
         updates: list[ExplanationChange] = []
         current: dict[uuid.UUID, State] = {}
         hashes = _BlockerHashes()
-        for rejection in rejections:
+        for count, rejection in enumerate(rejections, 1):
+            if count % PART_SIZE == 0:
+                yield True
             workload = view.workloads.get(rejection.workload)
             if workload is None or workload.phase not in (Phase.PENDING, Phase.RESERVED):
                 continue
-            expected = predicted.get(rejection.workload, Forecast(rejection.expected_start, ""))
+            expected = predicted.get(rejection.workload) or Forecast(rejection.expected_start, "")
             progress = (rejection.position or 0, expected.at or 0, expected.because)
             reasons = tuple(blocker.reason for blocker in rejection.blockers)
             state = (
@@ -139,7 +156,6 @@ class ExplanationWriter:
                 (urgent if change.has_new_reasons else updates).append(change)
         self._written = current
         self._unwritten = [*urgent, *self._select_next_updates(updates)]
-        return self.write_batch(view.at, cycle)
 
     def _select_next_updates(self, updates: list[ExplanationChange]) -> list[ExplanationChange]:
         """Return this cycle's updates: the first workloads in the queue, and other workloads in turn."""

@@ -19,7 +19,7 @@ from scheduler.engine.decide import decide
 from scheduler.engine.model import Snapshot
 from scheduler.loop.engine_version import engine_version
 from scheduler.loop.snapshot_codec import SnapshotEncoder, UnreadableSnapshot, decode_snapshot
-from scheduler.loop.snapshots import compress_document, load_snapshot
+from scheduler.loop.snapshots import compress_document, compress_in_parts, load_snapshot
 from scheduler.models import Cycle
 from scheduler.reports import replay as replaying
 from scheduler.reports.replay import replay
@@ -162,11 +162,11 @@ def test_snapshot_is_stored_outside_the_commit_transaction(
 
     inside: list[bool] = []
 
-    def pack_and_record(*arguments: Any) -> bytes | None:
+    def pack_and_record(*arguments: Any) -> Iterator[bool]:
         inside.append(connection.in_atomic_block)
-        return compress_document(*arguments)
+        return compress_in_parts(*arguments)
 
-    monkeypatch.setattr(cycle_record, "compress_document", pack_and_record)
+    monkeypatch.setattr(cycle_record, "compress_in_parts", pack_and_record)
     stage.submit()
     stage.tick()
     assert inside == [False]
