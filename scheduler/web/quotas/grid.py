@@ -11,13 +11,14 @@ from django.views.decorators.http import require_GET
 from berth.server.api.transport.streaming import csv_response
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import reader_zone
+from pools.models import NodePool
 from projects.access import Action, may
 from projects.actor import Actor
 from projects.models import QuotaChange
 from projects.models.tenants import PoolOrGroup
 from projects.selectors import departments
 from projects.web.quotas.cells import FIELDS
-from scheduler.web.quotas.grid_table import Row, Table, build_table, gpu_capacities
+from scheduler.web.quotas.grid_table import Row, Table, allocated_gpus, build_table, gpu_capacities
 from scheduler.web.quotas.places import group_members, pools_and_groups_to_show
 
 PAGE_SIZE = 60  # rows per page
@@ -113,7 +114,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def parse_grid_query(query: QueryDict, actor: Actor) -> GridQuery:
-    every = pools_and_groups_to_show(actor)
+    every = _most_used_first(pools_and_groups_to_show(actor))
     named = {word for text in query.getlist("pools") for word in text.split(",")}
     chosen = {word for text in query.getlist("values") for word in text.split(",")}
     start = query.get("rows", "")
@@ -127,6 +128,21 @@ def parse_grid_query(query: QueryDict, actor: Actor) -> GridQuery:
         sort=query.get("sort", "name")[:100],
         start=int(start) if start.isdecimal() and len(start) < 7 else 0,
     )
+
+
+def _most_used_first(places: Sequence[PoolOrGroup]) -> list[PoolOrGroup]:
+    """Sort quota groups and then pools: those with allocated or reserved GPUs first, the largest first.
+
+    The sort is stable, so that equal pools stay in their order by name. A narrow window shows the first ones.
+    """
+    used = {place for (_, place), gpus in allocated_gpus(places).items() if any(gpus)}
+    capacity = gpu_capacities(places)
+    return sorted(
+        places,
+        key=lambda place: (
+            isinstance(place, NodePool), place.name not in used, -capacity.get(place.name, (0, 0))[0]
+        ),
+    )  # fmt: skip
 
 
 def _join_titles(names: Iterable[str]) -> str:

@@ -151,7 +151,7 @@ def build_table(
     if hide_default:
         fields = [name for name in fields if name not in default_fields]
     tenants = sum(1 + len(inner) for _, inner in every)
-    sums, allocated = _project_quota_sums(every, fields), _allocated_gpus(pools)
+    sums, allocated = _project_quota_sums(every, fields), allocated_gpus(pools)
     result = Table(pools, fields, [], sums, tenants, default_fields, allocated)
     for top, children in every:
         if within and top.name != within:
@@ -186,6 +186,22 @@ def gpu_capacities(places: Sequence[PoolOrGroup]) -> dict[str, tuple[int, int]]:
         for name in names:
             capacity[name] = capacity[name][0] + largest, capacity[name][1] + now
     return capacity
+
+
+def allocated_gpus(places: Sequence[PoolOrGroup]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return the allocated and reserved milli-GPU after the last cycle, by row key and pool or group."""
+    names = {place.name for place in places}
+    result: dict[tuple[str, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
+    rows = QueueStatus.objects.filter(
+        Q(pool__name__in=names) | Q(pool__quota_group__name__in=names)
+    ).order_by()
+    for department, project, allocated, reserved, *of_places in rows.values_list(
+        "department_id", "project_id", "allocated", "reserved", "pool__name", "pool__quota_group__name"
+    ):
+        for name in names.intersection(of_places):
+            key = f"project-{project}" if project else f"department-{department}", name
+            result[key] = result[key][0] + allocated[0], result[key][1] + reserved[0]
+    return result
 
 
 def in_pools_or_groups(places: Iterable[PoolOrGroup]) -> Q:
@@ -261,22 +277,6 @@ def _project_quota_sums(
                     value = quota.values[column]
                     more = (finite, unlimited + 1) if value is None else (finite + value, unlimited)
                     result[top.key, pool, name] = more
-    return result
-
-
-def _allocated_gpus(places: Sequence[PoolOrGroup]) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return the allocated and reserved milli-GPU after the last cycle, by row key and pool or group."""
-    names = {place.name for place in places}
-    result: dict[tuple[str, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
-    rows = QueueStatus.objects.filter(
-        Q(pool__name__in=names) | Q(pool__quota_group__name__in=names)
-    ).order_by()
-    for department, project, allocated, reserved, *of_places in rows.values_list(
-        "department_id", "project_id", "allocated", "reserved", "pool__name", "pool__quota_group__name"
-    ):
-        for name in names.intersection(of_places):
-            key = f"project-{project}" if project else f"department-{department}", name
-            result[key] = result[key][0] + allocated[0], result[key][1] + reserved[0]
     return result
 
 

@@ -98,6 +98,15 @@ def test_oversubscribed_department_is_highlighted(cast: Cast, spot: NodePool, si
     assert ">∞ assigned to projects</span>" in sign_in("bob").get("/quotas").content.decode()
 
 
+def test_grid_begins_with_the_pools_in_use(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:
+    def pools() -> list[str]:
+        return [head.pool.name for head in sign_in("alice").get("/quotas").context["heads"]]
+
+    assert pools() == ["local", "spot"], "without allocated GPUs, the larger pool or the name decides"
+    make.queue_status(cast.vision, spot, share=2, allocated=2, requested=0)
+    assert pools() == ["spot", "local"]
+
+
 def test_grid_shows_allocated_gpus_below_quotas(cast: Cast, spot: NodePool, sign_in: SignIn) -> None:
     make.queue_status(cast.vision, cast.pool, share=2, allocated=1.5, requested=2)
     make.queue_status(cast.research, cast.pool, share=4, allocated=1.5, requested=2)
