@@ -350,12 +350,27 @@ def test_search_query_count_is_independent_of_the_number_of_workloads(
     alice = sign_in("alice")
     for number in range(20):
         make.workload(cast.vision, f"many-{number}")
-    with django_assert_max_num_queries(17):
+    with django_assert_max_num_queries(18):
         assert len([title for title in titles(alice, "many") if title.startswith("many")]) == 6
     with django_assert_max_num_queries(24):
         links(alice, "failed many-3")
     with django_assert_max_num_queries(28):
         links(alice, "edit quota many local")
+
+
+def test_search_links_to_all_matching_workloads_if_there_are_more(cast: Cast, sign_in: SignIn) -> None:
+    for number in range(6):
+        make.workload(cast.vision, f"many-{number}")
+    dave = sign_in("dave")
+    assert not any(title.startswith("Show all") for title in titles(dave, "many"))
+    make.workload(cast.vision, "many-6", phase="completed", ended_at=make.ago())
+    make.workload(cast.ads, "many-7")
+    shown = titles(dave, "workload many")
+    assert shown.index("Show all 7 workloads") == 6
+    path = links(dave, "many")[6]
+    assert path == "/workloads?state=all&search=many"
+    assert set(re.findall(r">(many-\d)<", dave.get(path).content.decode())) == {f"many-{n}" for n in range(7)}
+    assert not any(title.startswith("Show all") for title in titles(dave, "many vision"))
 
 
 def test_search_results_show_the_state_and_highlight_the_match(cast: Cast, sign_in: SignIn) -> None:

@@ -1,7 +1,7 @@
 """Tests that array progress and the empty search do not read all ended workloads."""
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from django.utils import timezone
 from berth.server.web.search_workloads import current_hits
 from projects.access import with_roles
 from projects.models import Phase, Workload
+from projects.models.workloads import ENDED_PHASES
 from projects.web.arrays.progress import load_progress
 from tests import factories as make
 from tests.cast import Cast
@@ -40,11 +41,19 @@ def _rows_of(node: dict[str, Any]) -> int:
 
 
 def create_ended_workloads(cast: Cast, phase: Phase, **columns: Any) -> None:
-    at = make.ago(days=3)
-    times = {"submitted_at": at, "first_started_at": at, "ended_at": at, "since": at}
+    create_workloads(cast, phase, make.ago(days=3), **columns)
+
+
+def create_workloads(cast: Cast, phase: Phase, at: datetime, **columns: Any) -> None:
+    times = {
+        "submitted_at": at,
+        "first_started_at": at,
+        "ended_at": at if phase in ENDED_PHASES else None,
+        "since": at,
+    }
     Workload.objects.bulk_create(
         Workload(
-            project=cast.vision, name=f"ended-{number}", spec={}, submitted_by=cast.dave.user, phase=phase,
+            project=cast.vision, name=f"{phase}-{number}", spec={}, submitted_by=cast.dave.user, phase=phase,
             pools=[cast.pool.name],
             array_index=number + 2 if "array" in columns else None, **times, **columns,
         )
@@ -72,5 +81,13 @@ def test_empty_search_does_not_read_earlier_failures(cast: Cast, mine: bool) -> 
     with CaptureQueriesContext(connection) as queries:
         hits = current_hits(with_roles(cast.dave), timezone.now(), mine=mine)
     assert [hit.title for hit in hits] == ["probe"]
-    listing = [query for query in queries.captured_queries if "CASE WHEN" in query["sql"]]
-    assert len(listing) == 1 and rows_read(listing) < 50
+    assert rows_read(queries) < 50
+
+
+@pytest.mark.parametrize("mine", [True, False])
+def test_empty_search_does_not_sort_all_pending_workloads(cast: Cast, mine: bool) -> None:
+    create_workloads(cast, Phase.PENDING, timezone.now())
+    with CaptureQueriesContext(connection) as queries:
+        hits = current_hits(with_roles(cast.dave), timezone.now(), mine=mine)
+    assert len(hits) == 6
+    assert rows_read(queries) < 500

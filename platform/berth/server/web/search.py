@@ -38,6 +38,7 @@ from berth.server.web.search_workloads import (
     state_list_hits,
     task_hits,
     user_list_hits,
+    whole_list_hit,
     workload_hit,
     workload_list_url,
 )
@@ -169,8 +170,13 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     named: QuerySet[Any] = without_engines(matching).exclude(
         pk__in=services(actor).order_by().values("workload")
     )
-    matching_workloads = list(named.order_by("match", LIVE_FIRST, "-submitted_at")[:MAX_OF_A_KIND])
-    yield HitGroup("Workloads", [workload_hit(row) for row in matching_workloads], kind=WORKLOAD)
+    listed = list(named.order_by("match", LIVE_FIRST, "-submitted_at")[: MAX_OF_A_KIND + 1])
+    matching_workloads = listed[:MAX_OF_A_KIND]
+    wanted = without_kind(words, WORKLOAD)
+    # The list searches for one text, not for several words.
+    has_more = len(listed) > MAX_OF_A_KIND and len(wanted) == 1
+    others = [whole_list_hit(actor, wanted[0])] if has_more else []
+    yield HitGroup("Workloads", [*map(workload_hit, matching_workloads), *others], kind=WORKLOAD)
     matching_services = _matching_services(actor, words)
     yield HitGroup("Services", _service_hits(matching_services), kind=WORKLOAD + SERVICE)
     found_arrays = _matches(arrays(actor), words, "name", "project__name", kind=ARRAY, id_column="pk")

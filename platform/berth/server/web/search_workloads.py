@@ -7,7 +7,7 @@ from functools import reduce
 from operator import or_
 
 from django.contrib.auth.models import User
-from django.db.models import Case, Exists, OuterRef, Q, When
+from django.db.models import Exists, F, OuterRef
 from django.http import QueryDict
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -15,16 +15,16 @@ from django.utils.http import urlencode
 from berth.server.web.palette import SearchHit
 from berth.server.web.states import TONES
 from projects.actor import Actor
-from projects.models import ArrayState, Phase, Workload, WorkloadArray
+from projects.models import ArrayState, InferenceEngine, Phase, Workload, WorkloadArray, WorkloadKind
 from projects.models.workloads import LIVE_PHASES
 from projects.selectors import arrays, id_condition, workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.arrays.progress import load_progress
-from projects.web.workloads.engine_rows import without_engines
 from projects.web.workloads.filters import filter_workloads, one_row_per_array, parse_filters
 
 MAX_TASKS, MAX_USERS, MAX_NAMED = 6, 4, 5
 MAX_CURRENT, MAX_CURRENT_ARRAYS = 6, 2  # workloads and arrays that an empty search lists
+MAX_CANDIDATES = 50  # latest live workloads from which an empty search selects
 RECENTLY = timedelta(days=1)
 MIN_STATE_LETTERS = 4  # minimum length of a word that is matched as the beginning of a state's name
 STATE_SYNONYMS = {
@@ -61,25 +61,35 @@ def workload_hit(row: Workload) -> SearchHit:
 
 
 def current_hits(actor: Actor, now: datetime, *, mine: bool) -> list[SearchHit]:
-    """Return live workloads and those that have failed in the last day, the ones that need attention first.
+    """Return the latest live workloads and those that have failed in the last day. Those that need attention
+    come first.
 
     With `mine`, only the user's own are returned. Engines of services are left out.
     """
-    is_unschedulable = Q(phase=Phase.PENDING, reason=UNSCHEDULABLE)
-    has_failed = Q(phase=Phase.FAILED, ended_at__gte=now - RECENTLY)
-    rows = workloads(actor).filter(Q(phase__in=LIVE_PHASES) | has_failed, array=None)
-    active = arrays(actor).filter(state=ArrayState.ACTIVE)
+    rows, active = workloads(actor).filter(array=None), arrays(actor).filter(state=ArrayState.ACTIVE)
     if mine:
         rows, active = rows.filter(submitted_by=actor.user), active.filter(submitted_by=actor.user)
-    urgency = Case(
-        When(is_unschedulable, then=0),
-        When(has_failed, then=1),
-        When(phase__in=(Phase.PENDING, Phase.RESERVED), then=2),
-        default=3,
-    )
-    listed = without_engines(rows).order_by(urgency, "-submitted_at")[:MAX_CURRENT]
+    # Without a sort by urgency, indexes serve both queries, however many workloads are pending.
+    live = rows.filter(phase__in=LIVE_PHASES).order_by("-submitted_at", "-pk")[:MAX_CANDIDATES]
+    failed = rows.filter(phase=Phase.FAILED, ended_at__gte=now - RECENTLY).order_by("-ended_at")
+    listed = _without_added_engines([*live, *failed[:MAX_CURRENT]])
     latest = active.order_by("-submitted_at")[:MAX_CURRENT_ARRAYS]
-    return [*map(workload_hit, listed), *array_hits(list(latest))]
+    listed.sort(key=_urgency)
+    return [*map(workload_hit, listed[:MAX_CURRENT]), *array_hits(list(latest))]
+
+
+def _without_added_engines(rows: Sequence[Workload]) -> list[Workload]:
+    """Return the rows, except those of engines that were added to a service."""
+    keys = [row.pk for row in rows if row.kind == WorkloadKind.SERVICE]
+    links = InferenceEngine.objects.filter(workload__in=keys).exclude(workload=F("service__workload"))
+    added = set(links.order_by().values_list("workload", flat=True)) if keys else ()
+    return [row for row in rows if row.pk not in added]
+
+
+def _urgency(row: Workload) -> int:
+    state = state_of(row)
+    urgent = ("unschedulable", Phase.FAILED, Phase.PENDING, Phase.RESERVED)
+    return min(urgent.index(state), 2) if state in urgent else len(urgent)
 
 
 def _row_hit(row: Workload, state: str) -> SearchHit:
@@ -90,6 +100,14 @@ def _row_hit(row: Workload, state: str) -> SearchHit:
     return SearchHit(
         row.array.name, path, "workloads", row.project.name, state=state if state in TONES else ""
     )
+
+
+def whole_list_hit(actor: Actor, word: str) -> SearchHit:
+    """Return a link to the list of all workloads that match the word, with their number in that list."""
+    path = workload_list_url(state="all", search=word)
+    rows = filter_workloads(actor, parse_filters(QueryDict(path.partition("?")[2]))).order_by()
+    count = rows.aggregate(count=workload_count())["count"]
+    return SearchHit(f"Show all {count:,} workloads", path, "workloads", f"matching “{word}”")
 
 
 def array_hits(matching: Sequence[WorkloadArray]) -> Iterator[SearchHit]:
