@@ -50,15 +50,15 @@ class NodeRow(NamedTuple):
 
 def load_node_rows(pool: NodePool | None = None) -> list[NodeRow]:
     """Return the nodes in one pool or in all pools, except lost and ended nodes, ordered by name."""
-    rows = NODES() if pool is None else _usable_nodes().filter(pool=pool)
+    rows = NODES() if pool is None else _observed_nodes().filter(pool=pool)
     return [NodeRow._make(row) for row in rows]
 
 
-def _usable_nodes() -> Any:
+def _observed_nodes() -> Any:
     return Node.objects.filter(state__in=NODE_STATES).order_by("name").values_list(*NodeRow._fields)
 
 
-NODES = compiled_once(_usable_nodes)
+NODES = compiled_once(_observed_nodes)
 
 
 @dataclass(slots=True)

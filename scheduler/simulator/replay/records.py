@@ -31,7 +31,7 @@ class JobRecord:
     # Part of `pending_seconds` during which the job would have fit into its project's quota.
     pending_seconds_in_quota: float = 0.0
     stops: int = 0
-    clock_at_submission: float = 0.0  # account's clock value when the job became pending
+    clock_when_pending: float = 0.0  # account's clock value when the job became pending
 
 
 @dataclass(slots=True)
@@ -138,7 +138,7 @@ class Records:
     def _start_pending(self, now: int, job: JobRecord, account: ProjectAccount) -> None:
         if job.since is not None:
             job.stops += 1
-        job.since, job.pending_since, job.clock_at_submission = None, now, account.seconds_with_room(job.gpus)
+        job.since, job.pending_since, job.clock_when_pending = None, now, account.seconds_with_room(job.gpus)
         account.pending += 1
         self._queue_changes.append((now, 1))
 
@@ -146,7 +146,7 @@ class Records:
         if job.pending_since is None:
             return
         job.pending_seconds += now - job.pending_since
-        job.pending_seconds_in_quota += account.seconds_with_room(job.gpus) - job.clock_at_submission
+        job.pending_seconds_in_quota += account.seconds_with_room(job.gpus) - job.clock_when_pending
         job.pending_since = None
         account.pending -= 1
         self._queue_changes.append((now, -1))
