@@ -26,6 +26,6 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Highlight shell commands, and show links to files that only the repository contains as text."""
+    """Highlight shell commands, and replace links to files outside the documentation with their text."""
     del page, config, files
     return TO_REPOSITORY.sub(r"\1", SHELL_BLOCK.sub(r"\1```bash\n", markdown))

@@ -140,8 +140,8 @@ def build_sbom(client: dict[str, Any], server: dict[str, Any], lock: str, time: 
         },
         "components": [wheels[1], *packages],
         "dependencies": [
-            _list_direct(client, [*client["dependencies"], *extras], [*wheels, *packages]),
-            _list_direct(server, server["dependencies"], [*wheels, *packages]),
+            _direct_dependencies(client, [*client["dependencies"], *extras], [*wheels, *packages]),
+            _direct_dependencies(server, server["dependencies"], [*wheels, *packages]),
         ],
     }
 
@@ -160,10 +160,10 @@ def _describe_wheel(project: dict[str, Any], kind: str) -> dict[str, Any]:
     }
 
 
-def _list_direct(
+def _direct_dependencies(
     project: dict[str, Any], requirements: Iterable[str], components: Iterable[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the components that the project requires directly."""
+    """Return the SBOM dependency entry of the project, with the components that it requires directly."""
     names = {_normalize_name(re.split(r"[^A-Za-z0-9._-]", requirement)[0]) for requirement in requirements}
     direct = [
         part["bom-ref"] for part in components if part["name"] in names and part["name"] != project["name"]
@@ -195,7 +195,7 @@ def _build_component(entry: str) -> dict[str, Any]:
 
 
 def _normalize_name(name: str) -> str:
-    """Normalize a distribution name as purls and lock files do."""
+    """Normalize a distribution name to its form in purls and lock files."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

@@ -215,7 +215,9 @@ def secret_uses(actor: Actor, secret: RecordedSecret) -> QuerySet[SecretUse]:
     return rows.annotate(is_outdated=ExpressionWrapper(_is_outdated(secret), output_field=BooleanField()))
 
 
-def outdated_secret_users(actor: Actor, secrets: Iterable[RecordedSecret]) -> dict[tuple[str, str, str], int]:
+def outdated_workload_counts(
+    actor: Actor, secrets: Iterable[RecordedSecret]
+) -> dict[tuple[str, str, str], int]:
     """Return the number of visible workloads that run with an older version of each secret.
 
     The keys are the kind and the name of the owner, and the secret's name.
@@ -229,7 +231,7 @@ def outdated_secret_users(actor: Actor, secrets: Iterable[RecordedSecret]) -> di
 
 
 def secret_use_counts(actor: Actor, secrets: Iterable[RecordedSecret]) -> dict[tuple[str, str, str], int]:
-    """Return how many visible runs received each secret. Keys are as in `outdated_secret_users`."""
+    """Return how many visible runs received each secret. Keys are as in `outdated_workload_counts`."""
     wanted = [_uses_of(secret) for secret in secrets]
     if not wanted:
         return {}

@@ -24,7 +24,7 @@ class ServerFiles(BuildHookInterface[Any]):
 
 
 def server_files(checkout: Path) -> Iterator[tuple[str, str]]:
-    """Yield the path of each server file in the checkout and in the wheel."""
+    """Yield the path of each server file in the checkout, with its path in the wheel."""
     tool = tomllib.loads((checkout / "pyproject.toml").read_text())["tool"]
     client = {checkout / path for path in tool["hatch"]["build"]["targets"]["wheel"]["only-include"]}
     for folder, place in FOLDERS.items():

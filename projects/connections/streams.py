@@ -65,7 +65,7 @@ async def watch_stream(
     watched_connection = WATCHER.open(credential, user)
     ended = asyncio.create_task(_wait_for_end(watched_connection, roles))
     try:
-        async with aclosing(_iterate_until_revoked(parts)) as rest:
+        async with aclosing(_as_generator(parts)) as rest:
             while True:
                 step = asyncio.create_task(_next_part(rest))
                 try:
@@ -88,7 +88,7 @@ async def watch_stream(
             await ended
 
 
-async def _iterate_until_revoked(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+async def _as_generator(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     async for part in parts:
         yield part
 

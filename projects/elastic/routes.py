@@ -36,8 +36,8 @@ def update_router(view: ServiceView, router: RouterClient | None, fence: Fence, 
     return changed
 
 
-def find_lost_engines(view: ServiceView, router: RouterClient | None, fence: Fence) -> None:
-    """Find inference engines that a restarted router no longer lists, so that they are registered again."""
+def mark_lost_engines(view: ServiceView, router: RouterClient | None, fence: Fence) -> None:
+    """Mark engines that a restarted router no longer lists as unregistered, so that they are added again."""
     assert_no_transaction()
     if router is None or not any(engine.is_routed for engine in view.engines):
         return

@@ -45,7 +45,7 @@ def run_pass(service: Service, ports: Ports, now: datetime) -> bool:
         [current] = SERVICE(service.pk)
         view = load_view(current)
     if _comparison_is_due(service, now):
-        routes.find_lost_engines(view, router, ports.fence)
+        routes.mark_lost_engines(view, router, ports.fence)
         with ports.fence():
             Service.objects.filter(pk=service.pk).update(looked_at=now)
     weights.update_version(view, ports.fence)

@@ -23,7 +23,7 @@ class EngineSummary:
     router_fails: bool = False
 
     @property
-    def has_timed_out(self) -> str:
+    def timeout_failure(self) -> str:
         """Return the failure to record if the inference engine times out in its current state."""
         return "router" if self.router_fails else FAILURE_BY_STATE.get(self.state, "timeout")
 
@@ -105,7 +105,7 @@ def _advance_to_slowest_engine(
 
 
 def _time_out(request: RequestFacts, late: Sequence[EngineSummary]) -> RequestMove:
-    failure = late[0].has_timed_out
+    failure = late[0].timeout_failure
     message = f"Timed out: {late[0].name} is still {late[0].state}."
     if request.policy == "rollback_all":
         return RequestMove("ROLLING_BACK", "FAILED", failure, message)

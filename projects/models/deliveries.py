@@ -23,7 +23,7 @@ class Delivery(models.Model):
     kind = models.CharField(
         max_length=20,
         help_text="Event: started, completed, failed, preempted, cancelled, unschedulable, pending, idle, "
-        "budget or pool.",
+        "budget, schedule, pool or test.",
     )
     workload_id = models.UUIDField(null=True)
     project_id = models.BigIntegerField(null=True)

@@ -176,7 +176,9 @@ class Workload(FastRows):
     changed_in = models.BigIntegerField(
         default=0,
         editable=False,
-        help_text="Transaction that last changed a column that the scheduler reads, set by the database.",
+        help_text=(
+            "ID of the last transaction that changed a column the scheduler reads. Set by the database."
+        ),
     )
 
     class Meta:
@@ -348,7 +350,9 @@ class Pod(FastRows):
     changed_in = models.BigIntegerField(
         default=0,
         editable=False,
-        help_text="Transaction that last changed a column that the scheduler reads, set by the database.",
+        help_text=(
+            "ID of the last transaction that changed a column the scheduler reads. Set by the database."
+        ),
     )
 
     class Meta:

@@ -172,7 +172,7 @@ class PortProxy:
     ) -> bool:
         """Handle a request until it or the port session ends.
 
-        Return False if the port session ended before the request was forwarded.
+        Return False if the port session ended first.
         """
         if not self.sessions.enter(port):
             raise _TooManyRequests

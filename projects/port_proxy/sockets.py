@@ -55,7 +55,7 @@ async def _connect(
 ) -> ClientConnection:
     query = scope.get("query_string", b"").decode("latin-1")
     path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
-    # The pod receives the browser's host name, but the connection goes to the pod's address.
+    # The pod receives the Host header from the browser, but the connection goes to the pod's address.
     url = f"ws://{find_header(headers, b'host')}{path}{'?' + query if query else ''}"
     place: dict[str, Any] = {"host": address.host, "port": address.port}
     try:

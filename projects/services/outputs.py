@@ -126,7 +126,7 @@ def find_outputs(workload: Workload, pod: str | None, run: int | None) -> PodOut
         rows = rows.filter(pod__run=run)
     if pod is not None:
         role, _, index = pod.rpartition("-")
-        rows = rows.filter(pod__role=role, pod__index=int(index) if _is_task_index(index) else -1)
+        rows = rows.filter(pod__role=role, pod__index=int(index) if _is_index(index) else -1)
     chosen = rows.order_by("-pod__run", "pod__rank", "-pod__created_at").first()
     if chosen is None:
         wanted = "" if pod is None else f" of the pod {format_value(pod)}"
@@ -155,5 +155,5 @@ def output_files(tree: CodeTree, path: str = "") -> list[dict[str, Any]]:
     return [file for file in tree.files if not path or f"{file['path']}/".startswith(f"{path}/")]
 
 
-def _is_task_index(text: str) -> bool:
+def _is_index(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 10

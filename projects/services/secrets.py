@@ -40,7 +40,10 @@ class UnusableSecret(BerthError):
 
 
 class MissingSecret(UnusableSecret):
-    """Raised if a secret that a pod needs exists neither in its project nor in its pool."""
+    """Raised if a secret that a pod needs is missing.
+
+    The secret is neither in the pod's project, nor in its pool, nor among the submitter's personal secrets.
+    """
 
 
 def set_project_secret(
@@ -222,7 +225,7 @@ def workload_maskers(workload_ids: Collection[UUID]) -> dict[UUID, Masker]:
 
 @lru_cache(maxsize=10_000)
 def _warn_about_unmasked_lines(workload_id: UUID) -> None:
-    """Log a warning that secrets with very many lines may not be fully masked. Called once per workload."""
+    """Warn, once per workload, that secrets with very many lines may not be fully masked."""
     log.warning(
         "the secrets of workload %s have too many lines: its logs are masked with only %d patterns",
         workload_id, PATTERNS_MAX,

@@ -99,7 +99,7 @@ SUBSCRIPTIONS: tuple[Column[SubscriptionRow], ...] = (
 DELIVERIES: tuple[Column[DeliveryRow], ...] = (
     Column("at", "Time", lambda row: row[0].at, order="pk"),
     Column("event", "Event", lambda row: row[3], order="kind"),
-    Column("scope", "Scope", lambda row: _subscription_subject(row[0]), in_file=True),
+    Column("scope", "Scope", lambda row: _delivery_subject(row[0]), in_file=True),
     Column("state", "State", lambda row: row[0].state, order="state"),
     Column("channel", "Channel", lambda row: row[1], order="channel", is_secondary=True),
     Column("to", "To", lambda row: row[2]),
@@ -147,7 +147,7 @@ def _matching_channels(word: str) -> list[str]:
     return [channel for channel, title in CHANNELS.items() if word.lower() in (channel, title.lower())]
 
 
-def _subscription_subject(row: Delivery) -> str:
+def _delivery_subject(row: Delivery) -> str:
     if row.workload_id:
         return f"{row.content.get('project')}/{row.content.get('workload')}"
     if "array" in row.content:

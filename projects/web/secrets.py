@@ -23,7 +23,7 @@ from projects.actor import Actor
 from projects.models import ProjectSecret, SecretUse, UserSecret
 from projects.selectors import (
     RecordedSecret,
-    outdated_secret_users,
+    outdated_workload_counts,
     personal_secrets,
     plugin_secrets,
     pool_secrets,
@@ -69,7 +69,7 @@ class SecretForm(Form):
     value = forms.CharField(
         label="Value", widget=WriteOnlyText, strip=False, help_text="The value cannot be shown again."
     )
-    # Name and version of the secret that the user has confirmed to replace.
+    # Owner, name and version of the secret that the submitted form replaces.
     replaces = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def clean_value(self) -> str:
@@ -161,7 +161,7 @@ class SecretRow:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Key of the secret in the counts of runs with outdated versions."""
+        """Key of the secret in the counts of runs and of workloads with outdated versions."""
         owner = self.row.user.get_username() if isinstance(self.row, UserSecret) else self.owner
         return self.kind, owner, self.row.name
 
@@ -196,13 +196,13 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     listing = list_rows(request, SECRETS, rows, file_name="secrets", default="name")
     if file := requested_csv(request, listing):
         return file
-    outdated = outdated_secret_users(request.actor, [each.row for each in listing.rows])
+    outdated = outdated_workload_counts(request.actor, [each.row for each in listing.rows])
     secrets = [replace(each, outdated_users=outdated.get(each.key, 0)) for each in listing.rows]
     context = {
         "listing": listing,
         "secrets": secrets,
         "is_admin": may(request.actor, Action.ADMINISTER),
-        "may_set_registry": bool(_registry_owners(request.actor)),
+        "may_set_registry": bool(_secret_owners(request.actor)),
         "may_set_s3_key": bool(_pool_owners(request.actor)),
     }
     return page(request, "projects/secrets/list.html", context, inner="projects/secrets/rows.html")
@@ -215,7 +215,7 @@ def add(request: Request, kind: str) -> HttpResponse:
 
     An existing secret is replaced only after the user has confirmed the replacement.
     """
-    choices = _pool_owners(request.actor) if kind == SecretKind.S3_KEY else _registry_owners(request.actor)
+    choices = _pool_owners(request.actor) if kind == SecretKind.S3_KEY else _secret_owners(request.actor)
     if kind == SecretKind.VALUE:
         choices = [(f"{USER}/{ME}", "Personal, only for your own workloads"), *choices]
     if not choices:
@@ -335,7 +335,7 @@ def _initial_values(request: Request) -> dict[str, str]:
     return {}
 
 
-def _registry_owners(actor: Actor) -> list[tuple[str, str]]:
+def _secret_owners(actor: Actor) -> list[tuple[str, str]]:
     """Return the projects and pools whose secrets the user may set."""
     names = administered_projects(actor).order_by("name").values_list("name", flat=True)
     choices = [(f"{PROJECT}/{name}", f"Project {name}") for name in names]
@@ -350,7 +350,7 @@ def _pool_owners(actor: Actor) -> list[tuple[str, str]]:
 
 
 def _replacement(owner: str, secret: Secret | RecordedSecret) -> str:
-    """Return the form value that confirms replacing the secret version."""
+    """Return the form value with which the user confirms replacing this version of the secret."""
     return f"{owner}/{secret.name}@{secret.version}"
 
 

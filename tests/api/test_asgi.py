@@ -12,7 +12,7 @@ from django.core import signals
 from berth.server.api.parsers import BODY_MAX
 from berth.server.api.transport.asgi import RestRouter
 from berth.server.front import bodies
-from berth.server.front.bodies import BoundedBodies
+from berth.server.front.bodies import BodyLimitMiddleware
 from projects.api.authentication import may_send_large_bodies
 from projects.models import Workload
 from projects.services.people import tokens
@@ -35,11 +35,11 @@ def submission(secret: str | None, path: str = "/api/v1/workloads", **fields: An
     return Wire(path, secret=secret, method="POST", headers=headers, **fields)
 
 
-def front() -> BoundedBodies:
-    return BoundedBodies(RestRouter(page_app), may_send_large_bodies)
+def front() -> BodyLimitMiddleware:
+    return BodyLimitMiddleware(RestRouter(page_app), may_send_large_bodies)
 
 
-async def run_app(wire: Wire, app: BoundedBodies | None = None) -> Wire:
+async def run_app(wire: Wire, app: BodyLimitMiddleware | None = None) -> Wire:
     wire.disconnected.set()
     await (app or front())(wire.scope, wire.receive, wire.send)
     return wire
@@ -137,7 +137,7 @@ async def test_page_requests_are_passed_to_django() -> None:
     assert (await run_app(Wire("/workloads"))).status == 299
 
 
-async def test_request_ends_before_its_response_is_sent() -> None:
+async def test_request_finished_signal_is_sent_before_the_response() -> None:
     # Ending the request releases the database connection, which a slow client would otherwise keep.
     steps: list[str] = []
     wire = Wire("/healthz")

@@ -63,7 +63,7 @@ def test_lines_without_a_known_time_show_no_time(opened: Open, pods: list[Pod], 
         assert faults == []
 
 
-def test_timestamps_selected_while_the_log_loads_show_each_line_once(
+def test_each_line_appears_once_if_timestamps_are_enabled_while_the_log_loads(
     opened: Open, pods: list[Pod], home: Path
 ) -> None:
     write(home, pods[0], "from an earlier version\n")

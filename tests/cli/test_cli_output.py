@@ -218,7 +218,7 @@ def test_simulate_command_prints_a_stopped_replica_once(terminal: Terminal, tmp_
     ]
 
 
-def test_trace_replay_and_plot_commands_need_no_server(terminal: Terminal, tmp_path: Path) -> None:
+def test_trace_command_with_plots_needs_no_server(terminal: Terminal, tmp_path: Path) -> None:
     (tmp_path / "vc_nodes.csv").write_text("vc,node_num\nred,4\nblue,4\n")
     file = tmp_path / "jobs.csv"
     file.write_text(

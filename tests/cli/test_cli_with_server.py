@@ -196,7 +196,7 @@ def test_quota_change_is_previewed_applied_listed_and_reverted(
         (["-f", "/nowhere.yaml"], "/nowhere.yaml"),
     ],
 )
-def test_preview_of_an_invalid_document_exits_with_255(
+def test_preview_of_an_invalid_change_exits_with_255(
     words: list[str], message: str, berth: Berth, cast: Cast
 ) -> None:
     done = berth("quota", "preview", *words, BERTH_TOKEN=token_of(cast.alice))

@@ -119,7 +119,7 @@ def test_branches_tags_commits_and_the_default_branch_resolve_to_commits(
     ]  # fmt: skip
 
 
-def test_git_directory_becomes_the_root_of_the_tree(over_https: Fetcher, https: HttpsServer) -> None:
+def test_requested_directory_becomes_the_root_of_the_tree(over_https: Fetcher, https: HttpsServer) -> None:
     commit = over_https(https.url(), directory="jobs")
     assert over_https.contents(commit) == {"a/run.sh": b"#!/bin/sh\n", "b.txt": b"b"}
     for directory in ("jobs/none", "train.py"):

@@ -194,7 +194,7 @@ def test_jobs_and_agents_require_the_cluster_secret(cluster: RayCluster) -> None
             assert answer.status_code in (401, 403), (method, url, answer.text)
 
 
-def test_ports_bound_to_all_addresses_require_the_cluster_secret(cluster: RayCluster) -> None:
+def test_http_ports_bound_to_all_addresses_require_the_cluster_secret(cluster: RayCluster) -> None:
     open_ports = cluster.ports_on_all_addresses()
     assert open_ports, "raylets and the head's store listen on all addresses"
     for port in open_ports:

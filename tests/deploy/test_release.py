@@ -123,7 +123,7 @@ def test_bill_of_materials_has_unique_references_and_the_direct_dependencies(dis
     assert "sqlparse" not in of_client | of_server
 
 
-def test_bill_of_materials_contains_no_host_name(dist: Path) -> None:
+def test_bill_of_materials_contains_no_urls(dist: Path) -> None:
     text = next(dist.glob("*.cdx.json")).read_text()
     assert "://" not in text
 

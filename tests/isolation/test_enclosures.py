@@ -148,7 +148,7 @@ def test_amd_gpus_are_selected_by_render_node(tmp_path: Path) -> None:
 # --- inside
 
 
-def test_pods_of_a_project_run_as_the_same_user_on_every_node() -> None:
+def test_user_id_of_pods_depends_only_on_the_project() -> None:
     assert pod_uid(7) == 1_900_000_007
     for number in (0, -1, LAST_UID):
         with pytest.raises(ValueError, match="outside the range of user IDs"):

@@ -115,7 +115,7 @@ def test_usage_from_control_groups_includes_shared_memory(stage: LocalStage) -> 
     assert 0.0 < usage.cpu_seconds < 60.0
 
 
-def test_killing_a_child_process_of_a_running_pod_causes_a_warning(
+def test_child_process_killed_at_the_memory_limit_of_a_running_pod_causes_a_warning(
     stage: LocalStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.runtime.start(replace(stage.long("p-1"), memory_limit_mib=64))

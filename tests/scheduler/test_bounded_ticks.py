@@ -316,6 +316,6 @@ def test_long_queues_are_explained_less_often(stage: Stage, monkeypatch: pytest.
     assert last.explained_at == stage.clock.now()
 
 
-def test_every_cycle_of_a_small_cluster_has_its_snapshot() -> None:
+def test_snapshot_of_a_small_cluster_is_due_in_every_cycle() -> None:
     pace = RunInterval(per_second=1)
     assert all(pace.is_due(cycle_record.FREE_SIZE, NOON) for _ in range(3))

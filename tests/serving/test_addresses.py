@@ -107,7 +107,7 @@ def test_addresses_of_berth_itself_are_never_contacted(monkeypatch: pytest.Monke
     assert resolve_destination("http://engine:8001", "/", here).port == 8001
 
 
-def test_every_local_address_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_address_of_this_machine_counts_as_the_berth_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("projects.serving.addresses.is_local", lambda address: str(address) == "10.0.0.5")
     resolve_to(monkeypatch, "10.0.0.5")
     with pytest.raises(ForbiddenAddress, match="the Berth server itself"):

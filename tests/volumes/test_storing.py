@@ -148,7 +148,7 @@ def test_upload_restarts_if_it_was_completed_or_deleted_by_the_store(
     assert pod.uploads() == []
 
 
-def test_store_that_deletes_every_upload_is_tried_again_later(
+def test_store_that_deletes_every_upload_raises_unavailable(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod.contents = {"large": LARGE}

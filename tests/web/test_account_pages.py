@@ -19,7 +19,7 @@ FORM = {"current_password": OLD, "new_password": NEW, "repeated": NEW}
 HTMX = {"HX-Request": "true"}
 
 
-def test_every_page_links_to_the_account_page(cast: Cast, sign_in: SignIn) -> None:
+def test_navigation_links_to_the_account_page(cast: Cast, sign_in: SignIn) -> None:
     dave = sign_in("dave")
     assert 'href="/account"' in dave.get("/").content.decode()
     text = dave.get("/account").content.decode()

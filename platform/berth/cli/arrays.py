@@ -72,8 +72,9 @@ def _parse_indexes(text: str) -> Sequence[str]:
 
 
 def parse_array_option(text: str | None) -> dict[str, Any] | None:
-    """Parse the value of --array into a document's `array` section, or return None without a value. Raises
-    InvalidInput.
+    """Parse the value of --array into a document's `array` section, or return None if it is None.
+
+    Raises InvalidInput.
     """
     from berth.core.spec.arrays import array_document
 
@@ -88,7 +89,7 @@ def parse_array_option(text: str | None) -> dict[str, Any] | None:
 
 
 def with_array(document: dict[str, Any], section: dict[str, Any] | None) -> dict[str, Any]:
-    """Add the tasks from --array to the document.
+    """Return the document with the `array` section of --array merged in.
 
     Raises InvalidInput if the document already lists values or a matrix.
     """

@@ -63,7 +63,7 @@ def pod_columns(now: datetime) -> list[Column]:
 
 
 def format_exit(pod: Any) -> str:
-    """Return an ended pod's exit code, or the signal that ended the pod."""
+    """Return the signal that ended the pod, its exit code, or "-" if it has neither."""
     if pod.signal is not None:
         return f"signal {pod.signal}"
     return "-" if pod.exit_code is None else str(pod.exit_code)

@@ -26,12 +26,12 @@ def documents_from_files(files: Iterable[str]) -> SourcedDocuments:
 def document_from_template(reference: str, project: str | None, name: str | None) -> SourcedDocuments:
     """Return a template's document, renamed to `name` if `name` is set."""
     with open_client() as client:
-        template = client.templates.get(*resolve_template(client, reference, project))
+        template = client.templates.get(*resolve_project_and_name(client, reference, project))
     renamed = {"name": name} if name else {}
     return [(template.handle, {**template.document, **renamed})]
 
 
-def resolve_template(client: "Client", reference: str, project: str | None) -> tuple[str, str]:
+def resolve_project_and_name(client: "Client", reference: str, project: str | None) -> tuple[str, str]:
     """Return the project and the name in PROJECT/NAME.
 
     Without PROJECT, the project is `project` or else the default project. Raises InvalidInput if both are

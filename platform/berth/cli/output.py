@@ -56,7 +56,7 @@ class Column:
 
 
 def show_list(items: Sequence[Any], columns: Sequence[Column], output: Output, empty_message: str) -> None:
-    """Print the items. If there are none, print `empty_message` on stderr."""
+    """Print the items. If a table would be empty, print `empty_message` on stderr instead."""
     if output.is_data:
         show_data([to_plain(item) for item in items], output)
     elif items:
@@ -208,8 +208,8 @@ class FittedColumn:
 def fit_columns(sizes: Sequence[ColumnSize], terminal_width: int) -> list[FittedColumn]:
     """Return the columns that fit into `terminal_width` characters.
 
-    If the table is too wide, cells are formatted briefly. If that does not suffice, optional columns are
-    omitted from the right, and then the widest columns are truncated.
+    If the table is too wide, flexible columns are truncated and cells are formatted briefly. If that does not
+    suffice, optional columns are omitted from the right, and then the widest other column is truncated.
     """
     shown, brief = list(range(len(sizes))), False
 

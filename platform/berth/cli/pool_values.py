@@ -207,7 +207,7 @@ class PoolValues:
         values = _merge_settings({**values, **options, **_parse_settings(self.sets or ())})
         if self.slurm_token is not None:
             values["slurm_token"] = _read_token(self.slurm_token)
-        values |= self._kubernetes(values)
+        values |= self._kubernetes_fields(values)
         return {**values, **read_ssh_values(self.hosts, self.key, values.get(SETTINGS) or {})}
 
     @property
@@ -216,7 +216,7 @@ class PoolValues:
         keys = [entry.partition("=")[0] for entry in self.sets or ()]
         return SETTINGS not in keys and any(key.startswith(f"{SETTINGS}.") for key in keys)
 
-    def _kubernetes(self, values: dict[str, Any]) -> dict[str, Any]:
+    def _kubernetes_fields(self, values: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of a Kubernetes pool. `values` contains the other fields."""
         settings = dict(values.get("provider_settings") or {})
         if self.node_selector:

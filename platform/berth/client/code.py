@@ -1,4 +1,4 @@
-"""List the files in a workload's code directory."""
+"""List and read the files in a workload's code directory."""
 
 import hashlib
 import os
@@ -106,7 +106,7 @@ def scan(directory: str | Path, *, size_max: int, files_max: int) -> CodeTree:
     file is read.
     """
     root = _check_root(Path(directory))
-    tracked, checkout = _list_git(root)
+    tracked, checkout = _inspect_checkout(root)
     paths = _walk(root) if tracked is None else tracked
     files = sorted(_inspect_files(root, _without_ignored(root, paths)), key=lambda file: file.path)
     _check_size(files, size_max, files_max)
@@ -126,7 +126,7 @@ def _check_root(directory: Path) -> Path:
     return root
 
 
-def _list_git(root: Path) -> tuple[list[str] | None, Checkout]:
+def _inspect_checkout(root: Path) -> tuple[list[str] | None, Checkout]:
     """Return the files that Git tracks or does not ignore, and the state of the checkout.
 
     Outside a checkout, the list is None.

@@ -1,4 +1,4 @@
-"""Validate the URLs of services that admins configure."""
+"""Validate object store URLs."""
 
 from urllib.parse import urlsplit
 

@@ -64,7 +64,7 @@ def suggest(word: str, valid: Iterable[str]) -> str:
 def suggest_visible(word: str, visible: Collection[str], noun: str) -> str:
     """Suggest the closest visible name.
 
-    If no name is close, list the visible names or, if there are many, describe them with `noun`.
+    If no name is close, list the visible names, or describe them with `noun` if there are none or too many.
     """
     match = closest_match(word, visible)
     if match:

@@ -24,7 +24,7 @@ class NameColumn:
     column: str = "name"
     condition: Q | None = None
 
-    def include(self, name: str) -> bool:
+    def includes(self, name: str) -> bool:
         condition = Q(**{self.column: name}) if self.condition is None else self.condition
         return self.rows.filter(condition).exists()
 
@@ -47,7 +47,7 @@ def unknown_name_problem(
     does not exist, and only visible names are suggested.
     """
     sources = list(sources)
-    if not name or any(source.include(name) for source in sources):
+    if not name or any(source.includes(name) for source in sources):
         return None
     visible = set().union(*(source.list() for source in sources))
     return Problem(path, "does not exist", format_value(name), suggest_visible(name, visible, noun))
@@ -57,6 +57,6 @@ def unknown_word_problem(
     path: str, word: str | None, words: Collection[str], *history: NameColumn
 ) -> Problem | None:
     """Return a problem if a word is neither in `words` nor in the rows of `history`, else None."""
-    if not word or word in words or any(names.include(word) for names in history):
+    if not word or word in words or any(names.includes(word) for names in history):
         return None
     return Problem(path, "is not an allowed value", format_value(word), suggest(word, words))

@@ -28,7 +28,7 @@ class _Inline(list[Any]):
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML dumper that writes lists inline, and multi-line text as a block."""
+    """YAML dumper that writes `_Inline` lists in brackets, and multi-line text as a block."""
 
 
 _Dumper.add_representer(

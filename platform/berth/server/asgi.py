@@ -18,7 +18,7 @@ from django.urls import URLPattern, path
 
 from berth.server import urls  # noqa: F401  (loads all pages before the first request)
 from berth.server.api.transport.asgi import RestRouter
-from berth.server.front.bodies import BoundedBodies
+from berth.server.front.bodies import BodyLimitMiddleware
 from berth.server.front.threads import RequestThreads
 from berth.server.web.live.request_ids import with_request_id
 from projects.api.authentication import may_send_large_bodies
@@ -37,7 +37,7 @@ websocket_urlpatterns: list[URLPattern] = [
 
 berth = ProtocolTypeRouter(
     {
-        "http": BoundedBodies(RequestThreads(RestRouter(pages)), may_send_large_bodies),
+        "http": BodyLimitMiddleware(RequestThreads(RestRouter(pages)), may_send_large_bodies),
         "websocket": with_request_id(AllowedHostsOriginValidator(URLRouter(websocket_urlpatterns))),
     }
 )

@@ -73,7 +73,7 @@ class ServerConnection:
         query = urlencode([("wait", f"{wait:g}"), *(("having", number) for number in having)])
         return _parse_instructions(self._request("GET", f"orders?{query}"))
 
-    def results(self, frames: Iterable[Frame], having: Collection[int]) -> Instructions:
+    def send_results(self, frames: Iterable[Frame], having: Collection[int]) -> Instructions:
         """Send call outcomes. The response may contain the next calls."""
         query = urlencode([("having", number) for number in having])
         return _parse_instructions(

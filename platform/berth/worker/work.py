@@ -174,7 +174,7 @@ class Worker:
         try:
             with self._lock:
                 held_calls = sorted(self._held_calls)
-            self._follow_instructions(self._link.results(frames, held_calls), pool)
+            self._follow_instructions(self._link.send_results(frames, held_calls), pool)
         except ServerUnreachable as error:
             log.warning("%d results could not be sent: %s", len(frames), error)
         except Rejected as error:

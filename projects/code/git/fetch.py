@@ -59,7 +59,7 @@ def fetch_commit(request: FetchRequest, store: Callable[[Mapping[str, bytes]], N
     """Fetch the commit, and pass the chunks of its files to `store`, keyed by digest.
 
     Raises GitRejection if the failure is permanent, GitFailure if another attempt may succeed, and
-    Interrupted if this process is being stopped.
+    GitInterrupted if this process is being stopped.
     """
     spec, policy = request.spec, request.policy
     address = resolve_host(spec.address, policy)

@@ -66,7 +66,7 @@ class GitProgram:
     def run(self, *arguments: str) -> tuple[int, str, str]:
         """Run a git command. Return its exit status, and its stdout and stderr up to a size limit.
 
-        Raises GitFailure at the deadline, GitRejection if git is not installed, and Interrupted if this
+        Raises GitFailure at the deadline, GitRejection if git is not installed, and GitInterrupted if this
         process is being stopped.
         """
         output, errors = self.directory / "output", self.directory / "errors"
@@ -99,7 +99,7 @@ class GitProgram:
         process.wait()
 
     def raise_if_out_of_time(self) -> None:
-        """Raise GitFailure after the deadline, or Interrupted if this process is being stopped."""
+        """Raise GitFailure after the deadline, or GitInterrupted if this process is being stopped."""
         if self.is_interrupted():
             raise GitInterrupted
         if time.monotonic() >= self.deadline:

@@ -20,7 +20,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         set_process_name("services")
-        rounds = ServiceLoop(clock=SystemClock(), ports=build_calls().ports)
+        rounds = ServiceLoop(clock=SystemClock(), ports=build_clients().ports)
 
         def end(number: int, frame: FrameType | None) -> None:
             rounds.end()
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         rounds.run()
 
 
-def build_calls() -> ServingClients:
+def build_clients() -> ServingClients:
     return ServingClients(
         networks=tuple(settings.BERTH_SERVICE_NETWORKS),
         own_ports=frozenset(settings.BERTH_OWN_PORTS),

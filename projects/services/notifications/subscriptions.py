@@ -57,7 +57,7 @@ def subscribe(
                 actor, "subscribe", subscription, {"events": ordered_events, "to": display_address(to)}
             )
     except IntegrityError:
-        raise _find_duplicate() from None
+        raise _duplicate_error() from None
     return subscription
 
 
@@ -93,7 +93,7 @@ def edit_subscription(
             with transaction.atomic():
                 row.save(update_fields=["to", "channel", "events", "pending_minutes"])
         except IntegrityError:
-            raise _find_duplicate() from None
+            raise _duplicate_error() from None
         audit.write_entry(
             actor, "edit", row, project=row.project, department=row.department,
             before={key: before[key] for key in changed}, after={key: after[key] for key in changed},
@@ -241,7 +241,7 @@ def _validate_subscription(
     return channel, [event for event in EVENTS if event in events]
 
 
-def _find_duplicate() -> Conflict:
+def _duplicate_error() -> Conflict:
     return Conflict("This address is already subscribed in this scope. Delete that subscription first.")
 
 

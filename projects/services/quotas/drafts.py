@@ -40,7 +40,7 @@ QuotaKey = tuple[int | None, int | None, int | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class QuotaChangeDraft:
-    """QuotaChangeDraft of one quota in a pool or a quota group. `columns` is None if the quota is removed.
+    """Drafted change of one quota in a pool or a quota group. `columns` is None if the quota is removed.
 
     `path` is the change's location in the document.
     """
@@ -124,9 +124,10 @@ def version_tag_after_draft(drafted: Sequence[DraftedChange]) -> str:
 def apply_draft(
     *, actor: Actor, draft: Draft, expected: str | None = None, reverts: int | None = None
 ) -> tuple[QuotaChange | None, list[DraftedChange]]:
-    """Apply all changes of a draft, or none. Return None if every quota already has its values.
+    """Apply all changes of a draft, or none. Return the recorded change and the drafted changes.
 
-    `expected` is the tag that the author saw. Raises PreconditionFailed, Invalid, NotFound or Forbidden.
+    The recorded change is None if every quota already has its values. `expected` is the tag that the author
+    saw. Raises PreconditionFailed, Invalid, NotFound or Forbidden.
     """
     for owner in dict.fromkeys(change.owner for change in draft.changes):
         require_set_quota(actor, owner)

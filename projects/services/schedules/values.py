@@ -66,7 +66,7 @@ def schedule_document(schedule: Schedule) -> dict[str, Any]:
         return _with_defaults(read_document(schedule.text), schedule.name, project)
     template = _find_template(project, schedule.template)
     if template is None:
-        raise Invalid([_missing_template(project, schedule.template)])
+        raise Invalid([_missing_template_problem(project, schedule.template)])
     return _template_source(template, schedule.name)
 
 
@@ -168,7 +168,7 @@ def _source_problems(
         if values.template:
             template = _find_template(project, values.template)
             if template is None:
-                yield _missing_template(project, values.template)
+                yield _missing_template_problem(project, values.template)
                 return
             document = _template_source(template, name)
         else:
@@ -202,7 +202,7 @@ def _find_template(project: Project, name: str) -> Template | None:
     return Template.objects.select_related("project").filter(project=project, name=name).first()
 
 
-def _missing_template(project: Project, name: str) -> Problem:
+def _missing_template_problem(project: Project, name: str) -> Problem:
     names = Template.objects.filter(project=project).values_list("name", flat=True)
     allowed = suggest(name, names) or f"a template of {project.name}, which has none"
     return Problem("template", "does not exist", format_value(name), allowed)

@@ -51,7 +51,7 @@ def submit_batch(
     """
     with transaction.atomic():
         view = SubmissionView(with_roles(actor), locks=True)
-        drafts = _prepare_item(view, documents, now or timezone.now())
+        drafts = _prepare_drafts(view, documents, now or timezone.now())
         _reject_atomic_batch(atomic, drafts)
         accepted = [draft for draft in drafts if isinstance(draft, Draft)]
         stored = iter(store_drafts(view, accepted))
@@ -68,7 +68,7 @@ def check_batch(
 ) -> list[BatchItem]:
     """Check the documents like `submit_batch`, without storing workloads."""
     view = SubmissionView(with_roles(actor))
-    drafts = _reject_duplicate_names(_prepare_item(view, documents, now or timezone.now()))
+    drafts = _reject_duplicate_names(_prepare_drafts(view, documents, now or timezone.now()))
     _reject_atomic_batch(atomic, drafts)
     warnings = iter(collect_warnings(view, [draft for draft in drafts if isinstance(draft, Draft)]))
     return [
@@ -89,7 +89,7 @@ def item_problems(index: int, error: BerthError) -> list[Problem]:
     ]
 
 
-def _prepare_item(view: SubmissionView, documents: Sequence[Any], at: datetime) -> list[Draft | BerthError]:
+def _prepare_drafts(view: SubmissionView, documents: Sequence[Any], at: datetime) -> list[Draft | BerthError]:
     """Return a draft for each valid document, and an error for each invalid document."""
     specs = [_parse_item(document) for document in documents]
     view.load_projects(spec.project for spec in specs if isinstance(spec, WorkloadSpec) and spec.project)

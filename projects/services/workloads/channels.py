@@ -84,7 +84,7 @@ def record_opened(*, actor: Actor, pod: Pod, use: ChannelUse, at: datetime) -> O
 
 
 def record_still_open(channel: OpenChannel, at: datetime) -> None:
-    """Record that the connection is still open."""
+    """Record that the channel is still open."""
     OpenChannel.objects.filter(pk=channel.pk).update(seen_at=at)
 
 

@@ -37,7 +37,7 @@ def _select_columns(model: type[Model], alias: str) -> str:
     return ", ".join(f'{alias}."{field.column}"' for field in model._meta.concrete_fields)
 
 
-# These queries run for every submission. Queries are named after their models.
+# These queries run for every submission.
 POOLS = f"""
     SELECT coalesce(json_agg(json_build_array({", ".join(POOL_FIELDS)}) ORDER BY name), '[]')::text
     FROM pools_nodepool

@@ -43,8 +43,8 @@ from projects.web.schedules.pages import find_schedule
 CRON_HINT = "Minute, hour, day of month, month and day of week, for example 0 3 * * 1-5."
 PREVIEWED_RUNS = 5
 BESIDE_FORM: dict[str, Any] = {"aside_template": "projects/schedules/next_runs.html"}
-# Prefixes of former zone names.
-FORMER_ZONES = (
+# Prefixes of legacy and technical time zone names, which the form does not offer.
+OMITTED_ZONE_PREFIXES = (
     "Etc/",
     "US/",
     "Canada/",
@@ -186,7 +186,7 @@ class ScheduleForm(Form):
 def _zone_choices(stored: Iterable[str | None]) -> list[Any]:
     """Return the time zones grouped by region, UTC first, including valid stored zones."""
     zones = available_timezones()
-    listed = {name for name in zones if "/" in name and not name.startswith(FORMER_ZONES)}
+    listed = {name for name in zones if "/" in name and not name.startswith(OMITTED_ZONE_PREFIXES)}
     listed |= {name for name in stored if name in zones and name != "UTC"}
     regions: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for name in sorted(listed):

@@ -194,7 +194,7 @@ def test_command_string_runs_in_a_shell_and_roles_may_override_it() -> None:
     assert spec.role_env(b) == {"K": "b", "L": "w"}
 
 
-def test_engine_role_tree_matches_the_document() -> None:
+def test_scheduler_input_has_the_role_tree_of_the_document() -> None:
     roles = [{"min": 1, "max": 3, "gpu": 2}]
     group = {"name": "g", "topology": {"required": "rack"}, "roles": roles}
     document = {"name": "w", "project": "vision", "need": 1, "groups": [group]}

@@ -27,5 +27,5 @@ def test_ports_of_a_pod_have_different_numbers() -> None:
     assert {name: place["port"] for name, place in ports.items()} == {"a": 21_002, "b": 21_001, "c": 21_004}
 
 
-def test_pod_stays_pending_while_every_port_is_in_use() -> None:
+def test_no_ports_are_assigned_if_too_few_are_free() -> None:
     assert _free_ports(pod({"name": "a"}, {"name": "b"}), post(21_001)) is None

@@ -12,7 +12,7 @@ from pools.runtimes.base import PodSpec
 from pools.runtimes.capabilities import Capabilities
 from pools.services.secrets import SecretContent
 from projects.models import Phase, ProjectSecret, SecretUse, SecretValue, UserSecret, Workload
-from projects.selectors import outdated_secret_users, secret_uses
+from projects.selectors import outdated_workload_counts, secret_uses
 from projects.services import workloads
 from projects.services.secrets import (
     delete_unused_values,
@@ -96,7 +96,7 @@ def test_each_run_is_recorded_with_the_secret_version_that_it_received(
     set_token(stage, "second")
     assert outdated(stage) == [(1, 1, True)]
     secret = ProjectSecret.objects.select_related("project").get()
-    assert outdated_secret_users(stage.cast.dave, [secret]) == {("project", "vision", "token"): 1}
+    assert outdated_workload_counts(stage.cast.dave, [secret]) == {("project", "vision", "token"): 1}
     stage.finish(workload, exit_code=1)
     stage.tick(4, seconds=120)
     assert outdated(stage) == [(2, 2, False), (1, 1, False)]

@@ -55,7 +55,7 @@ def test_pod_records_are_deleted_in_batches_of_bounded_size(
     assert recording.most_unfinished == FORGETS_AHEAD
 
 
-def test_failed_cluster_is_not_contacted_again_until_the_next_sweep(
+def test_sweep_stops_contacting_a_cluster_after_a_failure(
     stage: Stage, recording: RecordingRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     recording.is_silent = True

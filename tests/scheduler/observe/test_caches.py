@@ -202,7 +202,7 @@ def test_changes_read_in_a_failed_observation_are_not_lost(
     assert view == observe.observe(now, SpecCache())
 
 
-def test_workload_that_ended_before_reading_pods_failed_is_removed_from_the_view(
+def test_workload_that_ended_before_a_failed_observation_is_removed_from_the_view(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.submit("train")

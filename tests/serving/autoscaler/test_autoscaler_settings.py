@@ -47,7 +47,7 @@ def test_complete_settings_document_is_parsed() -> None:
 
 
 @pytest.mark.shows("RLX-87", "RLX-88", "RLX-89")
-def test_defaults_match_the_source_document() -> None:
+def test_empty_settings_have_the_specified_defaults() -> None:
     config, problems = parse({})
     assert problems == ()
     assert config == AutoscalerConfig(

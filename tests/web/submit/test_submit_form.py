@@ -297,14 +297,20 @@ def test_rarely_used_fields_are_collapsed() -> None:
     }
 
 
-def test_form_states_that_a_run_is_stopped_at_its_max_runtime_and_names_evictions() -> None:
+def test_form_explains_max_runtime() -> None:
+    parts = prepare_form(open_draft(TEXT), FORM_CHOICES).parts
+    (field,) = [
+        shown.form_field for part in parts for shown in part.fields if shown.form_field.path == "max_runtime"
+    ]
+    assert field.hint.startswith("Stops a run after this time")
+
+
+def test_form_labels_the_preempted_event_as_evicted() -> None:
     draft = open_draft(TEXT)
     apply_step(draft, "add:notifications", mail="me@example.org")
     fields = [shown.form_field for part in prepare_form(draft, FORM_CHOICES).parts for shown in part.fields]
     by_path = {field.path: field for field in fields}
-    assert by_path["max_runtime"].hint.startswith("Stops a run after this time")
-    events = dict(by_path["notifications[0].on"].choices)
-    assert events["preempted"] == "Evicted"
+    assert dict(by_path["notifications[0].on"].choices)["preempted"] == "Evicted"
 
 
 def test_pools_are_offered_only_if_there_is_a_choice() -> None:

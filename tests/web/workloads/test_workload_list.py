@@ -262,7 +262,7 @@ def test_pending_rows_show_their_expected_start(cast: Cast, sign_in: SignIn) -> 
     assert text.count("Position 2 in local") == 2
 
 
-def test_common_time_of_the_last_measurements_is_stated_once() -> None:
+def test_measurements_that_stopped_together_share_one_time() -> None:
     now = timezone.now()
     rows: list[Any] = [SimpleNamespace(measured_at=now - timedelta(seconds=n)) for n in (50, 10)]
     assert common_last_measurement(rows) == rows[0].measured_at

@@ -104,7 +104,7 @@ def retry(
 
 
 def _array_and_indexes(target: CommandTarget) -> tuple[str, list[int | str] | None]:
-    """Return the array's ID and the selected indexes, or None for all indexes.
+    """Return the array's ID and the selected indexes (None for all indexes).
 
     Raises InvalidInput if the target is neither an array nor an array task.
     """
@@ -230,7 +230,7 @@ def _apply_to_targets(
 ) -> None:
     """Resolve all references, then act on each target. A rejected action does not stop the others.
 
-    `result` is the past participle to print for array tasks, such as "cancelled".
+    `result` describes the outcome in the messages, such as "cancelled" or "to be cancelled".
     """
     exit_codes: list[ExitCode] = []
     with open_client() as client:

@@ -148,7 +148,7 @@ def _array_table(
     client: "Client", array: "ArrayDetail", name: str | None, goal: MetricGoal, limit: int, points: int
 ) -> MetricsTable:
     if name is None:
-        name = _only_name(client, array)
+        name = _only_metric_name(client, array)
     metric = name
 
     def fetch() -> Sequence[Any]:
@@ -187,8 +187,11 @@ def _stopped_tasks_table(client: "Client", array: "ArrayDetail") -> MetricsTable
     )  # fmt: skip
 
 
-def _only_name(client: "Client", array: "ArrayDetail") -> str:
-    """Return the name of the array's only metric. Raises InvalidInput if the array has several."""
+def _only_metric_name(client: "Client", array: "ArrayDetail") -> str:
+    """Return the name of the array's only metric.
+
+    Exits with a message if the array has no metrics. Raises InvalidInput if it has several.
+    """
     names = client.arrays.metric_names(array.id)
     if len(names) > 1:
         raise InvalidInput(

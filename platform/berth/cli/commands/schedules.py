@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from berth.cli.arguments import open_client
-from berth.cli.documents import resolve_template
+from berth.cli.documents import resolve_project_and_name
 from berth.cli.exits import InvalidInput
 from berth.cli.output import (
     Column,
@@ -76,7 +76,7 @@ def show(
     berth schedule show vision/nightly
     """
     with open_client() as client:
-        place = resolve_template(client, schedule, project)
+        place = resolve_project_and_name(client, schedule, project)
         stored = client.schedules.get(*place)
         show_one(stored, output, lambda shown: _print_schedule(client, shown))
 
@@ -103,7 +103,7 @@ def create(
         raise InvalidInput("schedule create: specify either FILE or --template")
     with open_client() as client:
         stored = client.schedules.create(
-            *resolve_template(client, schedule, project),
+            *resolve_project_and_name(client, schedule, project),
             cron,
             None if file is None else _read_file(file),
             template=template,
@@ -135,7 +135,7 @@ def edit(
         raise InvalidInput("schedule edit: specify either FILE or --template")
     with open_client() as client:
         stored = client.schedules.edit(
-            *resolve_template(client, schedule, project),
+            *resolve_project_and_name(client, schedule, project),
             cron=cron,
             document=None if file is None else _read_file(file),
             template=template,
@@ -155,7 +155,7 @@ def pause(
     berth schedule pause vision/nightly
     """
     with open_client() as client:
-        stored = client.schedules.pause(*resolve_template(client, schedule, project))
+        stored = client.schedules.pause(*resolve_project_and_name(client, schedule, project))
     show_one(stored, output, lambda shown: print(f"{shown.handle} paused"))
 
 
@@ -169,7 +169,7 @@ def resume(
     berth schedule resume vision/nightly
     """
     with open_client() as client:
-        stored = client.schedules.resume(*resolve_template(client, schedule, project))
+        stored = client.schedules.resume(*resolve_project_and_name(client, schedule, project))
     show_one(stored, output, lambda shown: print(f"{shown.handle} resumed; {_describe_next_run(shown)}"))
 
 
@@ -183,7 +183,7 @@ def run(
     berth schedule run vision/nightly
     """
     with open_client() as client:
-        place = resolve_template(client, schedule, project)
+        place = resolve_project_and_name(client, schedule, project)
         submitted = client.schedules.run(*place)
     show_one(submitted, output, lambda shown: print(f"{place[0]}/{shown.workload} submitted"))
 
@@ -196,7 +196,7 @@ def delete(schedule: ScheduleArgument, project: ScheduleProjectOption = None) ->
     berth schedule delete vision/nightly
     """
     with open_client() as client:
-        place = resolve_template(client, schedule, project)
+        place = resolve_project_and_name(client, schedule, project)
         client.schedules.delete(*place)
     print(f"{'/'.join(place)} deleted")
 

@@ -70,7 +70,7 @@ def submit(flags: SubmitFlags) -> None:
         if flags.dry_run:
             results = [_dry_run(client, document) for document in documents]
             changes = [
-                _find_change(client, document, result)
+                _find_smallest_change(client, document, result)
                 for document, result in zip(documents, results, strict=True)
             ]
             _show_dry_runs(flags.output, results, changes)
@@ -135,10 +135,10 @@ def _dry_run(client: "Client", document: dict[str, Any]) -> "DryRun | ArrayDryRu
     return client.arrays.dry_run(document) if "array" in document else client.workloads.dry_run(document)
 
 
-def _find_change(
+def _find_smallest_change(
     client: "Client", document: dict[str, Any], result: "DryRun | ArrayDryRun"
 ) -> "SmallestChange | None":
-    """Return the smallest change that would let the workload start.
+    """Return the smallest change that would let a blocked workload start.
 
     Return None if there is no such change, or if the server is too old for this request or too busy.
     """

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from berth.cli.arguments import open_client
-from berth.cli.documents import resolve_template
+from berth.cli.documents import resolve_project_and_name
 from berth.cli.exits import InvalidInput
 from berth.cli.output import Column, Output, OutputOption, show_data, show_list
 from berth.cli.text import printable
@@ -47,7 +47,7 @@ def show(
     berth template show vision/nightly > nightly.yaml
     """
     with open_client() as client:
-        stored = client.templates.get(*resolve_template(client, template, project))
+        stored = client.templates.get(*resolve_project_and_name(client, template, project))
     if output in (Output.JSON, Output.YAML):
         show_data(stored.plain(), output)
     else:
@@ -80,7 +80,7 @@ def set_template(
     if (file is None) == (workload is None):
         raise InvalidInput("template set: specify either --file or --workload")
     with open_client() as client:
-        project_name, name = resolve_template(client, template, project)
+        project_name, name = resolve_project_and_name(client, template, project)
         source = None if workload is None else client.workloads.find(workload)
         document: Any = _read_file(file or "") if source is None else _template_document(source)
         try:
@@ -103,7 +103,7 @@ def delete(template: TemplateArgument, project: TemplateProjectOption = None) ->
     berth template delete vision/nightly
     """
     with open_client() as client:
-        project_name, name = resolve_template(client, template, project)
+        project_name, name = resolve_project_and_name(client, template, project)
         client.templates.delete(project_name, name)
     print(f"{project_name}/{name} deleted")
 

@@ -85,7 +85,7 @@ class InferenceEngine(Model):
 
 
 class ScaleAccepted(Model):
-    """Accepted scale request."""
+    """Response to a scale request, or to a dry run of one."""
 
     request_id: str | None = None
     """None for a dry run."""

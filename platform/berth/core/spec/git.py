@@ -180,7 +180,7 @@ class GitSpec(Document):
 
     Berth resolves `ref` once after the submission; the default is the repository's default branch. `secret`
     names a secret of the project, or of the submitter if `personal` is true: a private key for SSH, or a
-    token for HTTPS. `host_key` is the server's public key, unless an admin has stored it.
+    token for HTTPS. `host_key` is the server's public key. It can be omitted if an admin has stored the key.
     """
 
     url: Annotated[Text, Field(min_length=1), AfterValidator(_validate_url)]

@@ -1,4 +1,4 @@
-"""Volumes of a workload: directories on nodes that are mounted into pods."""
+"""Volumes of a workload: node directories or S3 objects that are mounted into pods."""
 
 import re
 from itertools import pairwise

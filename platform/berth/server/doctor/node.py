@@ -29,7 +29,7 @@ def node_checks() -> Iterator[Check]:
         return
     yield _check_isolation(isolation)
     yield _check_limits(isolation)
-    yield _system_calls(isolation)
+    yield _check_system_calls(isolation)
     yield _check_images(isolation)
     yield _check_gpus()
 
@@ -68,7 +68,7 @@ def _check_limits(isolation: Isolation) -> Check:
     )
 
 
-def _system_calls(isolation: Isolation) -> Check:
+def _check_system_calls(isolation: Isolation) -> Check:
     if isolation.seccomp:
         return Check("System calls", CheckStatus.OK, "Filtered by seccomp.")
     reason = isolation.seccomp_obstacle or "Pods are not isolated."

@@ -75,10 +75,10 @@ def _existing_parent(path: Path) -> Path:
 
 def _check_database() -> Check:
     url = os.environ.get("DATABASE_URL")
-    return _external_database(url) if url else _embedded_database()
+    return _check_external_database(url) if url else _check_embedded_database()
 
 
-def _external_database(url: str) -> Check:
+def _check_external_database(url: str) -> Check:
     try:
         with psycopg.connect(url, connect_timeout=CONNECT_SECONDS) as connection:
             version = connection.info.server_version // 10_000
@@ -95,7 +95,7 @@ def _external_database(url: str) -> Check:
     return Check("Database", CheckStatus.OK, finding)
 
 
-def _embedded_database() -> Check:
+def _check_embedded_database() -> Check:
     try:
         program = programs_directory() / "postgres"
         completed = subprocess.run(

@@ -40,7 +40,7 @@ class RequestSender(NamedTuple):
 
 
 @dataclass
-class BoundedBodies:
+class BodyLimitMiddleware:
     """ASGI middleware that rejects bodies with 413, 408, 401 or 429 before the application runs.
 
     A body above BODY_MAX is accepted only if `max_body_size` allows it and `may_send_large` confirms the
@@ -98,9 +98,9 @@ class _Rejection(Exception):
 class _Body:
     """Body of a request that is being received."""
 
-    def __init__(self, scope: Scope, receive: Receive, bounds: BoundedBodies) -> None:
+    def __init__(self, scope: Scope, receive: Receive, limiter: BodyLimitMiddleware) -> None:
         self._receive = receive
-        self._bounds = bounds
+        self._limiter = limiter
         self._sender = read_sender(scope)
         self._size_max = max_body_size(scope["path"])
         self._size = 0
@@ -121,7 +121,7 @@ class _Body:
                 )
             )
         if size > BODY_MAX and not self._is_large:
-            await self._bounds.begin_large_body(self._sender)
+            await self._limiter.begin_large_body(self._sender)
             self._is_large = True
 
     async def receive(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class _Body:
 
     def release(self) -> None:
         if self._is_large:
-            self._bounds.end_large_body(self._sender)
+            self._limiter.end_large_body(self._sender)
 
 
 async def reject(scope: Scope, receive: Receive, send: Send, error: BerthError) -> None:

@@ -23,7 +23,9 @@ from typing import Any
 from berth.server.up.forks import MESSAGE_MAX, READY
 from berth.tied import end_with_parent
 
-FILES_MAX = 3  # file descriptors per request: process ID, log and a web process's socket
+# File descriptors per request: the socket for the reply to the supervisor, the log and, for a web process,
+# the listening socket.
+FILES_MAX = 3
 PR_SET_NAME = 15
 # All modules that the programs would otherwise import at startup.
 MODULES = (

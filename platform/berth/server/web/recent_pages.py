@@ -39,35 +39,35 @@ def recent_hits(actor: Actor, paths: Iterable[str]) -> list[SearchHit]:
     return [hits[path] for path in chosen if path in hits]
 
 
-def _workloads(actor: Actor, ids: list[Any]) -> Iterator[SearchHit]:
+def _workload_hits(actor: Actor, ids: list[Any]) -> Iterator[SearchHit]:
     for row in workloads(actor).filter(pk__in=ids):
         path = reverse("workload", args=[row.pk])
         yield SearchHit(row.name, path, "workloads", row.project.name, state=state_of(row))
 
 
-def _arrays(actor: Actor, ids: list[Any]) -> Iterator[SearchHit]:
+def _array_hits(actor: Actor, ids: list[Any]) -> Iterator[SearchHit]:
     yield from array_hits(list(arrays(actor).filter(pk__in=ids)))
 
 
-def _services(actor: Actor, references: list[Any]) -> Iterator[SearchHit]:
+def _service_hits(actor: Actor, references: list[Any]) -> Iterator[SearchHit]:
     ids = [text for text in references if _is_id(text)]
     for row in services(actor).filter(workload_id__in=ids):
         workload, path = row.workload, reverse("service", args=[row.workload_id])
         yield SearchHit(workload.name, path, "services", workload.project.name, state=state_of(workload))
 
 
-def _pools(actor: Actor, names: list[Any]) -> Iterator[SearchHit]:
+def _pool_hits(actor: Actor, names: list[Any]) -> Iterator[SearchHit]:
     for row in visible_pools(actor).filter(name__in=names):
         yield SearchHit(row.name, reverse("node-pool", args=[row.name]), "pools")
 
 
-def _nodes(actor: Actor, names: list[Any]) -> Iterator[SearchHit]:
+def _node_hits(actor: Actor, names: list[Any]) -> Iterator[SearchHit]:
     rows = visible_nodes(actor).filter(name__in=names).exclude(state=NodeState.ENDED)
     for row in rows.select_related("pool"):
         yield SearchHit(row.name, reverse("node", args=[row.name]), "pools", row.pool.name, state=row.state)
 
 
-def _evictions(actor: Actor, ids: list[Any]) -> Iterator[SearchHit]:
+def _eviction_hits(actor: Actor, ids: list[Any]) -> Iterator[SearchHit]:
     rows = list(evictions(actor).filter(pk__in=ids))
     for row, rendered in zip(rows, render_with_links(viewer_for(actor), rows), strict=True):
         yield SearchHit(rendered.summary, reverse("eviction", args=[row.pk]), "evictions")
@@ -78,10 +78,10 @@ def _is_id(text: str) -> bool:
 
 
 KINDS: Mapping[str, Callable[[Actor, list[Any]], Iterator[SearchHit]]] = {
-    "workload": _workloads,
-    "array": _arrays,
-    "service": _services,
-    "node-pool": _pools,
-    "node": _nodes,
-    "eviction": _evictions,
+    "workload": _workload_hits,
+    "array": _array_hits,
+    "service": _service_hits,
+    "node-pool": _pool_hits,
+    "node": _node_hits,
+    "eviction": _eviction_hits,
 }

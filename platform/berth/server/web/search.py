@@ -271,7 +271,10 @@ def _without_duplicates(others: Iterable[SearchHit], hits: Iterable[SearchHit]) 
 
 
 def _action_target(candidates: Sequence[Target], words: Sequence[str]) -> Target | None:
-    """Return the workload, service or array whose name the words are, or the only candidate, or None."""
+    """Return the first candidate whose name equals the words.
+
+    If there is none, return the only candidate, or None if there is not exactly one.
+    """
     name = " ".join(without_kind(words, WORKLOAD + ARRAY + SERVICE)).lower()
     exact = [row for row in candidates if _name_of(row).lower() == name]
     choice = exact or candidates

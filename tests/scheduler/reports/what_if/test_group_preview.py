@@ -101,7 +101,7 @@ def test_preview_of_a_group_with_unchanged_pools_is_empty(
     assert not (impact.quotas or impact.over_quota or impact.shares or impact.evictions)
 
 
-def test_pools_that_cannot_join_the_group_are_rejected(stage: Stage, h100: QuotaGroup) -> None:
+def test_preview_without_pools_or_permission_is_rejected(stage: Stage, h100: QuotaGroup) -> None:
     with pytest.raises(Invalid, match="is not a list of pools"):
         preview(stage, h100)
     with pytest.raises(Forbidden):

@@ -50,8 +50,8 @@ def confirm_creation(
 ) -> None:
     """Print a non-empty preview and prompt for confirmation.
 
-    Exit if the preview has errors or the user declines. If the output is machine-readable, show only errors,
-    on stderr. With `is_confirmed`, never prompt or exit.
+    Exit if the user declines or, if no prompt is possible, if the preview has errors. If the output is
+    machine-readable, show only errors, on stderr. With `is_confirmed`, never prompt or exit.
     """
     if not (preview.source or preview.findings):
         return
