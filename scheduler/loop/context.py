@@ -31,7 +31,7 @@ class SentCommands:
     starts_left: bool = False  # True if the last tick postponed some starts to the next tick
 
     def retain_starts(self, pods: Container[uuid.UUID]) -> None:
-        """Forget the starts of pods that are not in `pods`, the pods that are still starting."""
+        """Forget the starts of all pods except `pods`, which are still starting."""
         self.started = {pk: at for pk, at in self.started.items() if pk in pods}
 
     def forget_starts(self, pods: Iterable[uuid.UUID]) -> None:

@@ -38,7 +38,7 @@ def delete_logs_of_deleted_workloads(context: SchedulerContext) -> Iterator[int]
         by_pool[leftover.pool].append(leftover)
     for pool, leftovers in by_pool.items():
         try:
-            yield from _clear_pool(leftovers, context.runtimes(pool), context)
+            yield from _clear_pods(leftovers, context.runtimes(pool), context)
         except (RuntimeFailure, LookupError, OSError) as error:
             log.warning("pods of deleted workloads in pool %s cannot be cleared: %s", pool.name, error)
 
@@ -62,7 +62,7 @@ def queue_workspace_deletions(now: datetime, context: SchedulerContext) -> Itera
         yield len(queued)
 
 
-def _clear_pool(leftovers: Sequence[Leftover], runtime: Runtime, context: SchedulerContext) -> Iterator[int]:
+def _clear_pods(leftovers: Sequence[Leftover], runtime: Runtime, context: SchedulerContext) -> Iterator[int]:
     pod_ids = set(runtime.list_pods())
     for first in range(0, len(leftovers), BATCH_SIZE):
         cleared = [
