@@ -12,7 +12,7 @@ from pools.engine.victims import NO_WORK, LostWork, disruption_reason, split_by_
 from pools.lost_work import work_to_lose
 from pools.models import Node, NodePool
 from pools.models.node import NodeState
-from pools.reconciler.rows import build_fleet, load_active_nodes
+from pools.reconciler.rows import build_fleet, load_living_nodes
 
 PHRASES = {
     DisruptionReason.EMPTY: ("empty", "Empty nodes"),
@@ -39,7 +39,7 @@ def list_nodes_to_drain(pool: NodePool, desired: int, now: datetime) -> tuple[No
     """Return the nodes that scaling to `desired` nodes would drain, in order, starting with nodes that are
     already draining.
     """
-    nodes, work = load_active_nodes(pool.pk), work_to_lose(now, pool)
+    nodes, work = load_living_nodes(pool.pk), work_to_lose(now, pool)
     by_ordinal = {node.ordinal: node for node in nodes}
     fleet = build_fleet(pool, nodes, now).with_desired(desired)
     returning = max(0, desired - len(fleet.current))
@@ -64,11 +64,11 @@ def list_nodes_to_drain(pool: NodePool, desired: int, now: datetime) -> tuple[No
     )
 
 
-def blocked_reasons(pool: NodePool, now: datetime) -> tuple[str, ...]:
+def list_blocked_actions(pool: NodePool, now: datetime) -> tuple[str, ...]:
     """Return a sentence for each action that a budget blocks. Without budgets, no query is made."""
     if not pool.disruption_budgets or pool.paused:
         return ()
-    nodes = load_active_nodes(pool.pk)
+    nodes = load_living_nodes(pool.pk)
     allowance, sentences = drain_allowance(pool, nodes, now), []
     if pool.nodes_desired < sum(node.state in (NodeState.READY, NodeState.CORDONED) for node in nodes):
         blocked = [entry for entry in list_nodes_to_drain(pool, pool.nodes_desired, now) if entry.blocked_by]

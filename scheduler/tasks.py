@@ -54,7 +54,7 @@ def delete_expired() -> dict[str, int]:
         "join tokens": machines.delete_expired_tokens(before=now - retention["tokens"]),
         "deletions": WorkloadDeletion.objects.filter(deleted_at__lt=now - DAY).delete()[0],
         "deliveries": deliveries.delete_old_deliveries(before=now - retention["deliveries"]),
-        "local environments": len(local_environments().clear(digests_in_use())),
+        "local environments": len(local_environments().delete_unused(digests_in_use())),
         "environments": environments.delete_unused(before=now - DAY),
         "stored responses": _delete_expired_responses(),
         "interrupted channels": channels.close_abandoned(now),

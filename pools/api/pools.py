@@ -99,7 +99,7 @@ class PoolPreviewResponse(ResponseModel):
 
     @classmethod
     def from_preview(cls, preview: Preview) -> "PoolPreviewResponse":
-        usable = preview.usable
+        usable = preview.usable_nodes
         return cls(
             source=preview.source,
             nodes=[_node_response(node) for node in preview.nodes[:NODES_SHOWN]],

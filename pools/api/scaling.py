@@ -20,7 +20,7 @@ from pools.api.draining import (
 )
 from pools.api.pool_shapes import INT_MAX
 from pools.api.pools import PoolView
-from pools.scale_down import blocked_reasons, list_nodes_to_drain
+from pools.scale_down import list_blocked_actions, list_nodes_to_drain
 
 
 class ScaleNodesBody(Body):
@@ -57,7 +57,7 @@ class ScalePool(PoolView):
                 nodes=nodes,
                 draining_count=len(nodes_to_drain),
                 draining=draining_node_responses(nodes_to_drain, is_admin=self.is_allowed("administer")),
-                blocked=list(blocked_reasons(pool, now)),
+                blocked=list(list_blocked_actions(pool, now)),
             )
         )
 

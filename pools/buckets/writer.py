@@ -37,7 +37,7 @@ class BucketWriter:
 
     def put_part(self, path: str, upload: str, number: int, content: bytes) -> str:
         """Upload one part, and return its ETag. Part numbers start at 1. Raises UploadNotFound."""
-        with translate_errors(), _upload_exists():
+        with translate_errors(), _translate_missing_upload():
             answer = self._s3.upload_part(
                 **self._object_arguments(path), UploadId=upload, PartNumber=number, Body=content
             )
@@ -46,14 +46,14 @@ class BucketWriter:
     def complete(self, path: str, upload: str, etags: Sequence[str]) -> None:
         """Create the object from an upload's parts. Raises UploadNotFound."""
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
-        with translate_errors(), _upload_exists():
+        with translate_errors(), _translate_missing_upload():
             self._s3.complete_multipart_upload(
                 **self._object_arguments(path), UploadId=upload, MultipartUpload={"Parts": parts}
             )
 
     def abort(self, path: str, upload: str) -> None:
         """Delete an upload's parts. Do nothing if the upload is complete or no longer exists."""
-        with translate_errors(), suppress(UploadNotFound), _upload_exists():
+        with translate_errors(), suppress(UploadNotFound), _translate_missing_upload():
             self._s3.abort_multipart_upload(**self._object_arguments(path), UploadId=upload)
 
     def delete(self, path: str, etag: str) -> bool:
@@ -75,7 +75,7 @@ class BucketWriter:
 
 
 @contextmanager
-def _upload_exists() -> Iterator[None]:
+def _translate_missing_upload() -> Iterator[None]:
     try:
         yield
     except ClientError as error:

@@ -85,8 +85,8 @@ def _node_spec_problems(minimum: object, maximum: object, desired: object) -> li
         return wrong
     return [
         *_min_problems(minimum, maximum),
-        *_check_max_nodes(minimum, maximum),
-        *_check_desired_nodes(minimum, maximum, desired),
+        *_max_problems(minimum, maximum),
+        *_desired_problems(minimum, maximum, desired),
     ]
 
 
@@ -97,13 +97,13 @@ def _min_problems(minimum: int, maximum: object) -> list[Problem]:
     return []
 
 
-def _check_max_nodes(minimum: int, maximum: object) -> list[Problem]:
+def _max_problems(minimum: int, maximum: object) -> list[Problem]:
     if isinstance(maximum, int) and maximum < max(minimum, 1):
         return [Problem("nodes.max", "is below nodes.min", str(maximum), f"at least {max(minimum, 1)}")]
     return []
 
 
-def _check_desired_nodes(minimum: int, maximum: object, desired: object) -> list[Problem]:
+def _desired_problems(minimum: int, maximum: object, desired: object) -> list[Problem]:
     if not isinstance(desired, int):
         return []
     lowest = 0 if minimum == 0 else 1

@@ -47,7 +47,9 @@ class Connection:
     proxy: str = ""
 
 
-def in_cluster(environ: Mapping[str, str] = os.environ, root: Path = SERVICE_ACCOUNT) -> Connection:
+def in_cluster_connection(
+    environ: Mapping[str, str] = os.environ, root: Path = SERVICE_ACCOUNT
+) -> Connection:
     """Return the connection that Berth's own pod uses. Raises LookupError outside a cluster."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host or not (root / "token").exists():

@@ -14,7 +14,7 @@ from typing import Any
 from pools.kubernetes.api import ApiError, Unreachable
 from pools.kubernetes.cluster import Cluster, ForeignNamespace, PoolAccess, ensure_namespace
 from pools.kubernetes.code.delivery import CodeDeliveries
-from pools.kubernetes.files.collection import Collections
+from pools.kubernetes.files.collection import FileCollector
 from pools.kubernetes.files.container import CONTAINER as FILES_CONTAINER
 from pools.kubernetes.files.container import COPY_SECONDS
 from pools.kubernetes.files.store import FileCopies
@@ -44,7 +44,7 @@ class PodCalls:
     ) -> None:
         self._ledger, self._copies, self._files, self._notify = ledger, copies, files, notify
         self._followers = LogFollowers(copies)
-        self.code, self.files = CodeDeliveries(notify), Collections(files, notify)
+        self.code, self.files = CodeDeliveries(notify), FileCollector(files, notify)
         self._namespaces: set[tuple[str, str]] = set()
         self._created: set[str] = set()  # pods whose objects and secrets have been created in a cluster
 

@@ -203,7 +203,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
             if message and since and self._is_overdue(pod_id, since):
                 text = f"the cluster's scheduler could not place the pod: {message}"
                 return self._give_up(pod_id, replace(ENDED, cause=PodCause.LOST, message=text)) or report
-            if awaits_code(pod) and (delivery := self._pods.code.start_if_ready(pod_id)) is not None:
+            if awaits_code(pod) and (delivery := self._pods.code.ensure_started(pod_id)) is not None:
                 if delivery.failure:
                     end = replace(ENDED, cause=PodCause.START_FAILED, message=delivery.failure)
                     return self._give_up(pod_id, end) or report

@@ -288,7 +288,7 @@ class NodePool(ChecksTogether, FastRows):
         return self.nodes_max is not None
 
     @property
-    def largest_gpus(self) -> int:
+    def max_gpus(self) -> int:
         """Total number of GPUs at the pool's maximum size."""
         return (self.nodes_max or self.nodes_min) * self.gpus_per_node
 

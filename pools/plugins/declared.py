@@ -26,7 +26,7 @@ class DeclaredPlugin:
     def secret_variable(self, parameter: str) -> str:
         return available_plugins()[self.name].secrets[parameter]
 
-    def plugin(self, secrets_set: Sequence[str]) -> Plugin:
+    def build_plugin(self, secrets_set: Sequence[str]) -> Plugin:
         """Build the plugin with placeholders instead of its secrets."""
         return available_plugins()[self.name].build_plugin(
             {**self.parameters, **dict.fromkeys(secrets_set, SECRET_PLACEHOLDER)}

@@ -133,7 +133,7 @@ class KubernetesProvider:
         fitting = sum(is_large_enough(node, order.shape) for node in free)
         selected = format_count(len(inventory.nodes), "node")
         parts = [f"{selected} of the cluster selected, {len(free)} free, {fitting} large enough"]
-        parts += list(_obstacle_sentences(inventory.nodes.values()))
+        parts += list(_list_obstacles(inventory.nodes.values()))
         return "; ".join(parts)
 
     def _claimed_instance(self, claim: NodeClaim, inventory: Inventory) -> Instance:
@@ -182,7 +182,7 @@ def _claims_of_pool(pool: str) -> Any:
     return NodeClaim.objects.filter(pool__name=pool).order_by("pk")
 
 
-def _obstacle_sentences(nodes: Iterable[ClusterNode]) -> Iterable[str]:
+def _list_obstacles(nodes: Iterable[ClusterNode]) -> Iterable[str]:
     reasons = [f"{node.name}: {node.obstacle}" for node in nodes if node.obstacle]
     yield from reasons[:REASONS_SHOWN]
     if len(reasons) > REASONS_SHOWN:

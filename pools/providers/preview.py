@@ -63,7 +63,7 @@ class Preview:
     findings: tuple[Finding, ...] = ()
 
     @property
-    def usable(self) -> tuple[PreviewedNode, ...]:
+    def usable_nodes(self) -> tuple[PreviewedNode, ...]:
         return tuple(node for node in self.nodes if not node.obstacle)
 
 

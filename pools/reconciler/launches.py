@@ -20,7 +20,7 @@ from pools.providers.base import (
 )
 from pools.reconciler import terminations
 from pools.reconciler.capacity import capacity_columns
-from pools.reconciler.rows import PassContext, load_active_nodes, lock_pool, record_error, retry_is_delayed
+from pools.reconciler.rows import PassContext, load_living_nodes, lock_pool, record_error, retry_is_delayed
 from pools.services.failed_boots import reset_failed_boots
 
 # After these errors or a crash, the call may have succeeded, so it is repeated with the same token.
@@ -99,7 +99,7 @@ def _record_result(pool_id: int, order: LaunchRequest, result: ProvisionResult, 
         pool = lock_pool(pool_id)
         if not _is_current_request(pool, order):
             return False
-        nodes = load_active_nodes(pool_id)
+        nodes = load_living_nodes(pool_id)
         fitting, surplus = _split_instances(order, result.instances, {node.ordinal for node in nodes})
         kind = ScalingKind.PROVISION if _is_new_request(pool, context) else ScalingKind.ADOPTED
         pool.provisioning, pool.retry_at, pool.last_error = None, None, pool.boot_error

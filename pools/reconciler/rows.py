@@ -54,7 +54,7 @@ def load_pool(pool_id: int) -> NodePool:
     raise NodePool.DoesNotExist(f"There is no pool with the ID {pool_id}.")
 
 
-def load_active_nodes(pool_id: int) -> list[Node]:
+def load_living_nodes(pool_id: int) -> list[Node]:
     """Return the pool's nodes that have not ended.
 
     Lost nodes are included, because their ordinals are still in use.
@@ -67,7 +67,7 @@ def load_pool_nodes(pool: NodePool) -> list[Node]:
 
     To save queries, `node.pool` is set to the given pool.
     """
-    nodes = load_active_nodes(pool.pk)
+    nodes = load_living_nodes(pool.pk)
     for node in nodes:
         node.pool = pool
     return nodes

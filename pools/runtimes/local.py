@@ -129,7 +129,7 @@ class LocalRuntime(LocalFiles):
         if spec.secret_files:
             is_inside = spec.image or self.isolation.encloses
             env[VARIABLE] = INSIDE if is_inside else pod.secrets.files_directory
-        reason = reason or _spec_error(spec, env) or _missing_environment(environment)
+        reason = reason or _spec_error(spec, env) or _environment_error(environment)
         if not reason:
             workspace.mkdir(exist_ok=True, mode=0o700)
             start = self._enclosures.start_directory(spec, workspace)
@@ -357,7 +357,7 @@ def _usage_by_pod(running: Mapping[str, tuple[PodDir, int]]) -> dict[str, PodUsa
     return measured | usage_by_pod(rest) if rest else measured
 
 
-def _missing_environment(environment: Path | None) -> str:
+def _environment_error(environment: Path | None) -> str:
     if environment is None or (environment / ".ready").exists():
         return ""
     return f"environment {environment.name[:12]} is missing on this machine; drain the node to replace it"
@@ -372,10 +372,10 @@ def _spec_error(spec: PodSpec, env: dict[str, str]) -> str:
         return "the command, its environment, its code and its directory must not contain NUL"
     if any("=" in name or not name for name in (*env, *spec.secret_env)):
         return "variable names must not be empty or contain '='"
-    return _find_secrets_error(spec)
+    return _secrets_error(spec)
 
 
-def _find_secrets_error(spec: PodSpec) -> str:
+def _secrets_error(spec: PodSpec) -> str:
     """Return why the secrets cannot be passed to the pod, without revealing their values, or "" if they
     can be passed.
     """

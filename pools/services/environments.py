@@ -153,7 +153,9 @@ def _load_plugins(
         name = entry["name"]
         declared = DeclaredPlugin(name, entry["parameters"])
         try:
-            instances.append(declared.plugin([parameter for plugin, parameter in secrets if plugin == name]))
+            instances.append(
+                declared.build_plugin([parameter for plugin, parameter in secrets if plugin == name])
+            )
         except KeyError:
             problems.append(Problem(f"plugins[{index}].name", "is no longer installed", name))
         except PluginError as error:

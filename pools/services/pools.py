@@ -69,7 +69,7 @@ def preview_pool(*, provider_for: Callable[[NodePool], Provider], name: str, **v
         preview = provider_for(pool).preview(pool.name, shape)
     except ProviderError as failure:
         return Preview(findings=(error(failure.message),))
-    usable, needed = len(preview.usable), pool_node_spec(pool).initial_nodes
+    usable, needed = len(preview.usable_nodes), pool_node_spec(pool).initial_nodes
     if preview.nodes and usable < needed:
         message = f"The pool starts with {format_count(needed, 'node')}, but only {usable} can be used."
         preview = replace(preview, findings=(*preview.findings, warning(message)))

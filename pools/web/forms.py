@@ -274,7 +274,7 @@ class PoolForm(Form):
 
     def field_names_by_path(self) -> dict[str, str]:
         """Map the paths of problems to the names of form fields, where these differ."""
-        return PATHS | provider_fields.paths(self.chosen_provider())
+        return PATHS | provider_fields.field_names_by_path(self.chosen_provider())
 
     def set_machine_defaults(self, gpus: int) -> None:
         """Set the default number of GPUs per node for nodes on this machine, which has `gpus` GPUs."""

@@ -67,7 +67,7 @@ def _preview_context(form: PoolForm) -> dict[str, Any]:
     preview = services.preview_pool(
         provider_for=load_wiring().provider_for, name=form.cleaned_data["name"], **form.values()
     )
-    usable = preview.usable
+    usable = preview.usable_nodes
     return {
         "result_template": "pools/preview.html",
         "preview": preview,
@@ -158,7 +158,7 @@ def scale(request: Request, name: str) -> HttpResponse:
 
 @signed_in
 @require_http_methods(["GET", "POST"])
-def pause(request: Request, name: str, step: str) -> HttpResponse:
+def apply_action(request: Request, name: str, step: str) -> HttpResponse:
     pool = _find_editable_pool(request, name)
     change, warning, result_text = POOL_ACTIONS[step]
     if request.method == "POST":

@@ -54,7 +54,7 @@ def initial_values(provider: str, stored: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{provider}_{name}": _field_value(fields[f"{provider}_{name}"], stored[name]) for name in names}
 
 
-def paths(provider: str) -> dict[str, str]:
+def field_names_by_path(provider: str) -> dict[str, str]:
     """Return the form field of each setting, by the setting's path in a pool document."""
     return {f"provider_settings.{name}": f"{provider}_{name}" for name in _settings_fields(provider)}
 

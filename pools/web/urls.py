@@ -19,7 +19,9 @@ urlpatterns = [
         name="pool-ssh-host-accept",
     ),
     re_path(
-        r"^node-pools/(?P<name>[a-z0-9_-]+)/(?P<step>pause|resume|retry)$", pools.pause, name="pool-step"
+        r"^node-pools/(?P<name>[a-z0-9_-]+)/(?P<step>pause|resume|retry)$",
+        pools.apply_action,
+        name="pool-step",
     ),
     re_path(
         r"^node-pools/(?P<name>[a-z0-9_-]+)/nodes/(?P<step>cordon|uncordon|drain)$",

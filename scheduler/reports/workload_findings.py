@@ -26,7 +26,7 @@ def check_quotas(facts: PoolFacts) -> Iterator[Finding]:
         )
         return
     total = departments.filter(pool=facts.pool).aggregate(total=Sum("gpu_milli"))["total"] or 0
-    gpus = max(facts.pool.largest_gpus, sum(node.gpus for node in facts.nodes)) * 1000
+    gpus = max(facts.pool.max_gpus, sum(node.gpus for node in facts.nodes)) * 1000
     if total > gpus:
         yield Finding(
             Severity.WARNING,

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from pools.kubernetes.api import Api, ApiError
-from pools.kubernetes.credentials import in_cluster, parse_kubeconfig
+from pools.kubernetes.credentials import in_cluster_connection, parse_kubeconfig
 from pools.kubernetes.preview.permissions import PERMISSIONS, REVIEW, REVIEWS
 from tests.contracts.kubernetes_cluster import with_shipped_role
 from tests.contracts.kubernetes_stage import RealKubernetesStage
@@ -103,7 +103,7 @@ def test_in_cluster_service_account_runs_workloads_across_token_rotation(
     environ = {
         "KUBERNETES_SERVICE_HOST": str(server.hostname), "KUBERNETES_SERVICE_PORT": str(server.port),
     }  # fmt: skip
-    stage = RealKubernetesStage(tmp_path / "runtime", in_cluster(environ, mounted))
+    stage = RealKubernetesStage(tmp_path / "runtime", in_cluster_connection(environ, mounted))
     stage.runtime.start(stage.long("p-1"))
     running(stage.runtime, "p-1")
     (mounted / "token").write_text(parse_kubeconfig(with_shipped_role(kubeconfig)).token)

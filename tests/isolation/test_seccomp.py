@@ -17,7 +17,7 @@ from pools.runtimes.enclosure.seccomp import (
     SOCKET,
     UNSHARE,
     build_program,
-    find_program,
+    find_filter_program,
 )
 from tests.contracts.pods import LocalStage, ended, order
 
@@ -150,4 +150,4 @@ def test_missing_kernel_support_for_filters_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seccomp, "INSTALLED_ACTIONS", tmp_path / "none")
-    assert find_program({}) == (b"", "The kernel does not support seccomp filters.")
+    assert find_filter_program({}) == (b"", "The kernel does not support seccomp filters.")

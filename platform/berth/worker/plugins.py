@@ -24,7 +24,7 @@ def load_pool_plugins(declared: Iterable[Mapping[str, Any]]) -> tuple[Plugin, ..
             log.warning("the pool's plugin %s is not installed here", name)
             continue
         secrets = tuple(entry.get("secrets_set") or ())
-        plugins.append(DeclaredPlugin(name, entry.get("parameters") or {}).plugin(secrets))
+        plugins.append(DeclaredPlugin(name, entry.get("parameters") or {}).build_plugin(secrets))
     return tuple(plugins)
 
 

@@ -52,7 +52,7 @@ def run(server: Server, pool: str) -> None:
             answer = server.send("machines/call", body, secret)
             environment.follow_instructions(answer)
             start.follow_instructions(answer)
-            upgrade.follow(answer)
+            upgrade.follow_instructions(answer)
         except MachineRejected:
             environment.job.kill()
             start.end()

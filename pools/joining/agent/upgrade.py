@@ -32,7 +32,7 @@ class Upgrade:
         self.error = ""
         self.retry_at = 0.0
 
-    def follow(self, answer: dict[str, object]) -> None:
+    def follow_instructions(self, answer: dict[str, object]) -> None:
         """If the server requests an upgrade, install the new version and run it in this process.
 
         If the upgrade fails, store the error.

@@ -48,7 +48,7 @@ class CodeDeliveries:
         with self._lock:
             self._deliveries.setdefault(spec.pod_id, Delivery(api, pod, source))
 
-    def start_if_ready(self, pod_id: str) -> Delivery | None:
+    def ensure_started(self, pod_id: str) -> Delivery | None:
         """Start the delivery to a pod whose init container is running, unless it has already started.
 
         Return the delivery, or None if this process did not start the pod.

@@ -83,7 +83,7 @@ def read_source(api: Api, path: str, pod: Mapping[str, Any]) -> CopySource:
     return CopySource(api, path, decode_files_to_copy(pod), waits=end is None, has_failed=has_failed)
 
 
-class Collections:
+class FileCollector:
     """Copies of files from ended pods. `notify` is called when a copy has ended.
 
     Only the copies are stored. After a restart, the state of the pods shows which copies are missing.

@@ -188,7 +188,7 @@ def _new_lines(
         match = _LINE_START.match(line)
         if match is None:
             continue
-        stamp = _normalize(match)
+        stamp = _pad_timestamp(match)
         if stamp < position.since:
             continue
         if stamp == position.since:
@@ -217,7 +217,7 @@ def _join_parts(line: bytes) -> bytes:
     return joined + rest
 
 
-def _normalize(match: re.Match[bytes]) -> str:
+def _pad_timestamp(match: re.Match[bytes]) -> str:
     """Return the timestamp with nine decimals, so that timestamps can be compared as text."""
     moment, fraction, zone = (part.decode() if part else "" for part in match.groups())
     return f"{moment}.{fraction.ljust(9, '0')}{zone}"

@@ -10,7 +10,7 @@ from pools.kubernetes.api import Api, ApiError
 from pools.kubernetes.cluster import PoolAccess
 from pools.kubernetes.manifests import namespace_name
 from pools.kubernetes.nodes import INSTALLATION_LABEL, ClusterNode, Inventory, is_large_enough, read_inventory
-from pools.kubernetes.preview.permissions import REVIEW, Permission, find_missing
+from pools.kubernetes.preview.permissions import REVIEW, Permission, find_missing_permissions
 from pools.providers.base import Shape
 from pools.providers.preview import Finding, Preview, PreviewedNode, error, warning
 
@@ -31,8 +31,8 @@ def examine_cluster(access: PoolAccess, shape: Shape, claimed_by: Mapping[str, s
     version = str(api.get("/version").get("gitVersion") or "")
     if not version:
         raise ApiError(502, "NotKubernetes", "the server did not respond like a Kubernetes API server")
-    missing = find_missing(api)
-    findings = [_missing_permission(permission) for permission in missing]
+    missing = find_missing_permissions(api)
+    findings = [_permission_finding(permission) for permission in missing]
     findings += _clock_findings(api.clock_offset)
     source = f"Kubernetes {version.removeprefix('v')} at {api.server}"
     listed = _list_if_allowed(api, NODES, missing, "nodes")
@@ -74,7 +74,7 @@ def _clock_findings(offset: timedelta) -> Iterable[Finding]:
         )
 
 
-def _missing_permission(permission: Permission) -> Finding:
+def _permission_finding(permission: Permission) -> Finding:
     if permission == REVIEW:
         return warning(
             "The account may not check its own permissions, so missing ones are not listed here.",

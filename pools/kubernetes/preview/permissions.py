@@ -63,7 +63,7 @@ PERMISSIONS = (
 REVIEW = Permission("create", "selfsubjectaccessreviews", "check permissions", "authorization.k8s.io")
 
 
-def find_missing(api: Api) -> list[Permission]:
+def find_missing_permissions(api: Api) -> list[Permission]:
     """Return the permissions that Berth's account lacks. Raises ApiError or Unreachable."""
     try:
         is_allowed = _is_granted(api, PERMISSIONS[0])

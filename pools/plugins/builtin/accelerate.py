@@ -33,7 +33,8 @@ def accelerate(
 
     If listed after the torch plugin, Accelerate uses the process group that torch has created.
     """
-    fsdp_settings, deepspeed_settings = _settings(fsdp, fsdp_config), _settings(deepspeed, deepspeed_config)
+    fsdp_settings = _merge_settings(fsdp, fsdp_config)
+    deepspeed_settings = _merge_settings(deepspeed, deepspeed_config)
     if fsdp_settings is not None and deepspeed_settings is not None:
         raise ValueError("deepspeed and fsdp are mutually exclusive. Use only one of them")
 
@@ -45,22 +46,22 @@ def accelerate(
         if info.world_size > 1 or fsdp_settings is not None or deepspeed_settings is not None:
             values |= rank_variables(info)
         if fsdp_settings is not None:
-            values |= {"ACCELERATE_USE_FSDP": "true"} | _fsdp(fsdp_settings)
+            values |= {"ACCELERATE_USE_FSDP": "true"} | _fsdp_variables(fsdp_settings)
         if deepspeed_settings is not None:
-            values |= {"ACCELERATE_USE_DEEPSPEED": "true"} | _deepspeed(deepspeed_settings)
+            values |= {"ACCELERATE_USE_DEEPSPEED": "true"} | _deepspeed_variables(deepspeed_settings)
         return set_variables(values)
 
     return Plugin.create("accelerate").with_transform(transform).with_around_process(around_process)
 
 
-def _settings(switch: bool | Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any] | None:
+def _merge_settings(switch: bool | Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any] | None:
     """Merge `config` into the settings of `switch`. Return None if neither is set."""
     if switch is False and not config:
         return None
     return {**(switch if isinstance(switch, Mapping) else {}), **config}
 
 
-def _fsdp(settings: Mapping[str, Scalar]) -> dict[str, str]:
+def _fsdp_variables(settings: Mapping[str, Scalar]) -> dict[str, str]:
     names = {name: name.upper().removeprefix("FSDP_") for name in settings}
     return {
         f"FSDP_{FSDP.get(names[name], names[name])}": _format_scalar(value)
@@ -68,7 +69,7 @@ def _fsdp(settings: Mapping[str, Scalar]) -> dict[str, str]:
     }
 
 
-def _deepspeed(settings: Mapping[str, Scalar]) -> dict[str, str]:
+def _deepspeed_variables(settings: Mapping[str, Scalar]) -> dict[str, str]:
     values = {}
     for name, value in settings.items():
         key = name.upper().removeprefix("DEEPSPEED_")

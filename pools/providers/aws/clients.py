@@ -38,9 +38,9 @@ class Clients:
         from botocore.session import Session as Core
 
         core = Core()
-        core.register_component("data_loader", service_models())
+        core.register_component("data_loader", model_loader())
         session = Session(region_name=self.region, botocore_session=core)
-        paths = service_models().search_paths
+        paths = model_loader().search_paths
         # Remove duplicates, because every session extends the search path again.
         paths[:] = dict.fromkeys(paths)
         return session
@@ -58,7 +58,7 @@ class Clients:
 
 
 @cache
-def service_models() -> Any:
+def model_loader() -> Any:
     """Return the SDK's model loader. All clients share it, because reading EC2's model takes a second."""
     from botocore.session import Session
 

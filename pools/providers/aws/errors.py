@@ -48,7 +48,7 @@ def classify_error(code: str) -> Kind:
 
 
 @contextmanager
-def provider_errors() -> Iterator[None]:
+def translate_sdk_errors() -> Iterator[None]:
     """Convert the AWS SDK's errors inside the block to ProviderError."""
     from botocore import exceptions as sdk
 

@@ -39,13 +39,13 @@ class MachineTypes:
         """
         for machine_type in self.get(names):
             if machine_type.gpus != shape.gpus:
-                raise _too_small_error(machine_type, "GPUs", machine_type.gpus, shape.gpus)
+                raise _mismatch_error(machine_type, "GPUs", machine_type.gpus, shape.gpus)
             if machine_type.cpu_milli < shape.cpu_milli:
-                raise _too_small_error(
+                raise _mismatch_error(
                     machine_type, "CPU cores", machine_type.cpu_milli / 1000, shape.cpu_milli / 1000
                 )
             if machine_type.memory_mib < shape.memory_mib:
-                raise _too_small_error(
+                raise _mismatch_error(
                     machine_type, "MiB of memory", machine_type.memory_mib, shape.memory_mib
                 )
 
@@ -56,6 +56,6 @@ def _machine_type(description: dict[str, Any]) -> MachineType:
     return MachineType(description["InstanceType"], int(cpus) * 1000, int(memory), gpus)
 
 
-def _too_small_error(machine_type: MachineType, resource: str, has: float, requested: float) -> ProviderError:
+def _mismatch_error(machine_type: MachineType, resource: str, has: float, requested: float) -> ProviderError:
     message = f"{machine_type.name} has {has:g} {resource}, but a node of the pool needs {requested:g}"
     return ProviderError(ProviderErrorKind.SETTINGS, message)

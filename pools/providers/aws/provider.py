@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from pools.providers.aws import fleet, instances, interruptions, network, tags, template
 from pools.providers.aws.clients import Clients
-from pools.providers.aws.errors import provider_errors
+from pools.providers.aws.errors import translate_sdk_errors
 from pools.providers.aws.machine_types import MachineTypes
 from pools.providers.aws.settings import AwsSettings
 from pools.providers.base import (
@@ -45,7 +45,7 @@ class AwsProvider:
         Tags may appear late, so a launch also uses the request's client token. EC2 answers a repeated request
         with its first response.
         """
-        with provider_errors():
+        with translate_sdk_errors():
             description_by_id, message = (
                 self._describe_tagged(self._launch_tags(order), include_terminated=True),
                 "",
@@ -60,13 +60,13 @@ class AwsProvider:
             ordinal_by_id = instances.assign_ordinals(order, ids, description_by_id)
         with (
             suppress(ProviderError),
-            provider_errors(),
+            translate_sdk_errors(),
         ):  # ignore errors: the ordinal is stored in the database, and the tag only informs users
             instances.tag_ordinals(self.clients, order.pool, ordinal_by_id, description_by_id)
         return ProvisionResult(self._instances(order, ordinal_by_id, description_by_id), message)
 
     def list_instances(self, pool: str) -> tuple[Instance, ...]:
-        with provider_errors():
+        with translate_sdk_errors():
             pool_tags = tags.tags_for_pool(self.installation, pool)
             descriptions = self._billable_or_interrupted_instances(pool_tags)
             spot_ids = {
@@ -90,7 +90,7 @@ class AwsProvider:
 
         Ignore all other IDs.
         """
-        with provider_errors():
+        with translate_sdk_errors():
             living = self._describe_tagged(tags.tags_for_pool(self.installation, pool))
             ids_to_end = sorted(living.keys() & set(instance_ids))
             for start in range(0, len(ids_to_end), TERMINATE_BATCH_SIZE):
@@ -100,7 +100,7 @@ class AwsProvider:
 
     def preview(self, pool: str, shape: Shape) -> Preview:
         """Check the credentials, the instance types and the machine image without launching anything."""
-        with provider_errors():
+        with translate_sdk_errors():
             self._types.check_fit(self.settings.instance_types, shape)
             image = template.resolve_image_id(self.clients, self.settings)
         types = ", ".join(self.settings.instance_types)

@@ -44,7 +44,7 @@ class PilotName:
         return f"{PREFIX}.{self.installation}.{self.pool}.{self.ordinal}.{self.token}"
 
 
-def safe_installation(name: str) -> str:
+def escape_installation_name(name: str) -> str:
     """Escape an installation's name for use in a job name. Letters, digits and dashes are unchanged.
 
     Different names stay distinct.
@@ -103,7 +103,7 @@ def parse_jobs(output: str) -> Iterator[PilotJob]:
             yield PilotJob(
                 row["JobID"], name, row["State"], row["Reason"], parse_time(row["TimeLimit"]),
                 parse_time(row["TimeLeft"]), _parse_number(row["exit_code"]) >> 8,
-                _parse_number(row["restartcnt"]), trailing_number(row["tres-per-node"]), row["NodeList"],
+                _parse_number(row["restartcnt"]), gres_count(row["tres-per-node"]), row["NodeList"],
                 row["PreemptTime"] not in NO_TIMES,
             )  # fmt: skip
 
@@ -199,7 +199,7 @@ def _parse_number(text: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def trailing_number(text: str) -> int:
+def gres_count(text: str) -> int:
     """Return the device count in a GRES request such as gres:gpu:a100:2.
 
     The result is 1 if the request has no count, or 0 if the text is not a GRES request.

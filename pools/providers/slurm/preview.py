@@ -19,10 +19,10 @@ def make_preview(
     """
     partition = choose_partition(settings, partitions)
     if partition is None:
-        return Preview(cluster, findings=(_unknown_partition(settings, partitions),))
+        return Preview(cluster, findings=(_unknown_partition_finding(settings, partitions),))
     source = f"{cluster}, partition {partition.name}{_describe_limits(partition)}"
     findings = [*_partition_findings(settings, partition), *_rejection_findings(rejection)]
-    nodes = tuple(_with_fit_finding(node, shape) for node in partition.nodes)
+    nodes = tuple(_with_size_obstacle(node, shape) for node in partition.nodes)
     if nodes and all(node.obstacle for node in nodes):
         message = f"No machine in partition {partition.name} can run a node of the pool."
         findings.append(error(message, "Lower the resources per node, or choose another partition."))
@@ -39,7 +39,7 @@ def choose_partition(settings: SlurmSettings, partitions: Sequence[Partition]) -
     return next(chosen, None)
 
 
-def _unknown_partition(settings: SlurmSettings, partitions: Sequence[Partition]) -> Finding:
+def _unknown_partition_finding(settings: SlurmSettings, partitions: Sequence[Partition]) -> Finding:
     listed = ", ".join(partition_names(partitions)) or "none"
     if settings.partition is None:
         message = "The cluster has no default partition."
@@ -86,7 +86,7 @@ def _describe_limits(partition: Partition) -> str:
     return f" (time limit {format_duration(partition.time_limit)})"
 
 
-def _with_fit_finding(node: PreviewedNode, shape: Shape) -> PreviewedNode:
+def _with_size_obstacle(node: PreviewedNode, shape: Shape) -> PreviewedNode:
     """Add an obstacle to the machine if it is too small for a pool node."""
     total = node.total
     lacking = [

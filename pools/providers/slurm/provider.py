@@ -35,7 +35,7 @@ class SlurmProvider:
         variables: Callable[[LaunchRequest], Mapping[str, str]], now: Callable[[], datetime],
     ) -> None:  # fmt: skip
         self.settings, self.client = settings, client
-        self.installation = jobs.safe_installation(installation)
+        self.installation = jobs.escape_installation_name(installation)
         self._variables, self._now = variables, now
 
     def provision(self, order: LaunchRequest) -> ProvisionResult:

@@ -165,6 +165,6 @@ def uninstall_script(home: str, installation: str) -> str:
     return UNINSTALL.replace("@HOME@", shlex.quote(home)).replace("@MARK@", mark)
 
 
-def as_root(facts: HostFacts) -> str:
+def root_shell_command(facts: HostFacts) -> str:
     """Return the command that runs a script from stdin as root."""
     return "sh -s" if facts.root == "root" else "sudo -n sh -s"

@@ -10,10 +10,10 @@ from pools.providers.ssh.connection import Connection, connect, scan_host_key
 from pools.providers.ssh.endpoint import Endpoint, SshError, SshErrorKind, Timeouts
 from pools.providers.ssh.scripts import (
     HostFacts,
-    as_root,
     install_script,
     parse_facts,
     probe_script,
+    root_shell_command,
     uninstall_script,
 )
 from pools.providers.ssh.settings import DEFAULT_HOME
@@ -53,7 +53,7 @@ async def install(
         if problems := facts.problems(installation):
             raise SshError(SshErrorKind.UNSUITABLE, f"{endpoint.name}: {'; '.join(problems)}")
         script = install_script(order.home, order.agent, order.env, order.ca)
-        finished = await connection.run(as_root(facts), script.encode(), INSTALL_SECONDS)
+        finished = await connection.run(root_shell_command(facts), script.encode(), INSTALL_SECONDS)
         finished.raise_if_failed(f"installing the agent on {endpoint.name}")
         return facts
 
@@ -67,7 +67,7 @@ async def uninstall(
         if not facts.root:
             raise SshError(SshErrorKind.UNSUITABLE, f"{endpoint.name}: {facts.problems(installation)[0]}")
         script = uninstall_script(home, installation)
-        finished = await connection.run(as_root(facts), script.encode(), UNINSTALL_SECONDS)
+        finished = await connection.run(root_shell_command(facts), script.encode(), UNINSTALL_SECONDS)
         finished.raise_if_failed(f"uninstalling the agent on {endpoint.name}")
         return facts
 

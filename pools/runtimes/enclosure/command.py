@@ -71,7 +71,7 @@ def enclosure_command(
     argv += _mount_options(_mounts(view), directories)
     if view.secrets:
         argv += [*_parent_options(view.secrets, directories), "--perms", "0755", "--tmpfs", view.secrets]
-    for path in _read_only(view):
+    for path in _read_only_paths(view):
         argv += ["--remount-ro", path]
     return [*argv, *_END]
 
@@ -119,7 +119,7 @@ def own_mounts(view: FileSystemView, shared: FileSystemView) -> list[str] | None
     mounts = [("--dev-bind", device, device) for device in view.devices]
     mounts += [("--bind", _SHARED_MEMORY, view.shared_memory), *own]
     mounts += [("--tmpfs", view.secrets, "")] if view.secrets else []
-    mounts += [("--remount-ro", path, "") for path in _read_only(view)]
+    mounts += [("--remount-ro", path, "") for path in _read_only_paths(view)]
     return [text for option, path, source in mounts for text in (option, source, path)]
 
 
@@ -153,7 +153,7 @@ def _mount_options(mounts: Iterable[tuple[str, str, str]], directories: set[str]
     return options
 
 
-def _read_only(view: FileSystemView) -> tuple[str, ...]:
+def _read_only_paths(view: FileSystemView) -> tuple[str, ...]:
     """Return the paths that are read-only once everything is mounted."""
     return ("/dev", *view.hidden, "/")
 

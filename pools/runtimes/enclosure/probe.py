@@ -17,7 +17,7 @@ from pools.runtimes.enclosure.levels import PROBE_UID, VARIABLE, Isolation, Isol
 from pools.runtimes.enclosure.limits import with_limits
 from pools.runtimes.enclosure.machine import machine_view
 from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields
-from pools.runtimes.enclosure.seccomp import find_program
+from pools.runtimes.enclosure.seccomp import find_filter_program
 from pools.runtimes.shim.namespaces import KILLED
 from pools.runtimes.shim.records import Record, read_record, write_record
 
@@ -95,7 +95,7 @@ def _probe_levels(root: Path, policy: IsolationPolicy, shim: Shim) -> ProbeResul
     if program is None or policy is IsolationPolicy.OFF:
         return ProbeResult(Isolation(IsolationLevel.NONE, policy, " ".join(reasons)))
     program = os.path.realpath(program)
-    call_filter, unfiltered = find_program()
+    call_filter, unfiltered = find_filter_program()
     obstacles: list[str] = []
     for level, blocks_nesting in _candidate_levels():
         obstacle = _try_level(root, level, program, blocks_nesting, call_filter, shim)
@@ -146,7 +146,7 @@ def _try_level(
                 if uid and error.errno == errno.EINVAL:
                     return f"the machine does not map user ID {uid}"
                 raise
-            write_record(f"{directory}/order", [*check_pod_spec(files, uid), *fields])
+            write_record(f"{directory}/order", [*probe_pod_spec(files, uid), *fields])
             return run_probe_pod(directory, shim)
 
     return until_complete(run_pod)
@@ -199,7 +199,7 @@ def probe_directory(root: Path) -> Iterator[Path]:
         yield Path(place)
 
 
-def check_pod_spec(files: PodFiles, uid: int) -> Record:
+def probe_pod_spec(files: PodFiles, uid: int) -> Record:
     """Return the spec of a probe pod, which checks its own enclosure."""
     facts = (str(uid or os.geteuid()), str(Path("/proc/self/ns/pid").readlink()), str(files.workspace))
     arguments = ("/bin/sh", "-c", CHECK, "check", *facts)

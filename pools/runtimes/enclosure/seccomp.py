@@ -94,7 +94,7 @@ _ALLOW, _KILL_PROCESS, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 Instruction = tuple[int, int, int, int]  # operation code, jump if true, jump if false, and operand
 
 
-def find_program(environ: Mapping[str, str] = os.environ) -> tuple[bytes, str]:
+def find_filter_program(environ: Mapping[str, str] = os.environ) -> tuple[bytes, str]:
     """Return (BPF program for this machine, ""), or (b"", reason) if filtering is off or not supported."""
     machine = os.uname().machine
     if environ.get(SECCOMP_VARIABLE) == "off":

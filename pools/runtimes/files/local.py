@@ -17,10 +17,10 @@ class LocalFiles:
     _workspaces: Path
 
     def list_files(self, pod_id: str, paths: Collection[str]) -> PodFiles:
-        return reading.list_files(*self._list_pod_files(pod_id), paths)
+        return reading.list_files(*self._root_and_subdirectory(pod_id), paths)
 
     def read_file(self, pod_id: str, path: str, offset: int, limit: int) -> bytes:
-        return reading.read_file(*self._list_pod_files(pod_id), path, offset, limit)
+        return reading.read_file(*self._root_and_subdirectory(pod_id), path, offset, limit)
 
     def list_kept_files(self, pod_id: str, workspace: str, path: str) -> PodFiles:
         return reading.list_below(self._kept_directories(pod_id, workspace), path)
@@ -38,7 +38,7 @@ class LocalFiles:
     def _kept_directories(self, pod_id: str, workspace: str) -> dict[str, tuple[str, str]]:
         return self._pod_dir(pod_id).kept_directories(self._workspaces / validate_name(workspace))
 
-    def _list_pod_files(self, pod_id: str) -> tuple[str, str]:
+    def _root_and_subdirectory(self, pod_id: str) -> tuple[str, str]:
         """Return the pod's own directory, and the subdirectory that paths are relative to."""
         pod = self._pod_dir(pod_id)
         return str(pod.work_directory), CODE_DIRECTORY if "code_url" in (pod.read("order") or {}) else ""

@@ -12,7 +12,7 @@ from pools.runtimes.enclosure.devices import pod_devices
 from pools.runtimes.enclosure.levels import FIRST_UID, LAST_UID, Isolation
 from pools.runtimes.enclosure.pod import PodFiles, add_own_files, user_fields
 from pools.runtimes.enclosure.probe import ProbeInterrupted, Shim
-from pools.runtimes.enclosure.seccomp import find_program
+from pools.runtimes.enclosure.seccomp import find_filter_program
 from pools.runtimes.images.cdi import cdi_devices
 from pools.runtimes.images.order import (
     ContainerFiles,
@@ -94,7 +94,7 @@ class NodeImages:
         settings = replace(self.pull_settings, cache_bytes=self.support.cache_bytes)
         chooses = bool(spec.working_dir or spec.start_in or spec.code_url)
         return [
-            *user_fields(view, spec.uid, find_program()[0]),
+            *user_fields(view, spec.uid, find_filter_program()[0]),
             *container_fields(ContainerFiles(self.support.init, view, spec.uid), self.store.root),
             *pull_fields(spec, settings), *default_fields(files.workspace, files.work),
             *([] if chooses else [("image_directory", "yes")]),

@@ -17,12 +17,12 @@ from pools.runtimes.enclosure.pod import PodFiles, add_own_files, user_fields
 from pools.runtimes.enclosure.probe import (
     ProbeInterrupted,
     Shim,
-    check_pod_spec,
     probe_directory,
+    probe_pod_spec,
     run_probe_pod,
     until_complete,
 )
-from pools.runtimes.enclosure.seccomp import find_program
+from pools.runtimes.enclosure.seccomp import find_filter_program
 from pools.runtimes.images.order import ContainerFiles, container_fields
 from pools.runtimes.images.store import ImageStore, remove_container
 from pools.runtimes.shim.records import write_record
@@ -133,7 +133,7 @@ def _try_container(store: ImageStore, pods: Path, shim: Shim, init: str) -> str:
             path.mkdir(mode=0o755)
         view = add_own_files(_probe_view(root), files, PROBE_UID, {}, ())
         container = container_fields(ContainerFiles(init, view, PROBE_UID), store.root)
-        fields = [*check_pod_spec(files, PROBE_UID), *user_fields(view, PROBE_UID, find_program()[0])]
+        fields = [*probe_pod_spec(files, PROBE_UID), *user_fields(view, PROBE_UID, find_filter_program()[0])]
         rootfs = [("podman_arg", "--rootfs"), ("podman_arg", str(root))]
         write_record(f"{directory}/order", [*fields, *container, *rootfs, ("image", "")])
         try:

@@ -102,7 +102,7 @@ class ImagePull:
 
         def watch_progress(pid: int) -> None:
             if progress.has_advanced(pid):
-                silence.end()
+                silence.restart()
             silence.check()
             self._report(progress.describe())
 
@@ -178,9 +178,9 @@ class StallTimer:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self.end()
+        self.restart()
 
-    def end(self) -> None:
+    def restart(self) -> None:
         self._deadline = time.monotonic() + self._seconds
 
     def check(self) -> None:

@@ -81,7 +81,7 @@ class ProbePods:
             report = self._wait(pod_id)
             if report.state is PodState.EXITED:
                 reason = self._failure_message(pod_id, report)
-                self._clear(instance, pod_id)
+                self._clean_up(instance, pod_id)
             elif time.time_ns() > int(pod_id.rpartition("-")[2]) + TIMEOUT_SECONDS * 1e9:
                 self._runtime.stop(pod_id, 0)
                 reason = f"the probe pod did not finish within {TIMEOUT_SECONDS:.0f} s"
@@ -112,7 +112,7 @@ class ProbePods:
         reason = report.message or (f"{end}: {output}" if output else end)
         return f"the probe pod failed: {reason}"
 
-    def _clear(self, instance: str, pod_id: str) -> None:
+    def _clean_up(self, instance: str, pod_id: str) -> None:
         self._runtime.forget(pod_id)
         self._runtime.drop_log(pod_id)
         self._drop_workspace(instance, PROBE_WORKSPACE)

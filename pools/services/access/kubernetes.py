@@ -12,7 +12,7 @@ from berth.db.reconnect import reconnects
 from pools.joining.sealed import UnsealError, seal, unseal
 from pools.kubernetes.api import Api
 from pools.kubernetes.cluster import Clusters, PoolAccess, UnusableCluster
-from pools.kubernetes.credentials import Connection, in_cluster, parse_kubeconfig
+from pools.kubernetes.credentials import Connection, in_cluster_connection, parse_kubeconfig
 from pools.kubernetes.settings import THROUGH_API_SERVER, KubernetesSettings, kubernetes_settings
 from pools.models import NodePool
 from pools.providers.base import ProviderError, ProviderErrorKind
@@ -104,5 +104,7 @@ class KubernetesAccess:
 @lru_cache(maxsize=256)
 def _parse(settings_json: str, sealed: str) -> tuple[KubernetesSettings, Connection]:
     settings = kubernetes_settings(json.loads(settings_json))
-    connection = in_cluster() if settings.in_cluster else parse_kubeconfig(unseal(sealed), settings.context)
+    connection = (
+        in_cluster_connection() if settings.in_cluster else parse_kubeconfig(unseal(sealed), settings.context)
+    )
     return settings, connection

@@ -47,7 +47,7 @@ def sync_hosts(pool: NodePool, *, actor: Any) -> None:
         if host["name"] in rows
         for problem in _change_problems(rows[host["name"]], host, paths[host["name"]])
     ]
-    if problems := [*problems, *_conflicting_hosts(pool, listed, paths)]:
+    if problems := [*problems, *_conflict_problems(pool, listed, paths)]:
         raise Invalid(problems)
     now = timezone.now()
     for name in rows.keys() - paths.keys():
@@ -194,7 +194,7 @@ def _change_problems(row: SshHost, host: Mapping[str, Any], path: str) -> Iterab
                 yield Problem(f"{path}.{field}", message, format_value(host[field]), remedy)
 
 
-def _conflicting_hosts(
+def _conflict_problems(
     pool: NodePool, listed: Iterable[Mapping[str, Any]], paths: Mapping[str, str]
 ) -> Iterable[Problem]:
     by_place = {(host["address"], host["port"], _bastion_address(host)): host for host in listed}

@@ -21,7 +21,7 @@ from pools import selectors
 from pools.costs import HOURS_PER_MONTH, current_price, pool_costs
 from pools.models import NodePool, ScalingEvent
 from pools.models.scaling import ScalingKind
-from pools.scale_down import blocked_reasons
+from pools.scale_down import list_blocked_actions
 from projects.access import Action, may, visible_pools
 from projects.volumes import visible_volumes
 from scheduler.reports.fragmentation import Fragmentation, FragmentationLevel, measure_fragmentation
@@ -219,7 +219,7 @@ def detail(request: Request, name: str) -> HttpResponse | StreamingHttpResponse:
         "spent": [("Last 24 hours", costs.day), ("Last 30 days", costs.month)],
         "nodes": nodes,
         "bulk_steps": BULK_STEPS,
-        "blocked": blocked_reasons(pool, now),
+        "blocked": list_blocked_actions(pool, now),
         "finding_counts": count_findings(findings),
         "findings": [
             (finding, FINDING_TONES[finding.severity], remedy_buttons(finding, pool)) for finding in findings

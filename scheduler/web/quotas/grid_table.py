@@ -181,7 +181,7 @@ def gpu_capacities(places: Sequence[PoolOrGroup]) -> dict[str, tuple[int, int]]:
     ready = Sum("nodes__gpus", filter=Q(nodes__state=NodeState.READY))
     capacity: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for pool in pools.select_related("quota_group").annotate(present=present, ready=ready):
-        largest, now = MILLI * max(pool.largest_gpus, pool.present or 0), MILLI * (pool.ready or 0)
+        largest, now = MILLI * max(pool.max_gpus, pool.present or 0), MILLI * (pool.ready or 0)
         names = [pool.name, *([pool.quota_group.name] if pool.quota_group else [])]
         for name in names:
             capacity[name] = capacity[name][0] + largest, capacity[name][1] + now

@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from pools.providers.aws.clients import service_models
+from pools.providers.aws.clients import model_loader
 
 KINDS: dict[str, tuple[type, ...]] = {
     "string": (str,), "integer": (int,), "long": (int,), "boolean": (bool,), "double": (float, int),
@@ -52,4 +52,4 @@ def _too_many(shape: Any, value: Any, path: str) -> Iterator[str]:
 def _model(service: str) -> Any:
     from botocore.model import ServiceModel
 
-    return ServiceModel(service_models().load_service_model(service, "service-2"), service)
+    return ServiceModel(model_loader().load_service_model(service, "service-2"), service)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from berth.core.errors import Invalid
-from pools.kubernetes.credentials import in_cluster, parse_kubeconfig
+from pools.kubernetes.credentials import in_cluster_connection, parse_kubeconfig
 
 PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\n").decode()
 
@@ -75,8 +75,8 @@ def test_error_names_the_invalid_part_of_the_kubeconfig(text: str, context: str,
 def test_service_account_is_used_inside_a_cluster(tmp_path: Path) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     with pytest.raises(LookupError, match="is not running in a Kubernetes pod"):
-        in_cluster(environ, tmp_path)
+        in_cluster_connection(environ, tmp_path)
     (tmp_path / "token").write_text("t")
     (tmp_path / "ca.crt").write_text("ca")
-    connection = in_cluster(environ, tmp_path)
+    connection = in_cluster_connection(environ, tmp_path)
     assert (connection.server, connection.token_file) == ("https://10.96.0.1:443", tmp_path / "token")

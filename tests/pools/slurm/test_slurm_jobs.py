@@ -8,10 +8,10 @@ from pools.providers.base import InstanceState
 from pools.providers.slurm.jobs import (
     FIELDS,
     PilotName,
+    escape_installation_name,
     parse_jobs,
     parse_name,
     parse_time,
-    safe_installation,
     to_instance,
 )
 from tests.pools.stage import START
@@ -56,7 +56,7 @@ def test_jobs_with_other_names_are_ignored(name: str) -> None:
 
 def test_job_name_can_be_parsed_for_any_installation_name() -> None:
     names = ["a.b", "a-b", "a b", "a_b", "b'; rm"]
-    safe = [safe_installation(name) for name in names]
+    safe = [escape_installation_name(name) for name in names]
     assert len(set(safe)) == len(names)
     for text in safe:
         name = PilotName(text, "hpc", 3, "t1")

@@ -31,7 +31,7 @@ def test_preview_shows_the_machines_of_the_partition(slurm: FakeSlurm) -> None:
     assert (first.name, first.details, first.total.gpu_model) == ("n0", "allocated, rack0", "l40s")
     assert (first.free.gpus, second.free.gpus) == (0, 2)
     assert last.obstacle == "Slurm reports drained: memory errors"
-    assert len(preview.usable) == 3
+    assert len(preview.usable_nodes) == 3
 
 
 def test_error_for_an_unknown_partition_suggests_the_nearest_name_and_lists_all_partitions(

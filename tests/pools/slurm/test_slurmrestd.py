@@ -353,7 +353,7 @@ def test_job_token_is_passed_only_in_the_environment_of_the_job(rest: FakeSlurmR
 def test_preview_shows_the_versions_of_slurm_and_its_api(rest: FakeSlurmRest) -> None:
     preview = provider_of(rest).preview("small", order().shape)
     assert preview.source.startswith(f"slurm 22.05.8 at {rest.url}, API {rest.version}, partition gpu (time")
-    assert [node.name for node in preview.usable] == ["n0", "n1", "n2", "n3"]
+    assert [node.name for node in preview.usable_nodes] == ["n0", "n1", "n2", "n3"]
     assert preview.findings == ()
 
 

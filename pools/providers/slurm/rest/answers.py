@@ -6,7 +6,7 @@ from typing import Any
 
 from pools.providers.preview import PreviewedNode
 from pools.providers.slurm.cluster import Partition, make_machine
-from pools.providers.slurm.jobs import RUNNING_STATES, PilotJob, PilotName, parse_name, trailing_number
+from pools.providers.slurm.jobs import RUNNING_STATES, PilotJob, PilotName, gres_count, parse_name
 
 Row = Mapping[str, Any]
 # Job flags that squeue shows instead of the job's state, in order of precedence.
@@ -90,7 +90,7 @@ def _parse_job(row: Row, name: PilotName, now: float) -> PilotJob:
     return PilotJob(
         _job_id(row), name, state, str(row.get("state_reason") or ""), time_limit,
         max(0, int((end or 0) - now)) if is_timed else None, _exit_code(row.get("exit_code")),
-        parse_number(row.get("restart_cnt")) or 0, trailing_number(str(row.get("tres_per_node") or "")),
+        parse_number(row.get("restart_cnt")) or 0, gres_count(str(row.get("tres_per_node") or "")),
         str(row.get("nodes") or ""), bool(parse_number(row.get("preempt_time"))),
     )  # fmt: skip
 

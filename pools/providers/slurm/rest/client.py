@@ -19,7 +19,7 @@ from pools.providers.slurm.rest.errors import (
     error_code,
     failure,
     reported_errors,
-    unreadable,
+    unreadable_error,
 )
 from pools.providers.slurm.rest.submission import submission_body
 from pools.providers.slurm.rest.token import EXPIRES_SOON, token_expiry
@@ -83,7 +83,7 @@ class SlurmRest:
             except ProviderError as failed:
                 return Submission(accepted, failed)
             if not answers.parse_number(answer.get("job_id")):
-                return Submission(accepted, unreadable(connection.server, "a response to a submission"))
+                return Submission(accepted, unreadable_error(connection.server, "a response to a submission"))
         return Submission(len(names))
 
     def cancel(self, jobs: Sequence[PilotJob]) -> None:
@@ -153,16 +153,16 @@ class SlurmRest:
         if errors or (response.status != 200 and not is_ignored):
             raise failure(server, response, errors)
         if answer is None:
-            raise unreadable(server, "a response")
+            raise unreadable_error(server, "a response")
         return answer
 
     def _read_answer(self, connection: Connection, subject: str, parse: Callable[[], T]) -> T:
         try:
             return parse()
         except UnreadableAnswer as missing:
-            raise unreadable(connection.server, f"{subject} has no {missing}") from None
+            raise unreadable_error(connection.server, f"{subject} has no {missing}") from None
         except (ValueError, OverflowError):
-            raise unreadable(connection.server, subject) from None
+            raise unreadable_error(connection.server, subject) from None
 
 
 def _deadline(calls: int) -> float:

@@ -55,7 +55,7 @@ def failure(server: Server, response: Response, errors: Sequence[Mapping[str, An
     return ProviderError(classify_failure(text), text)
 
 
-def unreadable(server: Server, subject: str) -> ProviderError:
+def unreadable_error(server: Server, subject: str) -> ProviderError:
     """Return the error for a response that does not have the format of slurmrestd's API."""
     message = f"{server.place} sent {subject} that Berth cannot read. Check provider_settings.rest_url"
     return ProviderError(Kind.BROKEN, message)
