@@ -197,7 +197,7 @@ def _search_log(page: Page) -> None:
 
 
 def _await_smallest_change(page: Page) -> None:
-    page.wait_for_selector("#make-change")
+    page.wait_for_selector("#smallest-change p:not(:text('Searching'))")
 
 
 def _revert_change(page: Page) -> None:
@@ -249,8 +249,9 @@ STEPS: Mapping[str, tuple[Callable[[Page], None], ...]] = {
     "submit-faults": (_invalid_document,),
     "service-in": (_scale_in,),
     "workload-log": (_search_log,),
-    "workload-edit": (_await_smallest_change,),
+    "workload-edit": (lambda page: page.wait_for_selector("#make-change"),),
     "workload-waiting": (_await_smallest_change,),
+    "workload-evicted": (_await_smallest_change,),
 }
 PATHS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "overview": lambda _: "/",

@@ -52,6 +52,21 @@ def test_workload_page_shows_utilization_in_numbers_and_charts(cast: Cast, sign_
     assert sign_in("grace").get(f"/workloads/{pod.workload_id}/utilization").status_code == 404
 
 
+def test_small_charts_end_at_a_labelled_value(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
+    make.used(pod, 25, cpu=500, memory=1024, gpu_memory=2048)
+    make.past_utilization(pod, make.ago(minutes=3), cpu=500, gpus=1, busy=50, gpu_memory=2048)
+    path = f"/workloads/{pod.workload_id}/utilization?part=strip"
+
+    def tops() -> list[str]:
+        return re.findall('class="spark-top"[^>]*>([^<]*)<', page(sign_in("erin"), path))
+
+    assert tops() == ["100%", "80 GiB", "2 cores", "4 GiB"], "the allocated amounts"
+    make.past_utilization(pod, make.ago(minutes=2), cpu=3500, gpus=1, busy=50, gpu_memory=2048)
+    assert tops()[2] == "3.5 cores", "the pod used more than it requested"
+    chart = (HEIGHT * 3500) // 4000  # the scale ends at the next round number, the small chart below it
+    assert f'viewBox="0 {HEIGHT - chart} 1000 {chart}"' in page(sign_in("erin"), path)
+
+
 @pytest.mark.heavy
 def test_overview_of_a_running_workload_shows_its_utilization(cast: Cast, sign_in: SignIn, pod: Pod) -> None:
     client, address = sign_in("erin"), f"/workloads/{pod.workload_id}"

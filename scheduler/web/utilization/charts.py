@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from django.db.models import Q
 
 from berth.core.amounts import MILLI
-from berth.server.web.charts.steps import StepChart, step_chart
+from berth.server.web.charts.steps import HEIGHT, WIDTH, StepChart, step_chart
+from berth.server.web.numbers import thousandths
 from pools.models import Node
 from scheduler.reports.utilization.over_time import MeanUtilization, choose_step, utilization_points
 from scheduler.reports.utilization.summary import Utilization
@@ -33,7 +34,8 @@ class UtilizationChart:
     """Chart that shows usage as an area and the allocation as a line.
 
     `now` and `of` are the current usage and allocation, in thousandths of the unit. `hidden_capacity` is set
-    if the capacity is too far above both to be drawn.
+    if the capacity is too far above both to be drawn. `top` is the highest usage or allocation, or the
+    smallest scale if it is higher.
     """
 
     key: str
@@ -43,7 +45,23 @@ class UtilizationChart:
     now: int | None
     of: int
     label: str
+    top: int
     hidden_capacity: int | None = None
+
+    @property
+    def view_box(self) -> str:
+        """SVG view box of a small chart, which ends at `top` instead of the next round number."""
+        _, scale = self.chart.marks[0]
+        height = max(1, round(HEIGHT * self.top / scale))
+        return f"0 {HEIGHT - height} {WIDTH} {height}"
+
+    @property
+    def top_label(self) -> str:
+        """The value at the upper edge of a small chart: "100%" if all allocated GPUs would be used."""
+        if self.unit == "GPUs" and self.top == self.of:
+            return "100%"
+        unit = self.unit.removesuffix("s") if self.top == MILLI else self.unit
+        return f"{thousandths(self.top)} {unit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +207,7 @@ def _build_chart(
         scaled(series.now),
         scaled(series.allocated_now) or 0,
         label,
+        top=max(highest, allocated, LEAST[unit]),
         hidden_capacity=None if is_drawn else capacity,
     )
 

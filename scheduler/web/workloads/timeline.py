@@ -17,6 +17,7 @@ from scheduler.reports.explanations.pending_history import (
     reasons_in_period,
     total_by_reason,
 )
+from scheduler.reports.queues.brief_reasons import BACKOFF_END, CAN_START
 from scheduler.web.workloads.edit_labels import with_field_labels
 
 MAX_EVENTS = 100
@@ -118,7 +119,8 @@ def timeline(
     complete = [_with_reasons(entry, history, now) for entry in _with_durations(entries)]
     evaluated_at = workload.explained_at if workload.reason and workload.phase in PENDING_PHASES else None
     if shows_still_pending and evaluated_at is not None:
-        last = TimelineEntry(evaluated_at, STILL_PENDING, workload.message, "warn")
+        message = BACKOFF_END.sub(CAN_START, workload.message)
+        last = TimelineEntry(evaluated_at, STILL_PENDING, message, "warn")
         complete.append(
             replace(last, reasons=_summarize_reasons(reasons_in_period(history, workload.since, None), now))
         )
@@ -132,7 +134,7 @@ def _build_entry(row: Event, workload: Workload, evictions: tuple[RenderedEvicti
         eviction = KIND_TITLES.get(evictions[0].row.kind, "Evicted")
     title = eviction or PHASE_TITLES.get(row.kind) or row.kind.replace("_", " ").capitalize()
     tone = "warn" if eviction else TONES.get(row.kind, "")
-    message = row.message
+    message = f"{row.message.removesuffix('.')}." if eviction and row.message else row.message
     if row.kind == "edited":
         message = with_field_labels(message, row.data.get("paths", ()), workload.spec)
     return TimelineEntry(row.at, title, message, tone, evictions=evictions)
@@ -167,7 +169,7 @@ def _with_durations(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
     for entry in entries:
         lasted, verb = None, ""
         if since is not None and entry.title != since.title:
-            if since.title in ("Submitted", "Pending") and entry.title == "Starting":
+            if since.title in ("Submitted", "Pending") and entry.title in ("Starting", "Running"):
                 lasted, verb = entry.at - since.at, "pending for"
             elif since.title == "Running" and entry.title not in STILL_RUNNING:
                 lasted, verb = entry.at - since.at, "ran for"

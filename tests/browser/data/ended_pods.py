@@ -21,10 +21,11 @@ def create_ended_pods(scene: Any) -> None:
 
 
 def create_ended_allocations(scene: Any) -> None:
-    """Create the allocations of the failed workload, whose page shows its GPU-hours and cost.
+    """Create the allocations of the failed and the evicted workload, whose pages show GPU-hours and cost.
 
     The allocations of other ended workloads are part of the usage history.
     """
+    _create_evicted_pods(scene)
     for pod in scene.workloads["vit-large-lr3"].pods.all():
         Allocation.objects.create(
             pod=pod, node=pod.node, devices=[pod.index], gpu_milli=1000, cpu_milli=2000, memory_mib=4096,
@@ -43,6 +44,22 @@ def create_ended_events(scene: Any) -> None:
         make.event(workload, "running", "All pods run.", at=started)
         actor = person if workload.phase == "cancelled" else "scheduler"
         make.event(workload, workload.phase, workload.message, at=workload.ended_at, actor=actor)
+
+
+def _create_evicted_pods(scene: Any) -> None:
+    """Create the pods of the evicted workload's run, with their allocations."""
+    workload, node = scene.workloads["detr-long"], Node.objects.get(name="train-2")
+    ended = make.ago(minutes=12)
+    for index in range(4):
+        pod = Pod.objects.create(
+            workload=workload, role="worker", index=index, rank=index, run=workload.run, node=node,
+            state=PodState.STOPPED, stop_reason="Reclaimed", started_at=workload.started_at,
+            ended_at=ended, since=ended,
+        )  # fmt: skip
+        Allocation.objects.create(
+            pod=pod, node=node, devices=[index], gpu_milli=1000, cpu_milli=2000, memory_mib=4096,
+            bound_at=workload.started_at, released_at=ended,
+        )  # fmt: skip
 
 
 def _ended_pod(workload: Workload, node: Node, index: int) -> Pod:

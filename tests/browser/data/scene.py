@@ -203,15 +203,8 @@ def _run(
 
 
 def _running(scene: Scene) -> None:
-    _run(
-        scene,
-        "vision",
-        "diffusion-xl",
-        8,
-        minutes=214,
-        by="dave",
-        labels={"team": "images", "stage": "pretrain"},
-    )
+    labels = {"team": "images", "stage": "pretrain"}
+    _run(scene, "vision", "diffusion-xl", 8, minutes=214, by="dave", labels=labels)
     elastic = _run(
         scene,
         "vision",
@@ -280,6 +273,7 @@ def _pending(scene: Scene) -> None:
             max_runtime=hours * 3600,
             submitted_at=make.ago(minutes=minutes),
             since=make.ago(minutes=minutes),
+            pending_reasons=make.reasons(("WouldExceedFairShare", minutes)),
         )
         submitted = scene.workloads[name].submitted_at
         make.event(scene.workloads[name], "submitted", f"Submitted by {by}.", at=submitted, actor=by)
@@ -336,6 +330,8 @@ def _history(scene: Scene) -> None:
         replicas=4,
         by=scene.people["dave"],
         pools=["train"],
+        priority=40,  # as that of segment-eval, which would be preempted otherwise
+        pending_reasons=make.reasons(("Backoff", 11)),
         preemptions=1,
         run=1,
         first_started_at=make.ago(minutes=80),
@@ -347,6 +343,8 @@ def _history(scene: Scene) -> None:
     )
     scene.workloads["detr-long"] = victim
     make.event(victim, "submitted", "Submitted by dave.", at=make.ago(minutes=85), actor="dave")
+    placed = "Placed on 4 devices of train."
+    make.event(victim, "starting", placed, at=make.ago(minutes=80, seconds=1))
     make.event(victim, "running", "All pods run.", at=make.ago(minutes=80))
     rule = "ads stays within its quota of 8 GPUs, and vision was over its own"
     message = f"Reclaimed for a 4-GPU workload in project ads: {rule}"

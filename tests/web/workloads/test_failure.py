@@ -66,6 +66,10 @@ def test_pod_that_failed_first_has_its_own_row_above_the_others(cast: Cast, sign
     words = " ".join(re.sub(r"<[^>]+>", " ", table.partition("<tbody>")[2]).split())
     assert words.startswith("worker-1 rank 1 Failed failed first, exit code 1"), words
     assert "worker-0, worker-2 2 pods, ranks 0, 2 Failed exit code 1" in words
+    assert table.count('data-label="Ended"') == table.count('data-style="event"') == 2, "times with seconds"
+    assert "terminated" not in table
+    type(node).objects.filter(pk=node.pk).update(state="ended", ended_at=make.ago())
+    assert "terminated</span>" in sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
 
 
 def test_page_states_the_cause_of_a_failure_by_a_signal_or_before_the_start(

@@ -59,6 +59,7 @@ def test_restart_delay_names_what_the_workload_then_waits_for(
     page = client.get(f"/workloads/{workload.pk}").content.decode()
     assert page.count('id="after-delay"') == bool(expected)
     assert expected in page
+    assert ('id="change-title"' in page) is bool(expected), "a delay that only has to end needs no change"
     needed = '<td class="num deciding" data-label="Fair share">'
     assert (needed in page and f"{12 + requested} needed" in page) is bool(expected)
     rows = client.get("/workloads").content.decode()

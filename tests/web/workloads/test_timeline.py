@@ -63,7 +63,29 @@ def test_timeline_shows_starts_preemptions_and_durations(cast: Cast, sign_in: Si
     assert lasted == [("pending for", 30), ("ran for", 29), ("pending for", 10)]
     text = answer.content.decode()
     assert f'href="/evictions/{eviction.pk}">Eviction {eviction.pk}</a>' in text
-    assert "vision/theirs" in text
+    assert "Preempted for vision/theirs: lower priority.<" in text
+
+
+def test_workload_that_runs_without_a_start_event_shows_how_long_it_was_pending(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    ours = make.workload(cast.vision, "ours", phase="running")
+    record_event(ours, "submitted", "Submitted by dave.", 90)
+    record_event(ours, "running", "All pods run.", 30)
+    running, _ = sign_in("erin").get(f"/workloads/{ours.pk}/timeline").context["timeline"].entries
+    assert running.lasted is not None and (running.title, running.lasted_verb) == ("Running", "pending for")
+    assert round(running.lasted / timedelta(minutes=1)) == 60
+
+
+def test_timeline_words_a_restart_delay_like_the_header(cast: Cast, sign_in: SignIn) -> None:
+    message = "Can start again at 2026-11-29 18:49:00 UTC, after 1 eviction."
+    ours = make.workload(
+        cast.vision, "ours", reason="Backoff", message=message, explained_at=make.ago(seconds=5),
+        pending_reasons=make.reasons(("Backoff", 4)), backoff_until=make.ago(minutes=-1),
+    )  # fmt: skip
+    text = sign_in("erin").get(f"/workloads/{ours.pk}/timeline").content.decode()
+    assert "Can start from <time" in text and "Can start again" not in text
+    assert "Waiting to restart for 4 min" in text
 
 
 @pytest.mark.heavy
@@ -147,7 +169,7 @@ def test_timeline_shows_the_sequence_of_pending_reasons(cast: Cast, sign_in: Sig
         ("Starting", ["ProjectLimit 29"]), ("Starting", ["WouldExceedFairShare 7", "Fragmented 3"]),
     ]  # fmt: skip
     text = client.get(f"/workloads/{ours.pk}/timeline").content.decode()
-    assert "Would exceed fair share 7 min, then Fragmented 3 min" in text
+    assert "Would exceed fair share for 7 min, then Fragmented for 3 min" in text
 
 
 @pytest.mark.heavy
