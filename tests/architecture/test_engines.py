@@ -95,6 +95,6 @@ def test_core_imports_only_pydantic_and_the_standard_library() -> None:
     assert not broken
 
 
-def test_task_queue_imports_its_tasks_before_any_other_scheduler_module() -> None:
+def test_tasks_can_be_imported_before_any_other_scheduler_module() -> None:
     code = "import django; django.setup(); import scheduler.tasks"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

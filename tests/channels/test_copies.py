@@ -95,7 +95,7 @@ def test_files_and_directories_are_copied_both_ways(
         client.workloads.copy_to(site.workload_id, local / "data.csv")
 
 
-def test_interrupted_copy_leaves_nothing_under_the_final_name(site: Site, tmp_path: Path) -> None:
+def test_interrupted_copy_leaves_no_partial_file(site: Site, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(os.urandom(8 * 2**20))
 
     class Stopped(Exception):

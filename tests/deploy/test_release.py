@@ -65,7 +65,7 @@ def test_wheels_share_no_file_and_together_contain_every_tracked_file(dist: Path
     assert {"berth/server/asgi.py", "berth/templates/base.html", "projects/__init__.py"} <= server
 
 
-def test_source_archive_contains_everything_needed_to_build_both_wheels(dist: Path) -> None:
+def test_source_archive_contains_the_build_files_of_both_wheels(dist: Path) -> None:
     with tarfile.open(next(dist.glob("*.tar.gz"))) as source:
         folder = f"berth_platform-{PROJECT['version']}"
         inside = {name.removeprefix(f"{folder}/") for name in source.getnames()}

@@ -59,7 +59,7 @@ def test_port_link_can_be_used_only_once(port_setup: PortSetup) -> None:
     assert "set-cookie" not in again.headers
 
 
-def test_concurrent_uses_of_a_port_link_open_only_one_port_session(offline_setup: PortSetup) -> None:
+def test_repeated_uses_of_a_port_link_open_only_one_port_session(offline_setup: PortSetup) -> None:
     secret, now = offline_setup.link(), timezone.now()
     got = 0
     for _ in range(5):

@@ -63,7 +63,7 @@ def test_pod_report_rejected_by_the_database_does_not_block_other_reports(stage:
     assert all(f"The report of pod {pod.pk} could not be recorded" in notes for pod in stage.pods(first))
 
 
-def test_failed_cycle_is_recorded_and_leaves_running_workloads_unchanged(
+def test_failed_cycle_is_logged_and_running_workloads_still_end(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     workload = stage.submit()

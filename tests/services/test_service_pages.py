@@ -108,7 +108,7 @@ def test_long_time_range_of_service_metrics_keeps_peaks_and_gaps(
     assert gaps and all(-11000 <= at <= -10000 for at in gaps), "only where samples are missing"
 
 
-def test_autoscaler_reasons_and_condition_table_use_the_same_names() -> None:
+def test_autoscaler_reasons_use_the_condition_titles() -> None:
     reason = "Conditions met: token_usage_high, queue_backlog"
     assert use_condition_titles(reason) == "Conditions met: Token usage high, Queue backlog"
 

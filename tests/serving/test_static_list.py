@@ -33,7 +33,7 @@ def test_upstream_file_without_engines_has_a_placeholder_server(tmp_path: Path) 
     assert "    server 127.0.0.1:9 down;  # no-engines" in stage.path.read_text().splitlines()
 
 
-def test_another_process_preserves_engines_in_the_upstream_file(tmp_path: Path) -> None:
+def test_another_process_reads_the_engines_in_the_upstream_file(tmp_path: Path) -> None:
     stage = FileStage(tmp_path)
     stage.client.register("https://engine.example.com", model="m")
     stage.client.mark_unhealthy("https://engine.example.com")

@@ -42,7 +42,7 @@ def test_isolation_variable_also_applies_to_a_demo(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_installation_without_isolation_serves_only_one_project(tmp_path: Path) -> None:
+def test_installation_without_isolation_warns_that_it_serves_only_one_project(tmp_path: Path) -> None:
     variables, notice = choose_local_settings(tmp_path, demo=False)
     assert "Warning: this machine serves only one project. bubblewrap is not installed." in notice
     assert not variables, "isolation is never switched off silently"

@@ -53,7 +53,7 @@ def test_quota_change_is_described_in_one_sentence_with_the_changed_values(
 
 
 @pytest.mark.heavy
-def test_activity_and_other_pages_use_the_same_role_and_unit_names(cast: Cast, sign_in: SignIn) -> None:
+def test_activity_page_names_roles_and_units_in_words(cast: Cast, sign_in: SignIn) -> None:
     members.grant(actor=cast.alice, user=cast.dave.user, role="project_admin", scope=cast.vision)
     values = {"gpu_hours": 4500, "warn_at": [80, 100]}
     budgets.set_budget(actor=cast.alice, owner=cast.vision, values=values)

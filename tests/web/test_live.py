@@ -205,7 +205,7 @@ async def test_rolled_back_change_is_not_sent(committed_cast: Cast) -> None:
         assert await dave.receive_nothing(timeout=0.3)
 
 
-def test_burst_of_changes_is_sent_as_one_notification(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_burst_of_changes_is_gathered_into_one_notification(monkeypatch: pytest.MonkeyPatch) -> None:
     # A time that is longer than the test.
     monkeypatch.setattr("berth.server.web.live.announcer.GATHER_SECONDS", 3600.0)
     sent: list[int] = []

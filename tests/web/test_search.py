@@ -229,7 +229,7 @@ def test_matches_in_project_names_are_marked_and_running_workloads_come_first(
     assert '<span class="hint"><mark>vis</mark>ion</span>' in text
 
 
-def test_recent_pages_require_a_query_for_each_kind(
+def test_recent_pages_of_one_kind_require_a_bounded_number_of_queries(
     cast: Cast, sign_in: SignIn, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     alice = sign_in("alice")

@@ -57,7 +57,7 @@ def test_nodes_option_accepts_four_notations(
     assert sent_body(again) == {"name": "train", "nodes": nodes, "labels": {"zone": "b"}}
 
 
-def test_expiry_option_is_sent_unchanged(terminal: Terminal, tmp_path: Path) -> None:
+def test_expiry_is_sent_with_its_time_zone(terminal: Terminal, tmp_path: Path) -> None:
     server = StubServer(pool(), pool())
     options = ("--set", "expires_at=2031-05-01T08:00:00Z")
     result = terminal.run("pool", "edit", "train", *options, server=server)
@@ -67,7 +67,7 @@ def test_expiry_option_is_sent_unchanged(terminal: Terminal, tmp_path: Path) -> 
     assert sent_body(again) == {"name": "train", "expires_at": "2031-05-01T08:00:00+00:00"}
 
 
-def test_only_an_unused_pool_is_deleted(terminal: Terminal) -> None:
+def test_delete_command_prints_whether_the_pool_was_deleted(terminal: Terminal) -> None:
     server = StubServer(httpx.Response(204))
     result = terminal.run("pool", "delete", "tryout", server=server)
     assert (result.exit_code, result.stdout, server.calls) == (

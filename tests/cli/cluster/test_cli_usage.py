@@ -95,7 +95,7 @@ def test_budget_list_shows_budget_usage_and_forecast(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("words", ["budget set vision -5", "pool scale local -2"])
-def test_negative_number_is_not_mistaken_for_an_option(terminal: Terminal, words: str) -> None:
+def test_negative_number_is_rejected_with_an_explanation(terminal: Terminal, words: str) -> None:
     rejected = terminal.run(*words.split(), server=StubServer())
     assert rejected.exit_code == 2
     number = words.rsplit(maxsplit=1)[-1]

@@ -117,7 +117,7 @@ def test_file_cannot_be_combined_with_role_options(terminal: Terminal) -> None:
     assert "--file cannot be combined with --gpu" in result.stderr
 
 
-def test_training_job_manifest_is_sent_unchanged(terminal: Terminal) -> None:
+def test_training_job_manifest_is_sent_with_the_project_as_its_namespace(terminal: Terminal) -> None:
     manifest = {
         "apiVersion": "v1", "kind": "TrainingJob", "metadata": {"name": "old"},
         "spec": {"trainer": {"entrypoint": "true", "min-instance": 1, "max-instance": 2}},

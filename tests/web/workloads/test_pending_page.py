@@ -106,7 +106,7 @@ def test_banner_names_and_links_the_workload_that_reclaimed_the_gpus(cast: Cast,
     assert ": A workload in project ads reclaimed its 4 GPUs." in hidden and "nightly" not in hidden
 
 
-def test_banner_mentions_only_recorded_checkpoints(cast: Cast, sign_in: SignIn) -> None:
+def test_banner_mentions_no_checkpoint_if_none_was_recorded(cast: Cast, sign_in: SignIn) -> None:
     address, _ = evicted(cast)
     assert "checkpoint" not in notice(sign_in("dave").get(address).content.decode())
 
