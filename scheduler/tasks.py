@@ -55,7 +55,7 @@ def delete_expired() -> dict[str, int]:
         "deletions": WorkloadDeletion.objects.filter(deleted_at__lt=now - DAY).delete()[0],
         "deliveries": deliveries.delete_old_deliveries(before=now - retention["deliveries"]),
         "local environments": len(local_environments().delete_unused(digests_in_use())),
-        "environments": environments.delete_unused(before=now - DAY),
+        "environments": environments.delete_unused_environments(before=now - DAY),
         "stored responses": _delete_expired_responses(),
         "interrupted channels": channels.close_abandoned(now),
         "port links": ports.delete_links(before=now),

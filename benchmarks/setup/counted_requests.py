@@ -47,11 +47,13 @@ class Requests:
 def counted_requests() -> Iterator[Requests]:
     import httpx
 
-    from pools.kubernetes.calls import Calls
+    from pools.kubernetes.calls import Connections
 
-    requests, send, stream = Requests(), Calls.send, httpx.Client.stream
+    requests, send, stream = Requests(), Connections.send, httpx.Client.stream
 
-    def counted_send(calls: Calls, method: str, path: str, query: Any, body: bytes | None, *rest: Any) -> Any:
+    def counted_send(
+        calls: Connections, method: str, path: str, query: Any, body: bytes | None, *rest: Any
+    ) -> Any:
         response = send(calls, method, path, query, body, *rest)
         requests.add(method, path, body)
         return response
@@ -60,11 +62,11 @@ def counted_requests() -> Iterator[Requests]:
         requests.add("watch" if "watch" in named["params"] else method, path, None)
         return stream(client, method, path, **named)
 
-    Calls.send, httpx.Client.stream = counted_send, counted_stream  # type: ignore[method-assign, assignment]
+    Connections.send, httpx.Client.stream = counted_send, counted_stream  # type: ignore[method-assign, assignment]
     try:
         yield requests
     finally:
-        Calls.send, httpx.Client.stream = send, stream  # type: ignore[method-assign]
+        Connections.send, httpx.Client.stream = send, stream  # type: ignore[method-assign]
 
 
 def _describe(method: str, path: str) -> str:

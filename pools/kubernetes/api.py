@@ -19,7 +19,7 @@ import httpx
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
-from pools.kubernetes.calls import CONNECT_SECONDS, CONNECTIONS_MAX, ERRORS, SECONDS, Calls, Response
+from pools.kubernetes.calls import CONNECT_SECONDS, CONNECTIONS_MAX, ERRORS, SECONDS, Connections, Response
 from pools.kubernetes.credentials import PATH, Connection
 from pools.kubernetes.pace import Pace
 
@@ -80,7 +80,7 @@ class Api:
                 headers["Authorization"] = f"Bearer {connection.token.encode('ascii').decode()}"
         tls = self._tls = _tls_context(connection)
         with _errors_as_invalid("clusters.proxy-url", "http://HOST:PORT or https://HOST:PORT"):
-            self._calls = Calls(base_url, tls, connection.proxy, headers)
+            self._calls = Connections(base_url, tls, connection.proxy, headers)
             # This client is used only for streams.
             self._http = httpx.Client(
                 base_url=base_url, headers=headers, trust_env=False, verify=tls,

@@ -35,7 +35,7 @@ class Response:
     content: bytes
 
 
-class Calls:
+class Connections:
     """Pool of connections to one server, optionally through a proxy. Thread-safe."""
 
     def __init__(

@@ -87,7 +87,7 @@ def plugin_secrets(pool: NodePool, environment: Environment | None) -> list[Plug
     return list(PluginSecret.objects.filter(pool=pool, variable__in=names)) if names else []
 
 
-def delete_unused(*, before: datetime) -> int:
+def delete_unused_environments(*, before: datetime) -> int:
     """Delete environments that are older than `before` and that no pool or node uses.
 
     Return the number of deleted environments.

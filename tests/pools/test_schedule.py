@@ -35,7 +35,7 @@ def test_last_run_of_a_schedule_is_computed(text: str, now: str, last: str) -> N
     assert parse_schedule(text).last_run(at(now), UTC, within=WEEK) == at(last)
 
 
-def test_run_outside_the_window_is_ignored() -> None:
+def test_run_at_least_as_old_as_the_window_is_ignored() -> None:
     assert (
         parse_schedule("0 9 * * *").last_run(at("2026-06-01 17:00"), UTC, within=timedelta(hours=8)) is None
     )
@@ -51,7 +51,7 @@ def test_schedule_follows_daylight_saving_time_of_its_zone() -> None:
     assert nine.last_run(at("2026-12-01 08:00"), BERLIN, within=DAY) == at("2026-12-01 08:00")
 
 
-def test_ambiguous_local_time_runs_once() -> None:
+def test_schedule_runs_once_at_a_local_time_that_occurs_twice() -> None:
     # In Berlin, clocks go back from 3:00 to 2:00 on 25 October 2026.
     half_past_two = parse_schedule("30 2 * * *")
     assert half_past_two.last_run(at("2026-10-25 01:10"), BERLIN, within=DAY) == at("2026-10-25 00:30")

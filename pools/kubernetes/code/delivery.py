@@ -60,7 +60,7 @@ class CodeDeliveries:
             return delivery
 
     def forget(self, pod_id: str) -> None:
-        """Cancel and discard the delivery to a pod that has started or ended."""
+        """Cancel and discard the delivery to a pod that has ended."""
         with self._lock:
             delivery = self._deliveries.pop(pod_id, None)
         if delivery is not None and delivery.transfer is not None:

@@ -31,7 +31,7 @@ class ExaminedHost:
 
 def examine(pool: NodePool, shape: Shape, keys: PoolKeys, installation: str, timeouts: Timeouts) -> Preview:
     """Return a preview that lists the hosts as machines, with any obstacles to their use."""
-    hosts = ssh_settings(pool.provider_settings).resolved()
+    hosts = ssh_settings(pool.provider_settings).resolved_hosts()
     results = asyncio.run(_examine_all(hosts, keys.endpoint, timeouts))
     pools = _pools_by_place(pool)
     nodes = tuple(

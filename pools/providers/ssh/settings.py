@@ -199,7 +199,7 @@ class SshSettings(_SettingsModel):
         description="Settings of the agents, in YAML.",
     )
 
-    def resolved(self) -> list[dict[str, Any]]:
+    def resolved_hosts(self) -> list[dict[str, Any]]:
         """Return all hosts with all values including defaults, as JSON objects."""
         return [self._resolve(host) for host in self.hosts]
 
@@ -251,7 +251,9 @@ def keep_host_keys(value: Any, former: Mapping[str, Any]) -> Any:
 
     A key is kept only for the same name and address. `host_key: null` removes the pinned key.
     """
-    pinned = {(host["name"], host["address"]): host["host_key"] for host in ssh_settings(former).resolved()}
+    pinned = {
+        (host["name"], host["address"]): host["host_key"] for host in ssh_settings(former).resolved_hosts()
+    }
     parsed = ssh_settings(value)
     keys = {
         host.effective_name: pinned.get((host.effective_name, host.address), "")
@@ -263,7 +265,7 @@ def keep_host_keys(value: Any, former: Mapping[str, Any]) -> Any:
 
 
 def _host_problems(settings: SshSettings) -> Iterable[Problem]:
-    resolved = settings.resolved()
+    resolved = settings.resolved_hosts()
     for index, host in enumerate(resolved):
         if not NAME.fullmatch(host["name"]):
             message = f"cannot be derived from the address {host['address']}"

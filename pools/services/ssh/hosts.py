@@ -38,7 +38,7 @@ def sync_hosts(pool: NodePool, *, actor: Any) -> None:
     if pool.provider != SSH:
         remove_all_hosts(pool)
         return
-    listed = ssh_settings(pool.provider_settings).resolved()
+    listed = ssh_settings(pool.provider_settings).resolved_hosts()
     rows = {row.name: row for row in SshHost.objects.select_for_update(of=("self",)).filter(pool=pool)}
     paths = {host["name"]: f"provider_settings.hosts[{index}]" for index, host in enumerate(listed)}
     problems = [

@@ -48,7 +48,7 @@ def test_workloads_without_a_maximum_runtime_are_not_expected_to_end() -> None:
     )
 
 
-def test_missing_ready_nodes_are_the_reason_if_ending_workloads_would_not_suffice() -> None:
+def test_lack_of_ready_nodes_is_the_reason_if_ending_workloads_would_not_suffice() -> None:
     world = World(n0=8).node("n1", state=NodeState.CORDONED).department("d", None).project("p", "d", None)
     world.running("p/long", "p", "n0 n0", since=100)
     assert expected_start(world.queued("p/a", "p", 10))["p/a"].because == (
@@ -82,7 +82,7 @@ def test_explanation_without_a_start_estimate_suggests_a_remedy(more: dict[str, 
         (5, "the request alone exceeds the limit; lower the request or raise the limit"),
     ],
 )
-def test_request_for_the_whole_limit_or_more_has_no_expected_start(gpus: int, because: str) -> None:
+def test_request_that_needs_the_whole_limit_or_more_has_no_expected_start(gpus: int, because: str) -> None:
     world = World(n0=8).department("d", None).project("p", "d", 4, limit=4)
     world.running("p/long", "p", "n0", since=100, max_runtime=700, preemptible=False)
     assert expected_start(world.queued("p/a", "p", gpus))["p/a"] == Forecast(None, because)

@@ -288,7 +288,7 @@ def test_smallest_sufficient_number_of_nodes_is_suggested(gpus: int, nodes: str)
         (1, "2 more nodes (it is at its maximum)"),
     ],
 )
-def test_suggested_nodes_beyond_the_pools_maximum_are_named(most: int, nodes: str) -> None:
+def test_suggestion_of_more_nodes_mentions_the_pools_maximum_if_it_is_too_low(most: int, nodes: str) -> None:
     roles = (role("a", ask=request(4)), role("b", ask=request(4)))
     world = full_node(nodes_ever=most).queued("w", "p", roles=roles)
     assert sentence(world) == would_start(f"pool default had {nodes}")

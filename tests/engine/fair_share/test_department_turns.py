@@ -59,7 +59,7 @@ def divided_departments(snapshot: Snapshot) -> set[str]:
 
 @on_random_clusters(10)
 @given(document=departments_of_mixed_sizes())
-def test_division_of_capacity_among_departments_does_not_depend_on_the_plan(document: Document) -> None:
+def test_applied_plan_does_not_change_which_departments_are_divided(document: Document) -> None:
     world = SimulatedCluster(load(document).snapshot)
     before = divided_departments(world.snapshot())
     world.apply_plan(decide(world.snapshot()))

@@ -148,7 +148,7 @@ def test_other_installations_in_the_account_are_ignored(place: Ec2Account) -> No
         2,
     ),
 )
-def test_instance_lifecycle_matches_the_pool_setting(
+def test_purchase_setting_determines_the_kind_of_launched_instances(
     place: Ec2Account, purchase: str, spot: int | None, launched: dict[str, int]
 ) -> None:
     place.proxy.capacity["spot"] = spot
@@ -329,6 +329,6 @@ def test_price_of_an_instance_type_missing_from_the_price_table_is_unknown() -> 
     assert price_per_gpu_hour(aws_settings(priced | {"instance_types": ["x1.large"]})) is None
 
 
-def test_unknown_error_code_makes_the_launch_outcome_uncertain() -> None:
+def test_error_codes_missing_from_the_table_are_classified_by_their_prefix() -> None:
     assert classify_error("SomethingNew") == Kind.BROKEN
     assert classify_error("InvalidParameterCombination") == Kind.SETTINGS

@@ -16,7 +16,7 @@ from pools.models import Environment, Node, NodePool, ScalingEvent
 from pools.providers.hardware import Device, Machine
 from pools.providers.local import LocalProvider
 from pools.providers.prepared import PreparedNodes
-from pools.services.environments import delete_unused
+from pools.services.environments import delete_unused_environments
 from scheduler.loop.dispatch.images import NO_IMAGE
 from scheduler.loop.dispatch.pod_specs import build_pod_spec
 from scheduler.loop.dispatch.secrets import SecretReader
@@ -130,7 +130,7 @@ def test_existing_nodes_keep_their_environment(stage: Stage, scripts: Scripts) -
     assert node(stage).environment_id == before != after
     assert digests_in_use() == {before, after}
     services.edit_pool(actor=SYSTEM, pool=stage.pool, changes={"environment": {"pip": ["scipy"]}})
-    assert delete_unused(before=START + timedelta(days=10_000)) == 1
+    assert delete_unused_environments(before=START + timedelta(days=10_000)) == 1
     assert not Environment.objects.filter(pk=after).exists()
 
 

@@ -207,7 +207,7 @@ def test_failed_call_for_one_pod_does_not_delay_the_reports_of_other_pods(stage:
     assert ended(stage.runtime, "unplaceable").cause is PodCause.LOST
 
 
-def test_pod_that_starts_after_its_start_timeout_can_be_evicted_by_other_clients(
+def test_pod_that_starts_after_its_start_timeout_and_is_then_deleted_by_another_client_is_evicted(
     stage: FakeKubernetesStage,
 ) -> None:
     stage.cluster.add_foreign_pod("theirs", "node-1", gpus=8)

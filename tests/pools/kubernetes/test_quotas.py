@@ -86,7 +86,7 @@ def test_quotas_of_other_namespaces_are_ignored(stage: FakeKubernetesStage) -> N
     assert [each["metadata"]["namespace"] for each in quotas] == [stage.namespace]
 
 
-def test_container_added_by_the_cluster_counts_as_used(stage: FakeKubernetesStage) -> None:
+def test_requests_of_a_container_added_by_the_cluster_count_as_used(stage: FakeKubernetesStage) -> None:
     stage.cluster.set_quota(stage.namespace, "team", hard={"requests.cpu": "1"})
     stage.runtime.start(stage.order("p-1", "sleep", "inf"))
     running(stage.runtime, "p-1")

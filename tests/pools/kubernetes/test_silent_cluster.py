@@ -142,13 +142,13 @@ def test_pod_without_secrets_takes_three_requests_from_start_to_deletion(
     # One request starts the pod, one copies its log, and one deletes it.
     k8s.runtime.start(k8s.long("first"))  # this call also creates the namespace
     requests: list[str] = []
-    send = calls.Calls.send
+    send = calls.Connections.send
 
-    def counted_send(client: calls.Calls, method: str, path: str, *rest: Any) -> calls.Response:
+    def counted_send(client: calls.Connections, method: str, path: str, *rest: Any) -> calls.Response:
         requests.append(f"{method} {path.partition('/pods')[2]}")
         return send(client, method, path, *rest)
 
-    monkeypatch.setattr(calls.Calls, "send", counted_send)
+    monkeypatch.setattr(calls.Connections, "send", counted_send)
     k8s.runtime.start(k8s.long("second"))
     running(k8s.runtime, "second")
     assert requests == ["POST "]

@@ -347,7 +347,7 @@ def test_tail_of_a_very_long_line_is_bounded(tmp_path: Path) -> None:
 # --- working directories
 
 
-def test_pod_starts_in_the_named_workspace_of_its_node(tmp_path: Path) -> None:
+def test_pod_starts_in_its_named_workspace_if_the_nodes_shared_directory_has_it(tmp_path: Path) -> None:
     (tmp_path / "shared" / "home" / "job-1").mkdir(parents=True)
     runtime = LocalRuntime(tmp_path / "run", shared=tmp_path / "shared")
     runtime.start(order("p-1", "pwd", start_in="/home/job-1/"))
@@ -374,7 +374,7 @@ def test_start_fails_with_a_reason_if_the_workspace_cannot_be_created(tmp_path: 
     assert "File name too long" in report.message
 
 
-def test_shim_exits_if_its_node_is_deleted_while_the_pod_runs(tmp_path: Path) -> None:
+def test_shim_exits_if_its_nodes_directory_is_deleted_while_the_pod_runs(tmp_path: Path) -> None:
     runtime = LocalRuntime(tmp_path / "run", anchor="")
     runtime.start(order("p-1", "sleep", "600"))
     running(runtime, "p-1")

@@ -94,7 +94,7 @@ def test_full_disk_does_not_end_the_pod(writer: Writer, monkeypatch: pytest.Monk
     assert read_times(writer.path, 0, 8)[-1] == (8, 1003000)
 
 
-def test_interrupted_update_of_a_copy_is_replaced_and_earlier_bytes_have_no_time(tmp_path: Path) -> None:
+def test_times_of_an_interrupted_update_are_replaced_and_earlier_bytes_have_no_time(tmp_path: Path) -> None:
     log = tmp_path / "log"
     extend_times(log, 0, 100, [(110, 5000)])
     assert read_times(log, 0, 110) == [(100, 0), (110, 5000)]
