@@ -30,7 +30,7 @@ from scheduler.reports.pool_findings import (
     node_names,
     to_sentence,
 )
-from scheduler.reports.workload_findings import check_pending, check_quotas, check_starts
+from scheduler.reports.workload_findings import check_idle, check_pending, check_quotas, check_starts
 
 RECONCILER = "reconciler"  # name of the finding for a pool that was not compared with its provider
 OVERDUE_TICKS = 4
@@ -222,11 +222,11 @@ def _lost_capacity_findings(facts: PoolFacts) -> Iterator[Finding]:
     interrupted = [node for node in facts.hosting_nodes if node.interruption_at is not None]
     if interrupted:
         first = min(node.interruption_at for node in interrupted if node.interruption_at)
+        at = "at" if len(interrupted) == 1 else "the first at"
         yield Finding(
             Severity.WARNING,
-            "spot interruptions",
-            f"The provider will reclaim {format_node_names(interrupted)}, starting at "
-            f"{first:%Y-%m-%d %H:%M:%S} UTC.",
+            "announced ends",
+            f"The provider takes back {format_node_names(interrupted)} {at} {first:%Y-%m-%d %H:%M:%S} UTC.",
             fix=RemedyForm.NODES,
             nodes=node_names(interrupted),
         )
@@ -395,5 +395,6 @@ CHECKS: tuple[Check, ...] = (
     _gpu_model_findings,
     check_quotas,
     check_starts,
+    check_idle,
     check_pending,
 )

@@ -30,6 +30,7 @@ class RemedyForm(StrEnum):
     MACHINES = "machines"
     HOSTS = "hosts"
     QUEUE = "queue"
+    IDLE = "idle"  # the list of the pool's running workloads
     QUOTAS = "quotas"
 
 

@@ -4,13 +4,16 @@ from collections.abc import Iterator
 
 from django.db.models import Sum
 
+from berth.core.amounts import MILLI
 from berth.core.words import format_count, format_gpus, to_words
 from pools.models.node import PENDING
+from projects.idle_gpus import idle_since
 from projects.models import Phase, Pod, PodState, Quota, Workload
 from projects.models.tenants import applies_to_any
 from scheduler.reports.pool_findings import MAX_NAMED, Finding, PoolFacts, RemedyForm, Severity, to_sentence
 from scheduler.reports.queues.pending_reasons import count_by_reason
 
+IDLE_MAX = 1000  # maximum number of running workloads checked for idle GPUs
 START_FAILED = "could not be started yet: "  # message prefix written by the scheduler
 
 
@@ -55,6 +58,27 @@ def check_starts(facts: PoolFacts) -> Iterator[Finding]:
             f"{', '.join(names[:MAX_NAMED])}{more} cannot be started: {to_sentence(reason)}",
             "Berth tries again. A workload that has not started after 5 minutes fails with this reason.",
         )
+
+
+def check_idle(facts: PoolFacts) -> Iterator[Finding]:
+    """Report allocated GPUs that have been idle for longer than the warning threshold.
+
+    The workloads are not named, because the user may not be allowed to see them.
+    """
+    rows = Workload.objects.filter(phase=Phase.RUNNING, pool=facts.pool, gpu_milli_now__gt=0)
+    gpus = dict(rows.order_by("-gpu_milli_now", "pk").values_list("pk", "gpu_milli_now")[:IDLE_MAX])
+    idle = idle_since(gpus, facts.now) if gpus else {}
+    if not idle:
+        return
+    held = sum(gpus[pk] for pk in idle)
+    yield Finding(
+        Severity.WARNING,
+        "idle GPUs",
+        f"{format_count(len(idle), 'workload')} {'holds' if len(idle) == 1 else 'hold'} "
+        f"{format_gpus(held)} without using {'it' if held == MILLI else 'them'}.",
+        f"Ask the owners, or end such workloads with `berth pool edit {facts.pool} --idle-rule ...`.",
+        RemedyForm.IDLE,
+    )
 
 
 def check_pending(facts: PoolFacts) -> Iterator[Finding]:

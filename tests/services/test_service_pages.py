@@ -51,7 +51,11 @@ def test_service_list_and_page_show_engines_and_scale_out_progress(
     assert re.search(r'aria-label="Queued requests over time, now [\w ]+, in the last hour"', shown)
     assert "scale-out above" not in shown
     Autoscaler.objects.update(enabled=True)
-    assert "scale-out above 5 s" in dave.get(f"/services/{service.workload_id}").content.decode()
+    shown = dave.get(f"/services/{service.workload_id}").content.decode()
+    assert "scale-out above 5 s" in shown
+    assert shown.count('class="limit"') == 3 and re.search(r"┄ maximum \d+<", shown), (
+        "each dashed line has its value"
+    )
     Autoscaler.objects.update(enabled=False)
     scaling = dave.get(f"/services/{service.workload_id}?tab=autoscaler").content.decode()
     assert "Token usage high" in scaling and "Scale requests" in scaling

@@ -53,9 +53,13 @@ class Capacity:
         return stacked_bar(parts, self.total, self._label)
 
     @property
+    def reserved_booting(self) -> int:
+        """Reserved GPUs of booting nodes."""
+        return min(self.pending, max(0, self.reserved - self.reserved_idle))
+
+    @property
     def bar(self) -> Bar:
-        whole = self.existing
-        reserved_booting = min(self.pending, max(0, self.reserved - self.reserved_idle))
+        whole, reserved_booting = self.existing, self.reserved_booting
         return stacked_bar(
             [
                 (self.allocated, "used"),

@@ -190,7 +190,8 @@ def _describe_problem(node: Node, pool: NodePool, cordon: str, now: datetime, *,
     if node.state == NodeState.LOST:
         return "No longer listed by the provider"
     if node.interruption_at is not None:
-        return f"Spot interruption at {node.interruption_at:%Y-%m-%d %H:%M:%S} UTC"
+        end = f"Ends at {node.interruption_at:%Y-%m-%d %H:%M:%S} UTC"
+        return ": ".join(filter(None, (end, node.drain_reason)))
     if node.state == NodeState.DRAINING:
         timeout = timedelta(seconds=pool.drain_timeout)
         is_overdue = node.emptied_at is None and now - (node.drain_started_at or now) > timeout

@@ -27,8 +27,8 @@ def _dialog_remedy(label: str, route: str, *arguments: str) -> Remedy:
     return Remedy(label, reverse(route, args=arguments), in_dialog=True)
 
 
-def _page_remedy(label: str, route: str, *arguments: str, pool: str = "") -> Remedy:
-    query = f"?pool={pool}" if pool else ""
+def _page_remedy(label: str, route: str, *arguments: str, **parameters: str) -> Remedy:
+    query = f"?{urlencode(parameters)}" if parameters else ""
     return Remedy(label, reverse(route, args=arguments) + query, in_dialog=False)
 
 
@@ -40,6 +40,7 @@ REMEDIES: Mapping[RemedyForm, Build] = {
     RemedyForm.MACHINES: lambda pool: _page_remedy("Show machines", "pool-machines", pool),
     RemedyForm.HOSTS: lambda pool: _page_remedy("Show hosts", "pool-ssh-hosts", pool),
     RemedyForm.QUEUE: lambda pool: _page_remedy("Show queue", "queue", pool=pool),
+    RemedyForm.IDLE: lambda pool: _page_remedy("Show workloads", "workloads", state="running", pool=pool),
     RemedyForm.QUOTAS: lambda pool: _page_remedy("Edit quotas", "quotas", pool=pool),
 }
 

@@ -114,13 +114,14 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 
 
 def parse_grid_query(query: QueryDict, actor: Actor) -> GridQuery:
-    every = _most_used_first(pools_and_groups_to_show(actor))
+    every = pools_and_groups_to_show(actor)
+    by_use = _most_used_first(every)
     named = {word for text in query.getlist("pools") for word in text.split(",")}
     chosen = {word for text in query.getlist("values") for word in text.split(",")}
     start = query.get("rows", "")
     return GridQuery(
         every=every,
-        pools=[pool for pool in every if pool.name in named] or every[:MAX_POOLS],
+        pools=[pool for pool in by_use if pool.name in named] or by_use[:MAX_POOLS],
         fields=tuple(name for name in FIELDS if name in chosen) or DEFAULT_FIELDS,
         hides_default=not any(name in chosen for name in FIELDS),
         search=query.get("search", "").replace("\x00", "")[:100].strip().lower(),

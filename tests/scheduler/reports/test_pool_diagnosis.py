@@ -8,6 +8,7 @@ from django.utils import timezone
 from pools.joining.sealed import seal
 from pools.models import Machine, Node, NodePool, QuotaGroup
 from pools.runtimes.base import RuntimeFailure
+from scheduler.models import PodUtilization
 from scheduler.reports.pool_diagnosis import diagnose_pool
 from scheduler.reports.pool_findings import Finding, Severity
 from tests import factories as make
@@ -105,6 +106,28 @@ def test_unusable_nodes_are_named_with_their_gpus(cast: Cast) -> None:
         == "train-3 is not ready after up to 14 minutes; the timeout is 15 minutes."
     )
     assert by_name.keys() == {"cordoned nodes", "lost nodes", "slow boots"}
+
+
+def test_idle_gpus_are_counted_without_the_names_of_the_workloads(cast: Cast) -> None:
+    pool = healthy_pool(cast)
+    node = pool.nodes.get()
+    idle, busy = (
+        make.workload(cast.vision, name, phase="running", run=1, pool=pool) for name in ("idle-one", "busy")
+    )
+    make.used(make.place(busy, node, [1]), 80)
+    pod = make.place(idle, node, [0])
+    make.used(pod, 0, busy_at=make.ago(minutes=5))
+    assert "idle GPUs" not in findings(pool), "below the warning threshold"
+    PodUtilization.objects.filter(pod=pod).update(busy_at=make.ago(hours=2))
+    assert findings(pool)["idle GPUs"].finding == "1 workload holds 1 GPU without using it."
+
+
+def test_announced_end_of_a_node_is_reported_with_its_time(cast: Cast) -> None:
+    pool = healthy_pool(cast)
+    at = timezone.now() + timedelta(hours=1)
+    make.node(pool, state="cordoned", isolation=REPORT, interruption_at=at)
+    expected = f"The provider takes back train-1 at {at:%Y-%m-%d %H:%M:%S} UTC."
+    assert findings(pool)["announced ends"].finding == expected
 
 
 def test_pool_without_ready_nodes_is_an_error_unless_it_is_scaled_to_zero(cast: Cast) -> None:

@@ -91,6 +91,7 @@ def test_booting_node_shows_its_progress_and_reservation(sign_in: SignIn, cast: 
     ]
     text = page.content.decode()
     assert "Node is booting" in text and "Expected to be ready" in text
+    assert "Expected to be ready" in sign_in("alice").get(f"/node-pools/{cast.pool}").content.decode()
     contents = sign_in("alice").get(f"/nodes/{booting.name}/contents").content.decode()
     assert contents.count("vision/waiting") == 1 + 2  # named once, and in the tooltip of each GPU
     assert "2 GPUs reserved for vision/waiting" in contents
