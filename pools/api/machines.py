@@ -131,7 +131,7 @@ class JoinTokenDetail(PoolView):
 
 
 class MachineView(PoolView):
-    def machine(self, name: str, machine: str) -> Machine:
+    def get_machine(self, name: str, machine: str) -> Machine:
         """Return the last machine that joined under the given name, even if it has departed.
 
         Raises NotFound.
@@ -158,7 +158,7 @@ class Machines(PoolView):
 class MachineDetail(MachineView):
     @operation("Get a joined machine", response=MachineResponse)
     def get(self, request: Request, name: str, machine: str) -> Response:
-        return Response(_machine_responses([self.machine(name, machine)])[0])
+        return Response(_machine_responses([self.get_machine(name, machine)])[0])
 
 
 class RemoveMachine(MachineView):
@@ -168,10 +168,10 @@ class RemoveMachine(MachineView):
     )  # fmt: skip
     @idempotent
     def post(self, request: Request, name: str, machine: str) -> Response:
-        target, reason = self.machine(name, machine), parse_body(request, ReasonBody).reason
+        target, reason = self.get_machine(name, machine), parse_body(request, ReasonBody).reason
         check_removable(target)
         services.remove_machine(actor=self.actor, machine=target, at=timezone.now(), reason=reason)
-        return Response(_machine_responses([self.machine(name, machine)])[0])
+        return Response(_machine_responses([self.get_machine(name, machine)])[0])
 
 
 def _token_response(row: Any) -> JoinTokenResponse:

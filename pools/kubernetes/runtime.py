@@ -158,14 +158,14 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         reports: dict[str, PodReport] = {}
         mirrored: dict[str, Mapping[str, Mapping[str, Any]]] = {}
 
-        def find(pool: str, pod_id: str) -> Mapping[str, Any] | None:
+        def find_pod(pool: str, pod_id: str) -> Mapping[str, Any] | None:
             if pool not in mirrored:
                 mirrored[pool] = self._own_pods(pool)
             return mirrored[pool].get(pod_id)
 
         for pod_id in pod_ids:
             running = self._running.get(pod_id)
-            if running is not None and find(running.pool, pod_id) is running.pod:
+            if running is not None and find_pod(running.pool, pod_id) is running.pod:
                 reports[pod_id] = running.report
                 continue
             self._running.pop(pod_id, None)
@@ -175,7 +175,7 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
             elif entry.ended is not None:
                 reports[pod_id] = entry.ended
             else:
-                pod = find(pool := pool_name(entry), pod_id)
+                pod = find_pod(pool := pool_name(entry), pod_id)
                 report = reports[pod_id] = self._current_report(pod_id, pod)
                 if pod is not None and report.state is PodState.RUNNING and not has_files_to_copy(pod):
                     self._running[pod_id] = _CachedReport(pool, pod, report)

@@ -57,7 +57,9 @@ def _pip_commands(image: Image) -> Iterator[str]:
     pip = f"isolated_{_PIP} --index-url {shlex.quote(default_url)}" if default_url else _PIP
     install = f'{pip} --requirement "$venv/requirements.txt"'
     url_by_package = {
-        _normalize(name): index.url for index in reversed(image.indexes) for name in index.packages
+        _normalize_package_name(name): index.url
+        for index in reversed(image.indexes)
+        for name in index.packages
     }
     if not url_by_package:
         yield f"  {install}"
@@ -75,10 +77,10 @@ def _pip_commands(image: Image) -> Iterator[str]:
 
 
 def _package_name(requirement: str) -> str:
-    return _normalize(re.match(r"[A-Za-z0-9._-]*", requirement)[0])  # type: ignore[index]
+    return _normalize_package_name(re.match(r"[A-Za-z0-9._-]*", requirement)[0])  # type: ignore[index]
 
 
-def _normalize(name: str) -> str:
+def _normalize_package_name(name: str) -> str:
     """Return a Python package's normalized name."""
     return re.sub(r"[-_.]+", "-", name).lower()
 

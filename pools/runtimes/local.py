@@ -139,7 +139,7 @@ class LocalRuntime(LocalFiles):
             fields += download_fields(spec, self._volume_cache)
             try:
                 fields += limit_fields(spec, self.isolation)
-                fields += self._enclosures.fields(spec, env, pod.path, start, environment)
+                fields += self._enclosures.prepare(spec, env, pod.path, start, environment)
                 pod.write_pod_spec(spec, env, pod.work_directory / start.path, fields)
                 return True
             except (UnenforcedLimit, UnknownDevice, UnusableVolume, NotVisible) as error:

@@ -22,7 +22,7 @@ def form_choices(field: str, current: str = "") -> list[tuple[str, str]]:
     ]
 
 
-def check_fakes_offered(pool: NodePool, values: Mapping[str, Any]) -> None:
+def check_fakes_are_offered(pool: NodePool, values: Mapping[str, Any]) -> None:
     """Raise Invalid if the values select a fake provider or runtime that is not offered.
 
     A pool that already uses a fake may still be edited.

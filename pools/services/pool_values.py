@@ -31,7 +31,7 @@ from pools.services.access.slurm import (
     set_slurm_token,
     token_receiver,
 )
-from pools.services.offered import check_fakes_offered
+from pools.services.offered import check_fakes_are_offered
 
 EDITABLE = frozenset(
     field.name for field in NodePool._meta.concrete_fields if field.editable and not field.primary_key
@@ -64,7 +64,7 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
             Problem(name, "cannot be set", allowed=suggest(name, sorted(EDITABLE | {"nodes"})))
             for name in unknown
         )
-    check_fakes_offered(pool, fields)
+    check_fakes_are_offered(pool, fields)
     credentials = {name: fields.pop(name) for name in CREDENTIALS if name in fields}
     if "disruption_budgets" in fields:
         fields["disruption_budgets"] = budgets.normalize_budgets(fields["disruption_budgets"])
@@ -84,7 +84,7 @@ def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
     _set_credentials(pool, credentials, receiver)
     if "gpu_model" in fields and (problems := list(group_model_problems(pool))):
         raise Invalid(problems)
-    with _report_by_requested_field(values):
+    with _rename_problem_fields(values):
         check_pool(pool)
     return pool
 
@@ -99,7 +99,7 @@ def _set_credentials(
 
 
 @contextmanager
-def _report_by_requested_field(values: Mapping[str, Any]) -> Iterator[None]:
+def _rename_problem_fields(values: Mapping[str, Any]) -> Iterator[None]:
     """Rename the fields of problems to those that the caller set, such as nodes_max instead of nodes.max."""
     try:
         yield

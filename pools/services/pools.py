@@ -18,9 +18,9 @@ from pools.costs import current_price, store_past_price
 from pools.models import Node, NodePool
 from pools.models.node import NodeState
 from pools.models.scaling import ScalingKind
-from pools.place_lock import lock_places
 from pools.providers.base import Provider, ProviderError, Shape
 from pools.providers.preview import Preview, error, warning
+from pools.quota_lock import lock_pools_and_quotas
 from pools.runtimes.capabilities import default_runtime
 from pools.services import environments, failed_boots
 from pools.services.pool_values import apply_values, pool_node_spec, pool_settings
@@ -43,7 +43,7 @@ def create_pool(*, actor: Any, name: str, **values: Any) -> NodePool:
     """
     values, ssh_keys = split_keys(values)
     with transaction.atomic():
-        lock_places()
+        lock_pools_and_quotas()
         pool, plugins = _new_pool(name, values)
         pool.save(force_insert=True)
         environments.build(pool, plugins, at=timezone.now())

@@ -74,13 +74,13 @@ def allocated_gpus(gpus: list[dict[str, str]]) -> list[str]:
     return [uuids[int(name)] if name.isdigit() and int(name) < len(uuids) else name for name in names]
 
 
-def cpus() -> int:
+def usable_cpus() -> int:
     """Return the number of CPUs that this process may use."""
     count = len(os.sched_getaffinity(0))
     return min(count, _read_number("SLURM_CPUS_ON_NODE") or count) if INSTANCE_ID else count
 
 
-def memory_mib(total: int) -> int:
+def usable_memory_mib(total: int) -> int:
     """Return the memory in MiB that this process may use. `total` is the machine's memory."""
     return min(total, _read_number("SLURM_MEM_PER_NODE") or total) if INSTANCE_ID else total
 

@@ -29,8 +29,10 @@ def detect_hardware(url: str, ec2_instance_id: str) -> dict[str, object]:
         "name": socket.gethostname().split(".")[0],
         "address": address or own_address(url),
         "instance_id": allocation.INSTANCE_ID or ec2_instance_id,
-        "cpu": allocation.cpus() - reserved_amount("BERTH_RESERVED_CPUS"),
-        "memory_mib": int(allocation.memory_mib(memory_mib()) - reserved_amount("BERTH_RESERVED_MEMORY_MIB")),
+        "cpu": allocation.usable_cpus() - reserved_amount("BERTH_RESERVED_CPUS"),
+        "memory_mib": int(
+            allocation.usable_memory_mib(memory_mib()) - reserved_amount("BERTH_RESERVED_MEMORY_MIB")
+        ),
         "devices": devices,
         "gpu_model": gpus[0]["name"] if gpus else "",
         "machine_id": machine_id(),

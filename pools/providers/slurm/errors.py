@@ -36,7 +36,7 @@ def _is_program_missing(program: str, result: CommandResult) -> bool:
     return f"{program}: not found" in result.stderr or f"{program}: command not found" in result.stderr
 
 
-def failure(program: str, result: CommandResult, place: str) -> ProviderError:
+def program_error(program: str, result: CommandResult, place: str) -> ProviderError:
     """Return the error for a failed program, with Slurm's message or a clearer one."""
     if _is_program_missing(program, result):
         message = (

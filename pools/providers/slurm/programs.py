@@ -7,7 +7,7 @@ from pools.providers.base import LaunchRequest
 from pools.providers.commands import CommandResult, Commands
 from pools.providers.slurm import cluster, jobs, submission
 from pools.providers.slurm.client import Examination, Submission
-from pools.providers.slurm.errors import clean_output, failure, has_no_accounting
+from pools.providers.slurm.errors import clean_output, has_no_accounting, program_error
 from pools.providers.slurm.jobs import PilotJob, PilotName
 from pools.providers.slurm.settings import SlurmSettings
 
@@ -32,7 +32,7 @@ class SlurmPrograms:
             "--format=JobID,State,JobName", f"--name={','.join(map(str, names))}",
         )  # fmt: skip
         if result.exit_code and not has_no_accounting(result):
-            raise failure("sacct", result, self.commands.place)
+            raise program_error("sacct", result, self.commands.place)
         return list(jobs.parse_accounting(result.stdout))
 
     def submit(
@@ -41,14 +41,14 @@ class SlurmPrograms:
     ) -> Submission:  # fmt: skip
         script = submission.submission_script(self.settings, order, names, variables, living)
         result = self._run_script(script, SUBMIT_SECONDS + order.count)
-        error = failure("sbatch", result, self.commands.place) if result.exit_code else None
+        error = program_error("sbatch", result, self.commands.place) if result.exit_code else None
         return Submission(len(result.stdout.split()), error)
 
     def cancel(self, jobs: Sequence[PilotJob]) -> None:
         ids, names = [job.job_id for job in jobs], [job.name for job in jobs]
         result = self._run_script(submission.cancel_script(self.settings, ids, names), SUBMIT_SECONDS)
         if result.exit_code:
-            raise failure("scancel", result, self.commands.place)
+            raise program_error("scancel", result, self.commands.place)
 
     def examine(self, order: LaunchRequest) -> Examination:
         """Return the partitions, and the error message if `sbatch --test-only` rejects the job."""
@@ -63,7 +63,7 @@ class SlurmPrograms:
         """Return a program's output. Raises ProviderError if the program fails."""
         result = self._run(program, *arguments)
         if result.exit_code:
-            raise failure(program, result, self.commands.place)
+            raise program_error(program, result, self.commands.place)
         return result.stdout
 
     def _run(self, program: str, *arguments: str) -> CommandResult:

@@ -97,7 +97,7 @@ class Enclosures:
             return StartDirectory(shared, shared=shared)
         return StartDirectory(workspace / name, created=workspace / name)
 
-    def fields(
+    def prepare(
         self, spec: PodSpec, env: dict[str, str], directory: Path, start: StartDirectory,
         environment: Path | None,
     ) -> Record:  # fmt: skip
@@ -138,7 +138,7 @@ class Enclosures:
         files = PodFiles(
             directory, Path(env["BERTH_POD_DIR"]), workspace, start.shared, volumes.readable, volumes.writable
         )
-        return self.images.fields(spec, env, files, view_of_declared_paths([self._state, workspace.parent]))
+        return self.images.prepare(spec, env, files, view_of_declared_paths([self._state, workspace.parent]))
 
     def _probe(self) -> ProbeResult:
         if self._probed is None:

@@ -149,7 +149,7 @@ def _try_level(
             write_record(f"{directory}/order", [*probe_pod_spec(files, uid), *fields])
             return run_probe_pod(directory, shim)
 
-    return until_complete(run_pod)
+    return retry_until_complete(run_pod)
 
 
 def run_probe_pod(directory: Path, shim: Shim) -> str:
@@ -172,7 +172,7 @@ def run_probe_pod(directory: Path, shim: Shim) -> str:
     return _read_obstacle(directory)
 
 
-def until_complete(attempt: Callable[[], str], attempts: int = PROBE_ATTEMPTS) -> str:
+def retry_until_complete(attempt: Callable[[], str], attempts: int = PROBE_ATTEMPTS) -> str:
     """Return the result of the first uninterrupted attempt, or the text of an OSError that is not transient.
 
     Raises ProbeInterrupted.
@@ -185,7 +185,7 @@ def until_complete(attempt: Callable[[], str], attempts: int = PROBE_ATTEMPTS) -
         if attempts == 1:
             reason = f"the isolation of this machine could not be tested: {error}"
             raise ProbeInterrupted(reason) from error
-    return until_complete(attempt, attempts - 1)
+    return retry_until_complete(attempt, attempts - 1)
 
 
 @contextmanager

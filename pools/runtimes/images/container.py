@@ -129,16 +129,16 @@ class Container(Namespaces):
         try:
             fcntl.flock(in_use, fcntl.LOCK_SH)
             try:
-                self._create_with_config(self._find(digest))
+                self._create_with_config(self._ensure_pulled(digest))
             except ImageMissing:
                 store.drop(digest)
-                self._create_with_config(self._find(digest))
+                self._create_with_config(self._ensure_pulled(digest))
             store.touch(digest)
         finally:
             os.close(in_use)
             os.unlink(f"{self._pod}/auth.json")
 
-    def _find(self, digest: str) -> Record:
+    def _ensure_pulled(self, digest: str) -> Record:
         """Return the image's configuration, after pulling the image if necessary."""
         store = self._podman.store
         if self._fields["image_policy"] != "always" and store.has_access(

@@ -81,7 +81,7 @@ class NodeImages:
             return f"the pod spec names user ID {spec.uid}, which is outside the range for pods"
         return ""
 
-    def fields(self, spec: PodSpec, env: dict[str, str], files: PodFiles, view: FileSystemView) -> Record:
+    def prepare(self, spec: PodSpec, env: dict[str, str], files: PodFiles, view: FileSystemView) -> Record:
         """Prepare the pod's files, and return the pod spec fields that describe its container.
 
         `view` lists the directories that the operator declared. Changes CUDA_VISIBLE_DEVICES in `env`. Raises

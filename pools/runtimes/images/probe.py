@@ -19,8 +19,8 @@ from pools.runtimes.enclosure.probe import (
     Shim,
     probe_directory,
     probe_pod_spec,
+    retry_until_complete,
     run_probe_pod,
-    until_complete,
 )
 from pools.runtimes.enclosure.seccomp import find_filter_program
 from pools.runtimes.images.order import ContainerFiles, container_fields
@@ -62,7 +62,7 @@ def probe_images(
         support = _read_settings(store, environ)
         runtime = _find_runtime(environ)
         store.create(runtime)
-        obstacle = until_complete(lambda: _try_container(store, pods, shim, support.init))
+        obstacle = retry_until_complete(lambda: _try_container(store, pods, shim, support.init))
         version = _read_version(store)
     except Unsupported as error:
         return ImageSupport(obstacle=str(error))

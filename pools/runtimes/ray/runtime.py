@@ -78,16 +78,16 @@ class RayRuntime(RayFiles, RayLogs):
         if self._starts.has_call(spec.pod_id):
             self._starts.wait_for_result(spec.pod_id)
         elif not self.ledger.has_ended(spec.pod_id):
-            self._send(spec, self._place(spec))
+            self._send(spec, self._record_placement(spec))
         self._watch.request_poll()
 
     def begin_start(self, spec: PodSpec) -> None:
         """Send the pod to its node in the background. A later call to `start` raises any error."""
         with suppress(RuntimeFailure, OSError, ValueError):
             if not self._starts.has_call(spec.pod_id) and not self.ledger.has_ended(spec.pod_id):
-                self._starts.begin(spec.pod_id, self._send, spec, self._place(spec))
+                self._starts.begin(spec.pod_id, self._send, spec, self._record_placement(spec))
 
-    def _place(self, spec: PodSpec) -> RayNode:
+    def _record_placement(self, spec: PodSpec) -> RayNode:
         """Record the pod's assignment to its node, and return the node."""
         validate_name(spec.workspace)
         node = self._nodes_by_instance().get(spec.instance_id)
@@ -112,7 +112,7 @@ class RayRuntime(RayFiles, RayLogs):
         if self.ledger.log_path(pod_id).exists():
             return
         nodes = self._nodes_by_instance()
-        entry = self._entry(pod_id)
+        entry = self._find_entry(pod_id)
         if entry is None:
             self.ledger.stop_before_start(pod_id)
             return
@@ -129,7 +129,7 @@ class RayRuntime(RayFiles, RayLogs):
     def get_reports(self, pod_ids: Collection[str]) -> dict[str, PodReport]:
         self._nodes_by_instance()
         for pod_id in pod_ids:
-            self._entry(pod_id)
+            self._find_entry(pod_id)
         return self.poll_reports(pod_ids)
 
     def poll_reports(self, pod_ids: Collection[str] | None = None) -> dict[str, PodReport]:
@@ -196,7 +196,7 @@ class RayRuntime(RayFiles, RayLogs):
         return self.ledger.record_end(pod_id, report)
 
     def list_pods(self) -> tuple[str, ...]:
-        self._adopt(self._nodes_by_instance().values())
+        self._adopt_pods(self._nodes_by_instance().values())
         return self.ledger.ids()
 
     def forget_in_background(self, pod_id: str) -> None:
@@ -244,7 +244,7 @@ class RayRuntime(RayFiles, RayLogs):
 
     def open_channel(self, pod_id: str) -> socket.socket:
         self._nodes_by_instance()
-        entry = self._entry(pod_id)
+        entry = self._find_entry(pod_id)
         node = self._nodes.get(entry.instance_id) if entry and not entry.ended else None
         if node is None:
             raise ChannelRejected("the pod is not running")
@@ -348,18 +348,18 @@ class RayRuntime(RayFiles, RayLogs):
         self._has_loaded_nodes = True
         return self._nodes
 
-    def _entry(self, pod_id: str) -> LedgerEntry | None:
+    def _find_entry(self, pod_id: str) -> LedgerEntry | None:
         """Return the pod's record or None. If it is missing, first look for the pod on nodes not searched
         yet.
         """
         entry = self.ledger.find(pod_id)
         new = [node for node in self._nodes.values() if node.instance_id not in self._adopted]
         if entry is None and new:
-            self._adopt(new)
+            self._adopt_pods(new)
             entry = self.ledger.find(pod_id)
         return entry
 
-    def _adopt(self, nodes: Iterable[RayNode]) -> None:
+    def _adopt_pods(self, nodes: Iterable[RayNode]) -> None:
         """Record the pods that run on the nodes but have no local record."""
         recorded_ids = set(self.ledger.ids())
         listed = list(nodes)

@@ -58,7 +58,7 @@ class Checks:
         self._next_memory_warning = now + WARN_SECONDS
         processes = "1 process was" if added == 1 else f"{added} processes were"
         if self.pod.cgroups.limits[MEMORY]:
-            self._warn(f"{processes} killed at the memory limit: {self.pod.memory_numbers()}")
+            self._warn(f"{processes} killed at the memory limit: {self.pod.describe_memory()}")
         else:
             self._warn(f"{processes} killed because the node ran out of memory")
 

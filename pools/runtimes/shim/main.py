@@ -64,7 +64,7 @@ def run_pod(directory: str, order: Record, anchor: str, prepared: PreparedEnclos
     log_path, log_limit = f"{directory}/log", int(pod.order["log_limit"])
     checks = Checks(pod, PodLog(log_path, log_limit, LogTimes(log_path, log_limit)))
     watch(pod, control, signals, anchor_fd, checks)
-    message = checks.message or pod.memory_report()
+    message = checks.message or pod.describe_memory_kills()
     cause = "out_of_memory" if not pod.cause and pod.was_killed_for_memory() else pod.cause
     peak = pod.cgroups.memory_peak()
     pod.cgroups.remove()

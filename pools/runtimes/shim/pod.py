@@ -190,7 +190,7 @@ class Pod:
             return f"the pod spec could not be stored: {error.strerror}"
         return ""
 
-    def memory_report(self) -> str:
+    def describe_memory_kills(self) -> str:
         """Describe processes that the kernel killed for lack of memory. Return "" if there are none."""
         kills = self.cgroups.memory_kills()
         if not kills:
@@ -198,13 +198,13 @@ class Pod:
         if not self.cgroups.limits[MEMORY]:
             peak = f"peak of the pod {self.cgroups.memory_peak() // MIB} MiB"
             return f"the node ran out of memory and killed processes of the pod: {peak}"
-        numbers = self.memory_numbers()
+        numbers = self.describe_memory()
         if self.was_killed_for_memory():
             return f"killed at its memory limit: {numbers}"
         processes = "1 process" if kills == 1 else f"{kills} processes"
         return f"{processes} of the pod had been killed at its memory limit: {numbers}"
 
-    def memory_numbers(self) -> str:
+    def describe_memory(self) -> str:
         """Return the pod's memory limit and peak memory usage as text."""
         limit, peak = self.cgroups.limits[MEMORY] // MIB, self.cgroups.memory_peak() // MIB
         return f"limit {limit} MiB, peak {peak} MiB"
@@ -262,7 +262,7 @@ class Pod:
                     return
                 if pid == self.pid:
                     self.wait_status = status
-                self.channels.forget(pid)
+                self.channels.record_exit(pid)
         except ChildProcessError:
             self.childless = True
 

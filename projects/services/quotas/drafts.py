@@ -15,7 +15,7 @@ from berth.core.errors import Conflict, Forbidden, Invalid, PreconditionFailed
 from berth.core.problems import Problem
 from berth.db.references import checked_references
 from pools.models import NodePool, QuotaGroup
-from pools.place_lock import lock_places
+from pools.quota_lock import lock_pools_and_quotas
 from projects import selectors
 from projects.actor import Actor
 from projects.models import Audit, Department, Project, Quota, QuotaChange, QuotaExpiry
@@ -132,7 +132,7 @@ def apply_draft(
     for owner in dict.fromkeys(change.owner for change in draft.changes):
         require_set_quota(actor, owner)
     with checked_references("One of its owners or pools", created="one of these quotas"):
-        lock_places()
+        lock_pools_and_quotas()
         drafted = compare_with_stored(draft, lock=True)
         if expected is not None and expected != version_tag_before_draft(drafted):
             raise _conflict_error(drafted, expected)

@@ -12,7 +12,7 @@ from berth.core.words import format_count
 from berth.db.wake import wake
 from pools.gpu_models import describe_models, differing_models
 from pools.models import NodePool, QuotaGroup
-from pools.place_lock import lock_places
+from pools.quota_lock import lock_pools_and_quotas
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Quota
@@ -28,7 +28,7 @@ def create_group(*, actor: Actor, name: str, pools: Sequence[NodePool]) -> Quota
     """Create a quota group of the given pools, without quotas. Raises Invalid, Conflict or Forbidden."""
     require(actor, Action.ADMINISTER)
     with transaction.atomic():
-        lock_places()
+        lock_pools_and_quotas()
         if problem := _name_problem(name):
             raise Invalid([problem])
         group = QuotaGroup.objects.create(name=name)
@@ -48,7 +48,7 @@ def edit_group(
     """
     require(actor, Action.ADMINISTER)
     with transaction.atomic():
-        lock_places()
+        lock_pools_and_quotas()
         locked = _lock_group(group, expected_version)
         before = group_values(locked)
         _set_pools(locked, pools)
@@ -65,7 +65,7 @@ def delete_group(*, actor: Actor, group: QuotaGroup, expected_version: int | Non
     """Delete a quota group. Raises Conflict if it has quotas."""
     require(actor, Action.ADMINISTER)
     with transaction.atomic():
-        lock_places()
+        lock_pools_and_quotas()
         locked = _lock_group(group, expected_version)
         if quotas := Quota.objects.filter(group=locked).count():
             raise Conflict(

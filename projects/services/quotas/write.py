@@ -7,7 +7,7 @@ from django.db import transaction
 
 from berth.core.errors import Invalid, NotFound
 from berth.db.references import checked_references
-from pools.place_lock import lock_places
+from pools.quota_lock import lock_pools_and_quotas
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Department, Quota
@@ -36,7 +36,7 @@ def set_quota(
     columns = parse_columns(values)
     place = {**pool_or_group_columns(pool), **owner_columns(owner)}
     with checked_references(f"{owner.name} or the {pool.kind_and_name}", created="this quota"):
-        lock_places()
+        lock_pools_and_quotas()
         quota = Quota.objects.select_for_update(of=("self",)).filter(**place).first()
         check_version(quota, expected_version, quota_values)
         if quota is None and (problem := overlap_problem(owner, pool)):

@@ -17,8 +17,8 @@ from pools.providers.slurm.rest.errors import (
     NO_SUCH_JOB,
     NOTHING_FOUND,
     error_code,
-    failure,
     reported_errors,
+    response_error,
     unreadable_error,
 )
 from pools.providers.slurm.rest.submission import submission_body
@@ -151,7 +151,7 @@ class SlurmRest:
         errors = [each for each in all_errors if error_code(each) not in ignored]
         is_ignored = bool(all_errors) and not errors
         if errors or (response.status != 200 and not is_ignored):
-            raise failure(server, response, errors)
+            raise response_error(server, response, errors)
         if answer is None:
             raise unreadable_error(server, "a response")
         return answer

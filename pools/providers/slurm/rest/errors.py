@@ -38,7 +38,9 @@ def error_code(error: Mapping[str, Any]) -> int | None:
     return next((code for code in codes if isinstance(code, int)), None)
 
 
-def failure(server: Server, response: Response, errors: Sequence[Mapping[str, Any]] = ()) -> ProviderError:
+def response_error(
+    server: Server, response: Response, errors: Sequence[Mapping[str, Any]] = ()
+) -> ProviderError:
     """Return the error for a response that reports a failure. The message never contains the token."""
     status_kind = _STATUS_KINDS.get(response.status)
     if status_kind is Kind.CREDENTIALS:

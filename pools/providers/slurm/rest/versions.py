@@ -7,7 +7,7 @@ from typing import Any
 
 from pools.providers.base import ProviderError, ProviderErrorKind
 from pools.providers.slurm.rest.connection import Connection, Server
-from pools.providers.slurm.rest.errors import failure, reported_errors, unreadable_error
+from pools.providers.slurm.rest.errors import reported_errors, response_error, unreadable_error
 
 # API versions in order of preference. The tests run against real servers with each version.
 UNDERSTOOD = ("v0.0.42", "v0.0.41", "v0.0.40", "v0.0.38", "v0.0.37")
@@ -36,7 +36,7 @@ def negotiate(connection: Connection) -> Api:
     response = connection.call("GET", DESCRIPTION, seconds=SECONDS)
     answer = response.json()
     if response.status != 200:
-        raise failure(server, response, reported_errors(answer or {}))
+        raise response_error(server, response, reported_errors(answer or {}))
     if answer is None or not isinstance(answer.get("paths"), dict):
         raise unreadable_error(server, "a description of its API")
     return choose_api(server, answer["paths"])

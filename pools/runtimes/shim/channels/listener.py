@@ -86,7 +86,7 @@ class Channels:
         self._relays[pid] = mark
         self._pod.childless = False
 
-    def forget(self, pid: int) -> None:
+    def record_exit(self, pid: int) -> None:
         """Record that a process, possibly a relay, has ended."""
         mark = self._relays.pop(pid, None)
         if mark is not None:

@@ -5,7 +5,7 @@ from django.db import connection
 KEY = 0x71756F74  # key of the PostgreSQL advisory lock
 
 
-def lock_places() -> None:
+def lock_pools_and_quotas() -> None:
     """Take the lock, and hold it until the end of the transaction.
 
     Must be called before a pool is created, or a group or quota is changed.
