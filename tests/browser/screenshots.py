@@ -91,6 +91,8 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: list[str
         names |= {"eviction": present(scene.eviction).pk, "array": present(scene.array).pk}
         running = scene.workloads["diffusion-xl"]
         write_log(running, home)
+        evicted = scene.workloads["detr-long"]
+        write_log(evicted, home, steps=850, until=present(scene.eviction).at)
         write_failed_log(scene.workloads["vit-large-lr3"], home)
         for task in present(scene.array).tasks.filter(phase="failed"):
             write_failed_log(task, home)

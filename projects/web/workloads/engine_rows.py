@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from django.db.models import F, QuerySet
+from django.db.models import Count, F, Q, QuerySet
 
 from projects.models import InferenceEngine, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES
@@ -20,6 +20,11 @@ class EngineGroup:
 
     count: int
     is_open: bool
+
+
+def engine_count(condition: Q) -> Count:
+    """Return an aggregate that counts the workloads of added engines that match a condition."""
+    return Count("pk", filter=condition & Q(pk__in=_added_engines().values("workload")))
 
 
 def without_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:

@@ -19,6 +19,7 @@ from projects.models import ArrayState, Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
 from projects.selectors import id_condition, workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE_REASON
+from projects.web.workloads.engine_rows import engine_count
 
 ALL_RUNNING = r"^((\d+) of \2 pods running\.|All required pods are running\.)$"
 STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -158,8 +159,22 @@ def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
     return rows.filter(Q(array__isnull=True) | Q(pk__in=tasks.distinct("array_id").values("pk")))
 
 
-def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[tuple[str, str, int]]:
-    """Return each state's name, title and number of rows that match the other filters.
+@dataclass(frozen=True, slots=True)
+class StateCount:
+    """Number of workloads in one state.
+
+    `engines` is the number of added inference engines, which are not part of `count`. For substates such as
+    `failed`, `count` includes them, and `engines` is 0.
+    """
+
+    state: str
+    title: str
+    count: int
+    engines: int = 0
+
+
+def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[StateCount]:
+    """Return the number of rows that match the other filters for each state.
 
     Each workload or array is either pending, running, suspended or ended. Rows in the first three states are
     live. Unschedulable rows also count as pending, and failed rows as ended. These two states are omitted if
@@ -174,9 +189,10 @@ def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[tuple[str, st
             if part in LISTED_PARTS or part == filters.state
         }
     counts = {word: workload_count(state_condition(word)) for word in titles}
-    by_state = filter_workloads(actor, filters, any_state=True).order_by().aggregate(**counts)
+    engines = {f"{word}_engines": engine_count(state_condition(word)) for word in titles if word in STATES}
+    by_state = filter_workloads(actor, filters, any_state=True).order_by().aggregate(**counts, **engines)
     return [
-        (word, title, by_state[word])
+        StateCount(word, title, by_state[word] - (added := by_state.get(f"{word}_engines", 0)), added)
         for word, title in titles.items()
         if word in STATES or by_state[word] or filters.state == word
     ]

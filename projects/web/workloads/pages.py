@@ -167,7 +167,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if not any(row.array.ended_at if row.array else row.ended_at for row in row_slice.rows):
         with_values.discard("runtime")
     states = count_by_state(request.actor, filters)
-    has_any = any(count for _, _, count in states)
+    has_any = any(each.count or each.engines for each in states)
     context = {
         "filters": filters,
         "unknown": "" if row_slice.rows else describe_unknown(*unknown_name_problems(request.actor, filters)),

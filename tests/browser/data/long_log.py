@@ -2,6 +2,7 @@
 
 import math
 import time
+from datetime import datetime
 from pathlib import Path
 
 from pools.runtimes.pod_dir import PodDir
@@ -23,8 +24,9 @@ def write_failed_log(workload: Workload, home: Path) -> None:
         place.log.write_text("\n".join([*steps, *trace]) + "\n")
 
 
-def write_log(workload: Workload, home: Path) -> None:
-    pool = present(workload.pool)
+def write_log(workload: Workload, home: Path, *, steps: int = STEPS, until: datetime | None = None) -> None:
+    """Write the log of each pod. The last line has the time `until`, by default the current time."""
+    pool = present(workload.pods.first()).node.pool
     pool.runtime = "local"
     pool.save(update_fields=["runtime"])
     for pod in workload.pods.all():
@@ -36,8 +38,9 @@ def write_log(workload: Workload, home: Path) -> None:
             list[tuple[int, int]](),
             0,
         )
-        interval = int((time.time() * 1000 - started) / STEPS)  # gives the last line the current time
-        for step in range(1, STEPS + 1):
+        end = until.timestamp() if until else time.time()
+        interval = int((end * 1000 - started) / steps)
+        for step in range(1, steps + 1):
             loss = 7.2 * math.exp(-step / 300) + 0.3 * abs(math.sin(step))
             lines.append(f"step {step:>5}  loss {loss:.4f}  {41_300 + step % 17 * 11:,} tokens/s")
             if step % 300 == 0:

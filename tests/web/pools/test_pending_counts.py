@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from berth.server.web.charts.bars import WIDTH, quota_bar
 from projects.models import Workload, WorkloadArray
+from projects.web.workloads.filters import StateCount
 from scheduler.reports.pool_diagnosis import diagnose_pool
 from scheduler.reports.queues.pending_gpus import pending_by_project
 from scheduler.reports.queues.queue_list import queue_length
@@ -53,7 +54,7 @@ def test_pages_agree_on_the_number_of_pending_workloads(sign_in: SignIn, cast: C
     client = sign_in("alice")
     assert figure(client, "Pending") == ("3", "workloads")
     states = client.get("/workloads?state=pending").context["states"]
-    assert ("pending", "Pending", 3) in states
+    assert StateCount("pending", "Pending", 3) in states
     messages = [finding.finding for finding in diagnose_pool(cast.pool, timezone.now())]
     assert any(message.startswith("3 workloads are pending: ") for message in messages)
     Workload.objects.filter(array_index=0).update(phase="running")

@@ -74,7 +74,7 @@ def test_each_array_is_counted_and_listed_in_one_state(
         page = client.get("/workloads", {"state": state})
         rows = page.context["slice"].rows
         assert sorted(row.array.name if row.array else row.name for row in rows) == names, state
-        counts = {word: number for word, _, number in page.context["states"]}
+        counts = {each.state: each.count for each in page.context["states"]}
         assert counts == {word: len(each) for word, each in expected.items()}
         if state in states:
             assert {row.progress.state for row in rows if row.array} == {state}

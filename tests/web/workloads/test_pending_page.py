@@ -174,3 +174,11 @@ def test_page_of_an_unschedulable_workload_states_all_reasons(cast: Cast, sign_i
     assert "Unschedulable" in event and message in event
     Quota.objects.update(limit_gpu_milli=None)
     assert limit not in client.get(f"/workloads/{workload.pk}").content.decode().split('id="recent-title"')[0]
+
+
+def test_pods_of_an_evicted_workload_are_marked_as_those_of_the_last_run(cast: Cast, sign_in: SignIn) -> None:
+    workload = make.workload(cast.vision, "train", run=1, started_at=make.ago(minutes=9))
+    make.place(workload, make.node(cast.pool), [0], state="stopped", ended_at=make.ago(minutes=5))
+    Workload.objects.filter(pk=workload.pk).update(gpu_milli_now=0)
+    head = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode().partition('id="pods-title"')[2]
+    assert "last run</span>" in head[:200] and "0 <span" not in head[:200]

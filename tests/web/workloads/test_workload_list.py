@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from projects.models import InferenceEngine, SavedView, Service, Workload, WorkloadArray
 from projects.services import arrays
+from projects.web.workloads.filters import StateCount
 from projects.web.workloads.utilization import common_last_measurement
 from tests import factories as make
 from tests.cast import Cast, training
@@ -165,7 +166,7 @@ def test_ended_tab_contains_a_tab_for_failed_workloads_and_arrays(cast: Cast, si
         listed = client.get("/workloads", {"state": state}).context["slice"].rows
         return {row.array.name if row.array else row.name for row in listed}
 
-    counts = {word: number for word, _, number in client.get("/workloads").context["states"]}
+    counts = {each.state: each.count for each in client.get("/workloads").context["states"]}
     assert (counts["ended"], counts["failed"], counts["live"], counts["all"]) == (3, 2, 3, 6)
     assert "completed" not in counts
     assert rows("failed") == {"failed", "broken"} and rows("completed") == {"completed"}
@@ -218,6 +219,22 @@ def test_added_engines_are_collapsed_below_their_service(cast: Cast, sign_in: Si
     opened = client.get(f"/workloads?open={service.pk}").content.decode()
     assert "rows and" not in opened
     assert "Hide added engines" in opened and opened.count('<tr class="nested">') == 2
+
+
+def test_tabs_count_added_engines_separately(cast: Cast, sign_in: SignIn) -> None:
+    _added_engines(cast, 3, "running", "pending", "running")
+    make.workload(cast.vision, "train", phase="running")
+    page = sign_in("dave").get("/workloads").content.decode()
+    tabs = {
+        word: " ".join(re.sub(r"<[^>]+>", "", text).split())
+        for word, text in re.findall(r'<a id="state-(\w+)"[^>]*>(.*?)</a>', page, re.DOTALL)
+    }
+    assert tabs == {
+        "live": "Live 2 + 3 engines", "pending": "Pending 1 engine", "running": "Running 2 + 2 engines",
+        "suspended": "Suspended 0", "ended": "Ended 0", "all": "All 2 + 3 engines",
+    }  # fmt: skip
+    figures = sign_in("dave").get("/").content.decode()
+    assert "including 2 engines" in figures and "including 1 engine<" in figures
 
 
 def test_engine_is_listed_where_its_service_does_not_match_the_filters(cast: Cast, sign_in: SignIn) -> None:
@@ -275,12 +292,15 @@ def test_measurements_that_stopped_together_share_one_time() -> None:
 def test_unschedulable_workloads_have_a_red_badge_and_a_tab(cast: Cast, sign_in: SignIn) -> None:
     waiting = make.workload(cast.vision, "waiting", reason="WaitingForCapacity")
     client = sign_in("dave")
-    titles = [word for word, _, _ in client.get("/workloads").context["states"]]
+    titles = [each.state for each in client.get("/workloads").context["states"]]
     assert "unschedulable" not in titles
     giant = make.workload(cast.vision, "giant", reason="Unschedulable")
     page = client.get("/workloads?state=unschedulable")
     assert [row.name for row in page.context["slice"].rows] == ["giant"]
-    assert page.context["states"][1:3] == [("pending", "Pending", 2), ("unschedulable", "Unschedulable", 1)]
+    assert page.context["states"][1:3] == [
+        StateCount("pending", "Pending", 2),
+        StateCount("unschedulable", "Unschedulable", 1),
+    ]
     array = arrays.submit(
         actor=cast.dave, document={**training("grid", array={"tasks": 2}), "project": "vision"}
     )
@@ -289,9 +309,9 @@ def test_unschedulable_workloads_have_a_red_badge_and_a_tab(cast: Cast, sign_in:
     tasks.filter(array_index=1).update(reason="Unschedulable")
     states = client.get("/workloads").context["states"]
     assert states[1:4] == [
-        ("pending", "Pending", 2),
-        ("unschedulable", "Unschedulable", 1),
-        ("running", "Running", 1),
+        StateCount("pending", "Pending", 2),
+        StateCount("unschedulable", "Unschedulable", 1),
+        StateCount("running", "Running", 1),
     ]
     badge = '<span class="chip bad">Unschedulable</span>'
     assert badge in page.content.decode()

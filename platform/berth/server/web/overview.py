@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import product
+from typing import Any
 
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpResponse
@@ -28,6 +29,7 @@ from projects.known_names import unknown_pool_problem
 from projects.models import Workload
 from projects.selectors import workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from projects.web.workloads.engine_rows import engine_count
 from projects.web.workloads.filters import state_condition
 from scheduler.models import Eviction
 from scheduler.reports.evictions.rendering import render_with_links
@@ -254,10 +256,12 @@ def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLin
 def count_by_state(actor: Actor, pools: Iterable[NodePool]) -> dict[str, int]:
     """Return the number of workloads by state, as in the workload list.
 
-    `partly_pending` is the number of running arrays that have pending tasks.
+    `partly_pending` is the number of running arrays that have pending tasks. Added inference engines also
+    count as workloads; `running_engines` and `pending_engines` are their numbers.
     """
     rows = workloads(actor).filter(pools__overlap=[pool.name for pool in pools]).order_by()
-    counts = {state: workload_count(state_condition(state)) for state in COUNTED_STATES}
+    counts: dict[str, Any] = {state: workload_count(state_condition(state)) for state in COUNTED_STATES}
+    counts |= {f"{state}_engines": engine_count(state_condition(state)) for state in ("running", "pending")}
     in_part = Q(state_condition("running"), array__isnull=False, phase__in=PENDING_PHASES)
     return rows.aggregate(**counts, partly_pending=Count("array", filter=in_part, distinct=True))
 
