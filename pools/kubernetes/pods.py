@@ -184,11 +184,12 @@ class PodCalls:
         """Record the pod's end, and return the effective report.
 
         The recorded time is never in the future, even if the cluster's clock is ahead. A pod that Berth
-        deleted ends with the planned reason.
+        deleted ends as planned.
         """
         now = datetime.now(UTC)
         if report.cause is PodCause.EVICTED and (planned := self._planned_end(pod_id, report)) is not None:
-            report = replace(report, cause=planned.cause, message=planned.message)
+            has_run = planned.started_at is not None  # the planned report is complete
+            report = planned if has_run else replace(report, cause=planned.cause, message=planned.message)
         self._created.discard(pod_id)
         self.code.forget(pod_id)
         self.files.forget(pod_id)
@@ -197,12 +198,13 @@ class PodCalls:
     def _planned_end(self, pod_id: str, report: PodReport) -> PodReport | None:
         """Return the planned report of a pod that Berth has deleted, or None if no plan applies.
 
-        A plan to give up a pod is obsolete if the pod has started since.
+        A plan to give up a pod that cannot start is obsolete if the pod has started since.
         """
         entry = self._ledger.find(pod_id)
         planned = entry.planned if entry is not None else None
-        is_obsolete = planned is not None and planned.cause is not PodCause.STOPPED and report.started_at
-        return None if is_obsolete else planned
+        if planned is None or planned.cause is PodCause.STOPPED or planned.started_at is not None:
+            return planned
+        return planned if report.started_at is None else None
 
     def forget(self, pod_id: str, cluster: Cluster, path: str) -> None:
         """Copy the end of the pod's log, and delete the pod object and its record."""

@@ -13,11 +13,13 @@ import pytest
 from pools.kubernetes.files.archive import BrokenArchive, FilesTooLarge, Unpacker
 from pools.kubernetes.files.container import EMPTY, MISSING, pack_command
 from pools.kubernetes.files.store import CopyLimits
+from pools.kubernetes.reports import command_report
 from pools.runtimes.base import PodCause, PodState, StartRejected
 from pools.runtimes.files.base import FilesNotFound
 from tests.contracts.kubernetes_stage import FakeKubernetesStage
 from tests.contracts.pods import ended, poll_until, running
 from tests.fakes.kubernetes.store import Rejection
+from tests.present import present
 
 MIB = 2**20
 
@@ -77,6 +79,21 @@ def test_pod_keeps_its_gpus_until_its_files_are_copied(stage: FakeKubernetesStag
     report = ended(stage.runtime, "p-1")
     assert (report.exit_code, report.cause) == (3, PodCause.NONE)
     assert stage.runtime.read_file("p-1", "state", 0, 10) == b"kept"
+
+
+def test_pod_that_berth_deletes_after_its_command_has_ended_is_not_evicted(
+    stage: FakeKubernetesStage,
+) -> None:
+    block(stage)
+    stage.runtime.start(stage.order("p-1", "train", outputs=("state",)))
+    running(stage.runtime, "p-1")
+    stage.end_pod("p-1", 3)
+    poll_until(lambda: command_report(stage.cluster.pod("p-1")) is not None)
+    end = present(command_report(stage.cluster.pod("p-1")))
+    stage.runtime.ledger.plan_end("p-1", end, durable=True)
+    stage.cluster.delete_pod(stage.namespace, "p-1", 0)  # the watch reports this before Berth records the end
+    report = ended(stage.runtime, "p-1")
+    assert (report.exit_code, report.cause, report.started_at) == (3, PodCause.NONE, end.started_at)
 
 
 def test_outputs_of_a_stopped_pod_are_copied_within_its_grace_period(stage: FakeKubernetesStage) -> None:
