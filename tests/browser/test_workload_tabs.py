@@ -76,7 +76,7 @@ def test_elastic_workload_is_readable_on_a_phone(opened: Open, scene: Scene) -> 
     workload = scene.workloads["segment-eval"]
     with opened("dave", viewport=NARROW) as (page, faults):
         page.goto(f"/workloads/{workload.pk}")
-        expect(page.locator("#head")).to_contain_text("4 (min 4, max 7) replicas")
+        expect(page.locator("#head")).to_contain_text("4 replicas (min 4, max 7)")
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
         assert accessibility_faults(page) == []
         assert faults == []

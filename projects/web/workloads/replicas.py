@@ -6,6 +6,7 @@ from uuid import UUID
 
 from django.db.models import Count, F, Sum
 
+from berth.core.words import format_count
 from projects.models import Pod, Workload, WorkloadKind, WorkloadRole
 from projects.models.workloads import LIVE_POD_STATES
 
@@ -20,7 +21,16 @@ class Replicas:
     gpu_milli_max: int = 0  # maximum milli-GPUs of all replicas
 
     def __str__(self) -> str:
-        return f"{self.current} (min {self.minimum}, max {self.maximum})"
+        return f"{self.current} ({self._range})"
+
+    @property
+    def phrase(self) -> str:
+        """Return the numbers with their noun, such as "4 replicas (min 4, max 7)"."""
+        return f"{format_count(self.current, 'replica')} ({self._range})"
+
+    @property
+    def _range(self) -> str:
+        return f"min {self.minimum}, max {self.maximum}"
 
 
 def load_replicas(rows: Iterable[Workload]) -> Mapping[UUID, Replicas]:

@@ -110,7 +110,7 @@ def timeline(
         _eviction_entry(eviction) for eviction in unmatched if since is None or eviction.row.at >= since
     ]
     entries += [
-        TimelineEntry(eviction.row.at, EVICTED_ANOTHER, eviction.summary, "", evictions=(eviction,))
+        TimelineEntry(eviction.row.at, EVICTED_ANOTHER, f"{eviction.summary}.", "", evictions=(eviction,))
         for eviction in evicted_others
         if since is None or eviction.row.at >= since
     ]
@@ -159,7 +159,7 @@ def _take_matching_evictions(row: Event, unmatched: list[RenderedEviction]) -> t
 
 def _eviction_entry(eviction: RenderedEviction) -> TimelineEntry:
     title = KIND_TITLES.get(eviction.row.kind, "Evicted")
-    return TimelineEntry(eviction.row.at, title, eviction.summary, "warn", evictions=(eviction,))
+    return TimelineEntry(eviction.row.at, title, f"{eviction.summary}.", "warn", evictions=(eviction,))
 
 
 def _with_durations(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:

@@ -38,6 +38,9 @@ def create_ended_events(scene: Any) -> None:
         workload = scene.workloads[name]
         person = workload.submitted_by.username
         make.event(workload, "submitted", f"Submitted by {person}.", at=workload.submitted_at, actor=person)
+        if name == "vit-baseline":  # the run that was evicted
+            make.event(workload, "running", "All pods run.", at=make.ago(hours=3.8))
+            make.event(workload, "pending", "Requeued after 1 eviction.", at=make.ago(hours=3.59))
         started = present(workload.started_at)
         placed = "Placed on 2 devices of train."
         make.event(workload, "starting", placed, at=started - timedelta(seconds=1))

@@ -321,7 +321,7 @@ def _history(scene: Scene) -> None:
     until = make.ago(minutes=-2)
     preempted = scene.workloads["vit-baseline"]
     preempted.run, preempted.preemptions = 2, 1
-    preempted.first_started_at = make.ago(hours=3.8)
+    preempted.first_started_at, preempted.priority = make.ago(hours=3.8), 40
     preempted.save()
     preempted.pods.update(run=2)
     victim = make.workload(

@@ -95,7 +95,7 @@ def test_elastic_workload_shows_current_minimum_and_maximum_replicas(
     client = sign_in("dave")
     for path in ("/workloads", f"/workloads/{elastic.pk}"):
         text = client.get(path).content.decode()
-        assert "3 (min 1, max 7) replicas" in text
+        assert "3 replicas (min 1, max 7)" in text
         assert "of 1</span>" not in text
 
 
