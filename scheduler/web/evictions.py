@@ -137,11 +137,12 @@ def queues_with_titles(eviction: RenderedEviction) -> list[tuple[str, list[dict[
 
     All bars have the same scale.
     """
-    parties = (
-        ("Queues of the evicted workload", eviction.victim),
-        ("Queues of the workload evicted for", eviction.preemptor),
-    )
-    sides = [(title, party.queues) for title, party in parties if party is not None and party.queues]
+    parties = (eviction.victim, eviction.preemptor)
+    sides = [
+        (f"Queues of {party.display_name}", party.queues)
+        for party in parties
+        if party is not None and party.queues
+    ]
     scale = bar_scale(max((max(_queue_amounts(queue)) for _, queues in sides for queue in queues), default=0))
     return [
         (

@@ -25,6 +25,7 @@ MEDIUM: ViewportSize = {"width": 1024, "height": 768}
         "/secrets",
         "/notifications",
         "/evictions",
+        "/decisions",
     ],
 )
 def test_tables_fit_in_a_medium_width_window(opened: Open, path: str) -> None:
@@ -42,6 +43,16 @@ def test_columns_hidden_in_a_medium_width_window_are_replaced_by_notes(opened: O
         row = page.get_by_role("row").filter(has_text="policy-sweep")
         assert re.search(r"\bfor 2[5-7]\smin", row.inner_text())
         assert not page.get_by_role("columnheader", name="Pending since").is_visible()
+        assert faults == []
+
+
+def test_reasons_of_decisions_are_readable_in_a_medium_width_window(opened: Open) -> None:
+    with opened("ada", viewport=MEDIUM) as (page, faults):
+        page.goto("/decisions")
+        reason = page.locator(".decisions td.reason").first.bounding_box()
+        assert reason and reason["width"] >= 9 * 16
+        assert page.get_by_text("in train", exact=True).first.is_visible()
+        assert not page.get_by_role("columnheader", name="Node pool").is_visible()
         assert faults == []
 
 
@@ -113,7 +124,7 @@ def test_predicted_evictions_fit_beside_the_submission_form(opened: Open, viewpo
         page.locator("#document").fill(document)
         expect(page.get_by_label("Name", exact=True)).to_have_value("urgent")
         table = page.get_by_role("table", name="Predicted evictions")
-        expect(table).to_contain_text("vision/diffusion-xl")
+        expect(table).to_contain_text("vision/segment-eval")
         expect(table).to_contain_text("Work lost")
         area = table.locator("xpath=..")
         assert area.evaluate("area => area.scrollWidth <= area.clientWidth")

@@ -54,7 +54,8 @@ def test_no_selected_project_is_deleted_if_one_has_workloads(
     keys = [running_workload.project_id, cast.speech.pk]
     selection = {"action": "delete_selected", "post": "yes", "_selected_action": keys}
     page = admin_client.post(reverse("admin:projects_project_changelist"), selection, follow=True)
-    assert "This project still has workloads. Delete them first." in page.content.decode()
+    project = running_workload.project
+    assert f"{project}: This project still has workloads. Delete them first." in page.content.decode()
     assert Project.objects.filter(pk__in=keys).count() == 2
 
 

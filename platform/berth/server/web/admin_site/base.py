@@ -129,7 +129,11 @@ class PlatformModelAdmin(ModelAdmin):
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         with transaction.atomic():
             for row in queryset:
-                self.delete_model(request, row)
+                try:
+                    self.delete_model(request, row)
+                except BerthError as error:
+                    error.detail = f"{row}: {error.detail}"  # several rows were selected
+                    raise
 
 
 class ReadOnlyModelAdmin(PlatformModelAdmin):
