@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 
 from berth.core.amounts import RESOURCES
 from berth.core.words import format_amount
-from scheduler.engine.explain.reasons import LIMIT_REASONS, exceeds_entire_bound
+from scheduler.engine.entire_bounds import LIMIT_REASONS, exceeded_entire_bound
 from scheduler.engine.model import Group, NodeState, PodState, Role, Snapshot, Workload, roles_in
 from scheduler.engine.plan import Evict, Place, Plan, Reason, Rejection
 
@@ -70,9 +70,7 @@ def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
     for pool, rejections in by_pool.items():
         future = _FutureCapacity(snapshot, plan, pool, by_name)
         for rejection in sorted(rejections, key=lambda rejection: rejection.position or 0):
-            result[rejection.workload] = _forecast(
-                rejection, by_name[rejection.workload], future, snapshot.now
-            )
+            result[rejection.workload] = _forecast(rejection, by_name[rejection.workload], future, snapshot)
     return result
 
 
@@ -89,12 +87,14 @@ def minimum_request(tree: Group | Role) -> tuple[int, int, int]:
     return gpu, cpu, memory
 
 
-def _forecast(rejection: Rejection, workload: Workload, future: "_FutureCapacity", now: int) -> Forecast:
+def _forecast(
+    rejection: Rejection, workload: Workload, future: "_FutureCapacity", snapshot: Snapshot
+) -> Forecast:
     if rejection.expected_start is not None:
         # Workloads behind this one in the queue cannot use its capacity.
         future.start(workload, rejection.expected_start)
         return Forecast(rejection.expected_start, ASSUMPTIONS)
-    exceeded = next(filter(exceeds_entire_bound, rejection.blockers), None)
+    exceeded = exceeded_entire_bound(snapshot, workload, rejection)
     if exceeded is not None:
         is_limit = exceeded.reason in LIMIT_REASONS
         return _unknown_start(EXCEEDS_WHOLE_LIMIT if is_limit else EXCEEDS_WHOLE_QUOTA)
@@ -105,7 +105,7 @@ def _forecast(rejection: Rejection, workload: Workload, future: "_FutureCapacity
         return _unknown_start(PARTLY_PLACED)
     if rejection.position is not None and rejection.position > MAX_ESTIMATES:
         return _unknown_start(TOO_FAR_BACK)
-    return future.start(workload, max(now, workload.backoff_until or now))
+    return future.start(workload, max(snapshot.now, workload.backoff_until or 0))
 
 
 @cache

@@ -8,10 +8,6 @@ from berth.core.blocker_numbers import AMOUNTS
 from berth.core.words import format_amount, format_count, format_mib
 from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Blocker, Numbers, Reason
 
-LIMIT_REASONS = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT})
-QUOTA_REASONS = frozenset({
-    Reason.CLUSTER_QUOTA, Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.DEPARTMENT_OVERSOLD,
-})  # fmt: skip
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
 
 
@@ -66,16 +62,6 @@ def is_schedulable(blockers: Sequence[Blocker]) -> bool:
     The first blocker determines the result.
     """
     return blockers[0].reason not in UNSCHEDULABLE_REASONS
-
-
-def exceeds_entire_bound(blocker: Blocker) -> bool:
-    """Return whether the workload requests more than a limit or quota allows even if nothing else is
-    allocated.
-    """
-    if blocker.reason not in LIMIT_REASONS | QUOTA_REASONS:
-        return False
-    requested, bound = blocker.numbers.get("requested"), blocker.numbers.get("bound")
-    return isinstance(requested, int) and isinstance(bound, int) and requested > bound
 
 
 class _ValuesWithDefault(dict[str, object]):

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from berth.core.backports import StrEnum
 from scheduler.engine.decide import decide, decide_with_layout
-from scheduler.engine.explain.reasons import exceeds_entire_bound, is_schedulable
+from scheduler.engine.entire_bounds import exceeded_entire_bound
+from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.layout.carry_over import prepare_layout
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import NodeState, Snapshot
@@ -116,7 +117,7 @@ def smallest_change(snapshot: Snapshot, name: str, max_runs: int = MAX_RUNS) -> 
 def _stages(cases: Sequence[PendingCase]) -> Iterator[tuple[Stage, bool]]:
     """Yield each stage in order, and whether a later start also counts in that stage."""
     yield from ((stage, False) for stage in OWNER_STAGES)
-    never_starts = not any(_may_ever_start(case.rejection) for case in cases)
+    never_starts = not any(_may_ever_start(case.snapshot, case.rejection) for case in cases)
     if never_starts:
         yield from ((stage, True) for stage in SCHEDULABLE_STAGES)
     yield from ((stage, False) for stage in OTHER_STAGES)
@@ -221,7 +222,7 @@ class _TrialRuns:
             plan = self.plan(changed)
             self._results[key] = (
                 _start_effects(changed, plan, self._name),
-                _may_start_later(plan, self._name),
+                _may_start_later(changed, plan, self._name),
             )
         effects, may_start_later = self._results[key]
         if later:
@@ -229,17 +230,19 @@ class _TrialRuns:
         return effects
 
 
-def _may_start_later(plan: Plan, name: str) -> bool:
+def _may_start_later(snapshot: Snapshot, plan: Plan, name: str) -> bool:
     """Return whether the workload waits for resources or for nodes that are booting for it."""
     if any(bundle.workload == name for bundle in plan.bundles):
         return True
     rejection = next((rejection for rejection in plan.rejections if rejection.workload == name), None)
-    return rejection is not None and _may_ever_start(rejection)
+    return rejection is not None and _may_ever_start(snapshot, rejection)
 
 
-def _may_ever_start(rejection: Rejection) -> bool:
+def _may_ever_start(snapshot: Snapshot, rejection: Rejection) -> bool:
     """Return whether the workload can start without changes to its request, the pool, limits or quotas."""
-    return is_schedulable(rejection.blockers) and not any(map(exceeds_entire_bound, rejection.blockers))
+    workload = next(workload for workload in snapshot.workloads if workload.name == rejection.workload)
+    exceeded = exceeded_entire_bound(snapshot, workload, rejection)
+    return is_schedulable(rejection.blockers) and exceeded is None
 
 
 def _start_effects(snapshot: Snapshot, plan: Plan, name: str) -> Effects | None:

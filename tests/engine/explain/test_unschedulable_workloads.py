@@ -1,9 +1,16 @@
 """Tests for the smallest change that lets a workload start that can never start as specified."""
 
-from scheduler.engine.model import NodeState
+from scheduler.engine.model import Group, NodeState
 from scheduler.engine.smallest_change.search import Outcome, smallest_change
 from scheduler.engine.smallest_change.sentences import change_sentence
-from tests.engine.explain.test_smallest_change import NONE, cpu_pool, full_node, one_project, sentence
+from tests.engine.explain.test_smallest_change import (
+    NONE,
+    cpu_pool,
+    full_node,
+    one_project,
+    sentence,
+    would_start,
+)
 from tests.engine.world import NOON, World, request, role
 
 
@@ -63,3 +70,22 @@ def test_lower_request_is_not_suggested_during_the_backoff_if_it_would_exceed_th
     world = World(pool=cpu_pool(), n=4).department("d", 8).project("p", "d", 8, limit=1)
     gang = role("worker", 2, ask=request(8))
     assert sentence(world.queued("w", "p", roles=(gang,), backoff_until=NOON + 90)) == NONE
+
+
+def test_workload_with_a_smaller_alternative_can_wait_for_its_quota() -> None:
+    large, small = role("large", 1, ask=request(2)), role("small", 1, ask=request(1))
+    either = Group("w", (Group("a", (large,), 1), Group("b", (small,), 1)), need=1)
+    world = World(pool=cpu_pool(), n=4).department("d", 4).project("p", "d", 1)
+    world.running("holds", "p", "n", 1, preemptible=False)
+    world.department("e", 4).project("far", "e", 3).running("fills", "far", "n", 3, preemptible=False)
+    result = smallest_change(world.queued("w", "p", tree=either, preemptible=False).snapshot(), "w")
+    assert result.outcome is not Outcome.SCHEDULABLE
+
+
+def test_gpu_memory_is_compared_with_the_limit_as_a_share_of_the_devices_of_cordoned_nodes() -> None:
+    world = World(pool=cpu_pool()).department("d", 8).project("p", "d", 8, limit=1)
+    world.node("n", 4, state=NodeState.CORDONED)
+    gang = role("worker", 2, ask=request(1, gpu_memory=40_000))
+    result = smallest_change(world.queued("w", "p", roles=(gang,)).snapshot(), "w")
+    assert result.outcome is Outcome.CHANGE
+    assert change_sentence(result, "p") == would_start("node n were uncordoned")
