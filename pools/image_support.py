@@ -6,8 +6,9 @@ from pools.runtimes.capabilities import runtime_capabilities
 
 
 def image_rejection_reason(pool: NodePool, image: str | None) -> str:
-    """Return why the pool rejects a workload with this image (None: without an image), as a clause, or an
-    empty string if it accepts the workload.
+    """Return why the pool rejects a workload with this image, as a clause, or "" if it accepts it.
+
+    `image` is None for a workload without an image.
     """
     capabilities = runtime_capabilities(pool.runtime)
     if image is None and capabilities.requires_images:

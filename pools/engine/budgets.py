@@ -64,7 +64,7 @@ class Allowance:
         """Return whether one more node may be drained for this reason, in addition to `chosen` nodes."""
         return reason not in self.remaining or chosen < self.remaining[reason]
 
-    def cap_count(self, reason: DisruptionReason, count: int) -> int:
+    def limit_count(self, reason: DisruptionReason, count: int) -> int:
         return min(count, self.remaining.get(reason, count))
 
 

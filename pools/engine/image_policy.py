@@ -27,8 +27,9 @@ class ImagePolicy:
         return self.mode != ALLOW or bool(self.patterns)
 
     def rejection_reason(self, pool: str, image: str | None) -> str:
-        """Return why the pool rejects a workload with this image (None: without an image), as a clause, or
-        an empty string if it accepts the workload.
+        """Return why the pool rejects a workload with this image, as a clause, or "" if it accepts it.
+
+        `image` is None for a workload without an image.
         """
         if image is None:
             return f"pool {pool} only runs workloads with a container image" if self.mode == REQUIRE else ""

@@ -143,7 +143,7 @@ def _surplus_queued_nodes(fleet: Fleet) -> tuple[int, ...]:
 
 
 def surplus_nodes(fleet: Fleet, work_to_lose: Mapping[int, LostWork]) -> tuple[int, ...]:
-    """Return the nodes to drain in order, ignoring disruption budgets.
+    """Return the nodes to drain, in order, ignoring disruption budgets.
 
     The head node is included only if the pool needs no nodes.
     """

@@ -121,8 +121,9 @@ class Api:
                 self._close_connections()
 
     def _token_header(self) -> dict[str, str]:
-        """Return the authorization header if the token is in a file, which Kubernetes replaces from time to
-        time.
+        """Return the authorization header for a token in a file, or no header if the token is elsewhere.
+
+        Kubernetes replaces the file from time to time.
         """
         file = self._connection.token_file
         return {"Authorization": f"Bearer {file.read_text().strip()}"} if file else {}

@@ -1,6 +1,6 @@
 """API calls for individual pods.
 
-The calls may take long, so they run in a worker's threads, which have no database connection.
+The calls can take a long time, so they run in a worker's threads, which have no database connection.
 """
 
 import logging
@@ -124,7 +124,7 @@ class PodCalls:
             except ApiError as error:
                 if error.status != 404:
                     raise
-                # A pod that the cluster has already received is later reported as deleted.
+                # No effect if the cluster received the pod earlier: the pod is then reported as deleted.
                 self._ledger.stop_before_start(pod_id)
                 self._notify()
                 return
@@ -226,7 +226,7 @@ class PodCalls:
         self._ledger.forget(pod_id)
 
     def _save_log(self, pod_id: str, cluster: Cluster, path: str) -> None:
-        """Copy the end of the log, unless the node has been unresponsive for a long time."""
+        """Copy the end of the log. A failure is only logged if the pod ended long ago."""
         try:
             self.update_log(pod_id, cluster, path)
         except RuntimeFailure as failure:

@@ -12,7 +12,7 @@ _EXCEEDED_QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: (\S+), used: 
 
 
 def find_rejection(spec: PodSpec) -> str:
-    """Return why the pod can never start on Kubernetes, or an empty string if it may start."""
+    """Return why the pod can never start on Kubernetes, or an empty string if no obstacle is known."""
     if not spec.image:
         return "pods on Kubernetes need a container image. Set `image` in the workload"
     if spec.devices and spec.device_milli != WHOLE_DEVICE:

@@ -54,7 +54,9 @@ def releasable_nodes(pool: NodePool, now: datetime) -> ReleasableNodes:
     allowance = drain_allowance(pool, nodes, now)
     moves = pool.node_consolidation == POLICY.WHEN_UNDERUTILIZED
     return ReleasableNodes(
-        names, allowance.cap_count(EMPTY, releasable), allowance.cap_count(UNDERUTILIZED, 1) if moves else 0
+        names,
+        allowance.limit_count(EMPTY, releasable),
+        allowance.limit_count(UNDERUTILIZED, 1) if moves else 0,
     )
 
 

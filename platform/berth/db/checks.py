@@ -7,9 +7,9 @@ from django.db.models import CheckConstraint, Model, Q
 
 
 class ChecksTogether(Model):
-    """Base class for models that have only check constraints.
+    """Base class for models whose constraints are all check constraints.
 
-    If the single query finds a violation, Django's own validation lists all violations.
+    One query checks all of them. If it finds a violation, Django's own validation lists all violations.
     """
 
     class Meta:

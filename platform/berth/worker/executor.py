@@ -21,7 +21,7 @@ LENGTH = struct.Struct(">Q")
 def main(number: int) -> None:
     """Run calls until the worker closes its end of the socket pair.
 
-    `number` is this process's file descriptor.
+    `number` is the file descriptor of this process's end.
     """
     connection = socket.socket(fileno=number)
     # When a pod stops, all of its processes receive a signal. The worker decides when this process ends.

@@ -53,7 +53,7 @@ class TerminationSignals:
 def has_job_ended() -> bool:
     """Return whether the job's script has ended without a signal to the agent.
 
-    The cluster may leave the agent and other processes with sessions of their own running.
+    Processes with sessions of their own, such as the agent, may outlive the script.
     """
     pid, _, start = ANCHOR.partition(":")
     return bool(INSTANCE_ID) and pid.isdigit() and start_time(int(pid)) != start

@@ -82,7 +82,7 @@ class Job:
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code, or None while the script runs. If the script was killed, it is -9."""
+        """Exit code, or None while the script runs. It is -9 if the script was killed or never started."""
         if self.is_running:
             return None
         code = read_file(self.path + ".exit")

@@ -10,7 +10,7 @@ import sys
 import time
 
 from .jobs import Job
-from .state import STATE, read_file, strip_unprintable, write_private_file
+from .state import STATE, printable_tail, read_file, write_private_file
 
 NODE_FILE = os.path.join(STATE, "node.json")
 PREPARE = "prepare"  # name of the job that installs the environment
@@ -205,7 +205,7 @@ def parse_phases(lines: str) -> list[dict[str, object]]:
     for line in lines.splitlines():
         try:
             phase = json.loads(line)
-            phase["message"] = strip_unprintable(phase["message"])
+            phase["message"] = printable_tail(phase["message"])
             if phase["phase"] != "ready":
                 phases[phase["phase"]] = phase
         except (ValueError, KeyError, TypeError):

@@ -43,10 +43,10 @@ def end_of_output(path: str) -> str:
     try:
         with open(path, "rb") as file:
             file.seek(max(file.seek(0, 2) - 16000, 0))
-            return strip_unprintable(file.read().decode("utf-8", "replace"))
+            return printable_tail(file.read().decode("utf-8", "replace"))
     except OSError:
         return ""
 
 
-def strip_unprintable(text: str) -> str:
+def printable_tail(text: str) -> str:
     return "".join(char for char in text if char.isprintable() or char in "\n\t")[-4000:]

@@ -55,7 +55,10 @@ class Bridge:
             writer.close()
 
     async def _serve(self, client: ChannelClient) -> Status | None:
-        """Serve the request. Return its status, or None if the connection to the cluster was lost."""
+        """Serve the request. Return its status.
+
+        Return None if no request arrived in time, or if the connection to the cluster was lost.
+        """
         try:
             async with asyncio.timeout(START_SECONDS):
                 await client.has_request.wait()

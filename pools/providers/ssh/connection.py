@@ -36,7 +36,7 @@ class SshCommandResult:
     errors: str
 
     def raise_if_failed(self, action: str) -> str:
-        """Return stdout. If the command failed, raise SshError with the end of stderr."""
+        """Return stdout. If the command failed, raise SshError with the end of its output."""
         if self.exit_code:
             reason = (self.errors.strip() or self.output.strip())[-500:]
             message = f"{action} failed with exit code {self.exit_code}" + (f": {reason}" if reason else "")

@@ -82,7 +82,11 @@ class Enclosures:
         return rejection
 
     def start_directory(self, spec: PodSpec, workspace: Path) -> StartDirectory:
-        """Return the pod's working directory. A relative path is relative to the pod's own directory."""
+        """Return the pod's working directory.
+
+        If `start_in` is set, it is that directory on this machine, if it exists, or else in the workspace.
+        Without `start_in`, a relative path is relative to the pod's own directory.
+        """
         if not spec.start_in:
             code = CODE_DIRECTORY if spec.code_url else ""
             return StartDirectory(Path(code, spec.working_dir or ""))

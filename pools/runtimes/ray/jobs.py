@@ -53,10 +53,9 @@ class Jobs:
         return RayJob(str(details["status"]), str(details.get("message") or ""))
 
     def node_state(self, label: str) -> str:
-        """Return Ray's state of the node with the given label, such as ALIVE, or "" if no such node has
-        registered.
+        """Return the state that Ray reports for the node with the given label, such as ALIVE.
 
-        A node that rejoined is listed twice, as DEAD and as ALIVE.
+        Return "" if no such node has registered. A node that rejoined is listed twice, as DEAD and as ALIVE.
         """
         response = self._request("GET", "/api/v0/nodes", params={"limit": NODES_MAX})
         nodes = _json_or_failure(response)["data"]["result"]["result"]

@@ -35,7 +35,10 @@ def decode_entry(data: bytes, index: int = 0) -> tuple[int, int]:
 
 
 def append_entries(log_path: str, log_limit: int, entries: Iterable[tuple[int, int]]) -> None:
-    """Append entries in ascending order. If the file exceeds its limit, drop every second entry."""
+    """Append entries, which must be in ascending order.
+
+    If the file then exceeds its limit, drop every second entry.
+    """
     path = times_path(log_path)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:

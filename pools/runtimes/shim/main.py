@@ -49,7 +49,7 @@ def run_pod(directory: str, order: Record, anchor: str, prepared: PreparedEnclos
     anchor_fd = open_anchor(anchor) if anchor else None
     if anchor and anchor_fd is None:
         secrets.delete()
-        write_exit(directory, "host_stopped", message="host stopped before the pod started")
+        write_exit(directory, "host_stopped", message="Berth stopped on this node before the pod started")
         return
     control, signals = _open_control(directory), _catch_signals()
     pod = Pod(directory, order, Interrupts(directory, control, signals, anchor_fd), prepared)

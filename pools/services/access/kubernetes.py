@@ -79,7 +79,7 @@ class KubernetesAccess:
         return access
 
     def nodes_changed_at(self, pool: NodePool) -> datetime | None:
-        """Return when the cluster's nodes last changed, or None if no change has been noticed yet."""
+        """Return when the cluster's nodes last changed, or None if no change has been noticed."""
         access = self._open_access(json.dumps(pool.provider_settings), pool.kubeconfig_sealed)
         return access.cluster.mirror.nodes_changed_at if isinstance(access, PoolAccess) else None
 

@@ -22,7 +22,7 @@ PoolsArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="POOL...",
-        help="Pools in the group. Replaces the current pools.",
+        help="All pools of the group.",
         autocompletion=pool_names,
     ),
 ]

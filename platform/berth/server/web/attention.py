@@ -34,10 +34,11 @@ SHORTFALL_MIN = timedelta(minutes=5)  # pending time after which a queue below i
 
 @dataclass(frozen=True, slots=True)
 class AttentionItem:
-    """Item that needs attention: a line with a coloured label, a linked name and a text.
+    """Item that needs attention: a line with a coloured label, a linked name and a description.
 
-    The text completes a sentence that begins with the name or, with `is_sentence`, is a full sentence. `at`
-    is when the problem began or was noticed, if known. `log` is the address of the log that names the error.
+    The description, `text`, completes a sentence that begins with the name. With `is_sentence`, it is a full
+    sentence. `at` is when the problem began or was noticed, if known. `log` is the address of the log that
+    names the error.
     """
 
     label: str

@@ -42,7 +42,8 @@ def submission_body(
 
 
 def _common_keys(settings: SlurmSettings, order: LaunchRequest) -> dict[str, Any]:
-    # Slurm runs jobs with the same name one at a time, so a job that is submitted twice starts only once.
+    # With `singleton`, Slurm runs jobs of the same name one at a time, so a duplicate does not start
+    # before Berth cancels it.
     return {
         "dependency": "singleton", "tasks": 1, "cpus_per_task": math.ceil(order.shape.cpu_milli / 1000),
         "current_working_directory": "/", "standard_output": "/dev/null", "standard_error": "/dev/null",

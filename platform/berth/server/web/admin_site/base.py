@@ -132,7 +132,7 @@ class PlatformModelAdmin(ModelAdmin):
                 try:
                     self.delete_model(request, row)
                 except BerthError as error:
-                    error.detail = f"{row}: {error.detail}"  # several rows were selected
+                    error.detail = f"{row}: {error.detail}"  # name the row, because several may be selected
                     raise
 
 
