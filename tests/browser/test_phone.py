@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Open
+from tests.browser.data.inference_service import create_service
 from tests.browser.data.scene import Scene
 from tests.browser.driver.chromium import NARROW, WIDE
 from tests.present import present
@@ -228,6 +229,21 @@ def test_controls_of_workload_pages_on_a_phone_are_at_least_40_pixels_high(
             page.goto(path)
             assert page.evaluate(SMALL_TARGETS) == [], path
             assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"], path
+        assert faults == []
+
+
+@pytest.mark.parametrize("path", ["/workloads", "/queue", "/evictions", "/decisions", "/services"])
+def test_page_with_open_filters_is_no_wider_than_a_phone(opened: Open, scene: Scene, path: str) -> None:
+    create_service(scene)
+    with opened("ada", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
+        page.goto(path)
+        tabs = page.locator("#main nav.tabs a").evaluate_all("links => links.map(link => link.href)")
+        for address in tabs or [path]:
+            page.goto(address)
+            toggle = page.get_by_role("button", name="Filters")
+            if toggle.count():
+                toggle.click()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
         assert faults == []
 
 

@@ -19,7 +19,6 @@ from projects.models import ArrayState, Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
 from projects.selectors import id_condition, workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE_REASON
-from projects.web.workloads.engine_rows import engine_count
 
 ALL_RUNNING = r"^((\d+) of \2 pods running\.|All required pods are running\.)$"
 STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -161,16 +160,11 @@ def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 
 @dataclass(frozen=True, slots=True)
 class StateCount:
-    """Number of workloads in one state.
-
-    `engines` is the number of added inference engines, which are not part of `count`. For substates such as
-    `failed`, `count` includes them, and `engines` is 0.
-    """
+    """Number of workloads in one state, including added inference engines."""
 
     state: str
     title: str
     count: int
-    engines: int = 0
 
 
 def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[StateCount]:
@@ -189,10 +183,9 @@ def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[StateCount]:
             if part in LISTED_PARTS or part == filters.state
         }
     counts = {word: workload_count(state_condition(word)) for word in titles}
-    engines = {f"{word}_engines": engine_count(state_condition(word)) for word in titles if word in STATES}
-    by_state = filter_workloads(actor, filters, any_state=True).order_by().aggregate(**counts, **engines)
+    by_state = filter_workloads(actor, filters, any_state=True).order_by().aggregate(**counts)
     return [
-        StateCount(word, title, by_state[word] - (added := by_state.get(f"{word}_engines", 0)), added)
+        StateCount(word, title, by_state[word])
         for word, title in titles.items()
         if word in STATES or by_state[word] or filters.state == word
     ]

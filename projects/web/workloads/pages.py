@@ -167,7 +167,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if not any(row.array.ended_at if row.array else row.ended_at for row in row_slice.rows):
         with_values.discard("runtime")
     states = count_by_state(request.actor, filters)
-    has_any = any(each.count or each.engines for each in states)
+    has_any = any(each.count for each in states)
     context = {
         "filters": filters,
         "unknown": "" if row_slice.rows else describe_unknown(*unknown_name_problems(request.actor, filters)),
@@ -182,7 +182,8 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "sort": row_slice.sort,
         "states": states,
         "parts": [part for parts in PARTS.values() for part in parts],
-        "folded_engines": count_folded_engines(listed),
+        "folded_engines": (folded := count_folded_engines(listed)),
+        "listed_count": len(listed) + folded,
         "projects": projects(request.actor),
         "pools": visible_pools(request.actor).order_by("name"),
         "kinds": WorkloadKind.choices,
