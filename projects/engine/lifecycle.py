@@ -12,7 +12,7 @@ PROGRESS_TIME = timedelta(minutes=30)
 ENDED = frozenset({"completed", "failed", "cancelled"})
 LIVE = frozenset({"pending", "reserved", "starting", "running", "stopping", "suspended"})
 
-MOVES: Mapping[str, frozenset[str]] = {
+TRANSITIONS: Mapping[str, frozenset[str]] = {
     "pending": frozenset({"reserved", "starting", "suspended", "cancelled", "failed"}),
     "reserved": frozenset({"starting", "pending", "suspended", "cancelled", "failed"}),
     "starting": frozenset({"running", "stopping", "completed", "failed"}),
@@ -25,5 +25,5 @@ MOVES: Mapping[str, frozenset[str]] = {
 }
 
 
-def is_move_allowed(source: str, to: str) -> bool:
-    return to in MOVES[source]
+def is_transition_allowed(source: str, to: str) -> bool:
+    return to in TRANSITIONS[source]

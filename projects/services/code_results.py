@@ -17,7 +17,7 @@ from projects.services import announce, events
 from projects.services.arrays.progress import lock_task_arrays
 from projects.services.code import write_tree
 from projects.services.code_fetches import ReadKey, waiting_message
-from projects.services.workloads.moves import Move, move_workloads
+from projects.services.workloads.phase_transitions import PhaseTransition, change_phases
 
 ACTOR = "scheduler"
 FETCHED_EVENT, FAILED_REASON = "code_fetched", "CodeFetchFailed"
@@ -91,13 +91,15 @@ def fail_fetch(fetch: CodeFetch, error: str, now: datetime) -> None:
         )
         Workload.objects.filter(pk__in=suspended).update(code_fetch=again)
     CodeFetch.objects.filter(pk=fetch.pk).update(state=CodeFetch.State.FAILED, error=error, ended_at=now)
-    moves = [
-        Move(workload, [Phase.PENDING], Phase.FAILED, FAILED_REASON, error, columns={"explanation": None})
+    transitions = [
+        PhaseTransition(
+            workload, [Phase.PENDING], Phase.FAILED, FAILED_REASON, error, columns={"explanation": None}
+        )
         for workload in workloads
         if workload.phase == Phase.PENDING
     ]
-    if moves:
-        move_workloads(moves, actor=ACTOR, now=now)
+    if transitions:
+        change_phases(transitions, actor=ACTOR, now=now)
         wake("scheduler")
 
 

@@ -1,8 +1,9 @@
 """Redaction of other projects' workloads.
 
-A user who may see a project sees its workloads by name. Each party to an eviction sees the project and size
-of the other party, and the numbers of the queues at which their paths diverge. This information suffices to
-judge the decision, but reveals neither the names of other tenants' workloads nor their internal structure.
+A user who may see a project sees its workloads by name. Each party to an eviction sees the other
+workload's project and size, and the numbers of one of its queues: its project's if both workloads are in the
+same department, otherwise its department's. This information suffices to judge the decision, but reveals
+neither the names of other tenants' workloads nor their internal structure.
 """
 
 from collections.abc import Mapping

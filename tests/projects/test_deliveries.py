@@ -22,7 +22,7 @@ from projects.models import Delivery, Phase, Workload
 from projects.services import workloads
 from projects.services.notifications import deliveries
 from projects.services.notifications.subscriptions import send_test, subscribe
-from projects.services.workloads.moves import move_workload
+from projects.services.workloads.phase_transitions import change_phase
 from tests.cast import Cast, training
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -70,7 +70,7 @@ def submit_with_notification(cast: Cast, to: str, *on: str) -> Workload:
 
 def start(workload: Workload, message: str = "All pods that make the gang are running.") -> None:
     for frm, to in ((Phase.PENDING, Phase.STARTING), (Phase.STARTING, Phase.RUNNING)):
-        assert move_workload(
+        assert change_phase(
             workload, expected=[frm], to=to, reason="Running", message=message, actor="scheduler", now=NOON
         )
 
@@ -270,7 +270,7 @@ def test_only_subscribed_events_are_delivered(cast: Cast) -> None:
     workload = submit_with_notification(cast, "https://example.org/", "failed")
     start(workload)
     assert not Delivery.objects.exists()
-    assert not move_workload(
+    assert not change_phase(
         workload, expected=[Phase.STARTING], to=Phase.FAILED, reason="x", message="", actor="a", now=NOON
     )
     assert not Delivery.objects.exists()

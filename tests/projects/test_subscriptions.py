@@ -16,7 +16,7 @@ from projects.services.notifications import notify
 from projects.services.notifications.idle import notify_idle
 from projects.services.notifications.subscriptions import display_address, subscribe, unsubscribe
 from projects.services.quotas import budgets
-from projects.services.workloads.moves import move_workload
+from projects.services.workloads.phase_transitions import change_phase
 from scheduler.reports.usage.budgets import record_budget_warnings
 from tests import factories as make
 from tests.cast import Cast, make_cast
@@ -30,7 +30,7 @@ def cast(transactional_db: None) -> Cast:
 
 
 def fail(workload: Workload) -> None:
-    move_workload(
+    change_phase(
         workload, expected=["running"], to=Phase.FAILED, reason="ExitCode", message="Exit 1.",
         actor="scheduler", now=timezone.now(),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from berth.core.errors import Conflict, Invalid, NotFound
 from pools.models import NodePool
 from projects.models import Audit, Event, Phase, Workload
 from projects.services import quotas, workloads
-from projects.services.workloads.moves import move_workload
+from projects.services.workloads.phase_transitions import change_phase
 from tests.cast import Cast, training
 
 
@@ -89,7 +89,7 @@ def test_only_ended_workloads_can_be_deleted_and_their_events_remain(cast: Cast)
 def test_second_transition_from_the_same_phase_has_no_effect(cast: Cast) -> None:
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training())
     moved = [
-        move_workload(
+        change_phase(
             workload,
             expected=[Phase.PENDING],
             to=Phase.STARTING,

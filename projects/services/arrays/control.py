@@ -26,7 +26,7 @@ from projects.services.dependencies import reject_if_awaited
 from projects.services.outputs import require_stored_changes
 from projects.services.secrets import require_submitter_of_personal_secrets
 from projects.services.workloads.control import lock_pods, record_leftovers
-from projects.services.workloads.moves import Move, delete_reservations, move_workloads
+from projects.services.workloads.phase_transitions import PhaseTransition, change_phases, delete_reservations
 from projects.services.workloads.submission import collect_warnings, prepare
 from projects.services.workloads.submission_view import SubmissionView
 
@@ -114,9 +114,11 @@ def resume(
             return count
         message = f"Resumed by {actor.name}."
         columns = {"backoff_until": None, "start_refusal": "", "held": True}
-        move_workloads(
+        change_phases(
             [
-                Move(task, [Phase.SUSPENDED], Phase.PENDING, WAITING_REASON, message, columns=columns)
+                PhaseTransition(
+                    task, [Phase.SUSPENDED], Phase.PENDING, WAITING_REASON, message, columns=columns
+                )
                 for task in moved
             ],
             actor=actor.name,
@@ -232,7 +234,7 @@ def _stop_tasks(
         message = f"{stop.reason} by {actor.name}."
         turned = [task for task in tasks if task.phase == Phase.STOPPING]
         moved = [task for task in tasks if task.phase != Phase.STOPPING]
-        move_workloads([_stop_move(task, stop, message) for task in moved], actor=actor.name, now=at)
+        change_phases([_stop_transition(task, stop, message) for task in moved], actor=actor.name, now=at)
         crash_point(f"array.{stop.reason.lower()}")
         _write_transition(turned, stop.reason.lower(), message, actor, next_phase=stop.to, reason=stop.reason)
         progress.release_held_tasks([locked.pk], at)
@@ -251,11 +253,13 @@ def _lock_tasks(array: WorkloadArray, indexes: Sequence[int] | None) -> list[Wor
     return tasks
 
 
-def _stop_move(task: Workload, stop: _Stop, message: str) -> Move:
+def _stop_transition(task: Workload, stop: _Stop, message: str) -> PhaseTransition:
     if task.phase in stop.unstarted:
-        return Move(task, [task.phase], stop.to, stop.reason, message, columns={"explanation": None})
+        return PhaseTransition(
+            task, [task.phase], stop.to, stop.reason, message, columns={"explanation": None}
+        )
     columns = {"next_phase": stop.to}
-    return Move(task, [task.phase], Phase.STOPPING, stop.reason, message, columns=columns)
+    return PhaseTransition(task, [task.phase], Phase.STOPPING, stop.reason, message, columns=columns)
 
 
 def _write_transition(

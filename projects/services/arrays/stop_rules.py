@@ -22,7 +22,7 @@ from projects.services import audit
 from projects.services.arrays import progress
 from projects.services.arrays.rows import lock_array
 from projects.services.notifications.deliveries import enqueue_stopped_tasks
-from projects.services.workloads.moves import Move, move_workloads
+from projects.services.workloads.phase_transitions import PhaseTransition, change_phases
 
 ACTOR = "scheduler"
 TASKS_SHOWN = 5  # maximum number of tasks listed in notifications
@@ -87,9 +87,9 @@ def decide_tasks_to_stop(
 def arrays_with_rules(
     workloads: Collection[uuid.UUID] | None = None, arrays: Collection[uuid.UUID] = ()
 ) -> list[WorkloadArray]:
-    """Return all active arrays that have a stop rule.
+    """Return the active arrays that have a stop rule.
 
-    If arguments are given, return only arrays that are in `arrays` or have a task in `workloads`.
+    If `workloads` is not None, return only arrays that have a task in `workloads` or are in `arrays`.
     """
     rows = WorkloadArray.objects.filter(state=ArrayState.ACTIVE, spec__array__has_key="stop")
     if workloads is not None:
@@ -114,7 +114,7 @@ def cancel_stopped_tasks(array: WorkloadArray, decision: StopDecision, now: date
         stopped = [(tasks[stop.index], stop) for stop in decision.stops if stop.index in tasks]
         if not stopped:
             return 0
-        move_workloads([_stop_move(task, stop) for task, stop in stopped], actor=ACTOR, now=now)
+        change_phases([_stop_transition(task, stop) for task, stop in stopped], actor=ACTOR, now=now)
         crash_point("array.stopped_by_rule")
         Audit.objects.bulk_create([_audit_entry(task, stop) for task, stop in stopped])
         enqueue_stopped_tasks(locked, STOP_RULE_REASON, _summarize_stops(stopped), now)
@@ -184,10 +184,10 @@ def _lock_unchanged(array: WorkloadArray, decision: StopDecision) -> dict[int, W
     return unchanged
 
 
-def _stop_move(task: Workload, stop: TaskStop) -> Move:
+def _stop_transition(task: Workload, stop: TaskStop) -> PhaseTransition:
     message = f"Stopped by the array's stop rule: {stop.sentence}."
     columns = {"next_phase": Phase.CANCELLED}
-    return Move(
+    return PhaseTransition(
         task,
         [Phase.RUNNING],
         Phase.STOPPING,

@@ -19,7 +19,7 @@ from projects.engine import lifecycle
 from projects.models import Phase, Session, Workload
 from projects.services import audit, workloads
 from projects.services.sessions.leases import CHANNEL
-from projects.services.workloads.moves import move_workload
+from projects.services.workloads.phase_transitions import change_phase
 
 ROLE = "worker"
 MAX_RESTARTS = 10  # maximum restarts of the whole gang after workers have failed
@@ -141,7 +141,7 @@ def get_session(actor: Actor, workload: Workload, action: Action = Action.OPERAT
 def _stop_session(
     locked: Workload, next_phase: str, reason: str, message: str, actor: str, now: datetime | None
 ) -> None:
-    moved = move_workload(
+    moved = change_phase(
         locked, expected=[locked.phase], to=Phase.STOPPING, next_phase=next_phase, reason=reason,
         message=message[:1000], actor=actor, now=now or timezone.now(),
     )  # fmt: skip

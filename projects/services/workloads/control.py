@@ -20,7 +20,7 @@ from projects.services import announce, audit, events
 from projects.services.dependencies import reject_if_awaited
 from projects.services.inference import services
 from projects.services.outputs import require_stored_changes
-from projects.services.workloads.moves import move_workload
+from projects.services.workloads.phase_transitions import change_phase
 
 
 def cancel(*, actor: Actor, workload: Workload, now: datetime | None = None) -> Workload:
@@ -40,7 +40,7 @@ def resume(*, actor: Actor, workload: Workload, now: datetime | None = None) -> 
         locked = lock_workload(workload)
         if locked.phase == Phase.SUSPENDED:
             is_task = locked.array_id is not None
-            moved = move_workload(
+            moved = change_phase(
                 locked,
                 expected=[Phase.SUSPENDED],
                 to=Phase.PENDING,
@@ -127,7 +127,7 @@ def _cancel_or_suspend(
         if locked.phase == Phase.STOPPING:
             _change_next_phase(locked, to, reason, message, actor)
         elif locked.phase in (Phase.STARTING, Phase.RUNNING):
-            move_workload(
+            change_phase(
                 locked,
                 expected=[locked.phase],
                 to=Phase.STOPPING,
@@ -138,7 +138,7 @@ def _cancel_or_suspend(
                 now=at,
             )
         else:
-            move_workload(
+            change_phase(
                 locked,
                 expected=[locked.phase],
                 to=to,

@@ -13,7 +13,7 @@ ReadLog = Callable[[int, int], LogChunk]
 class MaskedReader:
     """Reader that masks secrets in a log.
 
-    `load` returns the masker, and is called only once the pod has written output. All secrets are known by
+    `load` returns the masker. It is not called until the pod has written output. All secrets are known by
     then, because they are recorded before a pod starts.
     """
 

@@ -36,7 +36,9 @@ def ranked_proposals(changes: Iterable[Change]) -> Proposals:
 
 def lowering_proposals(amount: int, resource: str, least: int, change: Callable[[int], Change]) -> Proposals:
     """Propose lowering `amount` in round steps down to `least`."""
-    return _lowered_proposals(amount, _round_amounts(amount, least, step_size(amount, resource)), change)
+    return _proposals_for_lower_amounts(
+        amount, _round_amounts(amount, least, step_size(amount, resource)), change
+    )
 
 
 def halving_proposals(amount: int, resource: str, most: int, change: Callable[[int], Change]) -> Proposals:
@@ -48,7 +50,7 @@ def halving_proposals(amount: int, resource: str, most: int, change: Callable[[i
         least = max(1, most // 2)
         amounts += _round_amounts(most, least, step_size(most, resource))
         most = least
-    return _lowered_proposals(amount, amounts, change)
+    return _proposals_for_lower_amounts(amount, amounts, change)
 
 
 def _round_amounts(most: int, least: int, step: int) -> range:
@@ -58,7 +60,9 @@ def _round_amounts(most: int, least: int, step: int) -> range:
     return range((most - 1) // step * step, least - 1, -step)[:MAX_PROPOSALS]
 
 
-def _lowered_proposals(amount: int, amounts: Iterable[int], change: Callable[[int], Change]) -> Proposals:
+def _proposals_for_lower_amounts(
+    amount: int, amounts: Iterable[int], change: Callable[[int], Change]
+) -> Proposals:
     return [sized_proposal(change(after), Fraction(amount - after, amount)) for after in amounts]
 
 

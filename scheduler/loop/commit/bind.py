@@ -15,7 +15,7 @@ from pools.engine.volumes import usable_volumes
 from pools.models import Node
 from projects.models import Event, Phase, Pod, PodOutputs, PodState, Workload
 from projects.services.events import record_all
-from projects.services.workloads.moves import Move, delete_reservations, move_workloads
+from projects.services.workloads.phase_transitions import PhaseTransition, change_phases, delete_reservations
 from scheduler.engine.plan import Place
 from scheduler.loop.observe.specs import ParsedSpec
 from scheduler.models import Allocation, DeviceClaim, Eviction, Reservation
@@ -45,7 +45,7 @@ class NewRows:
     """Rows that a commit inserts and updates in a constant number of statements."""
 
     now: datetime
-    moves: dict[uuid.UUID, Move] = field(default_factory=dict)  # moves by workload ID
+    transitions: dict[uuid.UUID, PhaseTransition] = field(default_factory=dict)  # by workload ID
     events: list[Event] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     stopped: dict[str, list[uuid.UUID]] = field(default_factory=dict)  # stopped pods by reason
@@ -58,17 +58,17 @@ class NewRows:
     claims: list[DeviceClaim] = field(default_factory=list)
     fulfilled: list[uuid.UUID] = field(default_factory=list)  # started workloads with reservations
 
-    def add_move(self, move: Move) -> None:
+    def add_transition(self, transition: PhaseTransition) -> None:
         """Add a locked workload's phase change.
 
         A second change for the same workload is written by a separate statement.
         """
-        if move.workload.pk in self.moves:
+        if transition.workload.pk in self.transitions:
             self.insert()
-        self.moves[move.workload.pk] = move
-        workload: Any = move.workload
-        workload.phase = move.to
-        for name, value in move.columns.items():
+        self.transitions[transition.workload.pk] = transition
+        workload: Any = transition.workload
+        workload.phase = transition.to
+        for name, value in transition.columns.items():
             setattr(workload, name, value)
 
     def cancel_reservation(self, workload: Workload, reason: str, message: str, cycle: int | None) -> None:
@@ -81,15 +81,17 @@ class NewRows:
         self.reserved.add(workload.pk)
         if workload.phase == Phase.RESERVED:
             data = {"cycle": cycle}
-            self.add_move(Move(workload, [Phase.RESERVED], Phase.PENDING, reason, message, data))
+            self.add_transition(
+                PhaseTransition(workload, [Phase.RESERVED], Phase.PENDING, reason, message, data)
+            )
 
     def insert(self) -> None:
         """Write the collected changes, then clear them.
 
         Phase changes are written before new reservations, because phase changes can delete reservations.
         """
-        made = move_workloads(list(self.moves.values()), actor=ACTOR, now=self.now)
-        assert len(made) == len(self.moves), "a locked row cannot leave its phase"
+        made = change_phases(list(self.transitions.values()), actor=ACTOR, now=self.now)
+        assert len(made) == len(self.transitions), "a locked row cannot leave its phase"
         if self.events:
             record_all(self.events)
         insert_rows(self.evictions)
@@ -109,7 +111,7 @@ class NewRows:
             claim.allocation_id = claim.allocation.pk  # the insertion has set the allocation's key
         insert_rows(self.claims)
         for rows in (
-            self.moves, self.events, self.evictions, self.stopped, self.reserved, self.reservations,
+            self.transitions, self.events, self.evictions, self.stopped, self.reserved, self.reservations,
             self.pods, self.outputs, self.allocations, self.claims, self.fulfilled,
         ):  # fmt: skip
             rows.clear()
@@ -150,7 +152,9 @@ def _begin_run(order: StartCommand, rows: NewRows, kind: str, message: str) -> N
         "explained_at": None,
     }
     data = {"pool": pool.name, "run": columns["run"], "kind": kind, "cycle": order.cycle}
-    rows.add_move(Move(workload, [workload.phase], Phase.STARTING, "Placed", message, data, columns))
+    rows.add_transition(
+        PhaseTransition(workload, [workload.phase], Phase.STARTING, "Placed", message, data, columns)
+    )
 
 
 def _bind_pods(order: StartCommand, rows: NewRows) -> None:

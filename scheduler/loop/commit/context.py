@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from projects.models import Workload
-from projects.services.workloads.moves import Move
+from projects.services.workloads.phase_transitions import PhaseTransition
 from scheduler.loop.commit.bind import NewRows
 from scheduler.loop.commit.locked_rows import LockedRows
 from scheduler.loop.observe.view import ClusterView
@@ -43,4 +43,6 @@ def transition(
     """
     assert workload.phase in expected, f"{workload} is in none of the expected phases {expected}"
     data = {"cycle": context.cycle, **(data or {})}
-    context.new_rows.add_move(Move(workload, [workload.phase], to, reason, message, data, columns))
+    context.new_rows.add_transition(
+        PhaseTransition(workload, [workload.phase], to, reason, message, data, columns)
+    )

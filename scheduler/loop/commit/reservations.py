@@ -14,7 +14,7 @@ from berth.db.set_writes import write_in_halves
 from pools.models import Node
 from projects.models import Phase, Workload
 from projects.models.workloads import ENDED_PHASES
-from projects.services.workloads.moves import Move, delete_reservations, move_workloads
+from projects.services.workloads.phase_transitions import PhaseTransition, change_phases, delete_reservations
 from scheduler.loop.commit.bind import ACTOR
 from scheduler.loop.commit.bounds import QueueBounds, total_reserved_amounts
 from scheduler.loop.context import SchedulerContext
@@ -72,13 +72,13 @@ def _cancel_reservations(stale: Sequence[tuple[Workload, str]], now: datetime) -
     Workloads that had only reservations become pending again.
     """
     delete_reservations([workload.pk for workload, _ in stale])
-    moves = [
-        Move(workload, [Phase.RESERVED], Phase.PENDING, "ReservationDropped", message)
+    transitions = [
+        PhaseTransition(workload, [Phase.RESERVED], Phase.PENDING, "ReservationDropped", message)
         for workload, message in stale
         if workload.phase == Phase.RESERVED
     ]
-    made = move_workloads(moves, actor=ACTOR, now=now)
-    assert len(made) == len(moves), "a locked row cannot leave its phase"
+    made = change_phases(transitions, actor=ACTOR, now=now)
+    assert len(made) == len(transitions), "a locked row cannot leave its phase"
 
 
 def _limit_conflicts(

@@ -14,7 +14,7 @@ from projects.services.dependencies import (
     resolve_dependencies,
     unmeetable_dependency_message,
 )
-from projects.services.workloads.moves import Move, move_workloads
+from projects.services.workloads.phase_transitions import PhaseTransition, change_phases
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.observe.dependencies import CANCELLABLE
 
@@ -32,11 +32,11 @@ def cancel_dependents(workloads: Collection[uuid.UUID], now: datetime, context: 
         lock_task_arrays(workloads)
         rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
         locked = list(rows.filter(pk__in=workloads, phase__in=CANCELLABLE, run=0).order_by("pk"))
-        moves = [
-            Move(row, [row.phase], Phase.CANCELLED, REASON, message, columns={"explanation": None})
+        transitions = [
+            PhaseTransition(row, [row.phase], Phase.CANCELLED, REASON, message, columns={"explanation": None})
             for row, message in _workloads_with_unmeetable_dependencies(locked)
         ]
-        cancelled = move_workloads(moves, actor=ACTOR, now=now) if moves else []
+        cancelled = change_phases(transitions, actor=ACTOR, now=now) if transitions else []
         crash_point("dependencies.cancelled")
     return len(cancelled)
 

@@ -19,9 +19,9 @@ from pools.models import Node
 from pools.selectors import overdue_drains
 from projects.models import Phase, Pod, Workload
 from projects.models.workloads import LIVE_POD_STATES
-from projects.services.workloads.moves import Move
+from projects.services.workloads.phase_transitions import PhaseTransition
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.gangs import move_and_stop_pods
+from scheduler.loop.dispatch.gangs import change_phases_and_stop_pods
 from scheduler.models import Eviction
 from scheduler.reports.evictions.rows import eviction_row, lost_gpu_seconds
 
@@ -62,8 +62,8 @@ def evict_from_overdue_drains(now: datetime, context: SchedulerContext) -> int:
 
 def _evict_workloads(drained: Sequence[tuple[Workload, list[Pod]]], now: datetime) -> None:
     """Evict locked workloads from their pods' nodes, in a constant number of statements."""
-    moves = [
-        Move(
+    transitions = [
+        PhaseTransition(
             workload,
             [workload.phase],
             Phase.STOPPING,
@@ -74,8 +74,8 @@ def _evict_workloads(drained: Sequence[tuple[Workload, list[Pod]]], now: datetim
         )
         for workload, pods in drained
     ]
-    made = move_and_stop_pods(moves, now)
-    assert len(made) == len(moves), "a locked row cannot leave its phase"
+    made = change_phases_and_stop_pods(transitions, now)
+    assert len(made) == len(transitions), "a locked row cannot leave its phase"
     Eviction.objects.bulk_create(_audit_record(workload, pods, now) for workload, pods in drained)
 
 

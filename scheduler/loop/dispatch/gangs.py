@@ -16,7 +16,7 @@ from berth.db.compiled import compiled_once
 from projects.models import Phase, Pod, PodState, Workload
 from projects.models.workloads import LIVE_POD_STATES
 from projects.services import announce
-from projects.services.workloads.moves import Move, move_workloads
+from projects.services.workloads.phase_transitions import PhaseTransition, change_phases
 from scheduler.loop.dispatch.retries import (
     failure_columns,
     failure_event_data,
@@ -155,13 +155,15 @@ def _run_pods(workloads: Iterable[Workload]) -> dict[uuid.UUID, list[Pod]]:
     return pods
 
 
-def move_and_stop_pods(moves: Sequence[Move], now: datetime) -> list[Move]:
+def change_phases_and_stop_pods(
+    transitions: Sequence[PhaseTransition], now: datetime
+) -> list[PhaseTransition]:
     """Change the phases of locked workloads, and stop the live pods of stopping workloads.
 
     Return the transitions that were made.
     """
-    made = move_workloads(moves, actor=ACTOR, now=now)
-    stop_live_pods([move.workload.pk for move in made if move.to == Phase.STOPPING], now)
+    made = change_phases(transitions, actor=ACTOR, now=now)
+    stop_live_pods([transition.workload.pk for transition in made if transition.to == Phase.STOPPING], now)
     return made
 
 
@@ -246,9 +248,11 @@ def _apply_verdicts(verdicts: Sequence[tuple[Gang, Verdict]], now: datetime) -> 
     _mark_stale([(gang.workload, step) for gang, step in verdicts if not step.to], now)
     names = node_names(step.failure for _, step in verdicts if step.retry and step.retry.other_node)
     columns = {gang.workload.pk: _verdict_columns(step, gang, now, names) for gang, step in verdicts}
-    moves = [_verdict_move(gang, step, columns[gang.workload.pk]) for gang, step in verdicts if step.to]
-    made = move_workloads(moves, actor=ACTOR, now=now)
-    assert len(made) == len(moves), "a locked row cannot leave its phase"
+    transitions = [
+        _verdict_transition(gang, step, columns[gang.workload.pk]) for gang, step in verdicts if step.to
+    ]
+    made = change_phases(transitions, actor=ACTOR, now=now)
+    assert len(made) == len(transitions), "a locked row cannot leave its phase"
     store_increased_memory([(gang.workload.pk, step.retry) for gang, step in verdicts if step.retry])
     for gang, step in verdicts:
         if step.to:
@@ -269,9 +273,9 @@ def _mark_stale(changes: Sequence[tuple[Workload, Verdict]], now: datetime) -> N
         announce.workloads_changed([workload for workload, _ in changes])
 
 
-def _verdict_move(gang: Gang, step: Verdict, columns: dict[str, Any]) -> Move:
+def _verdict_transition(gang: Gang, step: Verdict, columns: dict[str, Any]) -> PhaseTransition:
     workload = gang.workload
-    return Move(
+    return PhaseTransition(
         workload,
         [workload.phase],
         step.to,

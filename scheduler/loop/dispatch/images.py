@@ -21,9 +21,9 @@ from pools.models.secret import Secret
 from projects.engine.retries import Failure
 from projects.models import Phase, Pod, RunImage, Workload
 from projects.services.secrets import RegistryAuth, UnusableSecret, registry_auths
-from projects.services.workloads.moves import Move
+from projects.services.workloads.phase_transitions import PhaseTransition
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.gangs import move_and_stop_pods
+from scheduler.loop.dispatch.gangs import change_phases_and_stop_pods
 from scheduler.loop.dispatch.retries import transition_after_failure
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.registries.base import Resolution, RunKey
@@ -95,7 +95,7 @@ class ImageLookupResult:
             row.error, row.retry_at = str(self.resolution.error), now + lookup_retry_delay(row.attempts)
         return row
 
-    def failure_move(self, now: datetime, specs: SpecCache) -> Move | None:
+    def failure_transition(self, now: datetime, specs: SpecCache) -> PhaseTransition | None:
         """Return the transition for a workload whose image can never be resolved, or None if the lookup
         succeeded or will be repeated.
         """
@@ -187,7 +187,10 @@ def _write_results(results: Sequence[ImageLookupResult], now: datetime, specs: S
     existing = [row for row in rows if row.pk is not None]
     insert_rows([row for row in rows if row.pk is None])
     update_rows(existing, RESULT_COLUMNS)
-    move_and_stop_pods([move for each in results if (move := each.failure_move(now, specs)) is not None], now)
+    change_phases_and_stop_pods(
+        [transition for each in results if (transition := each.failure_transition(now, specs)) is not None],
+        now,
+    )
     for each, row in zip(results, rows, strict=True):
         each.run.row = row
 

@@ -32,9 +32,9 @@ from pools.runtimes.base import RuntimeFailure
 from projects.engine.retries import Failure
 from projects.models import Phase, Pod, PodState, PortLink, RunImage, Session, Workload
 from projects.models.workloads import ENDED_PHASES
-from projects.services.workloads.moves import Move
+from projects.services.workloads.phase_transitions import PhaseTransition
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.gangs import move_and_stop_pods
+from scheduler.loop.dispatch.gangs import change_phases_and_stop_pods
 from scheduler.loop.dispatch.retries import node_names, transition_after_failure
 from scheduler.loop.observe.specs import SpecCache
 
@@ -298,20 +298,24 @@ def _end_workloads(overdue: Iterable[OverdueWorkload], now: datetime, specs: Spe
     rows = Workload.objects.select_for_update(of=("self",)).select_related("project__department")
     locked = list(rows.filter(pk__in=by_pk).order_by("pk"))
     names = node_names(by_pk[row.pk].failure for row in locked)
-    ended: list[Move] = []
+    ended: list[PhaseTransition] = []
 
     def write(part: Sequence[Workload]) -> None:
-        moves = [_move_for_overdue(row, by_pk[row.pk], now, specs, names) for row in part]
-        ended.extend(move_and_stop_pods([move for move in moves if move is not None], now))
+        transitions = [_overdue_transition(row, by_pk[row.pk], now, specs, names) for row in part]
+        ended.extend(
+            change_phases_and_stop_pods(
+                [transition for transition in transitions if transition is not None], now
+            )
+        )
 
     for row, reason in write_in_halves(locked, write):
         log.error("workload %s exceeds a time limit and could not be ended: %s", row.pk, reason)
     return len(ended)
 
 
-def _move_for_overdue(
+def _overdue_transition(
     row: Workload, overdue: OverdueWorkload, now: datetime, specs: SpecCache, names: Mapping[int, str]
-) -> Move | None:
+) -> PhaseTransition | None:
     columns: dict[str, Any] = {}
     if overdue.failure is not None and row.phase in (Phase.STARTING, Phase.RUNNING):
         return transition_after_failure(
@@ -326,4 +330,4 @@ def _move_for_overdue(
         to = Phase.CANCELLED
     else:
         return None
-    return Move(row, [row.phase], to, overdue.reason, overdue.message, columns=columns)
+    return PhaseTransition(row, [row.phase], to, overdue.reason, overdue.message, columns=columns)

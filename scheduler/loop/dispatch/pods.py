@@ -19,10 +19,10 @@ from pools.runtimes.base import PodSpec, RuntimeFailure, StartRejected, StopNoti
 from projects.engine.pod_sentences import pod_subject
 from projects.models import Phase, Pod, PodState, Workload
 from projects.services.secrets import MissingSecret
-from projects.services.workloads.moves import Move
+from projects.services.workloads.phase_transitions import PhaseTransition
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.endpoints import assign_endpoints, is_service_pod
-from scheduler.loop.dispatch.gangs import move_and_stop_pods
+from scheduler.loop.dispatch.gangs import change_phases_and_stop_pods
 from scheduler.loop.dispatch.images import NO_IMAGE, RunImages, resolve_images
 from scheduler.loop.dispatch.notices import record_notices, stop_notice
 from scheduler.loop.dispatch.pod_specs import awaits_address, build_pod_spec
@@ -208,16 +208,18 @@ def _fail_for_missing_secrets(
         workloads = list(rows.filter(pk__in=messages, phase=Phase.STARTING).order_by("pk"))
         rejected = write_in_halves(
             workloads,
-            lambda part: move_and_stop_pods([_failure_move(row, messages[row.pk]) for row in part], now),
+            lambda part: change_phases_and_stop_pods(
+                [_failure_transition(row, messages[row.pk]) for row in part], now
+            ),
         )
     for row, reason in rejected:
         log.error("workload %s lacks a secret and could not be stopped: %s", row.pk, reason)
     crash_point("dispatch.secrets")
 
 
-def _failure_move(workload: Workload, message: str) -> Move:
+def _failure_transition(workload: Workload, message: str) -> PhaseTransition:
     data, columns = {"run": workload.run}, {"next_phase": Phase.FAILED}
-    return Move(
+    return PhaseTransition(
         workload, [Phase.STARTING], Phase.STOPPING, "SecretNotFound", message, data=data, columns=columns
     )
 

@@ -15,7 +15,7 @@ from berth.db.set_writes import write_in_halves
 from projects.models import Event, Phase, Pod, PodState, Workload
 from projects.models.workloads import ENDED_PHASES
 from projects.services import announce, events
-from projects.services.workloads.moves import Move
+from projects.services.workloads.phase_transitions import PhaseTransition
 from scheduler.engine.backoff import backoff_seconds
 from scheduler.loop.context import SchedulerContext, SentCommands
 from scheduler.loop.dispatch.gangs import (
@@ -23,8 +23,8 @@ from scheduler.loop.dispatch.gangs import (
     START_REJECTED,
     Gang,
     build_gang_facts,
+    change_phases_and_stop_pods,
     load_gangs,
-    move_and_stop_pods,
 )
 from scheduler.loop.dispatch.verdict import meets_all_minimums
 
@@ -91,8 +91,8 @@ def _release_rejected(messages: Mapping[uuid.UUID, str], now: datetime, context:
         workloads = [row for row in locked if row.phase == Phase.STARTING]
         rejected = write_in_halves(
             workloads,
-            lambda part: move_and_stop_pods(
-                [_release_move(row, due[row.pk], now, sent) for row in part], now
+            lambda part: change_phases_and_stop_pods(
+                [_release_transition(row, due[row.pk], now, sent) for row in part], now
             ),
         )
         running = [row for row in locked if row.phase == Phase.RUNNING]
@@ -149,7 +149,9 @@ def _backoff_end(workload: Workload, now: datetime, sent: SentCommands) -> datet
     return now + timedelta(seconds=backoff_seconds(times))
 
 
-def _release_move(workload: Workload, rejection: str, now: datetime, sent: SentCommands) -> Move:
+def _release_transition(
+    workload: Workload, rejection: str, now: datetime, sent: SentCommands
+) -> PhaseTransition:
     message = f"The pool's cluster rejected its pods for {PATIENCE.total_seconds():.0f} s: {rejection}."
     columns = {
         "next_phase": Phase.PENDING,
@@ -157,6 +159,6 @@ def _release_move(workload: Workload, rejection: str, now: datetime, sent: SentC
         "start_refusal": f"the pool's cluster rejected its pods: {rejection}",
     }
     data = {"run": workload.run}
-    return Move(
+    return PhaseTransition(
         workload, [Phase.STARTING], Phase.STOPPING, "StartRejected", message, data=data, columns=columns
     )

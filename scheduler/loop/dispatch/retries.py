@@ -10,7 +10,7 @@ from berth.core.spec.retry import role_memory
 from pools.models import Node
 from projects.engine.retries import Failure, Retry, RetryState, decide_retry
 from projects.models import Phase, Workload, WorkloadRole
-from projects.services.workloads.moves import Move
+from projects.services.workloads.phase_transitions import PhaseTransition
 from scheduler.engine.backoff import backoff_seconds
 from scheduler.loop.observe.specs import ParsedSpec
 
@@ -40,7 +40,7 @@ def transition_after_failure(
     message: str,
     now: datetime,
     names: Mapping[int, str],
-) -> Move:
+) -> PhaseTransition:
     """Return the transition of a locked, active workload after a failure of its run: restart or fail.
 
     `names` are node names, as returned by `node_names`.
@@ -53,7 +53,9 @@ def transition_after_failure(
         reason = "Restarting"
         columns = {"next_phase": Phase.PENDING, **failure_columns(workload, failure, retry, now, names)}
     data = {"run": workload.run, **failure_event_data(failure, retry)}
-    return Move(workload, [workload.phase], Phase.STOPPING, reason, text, data=data, columns=columns)
+    return PhaseTransition(
+        workload, [workload.phase], Phase.STOPPING, reason, text, data=data, columns=columns
+    )
 
 
 def failure_columns(

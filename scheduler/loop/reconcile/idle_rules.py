@@ -25,9 +25,9 @@ from projects.idle_gpus import MAX_MEASUREMENT_AGE
 from projects.models import Audit, IdleWarning, Phase, Workload
 from projects.services import announce, audit, events
 from projects.services.notifications.deliveries import IdleReport, enqueue_idle
-from projects.services.workloads.moves import Move
+from projects.services.workloads.phase_transitions import PhaseTransition
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.gangs import ACTOR, move_and_stop_pods
+from scheduler.loop.dispatch.gangs import ACTOR, change_phases_and_stop_pods
 
 log = logging.getLogger(__name__)
 
@@ -189,20 +189,20 @@ def _warning(workload: Workload, due: DueStep, now: datetime) -> IdleWarning:
 def _suspend(steps: Sequence[tuple[Workload, DueStep]], now: datetime) -> None:
     if not steps:
         return
-    numbers, moves, reports = _event_numbers(steps), [], []
+    numbers, transitions, reports = _event_numbers(steps), [], []
     for workload, due in steps:
         rule, since = due.idle_time
         message = f"Suspended under the idle rule of {due.owner}. {_idle_sentence(workload, rule, since)}"
         columns = {"next_phase": Phase.SUSPENDED}
-        moves.append(
-            Move(
+        transitions.append(
+            PhaseTransition(
                 workload, [Phase.RUNNING], Phase.STOPPING, SUSPENDED_REASON, message,
                 data=numbers[workload.pk], columns=columns,
             )
         )  # fmt: skip
         reports.append(IdleReport(workload, SUSPENDED_REASON, message, since))
-    made = move_and_stop_pods(moves, now)
-    assert len(made) == len(moves), "a locked row cannot leave its phase"
+    made = change_phases_and_stop_pods(transitions, now)
+    assert len(made) == len(transitions), "a locked row cannot leave its phase"
     Audit.objects.bulk_create(_audit_entry(workload, numbers[workload.pk]) for workload, _ in steps)
     enqueue_idle(reports, now)
 

@@ -55,12 +55,12 @@ def without_secret_metric_names(readings: Sequence[LogReading]) -> list[LogReadi
     """Return the readings without metrics whose names contain one of the workload's secrets."""
     maskers = workload_maskers({reading.workload_id for reading in readings if reading.samples})
     return [
-        replace(reading, samples=_without_secret_names(reading.samples, maskers.get(reading.workload_id)))
+        replace(reading, samples=_without_leaked_secrets(reading.samples, maskers.get(reading.workload_id)))
         for reading in readings
     ]
 
 
-def _without_secret_names(samples: Sequence[Sample], masker: Masker | None) -> Sequence[Sample]:
+def _without_leaked_secrets(samples: Sequence[Sample], masker: Masker | None) -> Sequence[Sample]:
     return samples if masker is None else [each for each in samples if not _is_secret(each.name, masker)]
 
 

@@ -1,4 +1,4 @@
-"""Cause of a failed workload: which pod failed, on which node, and after how long."""
+"""Cause of a workload's failure: which pod failed, on which node, and after how long."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from scheduler.web.workloads.details import PodPlacement
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Cause of a failed workload. `pod` is None if no pod failed, as after a missing dependency."""
+    """Cause of a workload's failure. `pod` is None if no pod failed."""
 
     title: str
     detail: str

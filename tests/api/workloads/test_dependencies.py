@@ -7,7 +7,7 @@ import pytest
 
 from projects.models import Phase, Workload, WorkloadArray
 from projects.services import arrays, workloads
-from projects.services.workloads.moves import move_workload
+from projects.services.workloads.phase_transitions import change_phase
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
 
@@ -30,7 +30,7 @@ def finish(workload: Workload, phase: str) -> None:
     if phase == Phase.COMPLETED:
         Workload.objects.filter(pk=workload.pk).update(phase=Phase.RUNNING, run=1)
     at = workload.submitted_at
-    assert move_workload(
+    assert change_phase(
         workload, expected=[expected], to=phase, reason="Test", message="", actor="test", now=at
     )
 
@@ -42,7 +42,7 @@ def problem(answer: Any) -> dict[str, str]:
 
 
 @pytest.mark.heavy
-def test_error_for_depends_on_names_the_key_that_replaced_it(dave: Caller) -> None:
+def test_error_for_the_old_depends_on_key_suggests_after(dave: Caller) -> None:
     body = training("second", project="vision", depends_on=["first", "other"])
     assert problem(dave.post("workloads", body)) == {
         "path": "depends_on",

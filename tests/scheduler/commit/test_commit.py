@@ -205,7 +205,7 @@ def test_deadlock_drops_bundles_without_counting_as_a_database_outage(
     insert = NewRows.insert
 
     def deadlocked(bound: NewRows) -> None:
-        if any(move.workload.name == "first" for move in bound.moves.values()):
+        if any(transition.workload.name == "first" for transition in bound.transitions.values()):
             with connection.cursor() as cursor:
                 cursor.execute("DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END $$")
         insert(bound)

@@ -86,7 +86,7 @@ def test_new_hour_causes_no_division_by_zero() -> None:
 
 
 @pytest.mark.heavy
-def test_mean_gpu_counts_begin_with_the_first_node(stage: Stage) -> None:
+def test_mean_gpu_count_excludes_the_time_before_the_first_node(stage: Stage) -> None:
     # Five minutes after the first node, all of its GPUs count, not a twelfth of them.
     now, first = NOON + timedelta(minutes=40), NOON + timedelta(minutes=35)
     pool = stage.cast.pool

@@ -63,7 +63,7 @@ def create_workloads(cast: Cast, phase: Phase, at: datetime, **columns: Any) -> 
         cursor.execute("ANALYZE projects_workload")
 
 
-def test_progress_of_a_running_array_reads_no_ended_tasks_apart_from_their_number(cast: Cast) -> None:
+def test_array_progress_counts_ended_tasks_without_loading_their_rows(cast: Cast) -> None:
     grid = array(cast, "grid", "running", "pending")
     create_ended_workloads(cast, Phase.COMPLETED, array=grid)
     with CaptureQueriesContext(connection) as queries:

@@ -317,25 +317,32 @@ def test_arrays_are_cancelled_together_with_selected_workloads(
     assert alone.phase == "cancelled"
 
 
-def test_worst_tasks_are_cancelled_on_the_page_that_shows_the_stop_rule(
-    sweep: WorkloadArray, sign_in: SignIn
-) -> None:
+def report_losses(sweep: WorkloadArray) -> None:
+    for index, value in ((0, 1.0), (3, 2.0)):
+        make.metric(Workload.objects.get(array=sweep, array_index=index), "loss", value, value)
+
+
+def test_array_page_shows_which_tasks_its_stop_rule_will_stop(sweep: WorkloadArray, sign_in: SignIn) -> None:
     rule = {"metric": "loss", "after_steps": 5, "min_tasks": 1}
     sweep.spec = {**sweep.spec, "array": {**sweep.spec["array"], "stop": rule}}
     sweep.save(update_fields=["spec"])
-    for index, value in ((0, 1.0), (3, 2.0)):
-        make.metric(Workload.objects.get(array=sweep, array_index=index), "loss", value, value)
+    report_losses(sweep)
     client, url = sign_in("dave"), f"/arrays/{sweep.pk}"
     page = text(client, url)
     assert "is above the median of the other tasks at the same step, if" in page
     assert "Task 3 will be stopped: loss 2 at step 10, median 1 of 1 other task." in page
-    assert 'value="loss"' in text(client, f"{url}/worst", metric="loss", goal="min")
-    client.post(f"{url}/worst", {"count": "1", "metric": "loss", "goal": "min"})
-    assert Workload.objects.get(array=sweep, array_index=3).phase == "stopping"
-    assert sign_in("erin").post(f"{url}/worst", {"count": "1"}).status_code == 403
     sweep.task_count = 501
     sweep.save(update_fields=["task_count"])
     assert "Previews are limited to arrays of 500 tasks." in text(client, url)
+
+
+def test_worst_tasks_can_be_cancelled(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    report_losses(sweep)
+    client, url = sign_in("dave"), f"/arrays/{sweep.pk}/worst"
+    assert 'value="loss"' in text(client, url, metric="loss", goal="min")
+    client.post(url, {"count": "1", "metric": "loss", "goal": "min"})
+    assert Workload.objects.get(array=sweep, array_index=3).phase == "stopping"
+    assert sign_in("erin").post(url, {"count": "1"}).status_code == 403
 
 
 @pytest.mark.heavy

@@ -38,13 +38,13 @@ CLOSED_REASON = {
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class PhaseTransition:
     """A workload's transition from one of the `expected` phases to `to`.
 
     `columns` are written in the same query. When a workload stops, is suspended or ends, its reservations are
     deleted, because reservations for scaling up must not outlive the run. Set `keep_reservations` for a
     workload that stops only to restart on its reserved nodes. `expected` must contain only phases from which
-    `lifecycle` allows the move.
+    `lifecycle` allows the transition.
     """
 
     workload: Workload
@@ -58,7 +58,7 @@ class Move:
 
     def __post_init__(self) -> None:
         for source in self.expected:
-            assert lifecycle.is_move_allowed(source, self.to), (
+            assert lifecycle.is_transition_allowed(source, self.to), (
                 f"transition from {source} to {self.to} is not allowed"
             )
 
@@ -83,7 +83,7 @@ class Move:
         return events.build(str(self.to), self.workload, self.message or self.reason, actor=actor, data=data)
 
 
-def move_workload(
+def change_phase(
     workload: Workload,
     *,
     expected: Collection[str],
@@ -96,36 +96,49 @@ def move_workload(
     keep_reservations: bool = False,
     **columns: Any,
 ) -> bool:
-    """Change the phase of one workload (see `Move`). Return False if it is not in an expected phase."""
-    moves = [Move(workload, expected, to, reason, message, data or {}, columns, keep_reservations)]
-    return bool(move_workloads(moves, actor=actor, now=now))
+    """Change the phase of one workload. Return False if the workload is not in an expected phase."""
+    transitions = [
+        PhaseTransition(workload, expected, to, reason, message, data or {}, columns, keep_reservations)
+    ]
+    return bool(change_phases(transitions, actor=actor, now=now))
 
 
-def move_workloads(moves: Sequence[Move], *, actor: str, now: datetime) -> list[Move]:
-    """Change the phases of several workloads. Return the changes that were applied.
+def change_phases(
+    transitions: Sequence[PhaseTransition], *, actor: str, now: datetime
+) -> list[PhaseTransition]:
+    """Change the phases of several workloads. Return the transitions that were applied.
 
     Workloads that are not in an expected phase are skipped. The number of queries does not depend on the
     number of workloads.
     """
     with transaction.atomic(savepoint=False):
-        changed = _change_phases(moves, now)
-        applied = [move for move in moves if move.workload.pk in changed]
+        changed = _update_rows(transitions, now)
+        applied = [transition for transition in transitions if transition.workload.pk in changed]
         if not applied:
             return []
         _delete_reservations(applied)
-        events.record_all([move.event(actor) for move in applied])
+        events.record_all([transition.event(actor) for transition in applied])
         deliveries.enqueue_all(
-            [deliveries.PhaseChange(move.workload, move.to, move.reason, move.message) for move in applied],
+            [
+                deliveries.PhaseChange(
+                    transition.workload, transition.to, transition.reason, transition.message
+                )
+                for transition in applied
+            ],
             now,
         )
-        announce.workloads_changed([move.workload for move in applied])
+        announce.workloads_changed([transition.workload for transition in applied])
     return applied
 
 
-def _change_phases(moves: Sequence[Move], now: datetime) -> set[Any]:
+def _update_rows(transitions: Sequence[PhaseTransition], now: datetime) -> set[Any]:
     changed: set[Any] = set()
     for ends_pending_reason in (False, True):
-        changes = [move.change(now) for move in moves if move.ends_pending_reason is ends_pending_reason]
+        changes = [
+            transition.change(now)
+            for transition in transitions
+            if transition.ends_pending_reason is ends_pending_reason
+        ]
         expressions = {**NEXT_VALUES, **(CLOSED_REASON if ends_pending_reason else {})}
         changed |= change_rows(Workload, "phase", changes, expressions)
     return changed
@@ -137,7 +150,11 @@ def delete_reservations(workloads: Sequence[uuid.UUID]) -> None:
     prepared.execute(f'DELETE FROM "{table}" WHERE workload_id = ANY(%s)', [list(workloads)])  # noqa: S608
 
 
-def _delete_reservations(moves: Sequence[Move]) -> None:
-    ids = [move.workload.pk for move in moves if move.to not in RESERVABLE and not move.keep_reservations]
+def _delete_reservations(transitions: Sequence[PhaseTransition]) -> None:
+    ids = [
+        transition.workload.pk
+        for transition in transitions
+        if transition.to not in RESERVABLE and not transition.keep_reservations
+    ]
     if ids:
         delete_reservations(ids)
