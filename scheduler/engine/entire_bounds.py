@@ -1,37 +1,69 @@
 """Limits and quotas that a request alone exceeds, so that the end of other workloads cannot help."""
 
+from collections.abc import Iterator
+
 from berth.core.amounts import MILLI, RESOURCES
-from scheduler.engine.model import Group, Role, Snapshot, Workload
+from scheduler.engine.model import Bounds, Group, Role, Snapshot, Workload
 from scheduler.engine.plan import Blocker, Reason, Rejection
 
 LIMIT_REASONS = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT})
-QUOTA_REASONS = frozenset({
-    Reason.CLUSTER_QUOTA, Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.DEPARTMENT_OVERSOLD,
-})  # fmt: skip
+NON_PREEMPTIBLE_REASONS = frozenset({Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.DEPARTMENT_OVERSOLD})
+QUOTA_REASONS = NON_PREEMPTIBLE_REASONS | {Reason.CLUSTER_QUOTA}
 
 
-def exceeded_entire_bound(snapshot: Snapshot, workload: Workload, rejection: Rejection) -> Blocker | None:
-    """Return the first blocker whose limit or quota is lower than the request alone, or None.
+class EntireBounds:
+    """Limits and quotas of a snapshot, compared with whole requests."""
 
-    If a group needs only some of its children, the least demanding ones count. GPU memory counts as a share
-    of the pool's largest device.
-    """
-    for blocker in rejection.blockers:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._queues = {queue.name: queue for queue in snapshot.queues}
+        # Results, keyed by the `id()` of the blockers and of the tree, which each entry keeps alive.
+        self._results: dict[tuple[int, int], tuple[object, object, Blocker | None]] = {}
+
+    def exceeded_by(self, workload: Workload, rejection: Rejection) -> Blocker | None:
+        """Return the first blocker whose limit or quota is lower than the request alone, or None.
+
+        If a group needs only some of its children, the least demanding ones count. GPU memory counts as a
+        share of the pool's largest device.
+        """
+        blockers, tree = rejection.blockers, workload.tree
+        key = id(blockers), id(tree)  # most workloads in a long queue share both
+        if key not in self._results:
+            self._results[key] = blockers, tree, self._find_exceeded(tree, rejection)
+        return self._results[key][2]
+
+    def _find_exceeded(self, tree: Group | Role, rejection: Rejection) -> Blocker | None:
+        for blocker in rejection.blockers:
+            for kind, bound in self._bounds(blocker, rejection.pool):
+                if _least_amount(tree, kind, self._largest_device(rejection.pool)) > bound:
+                    return blocker
+        return None
+
+    def _bounds(self, blocker: Blocker, pool: str) -> Iterator[tuple[int, int]]:
+        """Yield each resource and its bound. A blocker only names the first exceeded one of its queue."""
+        if blocker.reason not in LIMIT_REASONS | QUOTA_REASONS:
+            return
         resource, bound = blocker.numbers.get("resource"), blocker.numbers.get("bound")
-        is_bound = blocker.reason in LIMIT_REASONS | QUOTA_REASONS and resource in RESOURCES
-        # Only a request above the bound is compared in detail, because queues can be long.
-        if is_bound and isinstance(bound, int) and int(blocker.numbers.get("requested") or 0) > bound:
-            largest = _largest_device(snapshot, rejection.pool)
-            if _least_amount(workload.tree, RESOURCES.index(str(resource)), largest) > bound:
-                return blocker
-    return None
+        if resource in RESOURCES and isinstance(bound, int):
+            yield RESOURCES.index(str(resource)), bound
+        queue = self._queues.get(str(blocker.numbers.get("queue")))
+        entitlement = None if queue is None else queue.entitlements.get(pool)
+        if entitlement is None:
+            return
+        if blocker.reason in LIMIT_REASONS:
+            yield from _finite(entitlement.limit)
+        if blocker.reason in NON_PREEMPTIBLE_REASONS or not entitlement.over_quota:
+            yield from _finite(entitlement.quota)  # without over-quota use, the quota is a limit, too
+
+    def _largest_device(self, pool: str) -> int:
+        """Return the GPU memory of the pool's largest device in MiB, or 0 if the pool has no GPUs."""
+        shapes = (other.node_shape for other in self._snapshot.pools if other.name == pool)
+        nodes = (node for node in self._snapshot.nodes if node.pool == pool)
+        return max((shape.gpu_memory_mib for shape in (*nodes, *shapes) if shape is not None), default=0)
 
 
-def _largest_device(snapshot: Snapshot, pool: str) -> int:
-    """Return the GPU memory of the pool's largest device in MiB, or 0 if the pool has no GPUs."""
-    shapes = (other.node_shape for other in snapshot.pools if other.name == pool)
-    nodes = (node for node in snapshot.nodes if node.pool == pool)
-    return max((shape.gpu_memory_mib for shape in (*nodes, *shapes) if shape is not None), default=0)
+def _finite(bounds: Bounds) -> Iterator[tuple[int, int]]:
+    return ((kind, bound) for kind, bound in enumerate(bounds) if bound is not None)
 
 
 def _least_amount(tree: Group | Role, kind: int, largest: int) -> int:

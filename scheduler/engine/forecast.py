@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 
 from berth.core.amounts import RESOURCES
 from berth.core.words import format_amount
-from scheduler.engine.entire_bounds import LIMIT_REASONS, exceeded_entire_bound
+from scheduler.engine.entire_bounds import LIMIT_REASONS, EntireBounds
 from scheduler.engine.model import Group, NodeState, PodState, Role, Snapshot, Workload, roles_in
 from scheduler.engine.plan import Evict, Place, Plan, Reason, Rejection
 from scheduler.engine.queue_ends import QueueEnd, QueueEnds
@@ -69,10 +69,12 @@ def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
     for rejection in plan.rejections:
         by_pool.setdefault(rejection.pool, []).append(rejection)
     result: dict[str, Forecast] = {}
+    bounds = EntireBounds(snapshot)
     for pool, rejections in by_pool.items():
         future = _FutureCapacity(snapshot, plan, pool, by_name)
         for rejection in sorted(rejections, key=lambda rejection: rejection.position or 0):
-            result[rejection.workload] = _forecast(rejection, by_name[rejection.workload], future, snapshot)
+            workload = by_name[rejection.workload]
+            result[rejection.workload] = _forecast(rejection, workload, future, bounds, snapshot.now)
     return result
 
 
@@ -90,13 +92,13 @@ def minimum_request(tree: Group | Role) -> tuple[int, int, int]:
 
 
 def _forecast(
-    rejection: Rejection, workload: Workload, future: "_FutureCapacity", snapshot: Snapshot
+    rejection: Rejection, workload: Workload, future: "_FutureCapacity", bounds: EntireBounds, now: int
 ) -> Forecast:
     if rejection.expected_start is not None:
         # Workloads behind this one in the queue cannot use its capacity.
         future.start(workload, rejection.expected_start)
         return Forecast(rejection.expected_start, ASSUMPTIONS)
-    exceeded = exceeded_entire_bound(snapshot, workload, rejection)
+    exceeded = bounds.exceeded_by(workload, rejection)
     if exceeded is not None:
         is_limit = exceeded.reason in LIMIT_REASONS
         return _unknown_start(EXCEEDS_WHOLE_LIMIT if is_limit else EXCEEDS_WHOLE_QUOTA)
@@ -108,7 +110,7 @@ def _forecast(
         return _unknown_start(PARTLY_PLACED)
     if rejection.position is not None and rejection.position > MAX_ESTIMATES:
         return _unknown_start(TOO_FAR_BACK)
-    earliest = max(snapshot.now, workload.backoff_until or 0)
+    earliest = max(now, workload.backoff_until or 0)
     if below_limits is None:
         return future.start(workload, earliest)
     forecast = future.start(workload, max(earliest, below_limits.at))

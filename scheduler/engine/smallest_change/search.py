@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from berth.core.backports import StrEnum
 from scheduler.engine.decide import decide, decide_with_layout
-from scheduler.engine.entire_bounds import exceeded_entire_bound
+from scheduler.engine.entire_bounds import EntireBounds
 from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.layout.carry_over import prepare_layout
 from scheduler.engine.layout.layout import Layout
@@ -241,7 +241,7 @@ def _may_start_later(snapshot: Snapshot, plan: Plan, name: str) -> bool:
 def _may_ever_start(snapshot: Snapshot, rejection: Rejection) -> bool:
     """Return whether the workload can start without changes to its request, the pool, limits or quotas."""
     workload = next(workload for workload in snapshot.workloads if workload.name == rejection.workload)
-    exceeded = exceeded_entire_bound(snapshot, workload, rejection)
+    exceeded = EntireBounds(snapshot).exceeded_by(workload, rejection)
     return is_schedulable(rejection.blockers) and exceeded is None
 
 

@@ -89,3 +89,13 @@ def test_gpu_memory_is_compared_with_the_limit_as_a_share_of_the_devices_of_cord
     result = smallest_change(world.queued("w", "p", roles=(gang,)).snapshot(), "w")
     assert result.outcome is Outcome.CHANGE
     assert change_sentence(result, "p") == would_start("node n were uncordoned")
+
+
+def test_lower_request_is_not_suggested_if_another_resource_exceeds_the_quota_without_over_quota_use() -> (
+    None
+):
+    # At first the pool's size and then the GPU quota rule out the start. The CPU quota always does.
+    world = World(pool=cpu_pool(), n=2).department("d", 1, cpu=0, over_quota=False).project("p", "d", 1)
+    world.running("one", "p", "n", 0.25)
+    gang = role("worker", 3, ask=request(1, cpu=1))
+    assert sentence(world.queued("w", "p", roles=(gang,))) == NONE
