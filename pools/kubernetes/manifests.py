@@ -67,7 +67,7 @@ def namespace_manifest(name: str, installation: str, project: str) -> Manifest:
 def pod_manifest(
     pod_spec: PodSpec, namespace: str, node: str, installation: str, settings: KubernetesSettings
 ) -> Manifest:
-    mounts, volumes = _volumes_and_mounts(pod_spec, settings.workspaces)
+    mounts, volumes = _mounts_and_volumes(pod_spec, settings.workspaces)
     container = {
         "name": CONTAINER,
         "image": pod_spec.image,
@@ -213,7 +213,7 @@ def _affinity(node: str) -> Manifest:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
-def _volumes_and_mounts(
+def _mounts_and_volumes(
     pod_spec: PodSpec, workspaces: Workspaces | None
 ) -> tuple[list[Manifest], list[Manifest]]:
     """Return the volume mounts and volumes for the pod's directories, secret files and declared volumes."""

@@ -47,7 +47,7 @@ NODE_SPEC_KEYS = {"nodes_min": "min", "ready_threshold": "desired", "nodes_max":
 def apply_values(pool: NodePool, values: Mapping[str, Any]) -> NodePool:
     """Set the pool's fields without saving the pool. Raises Invalid if a value is not allowed.
 
-    The field `nodes` may replace the minimum, the ready threshold and the maximum.
+    The field `nodes` sets the minimum, the ready threshold and the maximum.
     """
     fields = dict(values)
     if "nodes" in fields:

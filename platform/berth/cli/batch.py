@@ -19,7 +19,7 @@ BYTES_MAX = 8 * 2**20  # half of the server's maximum body size
 
 
 def submit_documents(client: "Client", documents: SourcedDocuments, output: Output, *, atomic: bool) -> None:
-    """Submit the documents. Exit with status 2 if the server rejects a document."""
+    """Submit the documents. Exit with code 2 if the server rejects a document."""
     parts = list(_split_into_requests(documents))
     if atomic and len(parts) > 1:
         raise InvalidInput(

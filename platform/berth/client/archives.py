@@ -14,7 +14,7 @@ BLOCK = 2**20
 def unpack(archive: IO[bytes], directory: Path) -> Sequence[str]:
     """Write an archive's files below a directory, replacing files with the same names.
 
-    Return their paths. Raises ClientError if a path is outside the directory.
+    Return their paths. Raises ClientError if an entry is not a file, or its path is outside the directory.
     """
     written = []
     with tarfile.open(fileobj=archive, mode="r:") as tar:

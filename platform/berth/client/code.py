@@ -239,7 +239,7 @@ def _inspect_files(root: Path, paths: Iterable[str]) -> list[LocalFile]:
 def _inspect_file(root: Path, path: str) -> tuple[LocalFile | None, str]:
     """Return a file, and the reason why it cannot be sent, or an empty string if it can.
 
-    The file is None if Git lists it but it was deleted.
+    Return None and an empty string for a file that Git lists but that was deleted.
     """
     if reason := path_problem(path):
         return None, reason

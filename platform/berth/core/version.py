@@ -16,7 +16,7 @@ def installed_version(fallback: str = "unknown") -> str:
 
 
 def require_server_python() -> None:
-    """Exit with status 2 and an error on stderr if this Python is too old for the server."""
+    """Exit with code 2 and an error on stderr if this Python is too old for the server."""
     if (error := server_python_error()) is not None:
         sys.stderr.write(f"berth: {error}\n")
         sys.exit(2)

@@ -31,7 +31,10 @@ def format_amount(resource: str, value: int | None) -> str:
 
 
 def format_mib(mib: int) -> str:
-    """Format an amount of memory in GiB if at most three decimals are needed, else in MiB."""
+    """Format an amount of memory.
+
+    Use GiB for amounts of at least 1 GiB if at most three decimals are needed, else MiB.
+    """
     if mib >= MIB_PER_GIB and mib % (MIB_PER_GIB // 8) == 0:
         return f"{format_number(mib / MIB_PER_GIB)} GiB"
     return f"{format_number(mib)} MiB"

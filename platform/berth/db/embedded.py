@@ -146,7 +146,10 @@ class EmbeddedCluster:
         return completed.returncode == 0
 
     def wait(self, server: subprocess.Popen[bytes], *, seconds: float = 60) -> None:
-        """Wait until the server accepts connections. Raises DatabaseSetupError on a timeout."""
+        """Wait until the server accepts connections.
+
+        Raises DatabaseSetupError if the server exits or does not respond within `seconds`.
+        """
         deadline = time.monotonic() + seconds
         while not self.accepts_connections():
             if server.poll() is not None:

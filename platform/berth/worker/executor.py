@@ -49,7 +49,7 @@ def main(number: int) -> None:
 def _run_call(
     payload: bytes, plugins: Any, instance: Any, entered: HookContexts, result_bytes_max: int
 ) -> calls.CallOutcome:
-    """Run a call. Before the first call, set the environment variables and enter the plugin contexts."""
+    """Run a call. Before the first call, enter the plugin contexts."""
     try:
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -106,7 +106,8 @@ class OwnRay:
     ) -> None:
         """Start Ray, and return when this pod has joined. Ranks above 0 retry until the head is reachable.
 
-        Raises RayUnavailable after `seconds`, or as soon as `should_continue` returns False.
+        Raises RayUnavailable if Ray is not installed, after `seconds`, or as soon as `should_continue`
+        returns False.
         """
         if find_spec("ray") is None:
             raise RayUnavailable("Ray is not installed on this pod's node. Ask an admin to install it")

@@ -37,7 +37,7 @@ class SessionRay:
     def join(self, should_continue: Callable[[], bool], environ: Mapping[str, str] = os.environ) -> None:
         """Join the session's Ray cluster. Raises RayUnavailable if Ray does not start.
 
-        Do nothing on pools without Ray.
+        Do nothing on pools without Ray, or if Ray is not installed.
         """
         if environ.get("BERTH_RUNTIME") != "ray":
             return

@@ -62,7 +62,7 @@ def create_group(
 
 @app.command("edit")
 def edit_group(*, name: GroupArgument, pools: PoolsArgument, output: OutputOption = Output.TABLE) -> None:
-    """Change the pools of a quota group. Exits with code 5 if the group was changed concurrently.
+    """Replace the pools of a quota group. Exits with code 5 if the group was changed concurrently.
 
     \b
     berth quota group edit h100 metal cloud

@@ -44,7 +44,7 @@ class Background:
             self._changed.notify_all()
 
     def wait(self, version: int, seconds: float) -> None:
-        """Wait up to `seconds` seconds for a call of `notify`.
+        """Wait up to `seconds` seconds for a call to `notify`.
 
         Return immediately if `notify` has been called since `version`.
         """

@@ -63,11 +63,11 @@ def _check_parameters(spec: WorkloadSpec, array: ArraySpec, path: str) -> Iterat
             yield Problem(path, "names a variable that env sets", received, allowed)
         elif name in secrets:
             yield Problem(path, "names the variable of a secret", received, allowed)
-    if (size := _largest_environment(array)) > ENV_MAX:
+    if (size := _max_parameter_bytes(array)) > ENV_MAX:
         yield Problem(path, "too large", f"{size} bytes in one task", f"at most {ENV_MAX} bytes in each task")
 
 
-def _largest_environment(array: ArraySpec) -> int:
+def _max_parameter_bytes(array: ArraySpec) -> int:
     """Return the size in bytes of the largest parameter set among all tasks."""
     if array.matrix is not None:
         return sum(

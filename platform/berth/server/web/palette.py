@@ -72,7 +72,7 @@ class SearchHit:
     is_danger: bool = False
 
 
-def _everyone(actor: Actor) -> bool:
+def _allow_everyone(actor: Actor) -> bool:
     return True
 
 
@@ -94,8 +94,8 @@ FORMS: tuple[tuple[str, str, str, Callable[[Actor], bool]], ...] = (
     ("Create budget", "budget-new", "usage", _administers_departments),
     ("Grant role", "grant", "access", has_admin_role),
     ("Add user", "user-new", "access", is_platform_admin),
-    ("Create token", "token-new", "lock", _everyone),
-    ("Create subscription", "notification-new", "bell", _everyone),
+    ("Create token", "token-new", "lock", _allow_everyone),
+    ("Create subscription", "notification-new", "bell", _allow_everyone),
     ("Change password", "password", "lock", _has_password),
 )
 PAGES_OF_FORMS = {"submit", "pool-new", "schedule-new"}  # forms that are too long for a dialog

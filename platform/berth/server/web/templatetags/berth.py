@@ -353,7 +353,10 @@ def is_healthy(workload: Any) -> bool:
 
 @register.filter
 def runtime_end(workload: Any) -> datetime | None:
-    """Return when the current run reaches its maximum runtime, or None if the workload has no maximum."""
+    """Return when the current run reaches its maximum runtime.
+
+    Return None if the workload has not started or has no maximum.
+    """
     if workload.started_at is None or workload.max_runtime is None:
         return None
     return workload.started_at + timedelta(seconds=workload.max_runtime)
