@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from berth.core.amounts import MILLI, RESOURCES
-from scheduler.engine.model import Bounds, Group, Role, Snapshot, Workload
+from berth.core.amounts import MILLI, RESOURCES, Bounds
+from scheduler.engine.model import Group, Role, Snapshot, Workload
 from scheduler.engine.plan import Blocker, Reason, Rejection
 
 LIMIT_REASONS = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT})
