@@ -62,7 +62,7 @@ def unknown_user_problem(
 def unknown_id_problem(
     path: str, noun: str, value: UUID | None, *rows: tuple[QuerySet[Any], str]
 ) -> Problem | None:
-    """Return a problem if the ID is in none of the `rows`, which are pairs of rows and a column name."""
+    """Return a problem if none of the `rows` has the ID. `rows` are pairs of a queryset and its ID column."""
     if value is None or any(each.filter(**{column: value}).exists() for each, column in rows):
         return None
     return Problem(path, "does not exist", format_value(str(value)), f"the ID of {noun} that you can see")

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from berth.db.crash_points import assert_no_transaction, crash_point
-from projects.elastic.moves import engine_facts
 from projects.elastic.ports import Fence
 from projects.elastic.probes import NO_PROBE
+from projects.elastic.transitions import engine_facts
 from projects.elastic.view import ServiceView
 from projects.engine.inference_engines import may_serve
 from projects.models import InferenceEngine
-from projects.services.inference.moves import record_observations
+from projects.services.inference.transitions import record_observations
 from projects.serving.base import ErrorKind, RouterClient, ServingError, Worker
 
 log = logging.getLogger(__name__)

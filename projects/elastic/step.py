@@ -8,9 +8,9 @@ from datetime import datetime
 from berth.db.compiled import compiled_once
 from berth.db.crash_points import assert_no_transaction, crash_point
 from projects.elastic import autoscale, routes, weights
-from projects.elastic.moves import apply_probes
 from projects.elastic.ports import Ports
 from projects.elastic.probes import Probe, probe_engines
+from projects.elastic.transitions import apply_probes
 from projects.elastic.view import ServiceView, load_view
 from projects.models import Service
 from projects.services.inference.requests import lock_service
@@ -39,9 +39,9 @@ def run_pass(service: Service, ports: Ports, now: datetime) -> bool:
     router = ports.router(service, view_before.spec)
     probes = probe_engines(view_before, ports, router, now)
     crash_point("services.looked")
-    view, any_moved = _apply_probes(service, probes, router, ports, now)
+    view, any_changed = _apply_probes(service, probes, router, ports, now)
     crash_point("services.settled")
-    if any_moved:
+    if any_changed:
         [current] = SERVICE(service.pk)
         view = load_view(current)
     if _comparison_is_due(service, now):
@@ -49,11 +49,11 @@ def run_pass(service: Service, ports: Ports, now: datetime) -> bool:
         with ports.fence():
             Service.objects.filter(pk=service.pk).update(looked_at=now)
     weights.update_version(view, ports.fence)
-    any_moved |= routes.update_router(view, router, ports.fence, now)
-    any_moved |= weights.copy_to_next_engine(view, ports, now)
-    any_moved |= autoscale.run_autoscaler(view, ports, now)
+    any_changed |= routes.update_router(view, router, ports.fence, now)
+    any_changed |= weights.copy_to_next_engine(view, ports, now)
+    any_changed |= autoscale.run_autoscaler(view, ports, now)
     crash_point("services.done")
-    return any_moved or _is_changing(view)
+    return any_changed or _is_changing(view)
 
 
 def live_services() -> list[Service]:

@@ -13,7 +13,7 @@ from projects.elastic.ports import Fence, Ports
 from projects.elastic.probes import healthy_initial_engines
 from projects.elastic.view import ServiceView
 from projects.models import InferenceEngine, Service
-from projects.services.inference.moves import record_observations
+from projects.services.inference.transitions import record_observations
 from projects.serving.base import EngineAdapter, ErrorKind, ServingError
 from projects.serving.weight_sync import copy_weights
 

@@ -55,36 +55,36 @@ class InferenceEngineFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class EngineMove:
+class EngineTransition:
     to: str
     ends_as: str = ""
     failure: str = ""
     message: str = ""
 
 
-def next_state(engine: InferenceEngineFacts) -> EngineMove | None:
+def next_state(engine: InferenceEngineFacts) -> EngineTransition | None:
     """Return the next transition, or None if the inference engine stays in its state."""
     if engine.state in ENDED:
         return None
     if engine.state == "REMOVING":
         is_removed = not engine.in_router or engine.router_timed_out
         return (
-            EngineMove(engine.ends_as or "REMOVED")
+            EngineTransition(engine.ends_as or "REMOVED")
             if is_removed and engine.process_state is ProcessState.ENDED
             else None
         )
     if engine.state == "DRAINING":
-        return EngineMove("REMOVING", "REMOVED") if is_drained(engine) else None
+        return EngineTransition("REMOVING", "REMOVED") if is_drained(engine) else None
     if engine.process_state is ProcessState.ENDED:
-        return _move_after_end(engine)
+        return _transition_after_end(engine)
     if engine.process_state is ProcessState.PENDING:
         is_waiting = engine.state in ("CREATING", "CONNECTING")
         return (
             None
             if is_waiting
-            else EngineMove("CREATING", message="The process has ended; waiting for the next one.")
+            else EngineTransition("CREATING", message="The process has ended; waiting for the next one.")
         )
-    return _move_forward(engine)
+    return _next_transition(engine)
 
 
 def is_drained(engine: InferenceEngineFacts) -> bool:
@@ -112,47 +112,47 @@ def may_serve(engine: InferenceEngineFacts, *, is_stale: bool) -> bool:
     return engine.sync == "done" and not is_stale
 
 
-def _move_after_end(engine: InferenceEngineFacts) -> EngineMove:
+def _transition_after_end(engine: InferenceEngineFacts) -> EngineTransition:
     if engine.origin == "initial":
-        return EngineMove("REMOVING", "REMOVED", message="The service's workload has ended.")
+        return EngineTransition("REMOVING", "REMOVED", message="The service's workload has ended.")
     failure = "init" if engine.started_once else "provision"
-    return EngineMove("REMOVING", "FAILED", failure, engine.error or "The process has ended.")
+    return EngineTransition("REMOVING", "FAILED", failure, engine.error or "The process has ended.")
 
 
-def _move_forward(engine: InferenceEngineFacts) -> EngineMove | None:
+def _next_transition(engine: InferenceEngineFacts) -> EngineTransition | None:
     if engine.connection_failures >= CONNECTION_ATTEMPTS and engine.state != "ACTIVE":
         return _fail_unreachable(engine)
     routed = engine.is_routed or not engine.has_router
     if engine.state == "CREATING":
-        return EngineMove("HEALTH_CHECKING")
+        return EngineTransition("HEALTH_CHECKING")
     if engine.state == "CONNECTING":
         if engine.connected is False:
-            return EngineMove("REMOVING", "FAILED", "init", engine.rejection)
-        return EngineMove("HEALTH_CHECKING") if engine.connected else None
+            return EngineTransition("REMOVING", "FAILED", "init", engine.rejection)
+        return EngineTransition("HEALTH_CHECKING") if engine.connected else None
     if engine.state == "HEALTH_CHECKING" and engine.healthy:
-        return EngineMove("READY" if engine.origin == "initial" else "WEIGHT_SYNCING")
+        return EngineTransition("READY" if engine.origin == "initial" else "WEIGHT_SYNCING")
     if engine.state == "WEIGHT_SYNCING":
-        return _move_after_sync(engine, routed)
+        return _transition_after_sync(engine, routed)
     if engine.state == "READY" and engine.healthy and routed:
-        return EngineMove("ACTIVE")
+        return EngineTransition("ACTIVE")
     return None
 
 
-def _fail_unreachable(engine: InferenceEngineFacts) -> EngineMove:
+def _fail_unreachable(engine: InferenceEngineFacts) -> EngineTransition:
     """Fail an external inference engine that cannot be reached.
 
     External engines must already be running when they are added.
     """
     failure = "init" if engine.state == "CONNECTING" else "health"
     message = f"{engine.connection_failures} connection attempts failed. {engine.connection_error}"
-    return EngineMove("REMOVING", "FAILED", failure, message)
+    return EngineTransition("REMOVING", "FAILED", failure, message)
 
 
-def _move_after_sync(engine: InferenceEngineFacts, routed: bool) -> EngineMove | None:
+def _transition_after_sync(engine: InferenceEngineFacts, routed: bool) -> EngineTransition | None:
     if engine.weight_sync and engine.sync in ("", "copying"):
         return None
     if engine.weight_sync and engine.strict and engine.sync == "failed":
-        return EngineMove(
+        return EngineTransition(
             "REMOVING", "FAILED", "weight_sync", engine.error or "The weights could not be copied."
         )
-    return EngineMove("READY") if routed else None
+    return EngineTransition("READY") if routed else None

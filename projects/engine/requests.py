@@ -47,7 +47,7 @@ class RequestFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestMove:
+class RequestTransition:
     """Next status of a scale request.
 
     `give_up` lists inference engines that timed out. In a scale-out, these engines fail. In a scale-in, they
@@ -61,7 +61,7 @@ class RequestMove:
     give_up: tuple[str, ...] = ()
 
 
-def next_status(request: RequestFacts) -> RequestMove | None:
+def next_status(request: RequestFacts) -> RequestTransition | None:
     return (
         _next_scale_out_status(request)
         if request.direction == "scale_out"
@@ -69,76 +69,80 @@ def next_status(request: RequestFacts) -> RequestMove | None:
     )
 
 
-def _next_scale_out_status(request: RequestFacts) -> RequestMove | None:
+def _next_scale_out_status(request: RequestFacts) -> RequestTransition | None:
     if request.status == "PENDING":
         if request.overdue or request.service_ended:
-            return RequestMove(
+            return RequestTransition(
                 "FAILED", failure="timeout" if request.overdue else "", message=_start_failure(request)
             )
-        return RequestMove("CREATING" if request.mode == "managed" else "CONNECTING")
+        return RequestTransition("CREATING" if request.mode == "managed" else "CONNECTING")
     if request.status == "ROLLING_BACK":
         all_ended = all(engine.state in ENDED for engine in request.engines)
-        return RequestMove(request.ends_as or "FAILED") if all_ended else None
+        return RequestTransition(request.ends_as or "FAILED") if all_ended else None
     failed = [engine for engine in request.engines if engine.has_failed]
     alive = [engine for engine in request.engines if not engine.has_failed and engine.state not in ENDED]
     late = [engine for engine in alive if engine.state != "ACTIVE"]
     if request.service_ended:
-        return RequestMove("ROLLING_BACK", "FAILED", message=_start_failure(request))
+        return RequestTransition("ROLLING_BACK", "FAILED", message=_start_failure(request))
     if failed and (request.policy == "rollback_all" or not alive):
-        return RequestMove("ROLLING_BACK", "FAILED", failed[0].failure, _describe_failures(failed))
+        return RequestTransition("ROLLING_BACK", "FAILED", failed[0].failure, _describe_failures(failed))
     if request.overdue and late:
         return _time_out(request, late)
     if not alive:
-        return RequestMove("ROLLING_BACK", "FAILED", "init", "None of the requested engines is left.")
+        return RequestTransition("ROLLING_BACK", "FAILED", "init", "None of the requested engines is left.")
     return _advance_to_slowest_engine(request, alive, failed)
 
 
 def _advance_to_slowest_engine(
     request: RequestFacts, alive: Sequence[EngineSummary], failed: Sequence[EngineSummary]
-) -> RequestMove | None:
+) -> RequestTransition | None:
     slowest = min(RANK.get(engine.state, 0) for engine in alive)
     if slowest <= RANK[request.status]:
         return None
     if request.status == "READY":
-        return RequestMove("PARTIAL", message=_describe_failures(failed)) if failed else RequestMove("ACTIVE")
-    return RequestMove(ORDER[RANK[request.status]])
+        return (
+            RequestTransition("PARTIAL", message=_describe_failures(failed))
+            if failed
+            else RequestTransition("ACTIVE")
+        )
+    return RequestTransition(ORDER[RANK[request.status]])
 
 
-def _time_out(request: RequestFacts, late: Sequence[EngineSummary]) -> RequestMove:
+def _time_out(request: RequestFacts, late: Sequence[EngineSummary]) -> RequestTransition:
     failure = late[0].timeout_failure
     message = f"Timed out: {late[0].name} is still {late[0].state}."
     if request.policy == "rollback_all":
-        return RequestMove("ROLLING_BACK", "FAILED", failure, message)
-    return RequestMove(give_up=tuple(engine.name for engine in late), failure=failure, message=message)
+        return RequestTransition("ROLLING_BACK", "FAILED", failure, message)
+    return RequestTransition(give_up=tuple(engine.name for engine in late), failure=failure, message=message)
 
 
-def _next_scale_in_status(request: RequestFacts) -> RequestMove | None:
+def _next_scale_in_status(request: RequestFacts) -> RequestTransition | None:
     remaining = [engine for engine in request.engines if engine.state not in ENDED]
     if request.status == "PENDING":
         if not request.weights_change:
-            return RequestMove("DRAINING")
+            return RequestTransition("DRAINING")
         message = "Timed out waiting for a weight update to end. No engine was removed."
-        return RequestMove("FAILED", failure="timeout", message=message) if request.overdue else None
+        return RequestTransition("FAILED", failure="timeout", message=message) if request.overdue else None
     if request.status == "DRAINING":
         draining = [engine for engine in remaining if engine.state == "DRAINING"]
         if not draining:
-            return RequestMove("REMOVING")
+            return RequestTransition("REMOVING")
         stuck = tuple(engine.name for engine in draining if not engine.isolated)
         return _keep_routed_engines(request, stuck) if request.overdue and stuck else None
     if remaining and not request.overdue:
         return None
     ended = [engine for engine in request.engines if engine.state in ENDED]
     if request.engines and not ended:
-        return RequestMove("FAILED", failure="timeout", message=_describe_remaining(remaining))
-    return RequestMove(
+        return RequestTransition("FAILED", failure="timeout", message=_describe_remaining(remaining))
+    return RequestTransition(
         "COMPLETED", message=" ".join(filter(None, [request.error, _describe_remaining(remaining)]))
     )
 
 
-def _keep_routed_engines(request: RequestFacts, stuck: tuple[str, ...]) -> RequestMove:
+def _keep_routed_engines(request: RequestFacts, stuck: tuple[str, ...]) -> RequestTransition:
     message = f"The router did not stop sending requests to {', '.join(stuck)}, so they stay."
     to = "FAILED" if len(stuck) == len(request.engines) else ""
-    return RequestMove(to, failure="router", message=message, give_up=stuck)
+    return RequestTransition(to, failure="router", message=message, give_up=stuck)
 
 
 def _describe_remaining(remaining: Sequence[EngineSummary]) -> str:

@@ -14,7 +14,8 @@ from berth.core.words import format_count
 class Failure:
     """Failure of a run. `kind` is an exit code, a signal or a reason, as in retry rules.
 
-    `role` and `node` are set if a single pod failed. `of_pod` is True if the rule for `pod_failed` applies.
+    `role` and `node` are set if a single pod failed. `of_pod` is True if a pod failed, so that rules for
+    `pod_failed` also match.
     """
 
     kind: str

@@ -10,7 +10,7 @@ RANK: Mapping[str, int] = {"CREATING": 0, "CONNECTING": 0} | {
     name: n for n, name in enumerate(PROGRESS[2:], 1)
 }
 
-SCALE_OUT_MOVES: Mapping[str, frozenset[str]] = {
+SCALE_OUT_TRANSITIONS: Mapping[str, frozenset[str]] = {
     "PENDING": frozenset({"CREATING", "CONNECTING", "CANCELLED", "FAILED"}),
     "CREATING": frozenset({"HEALTH_CHECKING", "ROLLING_BACK"}),
     "CONNECTING": frozenset({"HEALTH_CHECKING", "ROLLING_BACK"}),
@@ -20,13 +20,13 @@ SCALE_OUT_MOVES: Mapping[str, frozenset[str]] = {
     "ROLLING_BACK": frozenset({"CANCELLED", "FAILED"}),
 } | {name: frozenset() for name in ("ACTIVE", "PARTIAL", "NOOP", "FAILED", "CANCELLED")}
 
-SCALE_IN_MOVES: Mapping[str, frozenset[str]] = {
+SCALE_IN_TRANSITIONS: Mapping[str, frozenset[str]] = {
     "PENDING": frozenset({"DRAINING", "FAILED"}),
     "DRAINING": frozenset({"REMOVING", "FAILED"}),
     "REMOVING": frozenset({"COMPLETED", "FAILED"}),
 } | {name: frozenset() for name in ("COMPLETED", "NOOP", "FAILED")}
 
-ENGINE_MOVES: Mapping[str, frozenset[str]] = {
+ENGINE_TRANSITIONS: Mapping[str, frozenset[str]] = {
     "CREATING": frozenset({"HEALTH_CHECKING", "DRAINING", "REMOVING"}),
     "CONNECTING": frozenset({"HEALTH_CHECKING", "DRAINING", "REMOVING"}),
     "HEALTH_CHECKING": frozenset({"WEIGHT_SYNCING", "READY", "CREATING", "DRAINING", "REMOVING"}),
@@ -40,5 +40,5 @@ ENGINE_MOVES: Mapping[str, frozenset[str]] = {
 }
 
 
-def allowed_request_moves(direction: str) -> Mapping[str, frozenset[str]]:
-    return SCALE_OUT_MOVES if direction == "scale_out" else SCALE_IN_MOVES
+def allowed_request_transitions(direction: str) -> Mapping[str, frozenset[str]]:
+    return SCALE_OUT_TRANSITIONS if direction == "scale_out" else SCALE_IN_TRANSITIONS

@@ -34,7 +34,7 @@ class Event(models.Model):
 
 
 class Audit(models.Model):
-    """Audit entry for a change by a user, with the values before and after."""
+    """Audit entry for a change by a user or a component, with the values before and after."""
 
     at = models.DateTimeField(db_default=Now(), editable=False)
     actor = models.CharField(max_length=150)

@@ -1,4 +1,4 @@
-"""Limits and quotas that a request alone exceeds, so that the end of other workloads cannot help."""
+"""Find limits and quotas that a request exceeds even if all other workloads end."""
 
 from collections.abc import Iterator
 

@@ -55,7 +55,7 @@ class Scheduler(LeaderLoop):
     _retries: int = 0  # consecutive ticks that left work undone
     _ticked_at: float = 0.0  # monotonic time at which the last tick ended
     _changed_at: float | None = None  # time of the first change since the latest reconcile pass began
-    _pass_changed: bool = False  # True if the current pass, or a change before the pass, has changed anything
+    _pass_changed: bool = False  # True if anything changed just before or during the current pass
     _must_reconcile: bool = False
     _reconciling: Iterator[bool] | None = None
     _cleaning: Iterator[bool] | None = None

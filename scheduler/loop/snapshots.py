@@ -42,8 +42,8 @@ class StoredCycle:
 def compress_document(snapshot: Snapshot, plan: Plan, encoder: SnapshotEncoder | None = None) -> bytes | None:
     """Return the compressed snapshot and plan, or None if the snapshot has more than MAX_WORKLOADS workloads.
 
-    `encoder` caches encoded parts between cycles; without it, packing takes longer than making the cycle's
-    decisions. Must not be called inside a transaction.
+    `encoder` caches encoded parts between cycles; without it, compression takes longer than making the
+    cycle's decisions. Must not be called inside a transaction.
     """
     parts = compress_in_parts(snapshot, plan, encoder or SnapshotEncoder(), MAX_WORKLOADS)
     while True:

@@ -190,7 +190,7 @@ class Loop:
     def _next_bundles(self, plan: Plan) -> tuple[Bundle, ...]:
         """Return this tick's bundles.
 
-        Bundles that were stale recently come last. The next tick plans all others again.
+        Bundles that were stale recently come last. The next tick plans the remaining bundles again.
         """
         workloads = {bundle.workload for bundle in plan.bundles}
         self._stale = {name: at for name, at in self._stale.items() if name in workloads}
@@ -309,7 +309,7 @@ class Loop:
                 for _ in self._run_steps_safely("snapshots", store_snapshot(run, context, memory)):
                     yield False
                 yield False
-        while runs and memory.explanations.has_unwritten:
+        while runs and memory.explanations.has_unwritten_changes:
             yield self._record(lambda: write_next_reasons(runs[-1], context, memory))
         self._runs = self._runs[len(runs) :] or self._runs[-1:]
 

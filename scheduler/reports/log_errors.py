@@ -86,7 +86,8 @@ def _error_lines(data: bytes, *, is_last: bool, is_due: Callable[[], bool]) -> t
     """Return the start offsets in `data` of the lines that name an error, and the end of the searched data.
 
     A traceback that has not ended is left for the next search, unless no more data follows. The search ends
-    early when it is due. After `_SCANNED_LINES`, tracebacks and the errors at their ends count separately.
+    early once `is_due()` is true. After `_SCANNED_LINES`, tracebacks and the errors at their ends count
+    separately.
     """
     starts, position, lines_left = list[int](), 0, _SCANNED_LINES
     while (candidate := _CANDIDATE.search(data, position)) is not None:
@@ -114,7 +115,7 @@ def _names_error(data: bytes, position: int, prefix: str, max_lines: int) -> tup
     """Return whether the line that ends a traceback names an error, and the number of lines read.
 
     The answer is None if the traceback has not ended. The lines of the traceback have the same prefix, such
-    as `[rank0]: `, and are indented. Other lines may stand between them.
+    as `[rank0]: `, and are indented. Other lines can occur between them.
     """
     for count in range(max_lines):
         if position >= len(data):

@@ -150,7 +150,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
 def _by_name(
     tree: Sequence[tuple[QueueShare, list[QueueShare]]],
 ) -> list[tuple[QueueShare, list[QueueShare]]]:
-    """Sort departments, and the projects in each, by name, as on the page Quotas."""
+    """Sort departments, and the projects in each, by name, as on the *Quotas* page."""
     return sorted(
         ((top, sorted(children, key=lambda queue: queue.name)) for top, children in tree),
         key=lambda pair: pair[0].name,

@@ -17,7 +17,6 @@ from projects.actor import Actor
 from projects.engine import scaling
 from projects.models import InferenceEngine, Phase, ScaleRequest, Service
 from projects.services import audit
-from projects.services.inference.moves import open_request, transition_request
 from projects.services.inference.rules import (
     InvalidScaleRequest,
     ScaleParameters,
@@ -30,6 +29,7 @@ from projects.services.inference.rules import (
     require_no_active_request,
     service_settings,
 )
+from projects.services.inference.transitions import open_request, transition_request
 
 SERVICE_LOOP = "services"
 LOCKED_SERVICE = compiled_once(
@@ -139,7 +139,7 @@ def scale_in(
 def cancel(*, actor: Actor, request: ScaleRequest, now: datetime | None = None) -> ScaleRequest:
     """Cancel a scale-out, and let the engines that it has added be removed. Idempotent.
 
-    Raises Conflict for a scale-in, and for a request that has otherwise ended or failed.
+    Raises Conflict for a scale-in, and for a request that has completed or failed.
     """
     service = request.service
     require(actor, Action.OPERATE, service.workload)

@@ -25,7 +25,7 @@ MAX_LIFETIME = timedelta(days=366)
 LAST_USED_INTERVAL = timedelta(minutes=1)
 TOKEN_FIELDS = [field.attname for field in ApiToken._meta.concrete_fields]
 USER_FIELDS = [field.attname for field in User._meta.concrete_fields]
-# Every REST request runs this query.
+# Every REST request with a token runs this query.
 VALID_TOKEN = f"""
     SELECT {", ".join(f'token."{field.column}"' for field in ApiToken._meta.concrete_fields)},
         {", ".join(f'holder."{field.column}"' for field in User._meta.concrete_fields)},

@@ -1,4 +1,4 @@
-"""Estimate how long the remaining tasks of an array run."""
+"""Estimate how long the remaining tasks of an array will take."""
 
 from dataclasses import dataclass
 

@@ -20,8 +20,8 @@ from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 class CurrentTasks:
     """Tasks of an active array that do not wait for earlier tasks.
 
-    `first_start` is known only if tasks are running, and otherwise `last_change`, the time of the last change
-    to a task that has run. GPU amounts are in thousandths.
+    If tasks are running, `first_start` is set. Otherwise, `last_change` is the time of the last change to a
+    task that has run. GPU amounts are in thousandths.
     """
 
     first_start: datetime | None = None
@@ -115,7 +115,7 @@ def load_progress(arrays: Collection[WorkloadArray]) -> dict[uuid.UUID, ArrayPro
 def _current_tasks(active: Mapping[uuid.UUID, TaskCounts]) -> dict[uuid.UUID, CurrentTasks]:
     """Return the current tasks of active arrays.
 
-    Ended tasks are read only for the last change in arrays without running tasks.
+    Ended tasks are read only for the first start or the last change.
     """
     if not active:
         return {}

@@ -128,7 +128,7 @@ def _start_on_larger_devices(board: Board, gang: Gang) -> bool:
     for min_memory_mib in matcher.larger_memory_sizes() if parts else ():
         for part in parts:
             part.milli, part.mask = (
-                matcher.milli_on_smallest_device(part.role, min_memory_mib, part.project),
+                matcher.share_milli_on_smallest_device(part.role, min_memory_mib, part.project),
                 matcher.mask(part.role, min_memory_mib, part.project),
             )
             part.amounts = (part.milli * part.request.devices, *part.amounts[1:])

@@ -140,8 +140,8 @@ class Board:
         milli = least_milli = request.gpu
         if request.gpu_memory_mib:
             milli, least_milli = (
-                matcher.milli_on_smallest_device(role, 0, project),
-                matcher.milli_on_largest_device(role, project),
+                matcher.share_milli_on_smallest_device(role, 0, project),
+                matcher.share_milli_on_largest_device(role, project),
             )
         mask = matcher.mask(role, 0, project)
         return BoardRole(role, milli, mask, matcher.avoid_mask(role), least_milli, project)

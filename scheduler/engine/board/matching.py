@@ -131,15 +131,17 @@ class Matcher:
             self._avoid_masks[key] = mask if any(mask) else None
         return self._avoid_masks[key]
 
-    def milli_on_smallest_device(self, role: Role, min_memory_mib: int = 0, project: str = "") -> int:
+    def share_milli_on_smallest_device(self, role: Role, min_memory_mib: int = 0, project: str = "") -> int:
         """Return the role's requested share of the smallest matching device, in thousandths."""
-        return self._largest_and_smallest_milli(role, min_memory_mib, project)[0]
+        return self._largest_and_smallest_share_milli(role, min_memory_mib, project)[0]
 
-    def milli_on_largest_device(self, role: Role, project: str = "") -> int:
+    def share_milli_on_largest_device(self, role: Role, project: str = "") -> int:
         """Return the role's requested share of the largest matching device, in thousandths."""
-        return self._largest_and_smallest_milli(role, 0, project)[1]
+        return self._largest_and_smallest_share_milli(role, 0, project)[1]
 
-    def _largest_and_smallest_milli(self, role: Role, min_memory_mib: int, project: str) -> tuple[int, int]:
+    def _largest_and_smallest_share_milli(
+        self, role: Role, min_memory_mib: int, project: str
+    ) -> tuple[int, int]:
         key, requested = (node_constraints(role), min_memory_mib, project), role.request.gpu_memory_mib
         if key not in self._millis:
             mask = self.mask(role, min_memory_mib, project)

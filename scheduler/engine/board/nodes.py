@@ -123,7 +123,7 @@ class Nodes:
             self._free = gpu, cpu, memory
         return self._free
 
-    def device_milli_on(self, i: int, request: Request) -> int:
+    def device_share_milli(self, i: int, request: Request) -> int:
         """Return the replica's share of a device on the node, in thousandths.
 
         A share above 1000 does not fit.

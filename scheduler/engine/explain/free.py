@@ -229,7 +229,7 @@ class FreeCapacity:
             return 0
         if kind != GPU:
             return self.view.free_on(i, kind) // self.replica_amount(part, kind)
-        milli = nodes.device_milli_on(i, request)
+        milli = nodes.device_share_milli(i, request)
         return sum(max(0, free) // milli for free in nodes.devices[i]) // request.devices
 
     def numbers(self, kind: int) -> dict[str, int | float | str | None]:

@@ -192,13 +192,13 @@ def collect_rejections(board: Board) -> PoolRejections:
         {**board.cycle.rejections, **_hold_reasons(board, groups)},
         [gang for gang in ungrouped if gang.name not in board.served],
         frozenset(board.served),
-        frozenset(name for name in board.cycle.reserved_only if _has_pods(board, name)),
+        frozenset(name for name in board.cycle.reserved_only if _still_has_reservations(board, name)),
         expected_starts,
     )
 
 
-def _has_pods(board: Board, name: str) -> bool:
-    """Return whether the workload still has its reservations. Another workload can take them over."""
+def _still_has_reservations(board: Board, name: str) -> bool:
+    """Return whether a workload with reservations still has them. Another workload can take them over."""
     gang = board.gangs.get(name)
     return gang is not None and gang.has_pods
 

@@ -1,4 +1,4 @@
-"""Place the replicas of an arrangement, or place none."""
+"""Place all replicas of an arrangement, or none."""
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet

@@ -193,7 +193,7 @@ class Fragmentation:
         if part.mask is not None:
             fits &= np.frombuffer(part.mask, dtype=np.uint8)[stale] > 0
         if request.gpu_memory_mib:
-            milli = _to_int_array(nodes.device_milli_on(i, request) for i in stale.tolist())
+            milli = _to_int_array(nodes.device_share_milli(i, request) for i in stale.tolist())
         else:
             milli = np.full(len(stale), request.gpu)
         if request.devices:

@@ -141,7 +141,7 @@ def _pick_least_fragmenting(
             if not has_room(nodes, i, part, horizon):
                 continue
             if device >= 0 and i not in nodes.leaving and strategy is Strategy.FRAGMENTATION:
-                return Slot(i, (device,), nodes.device_milli_on(i, part.request))
+                return Slot(i, (device,), nodes.device_share_milli(i, part.request))
             slot = slot_on_node(nodes, i, part, horizon, strategy is Strategy.SPREAD)
             if slot is not None:
                 return slot
@@ -173,7 +173,7 @@ def slot_on_node(
     count = part.request.devices
     if not count:
         return Slot(i, (), 0)
-    milli = nodes.device_milli_on(i, part.request)
+    milli = nodes.device_share_milli(i, part.request)
     if milli == MILLI and nodes.whole[i] < count:
         return None
     free = nodes.devices[i]
@@ -231,7 +231,7 @@ def _packing_key(nodes: Nodes, part: BoardRole) -> Callable[[int], tuple[int, ..
     count = part.request.devices
 
     def key(i: int) -> tuple[int, ...]:
-        milli = nodes.device_milli_on(i, part.request)
+        milli = nodes.device_share_milli(i, part.request)
         opened = 0
         if milli < MILLI:
             opened = max(0, count - sum(milli <= free < MILLI for free in nodes.devices[i]))

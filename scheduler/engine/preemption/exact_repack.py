@@ -202,7 +202,7 @@ class _ExactSearch:
 
     def _slots_on_node(self, i: int, part: BoardRole) -> Iterator[Slot]:
         """Yield slots for device combinations, treating equally free devices as interchangeable."""
-        milli, count = self._board.nodes.device_milli_on(i, part.request), part.request.devices
+        milli, count = self._board.nodes.device_share_milli(i, part.request), part.request.devices
         free = self._free[i].devices
         able = sorted((d for d, left in enumerate(free) if left >= milli), key=lambda d: (free[d], d))
         tried = set[tuple[int, ...]]()

@@ -112,7 +112,7 @@ def _replicas_that_fit(board: Board, i: int, part: BoardRole) -> int:
     if request.memory_mib:
         counts.append(nodes.memory_unrequested[i] // request.memory_mib)
     if request.devices:
-        milli = nodes.device_milli_on(i, request)
+        milli = nodes.device_share_milli(i, request)
         counts.append(sum(max(0, free) // milli for free in nodes.devices[i]) // request.devices)
     if part.role.spread_per_node is not None:
         counts.append(part.role.spread_per_node)

@@ -16,7 +16,7 @@ UNKNOWN_BOOT = Forecast(None, UNKNOWN_START[Reason.WAITING_FOR_SCALE_UP])
 
 
 def with_scale_up_first(rejections: Iterable[Rejection]) -> tuple[Rejection, ...]:
-    """Put the scale-up reason first if all other reasons end once the added nodes have booted."""
+    """Put the scale-up reason first if no other reason will apply once the added nodes have booted."""
     return tuple(_move_scale_up_first(each) if _waits_for_nodes(each) else each for each in rejections)
 
 

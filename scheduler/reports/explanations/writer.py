@@ -105,7 +105,7 @@ class ExplanationWriter:
         self._cycles = 0
 
     @property
-    def has_unwritten(self) -> bool:
+    def has_unwritten_changes(self) -> bool:
         return bool(self._unwritten)
 
     def write_first_batch(

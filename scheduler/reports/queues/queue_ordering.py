@@ -10,7 +10,7 @@ OWNER_END = ": "
 WORKLOAD_START, SUBMITTED_START = "priority ", "submitted "
 RANK_START, USAGE_START = "rank ", "decayed usage "
 SHARE_START = "dominant share "
-VERBS = {"uses": "", "higher": "has a ", "lower": "has "}  # verbs for first words of order differences
+VERBS = {"uses": "", "higher": "has a ", "lower": "has "}  # verb for an order difference by its first word
 
 
 def group_sentences_by_queue(ordering: Sequence[str]) -> list[tuple[str, list[str]]]:

@@ -140,7 +140,7 @@ def _mean_point(sums: Mapping[str, Any], seconds: float) -> MeanUtilization:
 
 
 def hourly_utilization(pools: Iterable[NodePool], now: datetime, hours: int) -> list[UtilizationHour]:
-    """Return all tenants' used GPU-hours in each of the last `hours` hours, oldest first."""
+    """Return all tenants' allocated and used GPU-hours in each of the last `hours` hours, oldest first."""
     selected_pools = list(pools)
     allocated = hourly_allocations(selected_pools, now, hours)
     rows = UtilizationPoint.objects.filter(

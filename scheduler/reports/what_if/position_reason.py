@@ -45,12 +45,12 @@ def _explain_order_in_project(ahead: Rejection, rejection: Rejection) -> str:
     name = ahead.workload.partition("/")[2]
     if is_not_ready(rejection.key) and not is_not_ready(ahead.key):
         return "workloads that can start are ahead"
-    if _value(ahead, WORKLOAD_START) != _value(rejection, WORKLOAD_START):
+    if _key_part(ahead, WORKLOAD_START) != _key_part(rejection, WORKLOAD_START):
         return f"{name} is ahead because it has a higher priority"
-    if _value(ahead, SUBMITTED_START) != _value(rejection, SUBMITTED_START):
+    if _key_part(ahead, SUBMITTED_START) != _key_part(rejection, SUBMITTED_START):
         return f"{name} is ahead because it was submitted earlier"
     return ""
 
 
-def _value(rejection: Rejection, start: str) -> str:
+def _key_part(rejection: Rejection, start: str) -> str:
     return next((part for part in rejection.key if part.startswith(start)), "")

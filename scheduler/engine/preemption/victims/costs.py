@@ -278,7 +278,7 @@ class _Room:
     def __init__(self, board: Board, part: BoardRole, i: int) -> None:
         self.i, self.part, self.nodes = i, part, board.nodes
         self.node = board.nodes.nodes[i].name
-        self.milli = board.nodes.device_milli_on(i, part.request)
+        self.milli = board.nodes.device_share_milli(i, part.request)
         self.has_devices = len(board.nodes.devices[i]) >= part.request.devices and self.milli <= MILLI
         # Lower bound on the missing milli-GPUs.
         self.missing = self.milli * part.request.devices - board.nodes.gpu[i]

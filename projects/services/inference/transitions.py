@@ -26,7 +26,7 @@ def transition_request(
     request: ScaleRequest, to: str, *, now: datetime, message: str = "", **columns: Any
 ) -> bool:
     """Set the request's status to `to`. Return False if its status has changed since it was read."""
-    allowed = scaling.allowed_request_moves(request.direction)
+    allowed = scaling.allowed_request_transitions(request.direction)
     assert to in allowed[request.status], f"transition from {request.status} to {to} is not allowed"
     if to in scaling.FINAL:
         columns["ended_at"] = now
@@ -46,7 +46,9 @@ def transition_request(
 
 def transition_engine(engine: InferenceEngine, to: str, *, now: datetime, **columns: Any) -> bool:
     """Set the inference engine's state to `to`. Return False if its state has changed since it was read."""
-    assert to in scaling.ENGINE_MOVES[engine.state], f"transition from {engine.state} to {to} is not allowed"
+    assert to in scaling.ENGINE_TRANSITIONS[engine.state], (
+        f"transition from {engine.state} to {to} is not allowed"
+    )
     if to in scaling.ENDED:
         columns["ended_at"] = now
     changed = InferenceEngine.objects.filter(pk=engine.pk, state=engine.state).update(

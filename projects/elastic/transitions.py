@@ -13,7 +13,7 @@ from projects.engine import requests as request_rules
 from projects.engine.inference_engines import InferenceEngineFacts
 from projects.engine.scaling import ENDED
 from projects.models import InferenceEngine, ScaleRequest, Service
-from projects.services.inference.moves import record_observations, transition_engine, transition_request
+from projects.services.inference.transitions import record_observations, transition_engine, transition_request
 
 UNHEALTHY_AFTER = 3  # number of consecutive failed checks after which an engine is unhealthy
 ROUTER_TIMEOUT = timedelta(hours=1)
@@ -26,18 +26,20 @@ def apply_probes(
 
     The caller must load `view` after locking the service.
     """
-    any_moved = False
+    any_changed = False
     for engine in view.engines:
         if engine.state not in ENDED:
             _store_probe(engine, probes.get(engine.pk), now)
-            any_moved |= _move_engine(engine, view, probes.get(engine.pk, NO_PROBE), has_router, now)
+            any_changed |= _update_engine_state(
+                engine, view, probes.get(engine.pk, NO_PROBE), has_router, now
+            )
     if view.request is not None:
-        any_moved |= _move_request(view.request, view, now)
+        any_changed |= _update_request_status(view.request, view, now)
     elif view.has_ended and view.service.ended_at is None and _may_end_service(view, now):
         InferenceEngine.objects.filter(service=view.service).update(router_url="", is_routed=False)
         Service.objects.filter(pk=view.service.pk).update(ended_at=now)
-        any_moved = True
-    return any_moved
+        any_changed = True
+    return any_changed
 
 
 def _may_end_service(view: ServiceView, now: datetime) -> bool:
@@ -106,24 +108,24 @@ def _store_probe(engine: InferenceEngine, probe: Probe | None, now: datetime) ->
     record_observations(engine, **columns)
 
 
-def _move_engine(
+def _update_engine_state(
     engine: InferenceEngine, view: ServiceView, probe: Probe, has_router: bool, now: datetime
 ) -> bool:
     if view.has_ended and engine.origin != "initial" and engine.state not in ("DRAINING", "REMOVING"):
         return _start_removal(engine, "REMOVED", "", "The service has ended.", now)
-    move = engine_rules.next_state(engine_facts(engine, view, probe, has_router, now))
-    if move is None:
+    transition = engine_rules.next_state(engine_facts(engine, view, probe, has_router, now))
+    if transition is None:
         return False
-    if move.to == "REMOVING":
-        return _start_removal(engine, move.ends_as, move.failure, move.message, now)
+    if transition.to == "REMOVING":
+        return _start_removal(engine, transition.ends_as, transition.failure, transition.message, now)
     previous = engine.message if engine.state == "REMOVING" else ""  # keep the reason for the removal
-    columns: dict[str, Any] = {"message": move.message or previous}
+    columns: dict[str, Any] = {"message": transition.message or previous}
     process = view.processes[engine.pk]
     if engine.state == "CREATING":
         columns |= {"url": process.url, "pod_id": process.pod_id, "failures": 0, "is_healthy": False}
-    if move.to == "CREATING":
+    if transition.to == "CREATING":
         columns |= {"pod_id": None, "url": "", "is_healthy": False, "sync": "", "weight_version": ""}
-    return transition_engine(engine, move.to, now=now, **columns)
+    return transition_engine(engine, transition.to, now=now, **columns)
 
 
 def _start_removal(engine: InferenceEngine, ends_as: str, failure: str, message: str, now: datetime) -> bool:
@@ -132,18 +134,18 @@ def _start_removal(engine: InferenceEngine, ends_as: str, failure: str, message:
     Return False if the engine's state has changed since it was read.
     """
     reason = message or engine.message
-    any_moved = transition_engine(
+    any_changed = transition_engine(
         engine, "REMOVING", now=now, ends_as=ends_as, failure=failure, message=reason, is_healthy=False
     )
-    if any_moved:
+    if any_changed:
         cancel_workload(engine, now)
-    return any_moved
+    return any_changed
 
 
-def _move_request(request: ScaleRequest, view: ServiceView, now: datetime) -> bool:
+def _update_request_status(request: ScaleRequest, view: ServiceView, now: datetime) -> bool:
     engines = _request_engines(request)
     applied = _apply_status(request, engines, now)  # a user may have cancelled the request
-    move = request_rules.next_status(
+    transition = request_rules.next_status(
         request_rules.RequestFacts(
             direction=request.direction, mode=request.mode, status=request.status,
             engines=[_engine_summary(engine) for engine in engines], policy=request.policy or "rollback_all",
@@ -151,37 +153,43 @@ def _move_request(request: ScaleRequest, view: ServiceView, now: datetime) -> bo
             weights_change=_weights_are_changing(view.service), service_ended=view.has_ended,
         )
     )  # fmt: skip
-    if move is None:
+    if transition is None:
         return applied
-    if move.give_up:
-        _handle_timeout(request, [engine for engine in engines if engine.name in move.give_up], move, now)
-    if not move.to:
+    if transition.give_up:
+        _handle_timeout(
+            request, [engine for engine in engines if engine.name in transition.give_up], transition, now
+        )
+    if not transition.to:
         return True
-    columns = _request_columns(request, move, engines)
-    if not transition_request(request, move.to, now=now, message=move.message, **columns):
-        return applied or bool(move.give_up)
-    if move.to in ("CREATING", "CONNECTING"):
+    columns = _request_columns(request, transition, engines)
+    if not transition_request(request, transition.to, now=now, message=transition.message, **columns):
+        return applied or bool(transition.give_up)
+    if transition.to in ("CREATING", "CONNECTING"):
         create_engines(request, now)
     _apply_status(request, engines, now)
     return True
 
 
 def _request_columns(
-    request: ScaleRequest, move: request_rules.RequestMove, engines: list[InferenceEngine]
+    request: ScaleRequest, transition: request_rules.RequestTransition, engines: list[InferenceEngine]
 ) -> dict[str, Any]:
     columns: dict[str, Any] = {}
-    if move.ends_as:
-        columns["ends_as"] = move.ends_as
-    if move.failure:
-        columns["failure"] = move.failure
-    if move.message:
-        columns["error_message"] = move.message
+    if transition.ends_as:
+        columns["ends_as"] = transition.ends_as
+    if transition.failure:
+        columns["failure"] = transition.failure
+    if transition.message:
+        columns["error_message"] = transition.message
     if request.direction == "scale_out":
         broken = [engine for engine in engines if _engine_summary(engine).has_failed]
         versions = {engine.weight_version for engine in engines if engine.weight_version}
         columns |= {"weight_version": versions.pop() if len(versions) == 1 else ""}
     else:
-        broken = [engine for engine in engines if engine.state not in ENDED] if move.to == "COMPLETED" else []
+        broken = (
+            [engine for engine in engines if engine.state not in ENDED]
+            if transition.to == "COMPLETED"
+            else []
+        )
     recorded = {failed["engine_id"] for failed in request.failed_engines}
     added = [_failure_document(engine) for engine in broken if engine.name not in recorded]
     return columns | {"failed_engines": [*request.failed_engines, *added]}
@@ -195,15 +203,15 @@ def _apply_status(request: ScaleRequest, engines: list[InferenceEngine], now: da
     """
     if request.status not in ("ROLLING_BACK", "DRAINING"):
         return False
-    any_moved = False
+    any_changed = False
     for engine in engines:
         if engine.state not in (*ENDED, "DRAINING", "REMOVING"):
-            any_moved |= (
+            any_changed |= (
                 _drain_or_remove(engine, now)
                 if request.status == "ROLLING_BACK"
                 else transition_engine(engine, "DRAINING", now=now)
             )
-    return any_moved
+    return any_changed
 
 
 def _drain_or_remove(engine: InferenceEngine, now: datetime) -> bool:
@@ -214,21 +222,24 @@ def _drain_or_remove(engine: InferenceEngine, now: datetime) -> bool:
 
 
 def _handle_timeout(
-    request: ScaleRequest, timed_out: list[InferenceEngine], move: request_rules.RequestMove, now: datetime
+    request: ScaleRequest,
+    timed_out: list[InferenceEngine],
+    transition: request_rules.RequestTransition,
+    now: datetime,
 ) -> None:
     failed = [
         *request.failed_engines,
         *(
-            {**_failure_document(engine), "failure": move.failure, "message": move.message}
+            {**_failure_document(engine), "failure": transition.failure, "message": transition.message}
             for engine in timed_out
         ),
     ]
     for engine in timed_out:
         if request.direction == "scale_out":
-            _start_removal(engine, "FAILED", move.failure, move.message, now)
+            _start_removal(engine, "FAILED", transition.failure, transition.message, now)
         else:
             transition_engine(engine, "ACTIVE", now=now, removed_by=None)
-    request.failed_engines, request.error_message = failed, move.message
+    request.failed_engines, request.error_message = failed, transition.message
     request.updated_at = now
     request.save(update_fields=["failed_engines", "error_message", "updated_at"])
 
