@@ -77,7 +77,7 @@ class PodVolumeObjects(TokenlessView):
     def get(self, request: Request, pod_id: UUID, name: str) -> Response:
         volume, bucket = _open(request, pod_id, name)
         after = parse_query(request, ObjectsQuery).after
-        if not after and (reason := _pending_changes(pod_id, volume)):
+        if not after and (reason := _reason_to_wait(pod_id, volume)):
             return Response(ObjectsResponse(objects=[], next="", size_max=0, waiting_for=reason))
         with _limit_store_calls(volume):
             page = bucket.list_page(after)
@@ -104,7 +104,7 @@ class PodVolumeUrls(TokenlessView):
         return Response(UrlsResponse(urls=urls))
 
 
-def _pending_changes(pod_id: UUID, volume: Volume) -> str:
+def _reason_to_wait(pod_id: UUID, volume: Volume) -> str:
     """Return why the pod must wait before it fetches the volume, or an empty string if it need not wait.
 
     The changes that earlier pods of the project made to the volume must be stored first. Raises Unavailable

@@ -40,7 +40,7 @@ class EntireBounds:
         return None
 
     def _bounds(self, blocker: Blocker, pool: str) -> Iterator[tuple[int, int]]:
-        """Yield each resource and its bound. A blocker only names the first exceeded one of its queue."""
+        """Yield resources with their bounds. A blocker names only its queue's first exceeded resource."""
         if blocker.reason not in LIMIT_REASONS | QUOTA_REASONS:
             return
         resource, bound = blocker.numbers.get("resource"), blocker.numbers.get("bound")

@@ -13,7 +13,7 @@ Amounts = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, order=True)
 class QueueEnd:
-    """Time in seconds since the epoch at which a workload reaches its maximum runtime."""
+    """Declared end of a workload, in seconds since the epoch, and the amounts that it frees."""
 
     at: int
     workload: str
@@ -22,7 +22,7 @@ class QueueEnd:
 
 
 class QueueEnds:
-    """Declared ends in one pool, and the requests of workloads that start before the next one."""
+    """Declared ends in one pool, and the requests of workloads with an estimated start."""
 
     def __init__(self, queues: Iterable[Queue]) -> None:
         self._parents = {queue.name: queue.parent for queue in queues}

@@ -120,7 +120,7 @@ class SGLangEngines:
 def _call_both(call: Callable[[str, int], None], seed: str, to: str) -> None:
     """Call both engines concurrently, and raise the first error as soon as it occurs.
 
-    The other call may then last until its time limit, but its thread does not delay process exit.
+    The other call can then continue until its time limit, but its thread does not delay process exit.
     """
     results: SimpleQueue[Exception | None] = SimpleQueue()
 

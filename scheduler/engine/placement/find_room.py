@@ -20,7 +20,7 @@ def find_room(
     horizon: Horizon,
     within: AbstractSet[int] | None = None,
 ) -> bool:
-    """Place the replicas in the arrangement.
+    """Place all replicas of the arrangement.
 
     If they do not all fit, return False and leave the board unchanged.
     """

@@ -50,7 +50,7 @@ def brief_reason(workload: Workload) -> str:
 
     For example: "2 requested, 12 allocated of fair share 11". The queue is named unless it is the workload's
     project. For held quota, and for reasons that do not concern a queue's bounds, the text is the workload's
-    message.
+    message, reworded for restart delays.
     """
     blockers = (workload.explanation or {}).get("blockers") or [{}]
     numbers = blockers[0].get("numbers") or {}

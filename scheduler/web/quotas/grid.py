@@ -134,7 +134,7 @@ def parse_grid_query(query: QueryDict, actor: Actor) -> GridQuery:
 def _most_used_first(places: Sequence[PoolOrGroup]) -> list[PoolOrGroup]:
     """Sort quota groups and then pools: those with allocated or reserved GPUs first, the largest first.
 
-    The sort is stable, so that equal pools stay in their order by name. A narrow window shows the first ones.
+    The sort is stable, so equal pools stay in name order. Narrow windows show only the first columns.
     """
     used = {place for (_, place), gpus in allocated_gpus(places).items() if any(gpus)}
     capacity = gpu_capacities(places)

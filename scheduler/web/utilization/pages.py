@@ -172,7 +172,7 @@ def _allocated_cores(cpu_milli: int) -> str:
 
 
 def _is_flat_at_zero(key: str, points: Sequence[MeanUtilization]) -> bool:
-    """Return whether the chart of CPU or memory would be a flat line at zero."""
+    """Return whether the chart of CPU or memory would look like a flat line at zero."""
     if key not in LEAST_SCALES:
         return False
     column, least = LEAST_SCALES[key]
