@@ -363,10 +363,10 @@ def test_overview_names_the_pool_in_which_a_project_is_over_quota(
     amount = next(part for part in text.split('<div class="queue">') if ">vision</a>" in part)
     held = Workload.objects.get(pk=running.pk).gpu_milli_now // 1000
     words = " ".join(re.sub(r"<[^>]+>", " ", amount).split())
-    assert f"{held - 1} over quota in {cast.pool.name} , 8 unused in other {held} of quota 9" in words
+    assert f"{held} of quota 1 in {cast.pool.name} 0 of quota 8 in other {held} of quota 9" in words
     assert "fair share 2" in words, "queues over quota have a fair share too"
-    mark = re.search(r'<line class="quota" x1="(\d+)"', amount)
-    assert mark and int(mark[1]) == 800, "the mark counts the same pools as the text"
+    marks = re.findall(r'<line class="quota" x1="(\d+)"', amount)
+    assert [int(mark) for mark in marks] == [89, 711], "each bar has the mark of its pool's quota"
 
 
 def test_overview_shows_reserved_gpus_beside_allocated_gpus_of_the_same_pools(

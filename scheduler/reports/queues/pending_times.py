@@ -4,21 +4,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Aggregate, Count, DurationField, ExpressionWrapper, F, FloatField, Q
+from django.db.models import Aggregate, Count, DurationField, ExpressionWrapper, F, FloatField, Max, Q
 from django.db.models.functions import Extract
 
 from pools.models import NodePool
 from projects.actor import Actor
 from projects.selectors import workloads
 
+PERCENTILE_STARTS = 20
+
 
 @dataclass(frozen=True, slots=True)
 class PendingTimes:
-    """Median and 95th percentile of pending times in seconds, or None if no workload started."""
+    """Median, 95th percentile and maximum of pending times in seconds, or None if no workload started."""
 
     started: int
     median: float | None
     p95: float | None
+    longest: float | None
+
+    @property
+    def has_percentiles(self) -> bool:
+        """Whether there are enough starts for the 95th percentile to differ from the longest wait."""
+        return self.started >= PERCENTILE_STARTS
 
 
 class Percentile(Aggregate):
@@ -36,12 +44,18 @@ WAITS_ONLY_FOR_CAPACITY = Q(array__isnull=True) | Q(array__max_running__isnull=T
 def pending_times(actor: Actor, pools: Iterable[NodePool], since: datetime) -> PendingTimes:
     """Return the pending times of visible workloads in the pools that first started at or after `since`.
 
-    Tasks of arrays that limit running tasks are omitted.
+    Evicted workloads that are pending again belong to the pools that they may use. Tasks of arrays that limit
+    running tasks are omitted.
     """
     waited = ExpressionWrapper(F("first_started_at") - F("submitted_at"), output_field=DurationField())
-    recent = Q(first_started_at__gte=since, pool__in=list(pools))
+    selected = list(pools)
+    placed = Q(pool__in=selected) | Q(pool__isnull=True, pools__overlap=[pool.name for pool in selected])
+    recent = Q(first_started_at__gte=since) & placed
     rows = workloads(actor).filter(recent & WAITS_ONLY_FOR_CAPACITY).order_by()
     sums = rows.annotate(waited=Extract(waited, "epoch")).aggregate(
-        n=Count("pk"), median=Percentile("waited", part=0.5), p95=Percentile("waited", part=0.95)
+        n=Count("pk"),
+        median=Percentile("waited", part=0.5),
+        p95=Percentile("waited", part=0.95),
+        longest=Max("waited"),
     )
-    return PendingTimes(sums["n"], sums["median"], sums["p95"])
+    return PendingTimes(sums["n"], sums["median"], sums["p95"], sums["longest"])

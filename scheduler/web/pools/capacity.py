@@ -58,6 +58,11 @@ class Capacity:
         return min(self.pending, max(0, self.reserved - self.reserved_idle))
 
     @property
+    def reserved_elsewhere(self) -> int:
+        """Reserved GPUs of nodes that can host pods."""
+        return self.reserved - self.reserved_booting
+
+    @property
     def bar(self) -> Bar:
         whole, reserved_booting = self.existing, self.reserved_booting
         return stacked_bar(

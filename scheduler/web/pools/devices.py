@@ -38,6 +38,7 @@ class DeviceMap:
     index: int
     holders: list[AllocatedPart] = field(default_factory=list)
     reserved_for: str = ""  # handle of the workload that the device is reserved for
+    reserved_hue: str = ""  # colour of that workload's project
     is_booting: bool = False  # True if the node is not ready yet
     bound_at: datetime | None = None  # time at which the latest holder was bound
     measured: DeviceMeasurements | None = None  # latest measurements of the device, if any
@@ -194,3 +195,6 @@ def _add_reservations(maps: dict[int, NodeMap], visible: set[int]) -> None:
             devices = maps[row.node_id].devices
             if index < len(devices):
                 devices[index].reserved_for = row.workload.handle if seen else "another project"
+                devices[index].reserved_hue = (
+                    project_hue(row.workload.project_id) if seen else OTHER_PROJECTS_HUE
+                )

@@ -9,6 +9,7 @@ from django.db.models import Q
 
 from berth.core.amounts import sum_bounds
 from berth.server.web.charts.bars import Bar, bar_scale, quota_bar
+from berth.server.web.charts.hues import project_hue
 from berth.server.web.numbers import thousandths
 from pools.models import NodePool, QuotaGroup
 from projects.access import fully_visible_departments
@@ -21,7 +22,22 @@ from scheduler.reports.queues.pending_gpus import pending_by_project
 from scheduler.reports.queues.queue_totals import GPU, Owner, totals_by_queue
 from scheduler.reports.selectors import queue_statuses
 
+POOL_BARS_MAX = 3
 Key = tuple[str, int]  # ("department" or "project", ID)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolBar:
+    """Allocated and reserved GPUs of a queue in one pool, with a mark at the queue's quota there."""
+
+    pool: str
+    held: int
+    quota: int
+    bar: Bar
+
+    @property
+    def is_over(self) -> bool:
+        return self.held > self.quota
 
 
 @dataclass
@@ -39,6 +55,7 @@ class QuotaLine:
     scale: int = 0  # amount that a full-width bar represents
     elsewhere: int = 0  # amount held in other pools of the quota group
     by_pool: dict[int, int] = field(default_factory=dict)  # allocated and reserved amounts by pool ID
+    reserved_by_pool: dict[int, int] = field(default_factory=dict)
 
     @cached_property
     def bar(self) -> Bar:
@@ -71,6 +88,39 @@ class QuotaLine:
             scale=self.scale,
             label=_bar_label(self),
         )
+
+    @cached_property
+    def pool_bars(self) -> list[PoolBar]:
+        """One bar per pool of a queue that is over quota in some pools and has unused quota in others.
+
+        One bar for all pools would hide which quota is exceeded. Empty for queues with many pools.
+        """
+        if self.unused_elsewhere is None or len(self.quotas) > POOL_BARS_MAX:
+            return []
+        bars = []
+        for quota in self.quotas:
+            if quota.pool is None or not quota.gpu_milli:
+                continue
+            held, reserved = (
+                amounts.get(quota.pool.pk, 0) for amounts in (self.by_pool, self.reserved_by_pool)
+            )
+            words = f"{thousandths(held)} of quota {thousandths(quota.gpu_milli)} in {quota.pool.name}"
+            bar = quota_bar(
+                allocated=held - reserved,
+                reserved=reserved,
+                quota=quota.gpu_milli,
+                share=None,
+                requested=0,
+                scale=self.scale,
+                label=f"{self.owner}: {words}",
+            )
+            bars.append(PoolBar(quota.pool.name, held, quota.gpu_milli, bar))
+        return sorted(bars, key=lambda each: (not each.is_over, each.pool))
+
+    @property
+    def hue(self) -> str:
+        """Colour of the project in device maps."""
+        return project_hue(self.owner.pk)
 
     @property
     def held(self) -> int:
@@ -205,6 +255,7 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
             line.allocated += totals.allocated[GPU]
             line.reserved += totals.reserved[GPU]
             line.by_pool[pool] = totals.allocated[GPU] + totals.reserved[GPU]
+            line.reserved_by_pool[pool] = totals.reserved[GPU]
     result = list(tops.values())
     for line in [*result, *(child for top in result for child in top.children)] if outside else ():
         line.elsewhere = sum(_allocated_outside_pools(quota, outside) for quota in line.quotas)

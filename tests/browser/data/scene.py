@@ -308,6 +308,7 @@ def _ended(scene: Scene) -> None:
             message=message,
             exit_code=code,
             started_at=make.ago(hours=3),
+            first_started_at=make.ago(hours=3),
             # The first run of vit-baseline was evicted.
             submitted_at=make.ago(hours=4 if name == "vit-baseline" else 3.05),
             ended_at=make.ago(hours=2),

@@ -40,6 +40,7 @@ def test_pending_times_include_only_recent_visible_starts(stage: Stage) -> None:
     times = pending_times(stage.cast.dave, pools, NOON)
     assert (times.started, times.median) == (4, 25.0)
     assert times.p95 == pytest.approx(854.5)
+    assert times.longest == 1000 and not times.has_percentiles
     assert pending_times(stage.cast.grace, pools, NOON).median is None
     assert pending_times(stage.cast.dave, pools, NOON + timedelta(hours=1)).started == 0
 

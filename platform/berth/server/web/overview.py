@@ -111,6 +111,7 @@ def index(request: Request) -> HttpResponse:
         "queues": queues,
         "bar_kinds": {part.kind for bar in bars for part in bar.parts},
         "has_share_marks": any(bar.share is not None for bar in bars),
+        "used_this_hour": round(hourly_means[-1].used, 1) * MILLI if hourly_means[-1].measured else None,
         "counts": count_by_state(actor, shown),
         "reasons": reasons[:REASONS_MAX],
         "longest": longest,

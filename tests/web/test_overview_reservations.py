@@ -1,0 +1,37 @@
+"""Tests of booting nodes and their reservations on the overview."""
+
+import re
+from datetime import timedelta
+
+from projects.models import Workload
+from scheduler.models import Reservation
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+
+
+def test_overview_shows_for_which_project_a_booting_node_is_reserved(cast: Cast, sign_in: SignIn) -> None:
+    make.node(cast.pool, gpus=4)
+    booting = make.node(cast.pool, gpus=4, state="booting")
+    following = make.workload(cast.vision, "next", replicas=4, phase="reserved", pool=cast.pool)
+    Reservation.objects.bulk_create(
+        Reservation(workload=following, role="worker", index=n, node=booting, devices=[n], gpu_milli=1000)
+        for n in range(4)
+    )
+    text = sign_in("dave").get("/").content.decode()
+    figure = re.sub(r"<[^>]+>", "", text.partition("GPUs allocated")[2].partition("</a>")[0])
+    assert "4 ready, 4 booting (reserved)" in " ".join(figure.split())
+    assert text.count(f'<rect class="hue-{cast.vision.pk % 14} reserved"') == 4
+    assert 'title="GPU 0: booting, reserved for vision/next"' in text
+
+
+def test_longest_wait_counts_workloads_that_are_pending_again(cast: Cast, sign_in: SignIn) -> None:
+    started = make.ago(minutes=50)
+    for name, waited in (("short", 5), ("evicted", 10)):
+        submitted = started - timedelta(minutes=waited)
+        row = make.workload(cast.vision, name, pools=[cast.pool.name], submitted_at=submitted)
+        Workload.objects.filter(pk=row.pk).update(first_started_at=started)
+    text = sign_in("dave").get("/").content.decode()
+    note = text.partition("Median wait (24 h)")[2].partition('class="note"')[2].partition("</a>")[0]
+    words = " ".join(re.sub(r"<[^>]+>", " ", note).split())
+    assert words.endswith("longest 10 min , 2 starts") and "p95" not in words
