@@ -134,8 +134,8 @@ def start_pods(now: datetime, context: SchedulerContext, projects: RelatedRows =
 class _PodStartResults:
     """Results of starting pods.
 
-    `failures` contains each pod's failure, or an empty string. `missing_secrets` is keyed by workload,
-    `rejected` by pod. `failed` contains the pods with each error.
+    `failures` contains each pod's failure, or an empty string. `missing_secrets` is keyed by workload, and
+    `rejected` is keyed by pod. `failed` contains the pods with each error.
     """
 
     notes: list[str] = field(default_factory=list)

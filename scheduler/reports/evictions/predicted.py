@@ -62,7 +62,7 @@ def _predicted_eviction(document: Mapping[str, Any]) -> PredictedEviction:
 
 
 def _summary(rows: Iterable[PredictedEviction]) -> str:
-    """Return a line such as "Evicts 2 workloads (12 GPUs, 31.0 GPU-h of work lost), moves 3"."""
+    """Return text such as "Evicts 1 workload (2 GPUs, 3.0 GPU-h of work lost), moves 1 workload (1 GPU)"."""
     by_kind: dict[str, list[PredictedEviction]] = {"evicts": [], "scales down": [], "moves": []}
     for row in rows:
         verb = {MOVED: "moves", SCALED_DOWN: "scales down"}.get(row.kind, "evicts")
