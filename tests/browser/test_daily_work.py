@@ -166,7 +166,7 @@ def test_evicted_workload_shows_reason_and_preemptor(opened: Open, scene: Scene)
         change = page.get_by_role("region", name="Smallest change")
         expect(change).to_contain_text("No single change would start the workload now.")
         eviction = page.get_by_role("status").filter(has_text="Evicted")
-        expect(eviction).to_contain_text("A 4-GPU workload in project ads reclaimed its 4 GPUs.")
+        expect(eviction).to_contain_text("A 4-GPU workload in project ads reclaimed this workload's 4 GPUs.")
         expect(eviction).not_to_contain_text("ctr-nightly")
         eviction.get_by_role("link", name="Show eviction").click()
         heading = "detr-long was reclaimed for a 4-GPU workload in project ads"

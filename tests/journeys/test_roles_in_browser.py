@@ -75,7 +75,7 @@ def read_eviction_reason(dave: Page) -> None:
     """Check that the page updates itself and links to the eviction, which shows its rule and numbers."""
     expect(dave.get_by_role("heading", level=1)).to_contain_text("Pending", timeout=SLOW)
     eviction = dave.get_by_role("status").filter(has_text="Evicted")
-    expect(eviction).to_contain_text("A 4-GPU workload in project ads reclaimed its 4 GPUs.")
+    expect(eviction).to_contain_text("A 4-GPU workload in project ads reclaimed this workload's 4 GPUs.")
     address = dave.url
     eviction.get_by_role("link", name="Show eviction").click()
     expect(dave.get_by_role("heading", level=1)).to_contain_text("younger was reclaimed")

@@ -159,7 +159,7 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
         del charts[key]
     shown = [
         StripFigure(title, used, allocated, charts.get(key), old_since)
-        for key, title, used, allocated in (*_gpu_figures(use), *figures)
+        for key, title, used, allocated in (*_gpu_figures(use, _lowest_busy(pods)), *figures)
     ]
     if use.allocated_gpu_milli and len(shown) == len(figures):
         allocated, reason = f"of {format_gpus(use.allocated_gpu_milli)}", _unmeasured_reason(pods, now)
@@ -181,7 +181,13 @@ def _is_flat_at_zero(key: str, points: Sequence[MeanUtilization]) -> bool:
     return bool(peak < FLAT_PART * scale)
 
 
-def _gpu_figures(use: summary.Utilization) -> list[tuple[str, str, str, str]]:
+def _lowest_busy(pods: Iterable[summary.PodSummary]) -> int | None:
+    """Return the utilization of the least used GPU in thousandths, or None unless several were measured."""
+    busy = [each.busy_milli for pod in pods for each in pod.devices if each.busy_milli is not None]
+    return min(busy) if len(busy) > 1 else None
+
+
+def _gpu_figures(use: summary.Utilization, lowest: int | None) -> list[tuple[str, str, str, str]]:
     """Return (key, title, used, allocated) for both GPU charts, or an empty list if neither was measured."""
     busy = "" if use.busy_percent is None else f"{use.busy_percent:.0f}%"
     used_memory_text = "" if use.gpu_memory_mib is None else memory(use.gpu_memory_mib)
@@ -189,8 +195,14 @@ def _gpu_figures(use: summary.Utilization) -> list[tuple[str, str, str, str]]:
         return []
     of_memory = f"of {memory(use.allocated_gpu_memory_mib)}" if use.allocated_gpu_memory_mib else ""
     average = "average " if use.allocated_gpu_milli > MILLI else ""
+    lowest_text = "" if lowest is None else f"average, lowest {lowest / 10:.0f}%"
     return [
-        ("gpu", "GPU utilization", busy, f"{average}of {format_gpus(use.allocated_gpu_milli)}"),
+        (
+            "gpu",
+            "GPU utilization",
+            busy,
+            f"{average}of {format_gpus(use.allocated_gpu_milli)}" if lowest is None else lowest_text,
+        ),
         ("gpu-memory", "GPU memory", used_memory_text, of_memory),
     ]
 

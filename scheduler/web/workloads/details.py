@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from django.urls import reverse
@@ -18,8 +19,14 @@ from projects.selectors import pods
 from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
+from scheduler.reports.evictions.rows import lost_gpu_seconds
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
-from scheduler.reports.queues.brief_reasons import BACKOFF_END, CAN_START, waits_after_delay
+from scheduler.reports.queues.brief_reasons import (
+    BACKOFF_END,
+    CAN_START,
+    COUNTED_BACKOFF,
+    waits_after_delay,
+)
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
 
@@ -168,11 +175,19 @@ def build_obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
     return [
         Obstacle(
             str(blocker["reason"]),
-            BACKOFF_END.sub(CAN_START, str(blocker["message"])),
+            _name_restart_delay(str(blocker["message"])),
             [] if BACKOFF_END.search(str(blocker["message"])) else _unmentioned_numbers(blocker),
         )
         for blocker in blockers
     ]
+
+
+def _name_restart_delay(message: str) -> str:
+    """Return the message of a restart delay with the delay's cause first, or any other message unchanged."""
+    counted = COUNTED_BACKOFF.match(message)
+    if counted is None:
+        return BACKOFF_END.sub(CAN_START, message)
+    return f"Restart delay after {counted['causes']}: until {counted['end']}."
 
 
 def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[Obstacle]]:
@@ -197,6 +212,17 @@ def _unmentioned_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
         for label, text in format_numbers(blocker.get("numbers") or {})
         if text not in ("0", "0 s") and text.split()[0] not in in_message
     ]
+
+
+def lost_if_evicted(workload: Workload, now: datetime) -> int | None:
+    """Return the GPU-seconds of work that an eviction now would lose, or None if it cannot be evicted for
+    another workload or holds no GPUs.
+    """
+    if workload.phase != Phase.RUNNING or not workload.preemptible or not workload.gpu_milli_now:
+        return None
+    if workload.started_at is None:
+        return None
+    return lost_gpu_seconds(workload.gpu_milli_now, workload.started_at, workload.last_checkpoint_at, now)
 
 
 def pod_placements(actor: Actor, workload: Workload) -> tuple[list[PodPlacement], list[PodPlacement]]:

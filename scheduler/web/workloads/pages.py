@@ -44,6 +44,7 @@ from scheduler.reports.what_if.smallest_change import NOT_PENDING, RenderedChang
 from scheduler.web.utilization.pages import is_unmeasured, utilization_strip, workload_utilization
 from scheduler.web.workloads import details
 from scheduler.web.workloads.change_link import (
+    ChangeLink,
     change_link,
     describe_losses,
     link_workloads,
@@ -62,6 +63,7 @@ Context = dict[str, Any]
 EVICTIONS_ON_OVERVIEW, EVENTS_ON_OVERVIEW = 5, 6
 PLACED = r"[\d,]+ pods? with .+ on .+\.$"  # matches messages about a placement, not about start progress
 MEASURED_PHASES = (Phase.RUNNING, Phase.STOPPING)
+TRY_CHANGES = "The edit page shows the expected start for several changes together."
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources"))
 
@@ -127,6 +129,8 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         return render(request, "scheduler/workloads/next_cycle.html")
     link = change_link(request.actor, workload, change) if change else None
     note = note_about_admins(request.actor, workload.project, change) if change else ""
+    if answer.outcome == Outcome.NO_CHANGE and _may_try_changes(request, workload):
+        link, note = ChangeLink("Try changes", reverse("workload-edit", args=[workload.pk])), TRY_CHANGES
     sentence = link_workloads(request.actor, answer.sentence, answer.affected)
     context = {
         "sentence": sentence,
@@ -136,6 +140,11 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         "evicts": answer.evicted_workloads > 0,
     }
     return render(request, "scheduler/workloads/smallest_change.html", context)
+
+
+def _may_try_changes(request: Request, workload: Workload) -> bool:
+    is_operator = may(request.actor, Action.OPERATE, workload)
+    return request.GET.get("page") != "edit" and is_operator and is_editable(workload)
 
 
 @signed_in
@@ -256,6 +265,7 @@ def _overview_context(request: Request, workload: Workload) -> Context:
         "last_eviction": last_eviction,
         "ran_for": _seconds_of_last_run(workload),
         "last_run": _last_run(workload, current, last_eviction),
+        "lost_if_evicted": details.lost_if_evicted(workload, now),
         "gpu_hours": workload_gpu_hours(workload.pk, now),
         "cost": workload_cost(workload.pk, now),
         "idle": idle_since([workload.pk], now).get(workload.pk),

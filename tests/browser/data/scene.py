@@ -204,7 +204,8 @@ def _run(
 
 def _running(scene: Scene) -> None:
     labels = {"team": "images", "stage": "pretrain"}
-    _run(scene, "vision", "diffusion-xl", 8, minutes=214, by="dave", labels=labels)
+    saved = {"last_checkpoint_at": make.ago(minutes=1)}
+    _run(scene, "vision", "diffusion-xl", 8, minutes=214, by="dave", labels=labels, **saved)
     elastic = _run(
         scene,
         "vision",

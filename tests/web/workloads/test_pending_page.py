@@ -100,10 +100,12 @@ def test_banner_names_and_links_the_workload_that_reclaimed_the_gpus(cast: Cast,
     page = sign_in("alice").get(address).content.decode()
     assert f'<a href="/workloads/{eviction.preemptor_id}">ads/nightly</a>' in page
     text = notice(page)
-    assert text.startswith("Evicted ") and ": ads/nightly reclaimed its 4 GPUs." in text
+    assert text.startswith("Evicted ") and ": ads/nightly reclaimed this workload's 4 GPUs." in text
     assert f"Resumes from the checkpoint of {saved.isoformat()}." in text
     hidden = notice(sign_in("dave").get(address).content.decode())
-    assert ": A workload in project ads reclaimed its 4 GPUs." in hidden and "nightly" not in hidden
+    assert (
+        ": A workload in project ads reclaimed this workload's 4 GPUs." in hidden and "nightly" not in hidden
+    )
 
 
 def test_banner_mentions_no_checkpoint_if_none_was_recorded(cast: Cast, sign_in: SignIn) -> None:
