@@ -18,6 +18,11 @@ from scheduler.web.workloads import pages as workloads
 urlpatterns = [
     path("submit", submit.index, name="submit"),
     path("submit/prediction", submit.prediction, name="submit-prediction"),
+    path(
+        "workloads/<uuid:workload_id>/edit/smallest-change",
+        submit_change.smallest_change_of_edit,
+        name="workload-edit-change",
+    ),
     path("submit/smallest-change", submit_change.smallest_change, name="submit-smallest-change"),
     path("templates", templates.index, name="templates"),
     path("templates/save", templates.save, name="template-save"),

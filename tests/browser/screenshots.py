@@ -215,7 +215,7 @@ def _predict(page: Page) -> None:
         "priority: high\nmax_runtime: 28800\nnotifications:\n  - {to: dave@example.org, on: [failed]}\n"
     )
     page.wait_for_selector("#fields >> text=Notification 1")
-    page.wait_for_selector("#prediction-title")
+    page.wait_for_selector("#make-change")
 
 
 def _new_template(page: Page) -> None:

@@ -253,12 +253,16 @@ def test_cards_beside_the_edit_form_keep_their_places_during_an_evaluation(
     with opened("ada") as (page, faults):
         page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")
         expect(page.locator("#prediction-title")).to_be_visible()
+        document = page.locator("#document")
+        stored = document.input_value()
+        document.fill(f"{stored}labels: {{team: robots}}\n")
+        expect(page.get_by_text("Queue time unchanged")).to_be_visible()
+        expect(page.locator("#prediction-title")).to_be_visible()
         changes = page.locator("section:has(#changes-title)")
         before = changes.evaluate(TOP)
         page.route("**/edit/prediction", hold)
-        document = page.locator("#document")
-        document.fill(f"{document.input_value()}labels: {{team: robots}}\n")
-        expect(page.get_by_text("Queue time unchanged")).to_be_visible()
+        document.fill(f"{stored}labels: {{team: planners}}\n")
+        expect(changes.get_by_text("planners")).to_be_visible()
         expect(page.get_by_text("Evaluating…")).to_be_visible()
         assert changes.evaluate(TOP) == before
         while not held:

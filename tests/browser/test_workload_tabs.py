@@ -127,12 +127,13 @@ def test_times_of_new_parts_are_converted_before_the_browser_paints_them(opened:
         assert faults == []
 
 
-def test_edit_page_of_a_queued_workload_repeats_its_smallest_change(opened: Open, scene: Scene) -> None:
+def test_edit_page_of_a_queued_workload_applies_its_smallest_change(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["policy-sweep"]
     with opened("ada") as (page, faults):
         page.goto(f"/workloads/{workload.pk}/edit")
         card = page.get_by_role("region", name="Smallest change")
         expect(card).to_contain_text("The workload would start")
-        card.get_by_role("link", name="Review change").click()
+        expect(page.locator("#prediction-title")).to_be_visible()
+        card.get_by_role("button", name="Apply to the form").click()
         expect(page.get_by_role("region", name="Changes").locator("li")).not_to_have_count(0)
         assert faults == []

@@ -30,7 +30,7 @@ from scheduler.web.submit.form.field_kinds import MEMORY, SECONDS_KIND, format_m
 from scheduler.web.submit.form.fields import FormChoices, FormField
 from scheduler.web.submit.form.presentation import ShownForm, prepare_form
 from scheduler.web.submit.form_choices import choices_for
-from scheduler.web.submit.predicted_outcome import PredictedOutcome, count_max_gpus
+from scheduler.web.submit.predicted_outcome import PredictedOutcome
 from scheduler.web.submit.verdict import QUEUED, Verdict
 
 PREDICT, SAVE = "try", "save"
@@ -119,7 +119,7 @@ def _predict(request: Request, edit_page: EditPage) -> None:
         return
     try:
         edit_page.prediction = predict_edit(actor=request.actor, edit=edit_page.edit)
-        edit_page.gpus_max = count_max_gpus(edit_page.edit.draft.spec)
+        edit_page.add_cost(request.actor, edit_page.edit.draft.spec)
     except BerthError as error:
         _add_error(edit_page, error)
 
@@ -193,6 +193,7 @@ def _render_page(request: Request, draft: Draft, edit_page: EditPage, *, status:
         "changes": [_describe_change(change, shown) for change in edit_page.changes],
         "workload": edit_page.workload,
         "offer": offer,
+        "kind_label": shown.kind_label,
         "post_to": request.path,
     }
     return page(

@@ -25,7 +25,7 @@ from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_
 from scheduler.web.submit.form.presentation import prepare_form
 from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.submit.missing_step import find_missing_step
-from scheduler.web.submit.predicted_outcome import PredictedOutcome, count_max_gpus
+from scheduler.web.submit.predicted_outcome import PredictedOutcome
 
 CHECK, PREDICT, SUBMIT = "look", "try", "submit"
 
@@ -129,7 +129,7 @@ def _predict(actor: Actor, document: Mapping[str, Any], answer: CheckResult) -> 
         answer.prediction = answer.array.first_task
     else:
         answer.prediction = dry_run(actor=actor, document=document)
-        answer.gpus_max = count_max_gpus(parse_workload(document))
+    answer.add_cost(actor, parse_workload(document))
 
 
 def _add_error(answer: CheckResult, error: BerthError) -> None:

@@ -2,11 +2,15 @@
 
 from typing import Any
 
+from django.utils import timezone
+
 from berth.core.spec import WorkloadSpec
 from berth.server.web.numbers import thousandths
+from projects.actor import Actor
 from projects.services.workloads.prediction import Prediction, TasksPrediction
 from scheduler.engine.plan import Reason
 from scheduler.models import QueueStatus
+from scheduler.web.submit.cost import describe_cost
 from scheduler.web.submit.verdict import Verdict, build_verdict
 from scheduler.web.workloads.details import LIMIT_SOURCES, limit_lines
 
@@ -26,10 +30,20 @@ class PredictedOutcome:
     prediction: Prediction | None
     array: TasksPrediction | None = None
     gpus_max: float = 0  # GPUs of all replicas of an elastic workload, else 0
+    cost: str = ""
 
     @property
     def verdict(self) -> Verdict | None:
         return build_verdict(self.prediction, self.array) if self.prediction else None
+
+    @property
+    def seeks_change(self) -> bool:
+        """Whether the page offers the smallest change with which the workload would start."""
+        seen = self.prediction
+        if seen is None or self.array is not None:
+            return False
+        is_queued = seen.outcome == "would_stay_pending" and not seen.decisions
+        return is_queued or seen.outcome == "unschedulable"
 
     @property
     def limits(self) -> list[str]:
@@ -82,6 +96,20 @@ class PredictedOutcome:
         if self.array is not None:
             return self.array.evictions
         return self.prediction.evictions if self.prediction else []
+
+    def add_cost(self, actor: Actor, spec: WorkloadSpec) -> None:
+        """Add the number of GPUs and the cost of the predicted workload or array."""
+        assert self.prediction is not None
+        self.gpus_max = 0 if self.array else count_max_gpus(spec)
+        gpus = max(count_max_gpus(spec), self.prediction.workload["gpus"])
+        self.cost = describe_cost(
+            actor,
+            self.prediction,
+            timezone.now(),
+            gpus=gpus,
+            max_runtime=spec.max_runtime,
+            tasks=self.array.tasks if self.array else 1,
+        )
 
     @property
     def total_gpus(self) -> float:

@@ -1,27 +1,39 @@
-"""Card on the submission page with the smallest change that would let the workload start."""
+"""Cards on the submission and edit pages with the smallest change that would let the workload start."""
 
 import json
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_POST
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_POST
 
 from berth.core.errors import BerthError
 from berth.core.merge_patch import differences
 from berth.core.problems import join_path
 from berth.core.spec import parse_workload
 from berth.documents import CannotEdit, read_document
+from berth.documents.ordered import dump_workload
 from berth.server.web.pages import Request, signed_in
+from projects.access import Action, require
 from projects.models import Workload
+from projects.selectors import find_workload
 from projects.services.workloads.prediction import validate
+from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.reports.visibility import viewer_for
-from scheduler.reports.what_if.smallest_change import find_change_of_unsaved_workload
+from scheduler.reports.what_if.smallest_change import (
+    RenderedChange,
+    find_change_of_unsaved_workload,
+    find_smallest_change,
+)
 from scheduler.web.submit.form.draft import DocumentEdits, apply_edits
 from scheduler.web.workloads.change_link import (
+    describe_losses,
     document_with_change,
     link_to_quota_pool_or_node,
+    link_workloads,
     note_about_admins,
 )
 
@@ -40,13 +52,32 @@ def smallest_change(request: Request) -> HttpResponse:
         answer = find_change_of_unsaved_workload(draft.workload, draft.spec, viewer_for(request.actor))
     except BerthError:
         return HttpResponse()
-    if answer.change is None:
+    return _render_card(request, draft.workload, text, answer)
+
+
+@signed_in
+@require_GET
+def smallest_change_of_edit(request: Request, workload_id: uuid.UUID) -> HttpResponse:
+    """Return the card for a pending workload on its edit page, or an empty response without a change."""
+    workload = find_workload(request.actor, workload_id)
+    require(request.actor, Action.OPERATE, workload)
+    try:
+        answer = find_smallest_change(workload, viewer_for(request.actor))
+    except BerthError:
         return HttpResponse()
-    edits = _find_edits(text, draft.workload, answer.change)
+    return _render_card(request, workload, dump_workload(dict(workload.spec)), answer)
+
+
+def _render_card(request: Request, workload: Workload, text: str, answer: RenderedChange) -> HttpResponse:
+    change = answer.change
+    if change is None or change["kind"] == ChangeKind.BACKOFF_OVER:
+        return HttpResponse()
+    edits = _find_edits(text, workload, change)
     context = {
-        "sentence": answer.sentence,
-        "note": note_about_admins(request.actor, draft.workload.project, answer.change),
-        "link": link_to_quota_pool_or_node(request.actor, draft.workload.project, answer.change),
+        "sentence": link_workloads(request.actor, answer.sentence, answer.affected),
+        "losses": describe_losses(request.actor, answer.evicted, timezone.now()),
+        "note": note_about_admins(request.actor, workload.project, change),
+        "link": link_to_quota_pool_or_node(request.actor, workload.project, change),
         "step": f"set:{json.dumps(edits)}" if edits else "",
     }
     return render(request, "scheduler/submit/smallest_change.html", context)

@@ -124,8 +124,6 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     if workload.held or (change and change["kind"] == ChangeKind.BACKOFF_OVER):
         return HttpResponse()
     if answer.outcome == Outcome.NOT_NEEDED and answer.sentence != NOT_PENDING:
-        if request.GET.get("page") == "edit":  # the edit page has its own prediction
-            return HttpResponse()
         return render(request, "scheduler/workloads/next_cycle.html")
     link = change_link(request.actor, workload, change) if change else None
     note = note_about_admins(request.actor, workload.project, change) if change else ""

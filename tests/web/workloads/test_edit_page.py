@@ -1,6 +1,7 @@
 """Tests for the page that edits a pending workload."""
 
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +48,12 @@ def form_of(answer: Any) -> dict[str, Any]:
 def test_edit_page_previews_and_saves_changes(dave: Client, train: Workload) -> None:
     assert f'href="{address(train)}"' in dave.get(f"/workloads/{train.pk}").content.decode()
     opened = dave.get(address(train))
-    assert "No changes yet" in opened.content.decode()
+    assert "data-unchanged" in opened.content.decode() and "changes-title" not in opened.content.decode()
+    assert "Training in vision. Keeps its queue time" in opened.content.decode()
     for fixed in ("name", "project", "kind"):
-        assert re.search(rf'<input id="f-{fixed}" value="\w[^"]*" readonly>', opened.content.decode()), fixed
+        assert re.search(rf'id="w-f-{fixed}" data-field hidden>', opened.content.decode()), fixed
     form = form_of(opened)
     form["document"] = form["document"].replace("priority: 50", "priority: 60")
-    shown = opened.content.decode()
-    assert shown.index('id="prediction"') < shown.index('id="changes-title"')
     previewed = dave.post(address(train), {**form, "step": "look"}, headers=HTMX).content.decode()
     assert "Queue time unchanged" in previewed
     order = "changes keep the order of the cards"
@@ -107,12 +107,30 @@ def test_smallest_change_is_offered_until_the_document_changes(
     cast: Cast, dave: Client, train: Workload
 ) -> None:
     opened = dave.get(address(train))
-    card = f'hx-get="/workloads/{train.pk}/smallest-change?page=edit"'
+    card = f'hx-get="/workloads/{train.pk}/edit/smallest-change"'
     assert card in opened.content.decode()
     form = form_of(opened)
     form["document"] = form["document"].replace("priority: 50", "priority: 60")
     changed = dave.post(address(train), {**form, "step": "look"}, headers=HTMX).content.decode()
     assert "Queue time unchanged" in changed and card not in changed
+
+
+def test_button_applies_the_smallest_change_to_the_edit_form(
+    cast: Cast, dave: Client, sign_in: SignIn
+) -> None:
+    make.node(cast.pool, gpus=2)
+    make.quota(cast.research, cast.pool, 64)
+    make.quota(cast.vision, cast.pool, 64)
+    document = {"name": "wide", "pools": [cast.pool.name], "command": "run", "roles": [{"gpu": 4}]}
+    wide = workloads.submit(actor=cast.dave, project=cast.vision, document=document)
+    card = dave.get(f"{address(wide)}/smallest-change").content.decode()
+    assert "role worker requested 2 GPUs instead of 4" in card and "Apply to the form" in card
+    (step,) = re.findall(r'name="step" value="([^"]+)"', card)
+    form = form_of(dave.get(address(wide)))
+    changed = dave.post(address(wide), {**form, "step": unescape(step)}, headers=HTMX)
+    assert yaml.safe_load(changed.context["text"])["roles"][0]["gpu"] == 2
+    assert 'id="changes-title"' in changed.content.decode()
+    assert sign_in("grace").get(f"{address(wide)}/smallest-change").status_code == 404
 
 
 def test_prediction_states_that_the_fair_share_grows_with_the_request(

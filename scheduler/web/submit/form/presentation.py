@@ -189,6 +189,12 @@ class ShownForm:
         return labelled
 
     @property
+    def kind_label(self) -> str:
+        """The workload's kind in words, or "Workload" if the document has no form."""
+        field_of_kind = self.labelled_fields.get("kind")
+        return "Workload" if field_of_kind is None else field_of_kind[1].value_label
+
+    @property
     def git(self) -> ShownPart | None:
         """Section for a Git repository, or None. The submission page shows the section in the code card."""
         return next((part for part in self.parts if part.title == GIT_TITLE), None)
