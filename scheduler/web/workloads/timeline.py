@@ -7,6 +7,8 @@ from itertools import zip_longest
 
 from django.utils import timezone
 
+from berth.core.words import format_count
+from berth.server.web.charts.bars import Bar, stacked_bar
 from projects.actor import Actor
 from projects.models import Event, Phase, Workload
 from projects.selectors import events
@@ -17,6 +19,7 @@ from scheduler.reports.explanations.pending_history import (
     reasons_in_period,
     total_by_reason,
 )
+from scheduler.reports.explanations.workload import expected_start
 from scheduler.reports.queues.brief_reasons import BACKOFF_END, CAN_START
 from scheduler.web.workloads.edit_labels import with_field_labels
 
@@ -44,6 +47,8 @@ PHASE_TITLES = {
     Phase.STOPPING: "Stopping",
 }
 EVICTED_ANOTHER, STILL_PENDING = "Evicted another workload", "Still pending"
+FUTURE = "future"  # tone of events that are expected
+WAITING, RUNNING = KINDS = ("requested", "used")  # parts of the bar of periods
 STILL_RUNNING = (EVICTED_ANOTHER, "Scaled down", "Pod warning", "Preemption signal")
 TONES = {"running": "good", "completed": "good", "failed": "bad", "stopping": "warn", "lost": "bad",
          "engine_failed": "bad", "pod_warning": "warn", "unschedulable": "bad"}  # fmt: skip
@@ -80,10 +85,16 @@ class TimelineEntry:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Timeline entries, latest first. `more` is True if there are older events."""
+    """Timeline entries, latest first. `more` is True if there are older events.
+
+    `periods` is a bar of the time spent pending and running so far, with the total of each.
+    """
 
     entries: tuple[TimelineEntry, ...]
     more: bool
+    periods: Bar | None = None
+    pending: timedelta = timedelta()
+    running: timedelta = timedelta()
 
 
 def timeline(
@@ -96,7 +107,8 @@ def timeline(
 ) -> Timeline:
     """Return the workload's events, its own evictions and the evictions it caused as a timeline.
 
-    With `shows_still_pending`, the last entry of a pending workload states its current reason.
+    With `shows_still_pending`, the last entry of a pending workload states its current reason, and the last
+    checkpoint and expected events are included.
     """
     rows = list(events(actor).filter(workload_id=workload.pk)[: MAX_EVENTS + 1])
     shown = rows[:MAX_EVENTS]
@@ -122,9 +134,77 @@ def timeline(
         message = BACKOFF_END.sub(CAN_START, workload.message)
         last = TimelineEntry(evaluated_at, STILL_PENDING, message, "warn")
         complete.append(
-            replace(last, reasons=_summarize_reasons(reasons_in_period(history, workload.since, None), now))
+            replace(
+                last,
+                reasons=_summarize_reasons(reasons_in_period(history, workload.since, None), evaluated_at),
+            )
         )
-    return Timeline(tuple(reversed(_without_repetitions(complete))), len(rows) > MAX_EVENTS)
+    if not shows_still_pending:
+        return Timeline(tuple(reversed(_without_repetitions(complete))), len(rows) > MAX_EVENTS)
+    spans = _periods(complete, workload, now)
+    complete += _checkpoint_entries(workload)
+    complete.sort(key=lambda entry: entry.at)
+    complete += _expected_entries(workload, now)
+    return Timeline(
+        tuple(reversed(_without_repetitions(complete))),
+        len(rows) > MAX_EVENTS,
+        _period_bar(spans),
+        *(sum((end - begin for kind, begin, end in spans if kind == each), timedelta()) for each in KINDS),
+    )
+
+
+def _periods(
+    entries: Iterable[TimelineEntry], workload: Workload, now: datetime
+) -> list[tuple[str, datetime, datetime]]:
+    """Return the pending and running periods, oldest first, including the current one."""
+    spans = [
+        (RUNNING if entry.lasted_verb == "ran for" else WAITING, entry.at - entry.lasted, entry.at)
+        for entry in entries
+        if entry.lasted is not None
+    ]
+    current = WAITING if workload.phase in PENDING_PHASES else RUNNING
+    if workload.phase in (*PENDING_PHASES, Phase.RUNNING) and workload.since <= now:
+        begin = workload.since if workload.phase == Phase.RUNNING else workload.pending_since
+        spans.append((current, max([begin, *(end for _, _, end in spans[-1:])]), now))
+    return spans
+
+
+def _period_bar(spans: Sequence[tuple[str, datetime, datetime]]) -> Bar | None:
+    """Return a bar of the periods and the gaps between them, or None if there are fewer than two periods."""
+    if len(spans) < 2:
+        return None
+    amounts, at = [], spans[0][1]
+    for kind, begin, end in spans:
+        amounts += [(_seconds(begin - at), "track"), (_seconds(end - begin), kind)]
+        at = end
+    label = f"{format_count(len(spans), 'period')} of pending and running time"
+    return stacked_bar(amounts, sum(amount for amount, _ in amounts), label)
+
+
+def _seconds(length: timedelta) -> int:
+    return max(0, round(length.total_seconds()))
+
+
+def _checkpoint_entries(workload: Workload) -> list[TimelineEntry]:
+    saved = workload.last_checkpoint_at
+    if saved is None:
+        return []
+    message = "" if workload.ended_at else "The next run resumes from this checkpoint."
+    return [TimelineEntry(saved, "Last checkpoint", message, "")]
+
+
+def _expected_entries(workload: Workload, now: datetime) -> list[TimelineEntry]:
+    """Return the future events that are known: end of the restart delay, start, and end of the runtime."""
+    expected = []
+    if workload.phase == Phase.PENDING and workload.backoff_until is not None:
+        expected.append((workload.backoff_until, "Restart delay ends"))
+    start = expected_start(workload, now)[0] if workload.phase in PENDING_PHASES else None
+    if start is not None:
+        expected.append((start, "Expected start"))
+    if workload.phase == Phase.RUNNING and workload.started_at is not None and workload.max_runtime:
+        end = workload.started_at + timedelta(seconds=workload.max_runtime)
+        expected.append((end, "Reaches max runtime"))
+    return [TimelineEntry(at, title, "", FUTURE) for at, title in sorted(expected) if at > now]
 
 
 def _build_entry(row: Event, workload: Workload, evictions: tuple[RenderedEviction, ...]) -> TimelineEntry:

@@ -85,7 +85,7 @@ def test_timeline_words_a_restart_delay_like_the_header(cast: Cast, sign_in: Sig
     )  # fmt: skip
     text = sign_in("erin").get(f"/workloads/{ours.pk}/timeline").content.decode()
     assert "Can start from <time" in text and "Can start again" not in text
-    assert "Waiting to restart for 4 min" in text
+    assert "Waiting to restart for 3 min 5" in text, "until the evaluation whose time the entry shows"
 
 
 @pytest.mark.heavy
@@ -228,3 +228,28 @@ def test_timeline_is_built_from_scheduler_events(transactional_db: None, sign_in
         "Submitted",
     ]
     assert "Evicted another workload" in titles(sign_in("dave"), high)
+
+
+def test_timeline_shows_the_last_checkpoint_expected_events_and_periods(cast: Cast, sign_in: SignIn) -> None:
+    start = timezone.now() + timedelta(minutes=40)
+    ours = make.workload(
+        cast.vision, "ours", run=1, reason="Backoff", explained_at=make.ago(seconds=5),
+        since=make.ago(minutes=10), last_checkpoint_at=make.ago(minutes=20),
+        backoff_until=make.ago(minutes=-5), explanation={"expected_start": start.isoformat()},
+    )  # fmt: skip
+    record_event(ours, "submitted", "Submitted by dave.", 60)
+    record_event(ours, "running", "All pods run.", 50)
+    record_event(ours, "stopping", "Preempted for vision/theirs: lower priority", 11, reason="Preempted")
+    record_event(ours, "pending", "Requeued after 1 eviction.", 10, reason="Preempted")
+    client = sign_in("dave")
+    assert titles(client, ours) == [
+        "Expected start", "Restart delay ends", "Still pending", "Pending", "Preempted", "Last checkpoint",
+        "Running", "Submitted",
+    ]  # fmt: skip
+    page = client.get(f"/workloads/{ours.pk}/timeline")
+    timeline = page.context["timeline"]
+    assert round(timeline.running / timedelta(minutes=1)) == 39
+    assert [part.kind for part in timeline.periods.parts] == ["requested", "used", "track", "requested"]
+    assert page.content.decode().count('<li class="future">') == 2
+    overview = client.get(f"/workloads/{ours.pk}").content.decode()
+    assert "Restart delay ends" not in overview and "Last checkpoint</strong>" not in overview
