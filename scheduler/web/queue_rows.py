@@ -45,6 +45,10 @@ class _FoldedTasks:
         return len(self.tasks)
 
     @property
+    def gpu_milli(self) -> int:
+        return sum(task.gpu_milli_min for task in self.tasks)
+
+    @property
     def last(self) -> Any:
         return self.tasks[-1]
 

@@ -210,7 +210,7 @@ def test_array_tasks_with_the_same_pending_reason_share_one_row(cast: Cast, sign
     page = answer.content.decode()
     assert re.findall(r'id="q-[^>]*>([^<]+)</a>', page) == ["sweep", "sweep-11", "alone"]
     text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
-    assert "1\N{EN DASH}11" in text and "sweep 11 tasks, 0 to 10" in text and "2 GPUs per task" in text
+    assert "1\N{EN DASH}11" in text and "sweep 11 tasks, 0 to 10" in text and "22 GPUs 2 per task" in text
     descending = client.get(f"{ADDRESS}&sort=-position").content.decode()
     assert "1\N{EN DASH}11" in descending and "11 tasks, 0 to 10" in descending
     assert f'href="/arrays/{array.pk}?state=pending">sweep</a>' in page

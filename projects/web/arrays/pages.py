@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, cast
 
@@ -29,7 +29,7 @@ from projects.services.arrays import TaskCounts, count_tasks
 from projects.services.arrays.stop_rules import PREVIEW_TASKS_MAX, parse_stop_rule, preview_stops
 from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
-from projects.web.arrays.estimates import estimate_runtime
+from projects.web.arrays.estimates import RuntimeEstimate, estimate_runtime
 from projects.web.arrays.failures import load_failures
 from projects.web.arrays.folding import FOLDED_MIN, fold_tasks
 from projects.web.arrays.metrics import load_ranking
@@ -104,7 +104,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
     is_export = request.GET.get("format") == "csv"
     if state not in {word for word, _, _ in tabs}:
         state = tabs[0][0] if tabs[0][2] and not is_export else "all"
-    if state in (Phase.FAILED, Phase.CANCELLED):
+    if state in (Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED):
         tasks = tasks.filter(phase=state)
     elif state != "all":
         tasks = tasks.filter(phase__in=STATES[state][1])
@@ -114,13 +114,14 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
     squares = _task_squares(array, all_tasks, parameters) if array.task_count <= MAX_SQUARES else []
     table = _table_context(request, tasks, parameters)
     gpu_hours, cost = array_gpu_hours_and_cost(array.pk, timezone.now())
+    estimate = estimate_runtime(array, progress)
+    idle_reason = _idle_reason(all_tasks, progress) if array.state == ArrayState.ACTIVE else None
     context = {
         **header,
         **table,
         "rows_text": _rows_text(table["slice"], next(count for word, _, count in tabs if word == state)),
         "states": tabs,
         "state": state,
-        "lists_failed": counts.failed > 0 or state == Phase.FAILED,
         "queued_and_held": (queued, counts.held)
         if (queued := counts.pending + counts.reserved) and counts.held
         else (),
@@ -130,10 +131,11 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         "failures": load_failures(array) if progress.counts.failed else [],
         "waits_for": dependency_statuses(request.actor, array),
         "awaited_by": find_dependents(request.actor, array),
-        "estimate": estimate_runtime(array, progress),
+        "estimate": estimate,
         "gpu_hours": gpu_hours,
         "cost": cost,
-        "idle_reason": _idle_reason(all_tasks, progress) if array.state == ArrayState.ACTIVE else None,
+        "idle_reason": idle_reason,
+        "expected_end": _expected_end(idle_reason, estimate),
         "stop_rule": parse_stop_rule(array),
         "stops": preview_stops(array),
         "preview_tasks_max": PREVIEW_TASKS_MAX,
@@ -238,6 +240,13 @@ def _next_start(queued: QuerySet[Workload]) -> datetime | None:
     return parse_datetime(starts or "")
 
 
+def _expected_end(idle: IdleReason | None, estimate: RuntimeEstimate | None) -> datetime | None:
+    """Return when the last task ends, or None if tasks are running or the next start is unknown."""
+    if idle is None or idle.starts is None or estimate is None or estimate.remaining is None:
+        return None
+    return max(idle.starts, timezone.now()) + timedelta(seconds=estimate.remaining)
+
+
 def _as_csv(
     request: Request, array: WorkloadArray, tasks: QuerySet[Workload], parameters: Parameters
 ) -> StreamingHttpResponse:
@@ -274,7 +283,8 @@ def _in_tens(squares: Sequence[TaskSquare]) -> list[tuple[int, list[TaskSquare]]
 def _state_tabs(counts: TaskCounts) -> list[tuple[str, str, int]]:
     """Return each state's name, title and number of tasks. Held tasks count as pending.
 
-    Failed and cancelled tasks also count as ended. If all live tasks are pending, they have one tab.
+    Completed, failed and cancelled tasks also count as ended, a state that only links use. If
+    all live tasks are pending, they have one tab.
     """
     by_phase = {**asdict(counts), "pending": counts.pending + counts.held}
     tabs = [
@@ -283,11 +293,12 @@ def _state_tabs(counts: TaskCounts) -> list[tuple[str, str, int]]:
     ]
     live, pending, *others, everything = tabs
     first = [pending] if 0 < live[2] == pending[2] else [live, pending]
-    failed, cancelled = (
+    by_outcome = [
+        (str(Phase.COMPLETED), "Completed", counts.completed),
         (str(Phase.FAILED), "Failed", counts.failed),
         (str(Phase.CANCELLED), "Cancelled", counts.cancelled),
-    )
-    return [*first, *others, failed, cancelled, everything]
+    ]
+    return [*first, *others, *by_outcome, everything]
 
 
 def _possible_changes(request: Request, array: WorkloadArray, counts: TaskCounts) -> list[str]:

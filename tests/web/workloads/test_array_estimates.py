@@ -1,9 +1,11 @@
 """Tests for the runtime estimate, the GPU-hours and the task grid on an array's page."""
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from projects.models import Workload, WorkloadArray
 from projects.services import arrays
@@ -38,6 +40,16 @@ def test_array_page_estimates_the_remaining_time_from_completed_tasks(cast: Cast
     tasks.filter(array_index__in=range(1, 5)).update(phase="running", held=False)
     busy = figure(client.get(path).content.decode(), "Mean task runtime")
     assert busy.startswith("1 h about 4 h 30 min left with 4 running")
+
+
+def test_array_page_states_when_all_tasks_end_if_the_next_start_is_known(cast: Cast, sign_in: SignIn) -> None:
+    array = create_array(cast, max_running=4)
+    start = timezone.now() + timedelta(hours=2)
+    queued = Workload.objects.filter(array=array, array_index=1)
+    queued.update(held=False, explanation={"expected_start": start.isoformat()})
+    page = sign_in("erin").get(f"/arrays/{array.pk}")
+    assert 0 <= (page.context["expected_end"] - start - timedelta(hours=5)).total_seconds() < 60
+    assert "all tasks end about" in figure(page.content.decode(), "Mean task runtime")
 
 
 def test_array_page_without_a_running_limit_estimates_from_the_running_tasks(
