@@ -1,6 +1,7 @@
 """Find limits and quotas that a request exceeds even if all other workloads end."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 from berth.core.amounts import MILLI, RESOURCES, Bounds
 from scheduler.engine.model import Group, Role, Snapshot, Workload
@@ -35,7 +36,7 @@ class EntireBounds:
     def _find_exceeded(self, tree: Group | Role, rejection: Rejection) -> Blocker | None:
         for blocker in rejection.blockers:
             for kind, bound in self._bounds(blocker, rejection.pool):
-                if _least_amount(tree, kind, self._largest_device(rejection.pool)) > bound:
+                if _least_amount(tree, kind, self._largest_devices.get(rejection.pool, 0)) > bound:
                     return blocker
         return None
 
@@ -55,11 +56,16 @@ class EntireBounds:
         if blocker.reason in NON_PREEMPTIBLE_REASONS or not entitlement.over_quota:
             yield from _finite(entitlement.quota)  # without over-quota use, the quota is a limit, too
 
-    def _largest_device(self, pool: str) -> int:
-        """Return the GPU memory of the pool's largest device in MiB, or 0 if the pool has no GPUs."""
-        shapes = (other.node_shape for other in self._snapshot.pools if other.name == pool)
-        nodes = (node for node in self._snapshot.nodes if node.pool == pool)
-        return max((shape.gpu_memory_mib for shape in (*nodes, *shapes) if shape is not None), default=0)
+    @cached_property
+    def _largest_devices(self) -> Mapping[str, int]:
+        """GPU memory of the largest device in each pool, in MiB."""
+        largest: dict[str, int] = {}
+        shapes = [
+            (pool.name, pool.node_shape) for pool in self._snapshot.pools if pool.node_shape is not None
+        ]
+        for name, shape in (*shapes, *((node.pool, node) for node in self._snapshot.nodes)):
+            largest[name] = max(largest.get(name, 0), shape.gpu_memory_mib)
+        return largest
 
 
 def _finite(bounds: Bounds) -> Iterator[tuple[int, int]]:

@@ -5,7 +5,7 @@ The estimate ignores later submissions and fragmentation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from heapq import heapify, heappop, heappush
 
@@ -14,7 +14,6 @@ from berth.core.words import format_amount
 from scheduler.engine.entire_bounds import LIMIT_REASONS, EntireBounds
 from scheduler.engine.model import Group, NodeState, PodState, Role, Snapshot, Workload, roles_in
 from scheduler.engine.plan import Evict, Place, Plan, Reason, Rejection
-from scheduler.engine.queue_ends import QueueEnd, QueueEnds
 
 MAX_ESTIMATES = 500  # maximum number of estimates per pool, in queue order
 ASSUMPTIONS = (
@@ -44,7 +43,6 @@ UNKNOWN_START: Mapping[Reason, str] = {
 }
 EXCEEDS_WHOLE_LIMIT = "the request alone exceeds the limit; lower the request or raise the limit"
 EXCEEDS_WHOLE_QUOTA = "the request alone exceeds the quota; lower the request or raise the quota"
-BELOW_LIMIT = "when {} reaches its maximum runtime and the project is below its limit"
 TOO_FAR_BACK = "the workload is too far back in the queue for an estimate"
 CAPACITY_FREE = "enough capacity is free or should be free by now; see the workload's pending reasons"
 PARTLY_PLACED = "some of the workload's replicas have already been placed"
@@ -103,19 +101,13 @@ def _forecast(
         is_limit = exceeded.reason in LIMIT_REASONS
         return _unknown_start(EXCEEDS_WHOLE_LIMIT if is_limit else EXCEEDS_WHOLE_QUOTA)
     reason = rejection.blockers[0].reason
-    below_limits = future.find_end_below_limits(rejection)
-    if reason in UNKNOWN_START and below_limits is None:
+    if reason in UNKNOWN_START:
         return _unknown_start(UNKNOWN_START[reason])
     if workload.pods:
         return _unknown_start(PARTLY_PLACED)
     if rejection.position is not None and rejection.position > MAX_ESTIMATES:
         return _unknown_start(TOO_FAR_BACK)
-    earliest = max(now, workload.backoff_until or 0)
-    if below_limits is None:
-        return future.start(workload, earliest)
-    forecast = future.start(workload, max(earliest, below_limits.at))
-    is_own = below_limits.project == workload.project and forecast.at == below_limits.at
-    return replace(forecast, because=BELOW_LIMIT.format(below_limits.workload)) if is_own else forecast
+    return future.start(workload, max(now, workload.backoff_until or 0))
 
 
 @cache
@@ -134,7 +126,6 @@ class _FutureCapacity:
         for node in snapshot.nodes:
             if node.name in nodes:
                 _add_amounts(self._free, node.capacity)
-        self._below_limits = QueueEnds(snapshot.queues)
         self._ends: list[tuple[int, tuple[int, int, int]]] = []
         self._freed_later: Sums = [0, 0, 0]
         self._undeclared: Sums = [0, 0, 0]
@@ -155,7 +146,6 @@ class _FutureCapacity:
             _add_amounts(self._free, freed)
             _add_amounts(self._freed_later, tuple(-amount for amount in freed))
         at = max(self._now, earliest)
-        self._below_limits.add_start(workload, requested)
         self._allocate_until_end(workload, requested, at)
         return Forecast(at, ASSUMPTIONS) if at > self._began else Forecast(None, CAPACITY_FREE)
 
@@ -165,21 +155,7 @@ class _FutureCapacity:
             _add_amounts(self._undeclared, amounts)
         else:
             _add_amounts(self._freed_later, amounts)
-            end = max(self._now, since + workload.max_runtime)
-            heappush(self._ends, (end, amounts))
-            self._below_limits.add_end(end, workload, amounts)
-
-    def find_end_below_limits(self, rejection: Rejection) -> QueueEnd | None:
-        """Return the last end that brings all queues below the exceeded limits, or None if there is none, if
-        no limit is exceeded, or if the start also depends on something unknown.
-        """
-        if any(
-            each.reason in UNKNOWN_START and each.reason not in LIMIT_REASONS for each in rejection.blockers
-        ):
-            return None
-        exceeded = [each.numbers for each in rejection.blockers if each.reason in LIMIT_REASONS]
-        ends = [self._below_limits.find_end(numbers) for numbers in exceeded]
-        return None if None in ends else max(filter(None, ends), key=lambda end: end.at, default=None)
+            heappush(self._ends, (max(self._now, since + workload.max_runtime), amounts))
 
     def _no_start_reason(self, kind: int, resource: str, missing: int) -> str:
         undeclared = self._undeclared[kind]

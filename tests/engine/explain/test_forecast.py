@@ -82,39 +82,10 @@ def test_explanation_without_a_start_estimate_suggests_a_remedy(more: dict[str, 
         (5, "the request alone exceeds the limit; lower the request or raise the limit"),
     ],
 )
-def test_start_is_unknown_if_no_end_brings_the_project_below_its_limit(gpus: int, because: str) -> None:
+def test_request_that_needs_the_whole_limit_or_more_has_no_expected_start(gpus: int, because: str) -> None:
     world = World(n0=8).department("d", None).project("p", "d", 4, limit=4)
-    world.running("p/long", "p", "n0", since=100, preemptible=False)
+    world.running("p/long", "p", "n0", since=100, max_runtime=700, preemptible=False)
     assert expected_start(world.queued("p/a", "p", gpus))["p/a"] == Forecast(None, because)
-
-
-def limited_project() -> World:
-    """Return a project at its limit of 4 GPUs. One is freed after 600 s, three after 1200 s."""
-    world = World(n0=8, n1=8).department("d", None).project("p", "d", 4, limit=4)
-    world.running("p/short", "p", "n0", since=100, max_runtime=700, preemptible=False)
-    return world.running("p/long", "p", "n0 n0 n0", since=100, max_runtime=1300, preemptible=False)
-
-
-@pytest.mark.parametrize(("gpus", "seconds", "name"), [(1, 600, "p/short"), (2, 1200, "p/long")])
-def test_start_is_expected_when_an_end_brings_the_project_below_its_limit(
-    gpus: int, seconds: int, name: str
-) -> None:
-    because = f"when {name} reaches its maximum runtime and the project is below its limit"
-    estimates = expected_start(limited_project().queued("p/a", "p", gpus))
-    assert estimates["p/a"] == Forecast(NOON + seconds, because)
-
-
-def test_workloads_ahead_in_the_project_count_toward_its_limit() -> None:
-    world = limited_project().queued("p/a", "p", 1, max_runtime=5000).queued("p/b", "p", 1)
-    assert {name: each.at for name, each in expected_start(world).items()} == {
-        "p/a": NOON + 600, "p/b": NOON + 1200,
-    }  # fmt: skip
-
-
-def test_start_below_a_department_limit_does_not_name_workloads_of_other_projects() -> None:
-    world = World(n0=8).department("d", 4, limit=4).project("p", "d", 2).project("q", "d", 2)
-    world.running("q/other", "q", "n0 n0 n0 n0", since=100, max_runtime=700, preemptible=False)
-    assert expected_start(world.queued("p/a", "p", 1))["p/a"] == Forecast(NOON + 600, ASSUMPTIONS)
 
 
 def test_request_that_exceeds_the_limit_has_no_expected_start_while_no_node_is_ready() -> None:
