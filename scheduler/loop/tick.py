@@ -93,6 +93,7 @@ class Loop:
     # Time at which each workload's bundle was last stale.
     _stale: dict[str, datetime] = field(default_factory=dict)
     _changed: bool = False
+    _has_postponed_starts: bool = False  # True if the next tick records starts reported in this tick
     is_empty: bool = False  # whether the newest observation contained no live workload
     # True if a step failed or a bundle was stale, so that the next tick must follow soon.
     must_retry: bool = False
@@ -112,6 +113,7 @@ class Loop:
             self.commit(view, plan)  # plan -> rows; each bundle is checked again under locks
             self.dispatch(now, view)  # rows -> started and stopped pods
         self.context.size.adapt(time.monotonic() - began, has_more=self.has_more)
+        self.has_more |= self._has_postponed_starts
         if reconcile:
             self._changed |= self.reconcile()  # rows -> resized pools
         return self._changed
@@ -134,6 +136,7 @@ class Loop:
         advanced = self._advance_arrays(now)
         self._changed |= bool(intake.changed or dropped or limited)
         self.has_more |= intake.has_more
+        self._has_postponed_starts = intake.postponed > 0
         if trigger == POD_TRIGGER and not (intake.ended or dropped or advanced or limited):
             return None
         view = self._cycle_step("observe", lambda: self._observe_rows(now))

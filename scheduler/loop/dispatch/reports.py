@@ -80,6 +80,7 @@ class ReportSummary:
     unknown: frozenset[uuid.UUID] = frozenset()  # starting pods that are unknown to their runtimes
     notes: tuple[str, ...] = ()
     has_more: bool = False  # True if changes are left for the next tick
+    postponed: int = 0  # number of starts that the next tick records
 
 
 def record_reports(
@@ -146,8 +147,8 @@ def record_reports(
         and report.state is Reported.UNKNOWN
     )
     ended = sum(change.state not in LIVE_POD_STATES for change in changes)
-    has_more = postponed > 0 or (left > 0 and not rejections)
-    return ReportSummary(len(changes), ended, unknown, tuple(notes), has_more)
+    has_more = left > 0 and not rejections
+    return ReportSummary(len(changes), ended, unknown, tuple(notes), has_more, postponed)
 
 
 def _record_one_by_one(
