@@ -108,21 +108,6 @@ class ExplanationWriter:
     def has_unwritten_changes(self) -> bool:
         return bool(self._unwritten)
 
-    def write_first_batch(
-        self,
-        view: ClusterView,
-        rejections: Iterable[Rejection],
-        cycle: int | None,
-        predicted: Mapping[str, Forecast] = NO_FORECASTS,
-    ) -> int:
-        """Select the explanations, and write the first batch in the caller's transaction.
-
-        Return the number of rows.
-        """
-        for _ in self.select_changes(view, rejections, predicted):
-            pass
-        return self.write_batch(view.at, cycle)
-
     def select_changes(
         self,
         view: ClusterView,

@@ -39,6 +39,7 @@ def evaluate() -> None:
     assert not plan.bundles, plan.bundles
     with transaction.atomic():
         store_queue_statuses(view, plan.queues, totals_by_queue())
-        ExplanationWriter().write_first_batch(
-            view, plan.rejections, LAST_CYCLE, forecasts(view.snapshot, plan)
-        )
+        writer = ExplanationWriter()
+        for _ in writer.select_changes(view, plan.rejections, forecasts(view.snapshot, plan)):
+            pass
+        writer.write_batch(view.at, LAST_CYCLE)

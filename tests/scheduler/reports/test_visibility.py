@@ -1,6 +1,7 @@
 """Tests that pending reasons do not reveal the names of other tenants' workloads."""
 
 import pytest
+from django.db import transaction
 
 from pools.models import NodePool
 from scheduler.engine.explain.reasons import blocker
@@ -16,7 +17,10 @@ def pending_texts(stage: Stage, other: str) -> str:
     workload = stage.submit()
     reasons = (blocker(Reason.BEHIND_RESERVATION, {"behind": other}),)
     rejection = Rejection("vision/train-1", reasons, position=1, key=("submitted",), pool="local")
-    ExplanationWriter().write_first_batch(observe(stage.clock.now(), SpecCache()), [rejection], None)
+    writer, view = ExplanationWriter(), observe(stage.clock.now(), SpecCache())
+    assert not [*writer.select_changes(view, [rejection])], "one workload is a single part"
+    with transaction.atomic():
+        assert writer.write_batch(view.at, None) == 1
     workload.refresh_from_db()
     assert workload.reason == "BehindReservation"
     return f"{workload.message} {workload.explanation}"
