@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from berth.core.amounts import MILLI, RESOURCES, Bounds
-from scheduler.engine.model import Group, Role, Snapshot, Workload
+from scheduler.engine.model import Group, Node, NodeShape, Role, Snapshot, Workload
 from scheduler.engine.plan import Blocker, Reason, Rejection
 
 LIMIT_REASONS = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT})
@@ -60,10 +60,9 @@ class EntireBounds:
     def _largest_devices(self) -> Mapping[str, int]:
         """GPU memory of the largest device in each pool, in MiB."""
         largest: dict[str, int] = {}
-        shapes = [
-            (pool.name, pool.node_shape) for pool in self._snapshot.pools if pool.node_shape is not None
-        ]
-        for name, shape in (*shapes, *((node.pool, node) for node in self._snapshot.nodes)):
+        shapes: list[tuple[str, Node | NodeShape]] = [(node.pool, node) for node in self._snapshot.nodes]
+        shapes += [(pool.name, pool.node_shape) for pool in self._snapshot.pools if pool.node_shape]
+        for name, shape in shapes:
             largest[name] = max(largest.get(name, 0), shape.gpu_memory_mib)
         return largest
 
