@@ -1,9 +1,9 @@
-"""Tests of booting nodes and their reservations on the overview."""
+"""Tests of quota bars, and of booting nodes and their reservations, on the overview."""
 
 import re
 from datetime import timedelta
 
-from projects.models import Workload
+from projects.models import Quota, Workload
 from scheduler.models import Reservation
 from tests import factories as make
 from tests.cast import Cast
@@ -23,6 +23,20 @@ def test_overview_shows_for_which_project_a_booting_node_is_reserved(cast: Cast,
     assert "4 ready, 4 booting (reserved)" in " ".join(figure.split())
     assert text.count(f'<rect class="hue-{cast.vision.pk % 14} reserved"') == 4
     assert 'title="GPU 0: booting, reserved for vision/next"' in text
+    legend = text.partition('id="map-title"')[2].partition('class="legend"')[2]
+    assert f'class="hue-{cast.vision.pk % 14}"' in legend, "the colour of the reservation is explained"
+
+
+def test_gpus_over_quota_in_a_pool_without_a_quota_are_shown(
+    cast: Cast, sign_in: SignIn, running: Workload
+) -> None:
+    Quota.objects.all().delete()
+    make.quota(cast.vision, make.pool("other"), 8)
+    make.queue_status(cast.vision, cast.pool, share=2, allocated=2, requested=0)
+    text = sign_in("alice").get("/").content.decode()
+    queue = next(part for part in text.split('<div class="queue">') if ">vision</a>" in part)
+    words = " ".join(re.sub(r"<[^>]+>", " ", queue).split())
+    assert f"{running.gpu_milli_now // 1000} over quota" in words
 
 
 def test_longest_wait_counts_workloads_that_are_pending_again(cast: Cast, sign_in: SignIn) -> None:

@@ -26,8 +26,8 @@ class RuntimeEstimate:
 def estimate_runtime(array: WorkloadArray, progress: ArrayProgress) -> RuntimeEstimate | None:
     """Return an estimate from the last runs of completed tasks, or None if no task has completed.
 
-    If the array does not limit its running tasks, the current number of running tasks is used. A running task
-    counts as half done.
+    As many tasks as run now are expected to run at once or, if none runs, as many as the array allows. A
+    running task counts as half done.
     """
     completed = Workload.objects.filter(
         array=array, superseded=False, phase=Phase.COMPLETED, started_at__isnull=False
@@ -38,7 +38,7 @@ def estimate_runtime(array: WorkloadArray, progress: ArrayProgress) -> RuntimeEs
         return None
     waiting = progress.pending - progress.unschedulable
     left = waiting + progress.running / 2
-    at_once = min(array.max_running or progress.running, waiting + progress.running)
+    at_once = min(progress.running or array.max_running or 0, waiting + progress.running)
     is_known = array.state == ArrayState.ACTIVE and bool(left and at_once)
     remaining = mean * max(left / at_once, 1 if waiting else 0.5) if is_known else None
     return RuntimeEstimate(mean, remaining, at_once, progress.running > 0)

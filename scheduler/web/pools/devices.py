@@ -150,9 +150,8 @@ def _unallocated_devices(node: Node) -> list[DeviceMap]:
 
 
 def build_legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int]]:
-    """Return the hue, name and milli-GPU of each visible project, sorted by name.
-
-    Hidden projects share one entry at the end.
+    """Return the hue, name and allocated milli-GPU of each visible project that has allocated or reserved
+    devices, sorted by name. Hidden projects share one entry at the end.
     """
     milli_by_project: dict[tuple[int, str, str], int] = defaultdict(int)
     for node_map in maps:
@@ -160,6 +159,10 @@ def build_legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int]]:
             for holder in device.holders:
                 name = holder.pod.workload.project.name if holder.pod else "Other projects"
                 milli_by_project[(holder.pod is None, name, holder.hue)] += holder.milli
+            if device.reserved_hue:
+                is_hidden = device.reserved_hue == OTHER_PROJECTS_HUE
+                name = "Other projects" if is_hidden else device.reserved_for.partition("/")[0]
+                milli_by_project[(is_hidden, name, device.reserved_hue)] += 0
     return [(colour, name, milli) for (_, name, colour), milli in sorted(milli_by_project.items())]
 
 

@@ -93,9 +93,12 @@ class QuotaLine:
     def pool_bars(self) -> list[PoolBar]:
         """One bar per pool of a queue that is over quota in some pools and has unused quota in others.
 
-        One bar for all pools would hide which quota is exceeded. Empty for queues with many pools.
+        One bar for all pools would hide which quota is exceeded. Empty for queues with many pools, and if a
+        pool without a quota holds GPUs over quota.
         """
-        if self.unused_elsewhere is None or len(self.quotas) > POOL_BARS_MAX:
+        with_quota = {quota.pool_id for quota in self.quotas if quota.gpu_milli}
+        is_complete = self._over_quota_by_pool.keys() <= with_quota
+        if self.unused_elsewhere is None or len(self.quotas) > POOL_BARS_MAX or not is_complete:
             return []
         bars = []
         for quota in self.quotas:

@@ -40,6 +40,9 @@ def test_array_page_estimates_the_remaining_time_from_completed_tasks(cast: Cast
     tasks.filter(array_index__in=range(1, 5)).update(phase="running", held=False)
     busy = figure(client.get(path).content.decode(), "Mean task runtime")
     assert busy.startswith("1 h about 4 h 30 min left with 4 running")
+    tasks.filter(array_index__in=(3, 4)).update(phase="pending")  # no capacity for more than two tasks
+    slow = figure(client.get(path).content.decode(), "Mean task runtime")
+    assert slow.startswith("1 h about 9 h 30 min left with 2 running")
 
 
 def test_array_page_states_when_all_tasks_end_if_the_next_start_is_known(cast: Cast, sign_in: SignIn) -> None:
