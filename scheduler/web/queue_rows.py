@@ -34,7 +34,7 @@ class QueueSection:
 
 @dataclass(frozen=True, slots=True)
 class _FoldedTasks:
-    """Consecutive tasks of an array that are shown as one row because they wait for the same reason."""
+    """Consecutive tasks of an array shown as one row because they are pending for the same reason."""
 
     tasks: Sequence[Any]
     first_start: datetime | None

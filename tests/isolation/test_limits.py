@@ -248,7 +248,9 @@ def test_cgroup_v2_pod_groups_are_siblings_of_the_shims_group(
     assert (group.memory_kills(), group.memory_peak()) == (3, 64 * MIB)
 
 
-def test_unwritable_control_group_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_group_that_cannot_be_created_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cgroups, "_ROOT", str(tmp_path / "none"))
     group = Cgroups("berth-p-1", {MEMORY: MIB})
     group.locate()

@@ -36,7 +36,7 @@ def checkout(tmp_path: Path) -> Path:
     return directory
 
 
-def test_researcher_gets_the_best_model_from_a_directory_in_the_browser(
+def test_researcher_submits_a_directory_and_downloads_the_best_model(
     shared_berth: Installation, browser: Browser, checkout: Path, tmp_path: Path
 ) -> None:
     with signed_in(browser, shared_berth, "dave") as page:

@@ -64,7 +64,7 @@ def test_service_list_and_page_show_engines_and_scale_out_progress(
     assert '<path class="used" d="M' in metrics, "the measurements are shown as a chart"
 
 
-def test_metrics_of_a_service_are_shown_and_exported_for_the_time_range_in_the_address(
+def test_service_metrics_are_shown_and_exported_for_the_time_range_in_the_url(
     stage: ServiceStage, sign_in: Callable[[str], Client]
 ) -> None:
     service, dave, now = stage.serve(engines=1), sign_in("dave"), timezone.now()

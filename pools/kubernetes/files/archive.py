@@ -191,6 +191,6 @@ def _pax_path(content: bytes) -> bytes:
         if key == b"path":
             path = value.removesuffix(b"\n")
         elif key == b"size":
-            raise BrokenArchive("the file archive has sizes in extended headers")
+            raise BrokenArchive("the file archive has sizes in extended headers, which are not supported")
         content = content[int(length) :]
     return path

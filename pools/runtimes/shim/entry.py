@@ -19,7 +19,7 @@ _PR_SET_PDEATHSIG = 1
 OPEN_FILES_SOFT, OPEN_FILES_HARD = 65_536, 1_048_576
 
 
-class Entry:
+class PodEntry:
     """Steps for a forked process to enter the pod.
 
     `subject` names the current step's object in errors. `parent` is the ID of the process that adopts this

@@ -9,7 +9,7 @@ import time
 
 from pools.runtimes.shim.cgroups import MEMORY, CannotLimit, pod_cgroups
 from pools.runtimes.shim.channels.listener import Channels
-from pools.runtimes.shim.entry import LIMITS, PID_DIGITS, Entry
+from pools.runtimes.shim.entry import LIMITS, PID_DIGITS, PodEntry
 from pools.runtimes.shim.interrupts import Interrupts
 from pools.runtimes.shim.namespaces import Namespaces
 from pools.runtimes.shim.prepared import PreparedEnclosure
@@ -219,7 +219,7 @@ class Pod:
 
     def _run_command(self, libc: CDLL, shim: int, go_fd: int, failure_fd: int, born_fd: int) -> None:
         """Replace this process, or a child of it inside the namespaces, with the command."""
-        entry = Entry(self, libc, shim)
+        entry = PodEntry(self, libc, shim)
         try:
             entry.subject = "the log"
             self._open_output()

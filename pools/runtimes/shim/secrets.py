@@ -18,7 +18,7 @@ _RECORD, _FILES = "record", "files"
 
 
 class Secrets:
-    """Secrets of one pod, in the directory `home`. `home` is empty if the pod has no secrets."""
+    """Secrets of one pod. `home` is the path of their directory, or "" if the pod has no secrets."""
 
     def __init__(self, home: str) -> None:
         self.home = home

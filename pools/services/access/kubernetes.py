@@ -26,7 +26,7 @@ COLUMNS = ("name", "provider_settings", "kubeconfig_sealed")
 def set_kubeconfig(pool: NodePool, kubeconfig: str | None) -> None:
     """Set the pool's kubeconfig without saving the pool.
 
-    Raises Invalid if the credentials cannot be used, or for another provider.
+    Raises Invalid if the credentials cannot be used or the pool's provider is not Kubernetes.
     """
     if pool.provider != KUBERNETES:
         message = f"is not used by the provider {pool.provider}"

@@ -126,7 +126,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         if (queued := counts.pending + counts.reserved) and counts.held
         else (),
         "filters": filters,
-        "squares": _in_tens(squares),
+        "squares": _group_by_ten(squares),
         "square_kinds": [kind for kind in SQUARE_KINDS if kind in {square.kind for square in squares}],
         "failures": load_failures(array) if progress.counts.failed else [],
         "waits_for": dependency_statuses(request.actor, array),
@@ -274,7 +274,7 @@ def _task_squares(
     return squares
 
 
-def _in_tens(squares: Sequence[TaskSquare]) -> list[tuple[int, list[TaskSquare]]]:
+def _group_by_ten(squares: Sequence[TaskSquare]) -> list[tuple[int, list[TaskSquare]]]:
     """Return the squares in groups of up to ten, each with the index of its first task."""
     groups = groupby(squares, lambda square: square.index // 10)
     return [(group[0].index, group) for group in (list(each) for _, each in groups)]

@@ -25,7 +25,7 @@ class Activity:
     detail: str = ""
     tone: str = ""
     state: str = ""  # title of a service's status, which is shown in place of its phase
-    nodes: str = ""  # node names of a workload that is neither a service nor an engine
+    nodes: str = ""  # node names, unless the workload is a service or an inference engine
 
     def __str__(self) -> str:
         return self.text

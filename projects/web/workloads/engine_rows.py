@@ -40,7 +40,7 @@ def count_folded_engines(listed: Iterable[Workload]) -> int:
     return sum(group.count - min(group.count, OPEN_MAX) * group.is_open for group in groups)
 
 
-def with_open_engines(
+def insert_inference_engine_rows(
     shown: Sequence[Workload], matching: QuerySet[Workload], open_service: str
 ) -> list[Workload]:
     """Return the shown rows, with the engines of the open service below the service's row.

@@ -32,7 +32,11 @@ from projects.web.workloads.columns import (
     load_costs,
     load_runtimes,
 )
-from projects.web.workloads.engine_rows import count_folded_engines, with_open_engines, without_engines
+from projects.web.workloads.engine_rows import (
+    count_folded_engines,
+    insert_inference_engine_rows,
+    without_engines,
+)
 from projects.web.workloads.failed_pods import load_log_addresses
 from projects.web.workloads.filters import (
     PARTS,
@@ -133,7 +137,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         default="-submitted",
         cursor=request.GET.get("cursor", ""),
     )
-    listed = with_open_engines(row_slice.rows, rows, request.GET.get("open", ""))
+    listed = insert_inference_engine_rows(row_slice.rows, rows, request.GET.get("open", ""))
     row_slice = replace(row_slice, rows=listed)
     progress = load_progress([row.array for row in row_slice.rows if row.array is not None])
     failed_arrays = [pk for pk, each in progress.items() if each.counts.failed]

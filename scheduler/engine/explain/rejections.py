@@ -254,7 +254,10 @@ def _format_utc(seconds: int) -> str:
 
 
 def _renumber_positions(rejections: Iterable[Rejection]) -> Iterator[Rejection]:
-    """Renumber queue positions, so that workloads of several pools leave no gaps."""
+    """Renumber each pool's queue positions without gaps.
+
+    A workload that lists several pools has a position in only one of them.
+    """
     positions: dict[str, int] = {}
     for rejection in rejections:
         if rejection.position is None:

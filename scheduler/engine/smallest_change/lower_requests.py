@@ -34,9 +34,8 @@ def _lowered_request(role: Role, resource: str, amount: int) -> Callable[[int], 
 
 
 def _role_amounts(case: PendingCase) -> Iterator[tuple[Role, str, int]]:
-    """Yield (role, resource, amount) for each amount in the request that could be lowered.
-
-    Only resources that the blockers name are included.
+    """Yield (role, resource, amount) for each amount that could be lowered: the role's minimum replicas, and
+    each resource that the blockers name.
     """
     for role in case.roles:
         if role.min > 1:

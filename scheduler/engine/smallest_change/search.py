@@ -217,7 +217,7 @@ class _TrialRuns:
                 self.rejected = True
                 return None
             changed = apply_change(self._snapshot, self._name, change)
-            if after_backoff:  # during the backoff, the engine reports no limit or quota
+            if after_backoff:  # during the backoff, no exceeded limit or quota is reported
                 changed = apply_change(changed, self._name, Change(ChangeKind.BACKOFF_OVER))
             plan = self.plan(changed)
             self._results[key] = (

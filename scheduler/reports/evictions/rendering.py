@@ -43,7 +43,7 @@ class EvictionParty:
     project: str
     name: str
     id: UUID | None
-    queues: list[dict[str, Any]]  # stored numbers of the queues that the user may see
+    queues: list[dict[str, Any]]  # quota, fair share and allocation of each visible queue
     is_visible: bool
     exists: bool
 

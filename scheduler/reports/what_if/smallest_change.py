@@ -103,7 +103,8 @@ def _search_change(view: ClusterView, workload: Workload, snapshot: Snapshot) ->
     """Search for a change, using only pools that accept workloads. If the engine fails, the result is
     undecided.
 
-    If none of the workload's pools accepts workloads yet, a change can only make the workload schedulable.
+    If none of the workload's pools accepts workloads yet, the change does not start the workload, but only
+    makes it schedulable.
     """
     has_to_wait = _all_pools_below_threshold(view, workload)
     pools = snapshot if has_to_wait else without_pools(snapshot, view.below_threshold)

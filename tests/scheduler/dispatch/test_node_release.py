@@ -225,7 +225,7 @@ def test_concurrent_change_during_a_release_prevents_its_evictions(stage: PoolSt
 
 
 @pytest.mark.heavy
-def test_new_demand_reverts_the_drain(stage: PoolStage) -> None:
+def test_new_demand_cancels_the_drain(stage: PoolStage) -> None:
     submit_one_per_node(stage)
     stage.pool(node_consolidation="when_underutilized")
     stage.runtime.stubborn |= {str(pod.pk) for pod in stage.pods(Workload.objects.get(name="c"))}

@@ -51,7 +51,10 @@ class Dependency(Document):
     tasks: Literal["same"] | None = None
 
     def awaited(self, project: str) -> AwaitedName:
-        """Return the awaited workload's name and project, by default `project`, this document's project."""
+        """Return the awaited workload's project and name.
+
+        If the reference names no project, return `project`, the project of this document.
+        """
         other, slash, name = self.workload.rpartition("/")
         return AwaitedName(other if slash else project, name)
 

@@ -15,7 +15,7 @@ from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 from projects.selectors import arrays, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.arrays.progress import ArrayProgress, load_progress
-from projects.web.workloads.engine_rows import with_open_engines, without_engines
+from projects.web.workloads.engine_rows import insert_inference_engine_rows, without_engines
 from projects.web.workloads.request_words import load_request_words
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
@@ -76,7 +76,7 @@ def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
     )
     shown = list(rows[:OWN_MAX])
     load_request_words(shown)
-    with_open_engines(shown, matching, "")
+    insert_inference_engine_rows(shown, matching, "")
     own = [OwnWorkload(row, *_stored_forecast(row)) for row in shown]
     return sorted([*own, *_own_arrays(actor, now)], key=lambda each: each.sort_key)[:OWN_MAX]
 

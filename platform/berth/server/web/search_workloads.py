@@ -24,7 +24,7 @@ from projects.web.workloads.filters import filter_workloads, one_row_per_array, 
 
 MAX_TASKS, MAX_USERS, MAX_NAMED = 6, 4, 5
 MAX_CURRENT, MAX_CURRENT_ARRAYS = 6, 2  # workloads and arrays that an empty search lists
-MAX_CANDIDATES = 50  # latest live workloads from which an empty search selects
+MAX_CANDIDATES = 50  # maximum number of recent live workloads that an empty search considers
 RECENTLY = timedelta(days=1)
 MIN_STATE_LETTERS = 4  # minimum length of a word that is matched as the beginning of a state's name
 STATE_SYNONYMS = {

@@ -16,7 +16,7 @@ import time
 import warnings  # noqa: F401 (os.execvpe imports it, and it may not exist inside)
 
 from pools.runtimes.shim.channels.listener import VARIABLE
-from pools.runtimes.shim.entry import PID_DIGITS, Entry
+from pools.runtimes.shim.entry import PID_DIGITS, PodEntry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def _start_program(pod: Pod, libc: CDLL, request: dict[str, object], mark: str) 
 
     program = programs.find_program(request, pod.env, mark)
 
-    def act(entry: Entry) -> None:
+    def act(entry: PodEntry) -> None:
         libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # hide the shim's memory from the pod
         entry.enter_directory()
         programs.run_program(program)
@@ -254,7 +254,7 @@ class Pipes:
         return Command(pid, self._ours[0], {self._ours[1]: 1, self._ours[2]: 2}, False)
 
 
-def _start(pod: Pod, libc: CDLL, files: Terminal | Pipes, act: Callable[[Entry], None]) -> Command:
+def _start(pod: Pod, libc: CDLL, files: Terminal | Pipes, act: Callable[[PodEntry], None]) -> Command:
     """Fork a process that enters the pod, connects `files` and calls `act`, which must never return."""
     go_read, go_write = os.pipe()
     failed_read, failed_write = os.pipe()
@@ -264,7 +264,7 @@ def _start(pod: Pod, libc: CDLL, files: Terminal | Pipes, act: Callable[[Entry],
     if child == 0:
         signal.set_wakeup_fd(-1)
         os.close(go_write)
-        entry = Entry(pod, libc, relay)
+        entry = PodEntry(pod, libc, relay)
         try:
             entry.join(go_read, born_write)
             entry.drop_privileges()

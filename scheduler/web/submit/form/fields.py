@@ -172,7 +172,7 @@ def _role_part(data: Mapping[str, Any], at: Location, *, alone: bool, last: bool
     fields = (
         *(() if alone else (role_name,)),
         _replicas_field(at, is_service=is_service),
-        # Only elastic training scales. Other kinds show the field only to remove a maximum.
+        # Offer a maximum only for elastic training. Other kinds show the field if the document has one.
         *((_max_replicas_field(at),) if is_elastic or value_at(data, (*at, "max")) is not None else ()),
         FormField((*at, "gpu"), "GPUs per pod", field_kinds.AMOUNT, "Whole GPUs, or a fraction such as 0.5"),
         FormField((*at, "cpu"), "CPU cores", field_kinds.AMOUNT, "Per pod, for example 2, 0.5 or 800m"),
