@@ -182,15 +182,11 @@ class KubernetesRuntime(CopiedFilesMixin, LogReadingMixin):
         return reports
 
     def _current_report(self, pod_id: str, pod: Mapping[str, Any] | None) -> PodReport:
-        """Return the pod's report.
-
-        If a call fails, report the failure and leave the pod's state unchanged.
-        """
+        """Return the pod's report. If a call fails, the report contains the error and changes no state."""
         try:
             return self._report(pod_id, pod)
         except RuntimeFailure as failure:
             log.warning("a call for pod %s failed: %s", pod_id, failure)
-            # This report leaves the pod's state unchanged.
             return PodReport(PodState.STARTING, progress=str(failure))
 
     def _report(self, pod_id: str, pod: Mapping[str, Any] | None) -> PodReport:

@@ -114,7 +114,7 @@ def test_reserved_and_new_hidden_workloads_have_placeholders(cast: Cast, sign_in
     client = sign_in("dave")
     assert rows(client) == [f"reserved {ONE}", "1 first", f"new {SEVERAL}"]
     make.workload(cast.vision, "own", phase=Phase.RESERVED, pools=["local"])
-    text = "own", f"reserved {ONE}", "In queue order", "1 first", f"new {SEVERAL}"
+    text = "\N{EN DASH} own", f"reserved {ONE}", "In queue order", "1 first", f"new {SEVERAL}"
     assert rows(client)[1:] == list(text)
 
 

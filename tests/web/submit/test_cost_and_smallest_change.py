@@ -1,0 +1,103 @@
+"""Tests of the predicted cost and the smallest change on the submission form."""
+
+import re
+from decimal import Decimal
+from html import unescape
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from pools.models import NodePool
+from projects.services.quotas import budgets
+from scheduler.models import UsageHour
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+from tests.web.submit.test_submission_page import refresh_form
+
+
+@pytest.fixture
+def dave(cast: Cast, sign_in: SignIn) -> Client:
+    return sign_in("dave")
+
+
+@pytest.mark.parametrize(
+    ("requested", "sentence", "changed"),
+    [
+        ("gpu: 4  # all of them", "role worker requested 2 GPUs instead of 4", "gpu: 2  # all of them"),
+        ("node_selector: {zone: a}", "role worker did not require label zone=a", "- {}"),
+    ],
+)
+def test_button_applies_the_smallest_change_to_an_unschedulable_workload(
+    cast: Cast, dave: Client, requested: str, sentence: str, changed: str
+) -> None:
+    make.node(cast.pool, gpus=2)
+    make.quota(cast.research, cast.pool, 64)
+    make.quota(cast.vision, cast.pool, 64)
+    text = f"name: wide\nproject: vision\ncommand: run\nroles:\n- {requested}\n"
+    prediction = dave.post("/submit/prediction", {"document": text}).content.decode()
+    assert 'hx-post="/submit/smallest-change"' in prediction
+    card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
+    assert sentence in card
+    (step,) = re.findall(r'name="step" value="([^"]+)"', card)
+    answer = refresh_form(dave, text, step=unescape(step))
+    assert changed in answer.context["text"]
+    assert dave.post("/submit/smallest-change", {"document": answer.context["text"]}).content == b""
+
+
+def test_queued_workload_is_offered_the_smallest_change(cast: Cast, dave: Client) -> None:
+    node = make.node(cast.pool, gpus=4)
+    make.quota(cast.research, cast.pool, 64)
+    make.quota(cast.vision, cast.pool, 64)
+    running = make.workload(cast.vision, "runs", phase="running", run=1, pool=cast.pool)
+    make.place(running, node, [0, 1])
+    text = "name: wide\nproject: vision\ncommand: run\nroles:\n- gpu: 4\n"
+    prediction = dave.post("/submit/prediction", {"document": text}).content.decode()
+    assert "Would be queued" in prediction and 'hx-post="/submit/smallest-change"' in prediction
+    card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
+    assert "role worker requested 2 GPUs instead of 4" in card and "Apply to the form" in card
+
+
+@pytest.mark.parametrize(
+    ("limits", "cost"),
+    [
+        ("max_runtime: 8h", "Costs up to 80.00 USD for 32 GPU-hours."),
+        ("max_runtime: 8h\narray: {tasks: 5}", "Costs up to 400.00 USD for 160 GPU-hours."),
+        ("priority: 50", "Costs up to 10.00 USD per hour."),
+        ("array: {tasks: 5}", ""),
+    ],
+)
+def test_prediction_states_the_cost_and_what_is_left_of_the_budget(
+    cast: Cast, dave: Client, limits: str, cost: str
+) -> None:
+    NodePool.objects.update(price_per_gpu_hour=Decimal("2.50"))
+    budgets.set_budget(actor=cast.alice, owner=cast.vision, values={"gpu_hours": 100})
+    text = f"name: wide\nproject: vision\npools: [local]\ncommand: run\n{limits}\nroles:\n- gpu: 4\n"
+    shown = dave.post("/submit/prediction", {"document": text}).content.decode()
+    left = "Budget left this month: 100 GPU-hours for vision."
+    assert f"{cost} {left}".strip() in shown
+    assert ("Costs" in shown) == bool(cost)
+
+
+def test_prediction_says_that_the_budget_is_used_up(cast: Cast, dave: Client) -> None:
+    budgets.set_budget(actor=cast.alice, owner=cast.vision, values={"gpu_hours": 4})
+    at = timezone.now().replace(minute=0, second=0, microsecond=0)
+    UsageHour.objects.create(
+        hour=at, pool_id=cast.pool.pk, pool_name="local", department_id=cast.vision.department_id,
+        department_name="research", project_id=cast.vision.pk, project_name="vision", user_name="dave",
+        gpu_milli_seconds=6 * 3_600_000,
+    )  # fmt: skip
+    text = "name: wide\nproject: vision\npools: [local]\ncommand: run\nroles:\n- gpu: 4\n"
+    shown = dave.post("/submit/prediction", {"document": text}).content.decode()
+    assert "Budget left this month: 0 GPU-hours for vision." in shown and "Costs" not in shown
+
+
+def test_smallest_change_is_found_while_the_pool_has_too_few_ready_nodes(cast: Cast, dave: Client) -> None:
+    make.node(cast.pool, gpus=2)
+    NodePool.objects.update(operational_since=None, ready_threshold=3)
+    make.quota(cast.research, cast.pool, 64)
+    make.quota(cast.vision, cast.pool, 64)
+    text = "name: wide\nproject: vision\ncommand: run\nroles:\n- gpu: 4\n"
+    card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
+    assert "could start once resources are free if each replica of role worker requested 2 GPUs" in card
