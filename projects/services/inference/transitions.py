@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db.models import F
 
+from berth.db.moves import compare_and_set
 from projects.engine import scaling
 from projects.models import InferenceEngine, ScaleRequest, ScaleStep, Scaling
 from projects.services import announce, events
@@ -30,13 +31,8 @@ def transition_request(
     assert to in allowed[request.status], f"transition from {request.status} to {to} is not allowed"
     if to in scaling.FINAL:
         columns["ended_at"] = now
-    changed = ScaleRequest.objects.filter(pk=request.pk, status=request.status).update(
-        status=to, updated_at=now, **columns
-    )
-    if not changed:
+    if not compare_and_set(request, "status", expected=[request.status], to=to, updated_at=now, **columns):
         return False
-    for name, value in {"status": to, "updated_at": now, **columns}.items():
-        setattr(request, name, value)
     ScaleStep.objects.create(request=request, at=now, status=to, message=message)
     if to in scaling.FINAL:
         _complete_scaling(request, now)
@@ -51,13 +47,8 @@ def transition_engine(engine: InferenceEngine, to: str, *, now: datetime, **colu
     )
     if to in scaling.ENDED:
         columns["ended_at"] = now
-    changed = InferenceEngine.objects.filter(pk=engine.pk, state=engine.state).update(
-        state=to, since=now, **columns
-    )
-    if not changed:
+    if not compare_and_set(engine, "state", expected=[engine.state], to=to, since=now, **columns):
         return False
-    for name, value in {"state": to, "since": now, **columns}.items():
-        setattr(engine, name, value)
     if to == "FAILED":
         _record_failure(engine)
     announce.workload_changed(engine.service.workload)
