@@ -12,7 +12,7 @@ def main() -> None:
     from django.core.management import execute_from_command_line
 
     import berth.server  # noqa: F401 (exits if this Python is too old)
-    from berth.db.embedded import running_database
+    from berth.db.embedded.cluster import running_database
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.server.settings")
     with running_database(needed="DATABASE_URL" not in os.environ and len(sys.argv) > 1):

@@ -36,8 +36,8 @@ def main() -> None:
 
 
 def measure(sizes: Sequence[int], *, keep: bool) -> None:
-    from berth.db.embedded import EmbeddedCluster
-    from berth.db.embedded import run_server as database
+    from berth.db.embedded.cluster import EmbeddedCluster
+    from berth.db.embedded.cluster import run_server as database
 
     rows = []
     for live in sizes:

@@ -157,7 +157,7 @@ class Bench:
     """Scheduler loop for one pool on the benchmark's cluster."""
 
     def __init__(self, cluster: Running, nodes: int, rounds: int, requests: Requests) -> None:
-        from berth.db import lease
+        from berth.db.loops import lease
         from berth.server.wiring import load_wiring
         from pools import services
         from projects.actor import Actor

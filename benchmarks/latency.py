@@ -35,7 +35,7 @@ from benchmarks.setup.stages import (
 from benchmarks.setup.timed_preload import STEPS
 from berth.client import Client
 from berth.client.config import Settings
-from berth.db.embedded import EmbeddedCluster
+from berth.db.embedded.cluster import EmbeddedCluster
 from tests.journeys.installation import Installation, until
 
 THINK_SECONDS = (0.05, 0.4)

@@ -145,7 +145,7 @@ def body(key: str, batch: int) -> str:
 
 @contextlib.contextmanager
 def database(place: Path) -> Iterator[tuple[dict[str, str], psutil.Process]]:
-    from berth.db.embedded import EmbeddedCluster, run_server
+    from berth.db.embedded.cluster import EmbeddedCluster, run_server
 
     cluster = EmbeddedCluster(place / "postgres")
     with run_server(cluster, log=place / "postgres.log"):

@@ -126,7 +126,7 @@ def stage(live: int, nodes: int | None = None) -> tuple[Any, Any, Any]:
 
     Return the loop, the runtime and the clock.
     """
-    from berth.db import lease
+    from berth.db.loops import lease
     from pools.models import Node, NodePool
     from scheduler.loop.context import SchedulerContext
     from scheduler.loop.tick import Loop

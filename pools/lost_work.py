@@ -12,7 +12,7 @@ from django.db.models import BigIntegerField, Count, Expression, F, Func, Q, Que
 from django.db.models.functions import Cast, Coalesce, Greatest
 
 from berth.core.amounts import MILLI
-from berth.db.compiled import Parameter, compiled_once
+from berth.db.queries.compiled import Parameter, compiled_once
 from pools.engine.victims import NO_WORK, LostWork
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING

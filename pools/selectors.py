@@ -23,7 +23,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce, Least
 
-from berth.db.reconnect import reconnects
+from berth.db.loops.reconnect import reconnects
 from pools.joining import secrets
 from pools.kubernetes.manifests import namespace_name
 from pools.models import Installation, Node, NodePool, ScalingEvent

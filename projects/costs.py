@@ -10,7 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from berth.db import prepared
+from berth.db.queries import prepared
 from pools.costs import current_price
 from pools.models import NodePool
 

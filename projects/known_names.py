@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
 from berth.core.problems import Problem, format_value
-from berth.db.known_names import NameColumn, unknown_name_problem
+from berth.db.queries.known_names import NameColumn, unknown_name_problem
 from pools.models import QuotaGroup
 from projects import selectors
 from projects.access import visible_departments, visible_nodes, visible_pools, visible_projects

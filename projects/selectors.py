@@ -12,7 +12,7 @@ from django.db.models import BooleanField, Count, ExpressionWrapper, F, Model, Q
 from django.db.models.expressions import CombinedExpression
 
 from berth.core.not_found import ObjectKind, missing_object
-from berth.db.known_names import NameColumn
+from berth.db.queries.known_names import NameColumn
 from pools.models import PluginSecret, PoolSecret, QuotaGroup
 from projects.access import (
     administered_departments,

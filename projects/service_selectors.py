@@ -6,7 +6,7 @@ from django.db.models import Count, F, Q, QuerySet
 
 from berth.core.errors import Conflict
 from berth.core.not_found import ObjectKind, missing_object
-from berth.db.known_names import NameColumn
+from berth.db.queries.known_names import NameColumn
 from projects.access import is_platform_admin, visible_projects
 from projects.actor import Actor
 from projects.models import ScaleRequest, Service

@@ -15,9 +15,9 @@ from django.db import DatabaseError, connection
 from berth.core.clock import Clock
 from berth.core.errors import BerthError
 from berth.core.spec.git import GitSpec
-from berth.db import prepared
-from berth.db.crash_points import assert_no_transaction, crash_point
-from berth.db.lease import HeldLease, LeadershipLost, fenced_transaction
+from berth.db.loops.crash_points import assert_no_transaction, crash_point
+from berth.db.loops.lease import HeldLease, LeadershipLost, fenced_transaction
+from berth.db.queries import prepared
 from pools.models import NodePool
 from pools.runtimes.base import Runtime
 from projects.code.base import StoreFailure

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from berth.db.fast_rows import FastRows
+from berth.db.queries.fast_rows import FastRows
 
 
 class Cycle(models.Model):

@@ -17,8 +17,8 @@ from django.core.servers.basehttp import WSGIRequestHandler
 from pytest_django import DjangoDbBlocker
 
 from berth.core.garbage import relax_garbage_collection
-from berth.db.embedded import run_server
-from berth.db.embedded_roles import DATABASE
+from berth.db.embedded.cluster import run_server
+from berth.db.embedded.roles import DATABASE
 from tests import database_cleanup, prepared
 from tests.behaviours import reject_unknown_behaviours
 from tests.distribution import starts_last

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
-from berth.db import crash_points
+from berth.db.loops import crash_points
 
 
 class Killed(BaseException):

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from berth.db.embedded import EmbeddedCluster, run_server
-from berth.db.embedded_roles import ROLE
+from berth.db.embedded.cluster import EmbeddedCluster, run_server
+from berth.db.embedded.roles import ROLE
 from tests.distribution import PROCESS_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -10,8 +10,8 @@ from pathlib import Path
 @contextmanager
 def own_database(name: str) -> Iterator[None]:
     """Create a database for the block, and delete it afterwards."""
-    from berth.db.embedded import EmbeddedCluster
-    from berth.db.embedded import run_server as database
+    from berth.db.embedded.cluster import EmbeddedCluster
+    from berth.db.embedded.cluster import run_server as database
 
     with tempfile.TemporaryDirectory(prefix=f"berth-{name}-") as place:
         cluster = EmbeddedCluster(Path(place) / "postgres")

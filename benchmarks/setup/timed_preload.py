@@ -77,13 +77,13 @@ class Recorder:
 
 
 def record_web(recorder: Recorder) -> None:
-    from berth.db import wake
+    from berth.db.loops import wake
 
     recorder.around(wake, "_notify", "notify", "notified", lambda name, reasons: name)
 
 
 def record_scheduler(recorder: Recorder) -> None:
-    from berth.db import crash_points
+    from berth.db.loops import crash_points
     from pools.runtimes.local import LocalRuntime
     from scheduler.loop import tick
     from scheduler.loop.leader import Scheduler

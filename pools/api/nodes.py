@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.not_found import ObjectKind, missing_object
-from berth.db.known_names import NameColumn, check_names, unknown_name_problem
+from berth.db.queries.known_names import NameColumn, check_names, unknown_name_problem
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import ListQuery, NoBody, Word, parse_body, parse_query

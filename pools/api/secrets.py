@@ -14,7 +14,7 @@ from berth.core.errors import Invalid, Malformed
 from berth.core.not_found import ObjectKind, missing_object
 from berth.core.problems import Problem
 from berth.core.spec.texts import Text
-from berth.db.known_names import NameColumn
+from berth.db.queries.known_names import NameColumn
 from berth.server.api.pagination import Order, page
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content

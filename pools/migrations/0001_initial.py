@@ -3,7 +3,7 @@ import django.db.models.deletion
 import django.utils.timezone
 from django.db import migrations, models
 
-from berth.db.initial_migration import InitialMigration
+from berth.db.schema.initial_migration import InitialMigration
 
 
 class Migration(InitialMigration):

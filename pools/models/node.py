@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from berth.db.fast_rows import FastRows
+from berth.db.queries.fast_rows import FastRows
 from pools.models.pool import NodePool
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from django.db import models
 from django.db.models import F, Q
 
-from berth.db.checks import ChecksTogether
-from berth.db.fast_rows import FastRows
+from berth.db.queries.fast_rows import FastRows
+from berth.db.writes.checks import ChecksTogether
 from pools.engine.boots import should_stop_provisioning
 
 

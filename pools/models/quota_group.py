@@ -3,7 +3,7 @@
 from django.db import models
 from django.db.models import Q
 
-from berth.db.fast_rows import FastRows
+from berth.db.queries.fast_rows import FastRows
 
 
 class QuotaGroup(FastRows):

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from django.db import connection
 
-from berth.db.wake import wake
+from berth.db.loops.wake import wake
 
 THREADS_MAX = 8
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import timedelta
 
-from berth.db.moves import compare_and_set
+from berth.db.writes.moves import compare_and_set
 from pools import history
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING, PENDING, USABLE, NodeState

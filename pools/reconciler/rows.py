@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from berth.db.compiled import compiled_once
+from berth.db.queries.compiled import compiled_once
 from pools import history
 from pools.engine.reconciler import Fleet
 from pools.models import Node, NodePool, ScalingEvent

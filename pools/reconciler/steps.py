@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
-from berth.db.moves import compare_and_set, compare_and_set_all
+from berth.db.writes.moves import compare_and_set, compare_and_set_all
 from pools import history
 from pools.budgets import drain_allowance
 from pools.engine import reconciler as decisions

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from django.db import transaction
 
-from berth.db.moves import compare_and_set
+from berth.db.writes.moves import compare_and_set
 from pools import history
 from pools.environments.progress import START, Phase, Progress, add_script_failure
 from pools.joining.sealed import UnsealError

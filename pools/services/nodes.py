@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from berth.core.errors import Conflict
-from berth.db.moves import compare_and_set
+from berth.db.writes.moves import compare_and_set
 from pools import history
 from pools.models import Node
 from pools.models.node import ALIVE, PENDING, USABLE, NodeState

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Count, Max, Q
 
-from berth.db.compiled import compiled_once
+from berth.db.queries.compiled import compiled_once
 from pools import history
 from pools.engine.autoscaler import (
     AutoscalerConfig,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Q
 
-from berth.db.moves import compare_and_set
+from berth.db.writes.moves import compare_and_set
 from pools import history
 from pools.budgets import drain_allowance
 from pools.engine.budgets import DisruptionReason

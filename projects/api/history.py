@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.spec.quantities import Moment
-from berth.db.known_names import NameColumn, check_names, unknown_word_problem
+from berth.db.queries.known_names import NameColumn, check_names, unknown_word_problem
 from berth.server.api.pagination import NEWEST, Order, filter_by, map_rows, page
 from berth.server.api.requests import ListQuery, Word, parse_query
 from berth.server.api.responses import ResponseModel

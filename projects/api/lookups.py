@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from berth.core.errors import Invalid
 from berth.core.not_found import ObjectKind, missing_object
 from berth.core.problems import Problem, format_value
-from berth.db.known_names import NameColumn
+from berth.db.queries.known_names import NameColumn
 from pools.models import NodePool, QuotaGroup
 from projects import selectors
 from projects.actor import Actor

@@ -10,7 +10,7 @@ from berth.core.errors import Invalid
 from berth.core.not_found import ObjectKind, missing_object
 from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import Text
-from berth.db.known_names import check_names
+from berth.db.queries.known_names import check_names
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, map_rows, page
 from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query

@@ -13,7 +13,7 @@ from berth.core.errors import Invalid
 from berth.core.not_found import ObjectKind, missing_object
 from berth.core.problems import Problem
 from berth.core.spec.texts import Text
-from berth.db.known_names import check_names
+from berth.db.queries.known_names import check_names
 from berth.documents.ordered import dump_workload
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, map_rows, page

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from berth.core.errors import Invalid, NotFound
 from berth.core.not_found import ObjectKind, missing_object
 from berth.core.problems import Problem, format_value
-from berth.db.known_names import NameColumn
+from berth.db.queries.known_names import NameColumn
 from berth.server.api.pagination import NEWEST, filter_by, map_rows, page
 from berth.server.api.requests import ListQuery, parse_query
 from berth.server.api.responses import ResponseModel, no_content

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from berth.core.errors import BerthError
-from berth.db.crash_points import assert_no_transaction, crash_point
+from berth.db.loops.crash_points import assert_no_transaction, crash_point
 from projects.actor import Actor
 from projects.elastic.ports import Ports
 from projects.elastic.view import ServiceView

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
-from berth.db.crash_points import assert_no_transaction
+from berth.db.loops.crash_points import assert_no_transaction
 from projects.elastic.ports import Ports
 from projects.elastic.view import ServiceView
 from projects.engine.inference_engines import ProcessState

@@ -12,9 +12,9 @@ from django.db import connection
 from structlog.contextvars import bound_contextvars
 
 from berth.core.clock import Clock
-from berth.db.leader import LeaderLoop
-from berth.db.lease import HeldLease, LeadershipLost, fenced_transaction
-from berth.db.wake import Waiter, WakeResult
+from berth.db.loops.leader import LeaderLoop
+from berth.db.loops.lease import HeldLease, LeadershipLost, fenced_transaction
+from berth.db.loops.wake import Waiter, WakeResult
 from berth.server.tracing.spans import span
 from projects.elastic.ports import Fence, Ports
 from projects.elastic.step import live_services, run_pass

@@ -5,8 +5,8 @@ import uuid
 from collections.abc import Mapping
 from datetime import datetime
 
-from berth.db.compiled import compiled_once
-from berth.db.crash_points import assert_no_transaction, crash_point
+from berth.db.loops.crash_points import assert_no_transaction, crash_point
+from berth.db.queries.compiled import compiled_once
 from projects.elastic import autoscale, routes, weights
 from projects.elastic.ports import Ports
 from projects.elastic.probes import Probe, probe_engines

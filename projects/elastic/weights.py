@@ -8,7 +8,7 @@ import logging
 import uuid
 from datetime import datetime, timedelta
 
-from berth.db.crash_points import assert_no_transaction, crash_point
+from berth.db.loops.crash_points import assert_no_transaction, crash_point
 from projects.elastic.ports import Fence, Ports
 from projects.elastic.probes import healthy_initial_engines
 from projects.elastic.view import ServiceView

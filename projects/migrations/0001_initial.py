@@ -8,7 +8,7 @@ import uuid
 from django.conf import settings
 from django.db import migrations, models
 
-from berth.db.initial_migration import InitialMigration
+from berth.db.schema.initial_migration import InitialMigration
 
 # The scheduler reads workloads and pods by `changed_in`, see scheduler/loop/observe/mirror.py. An update of other
 # columns leaves it as it is.

@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from berth.core.priorities import DEFAULT
-from berth.db.fast_rows import FastRows
+from berth.db.queries.fast_rows import FastRows
 from projects.models.tenants import NAME, Project
 
 PENDING_MAX = 100  # maximum number of released tasks of an array that are pending at the same time

@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from berth.core.spec.addresses import Channel
-from berth.db.fast_rows import FastRows
+from berth.db.queries.fast_rows import FastRows
 from projects.models.tenants import Department, Project
 
 WORKLOAD_EVENTS = (

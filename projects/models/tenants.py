@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from berth.db.fast_rows import FastRows
+from berth.db.queries.fast_rows import FastRows
 from pools.models import NodePool, QuotaGroup
 
 NAME = RegexValidator(

@@ -10,7 +10,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from berth.core.priorities import DEFAULT
-from berth.db.fast_rows import FastRows
+from berth.db.queries.fast_rows import FastRows
 from projects.models.arrays import WorkloadArray
 from projects.models.code import CodeFetch, CodeTree
 from projects.models.tenants import NAME, Project

@@ -4,7 +4,7 @@ from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from django.db.models import Model
 
-from berth.db.new_rows import new_row
+from berth.db.writes.new_rows import new_row
 from projects.actor import Actor
 from projects.models import Audit, Department, Project
 

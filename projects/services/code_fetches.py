@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Q
 
 from berth.core.spec.git import GitSpec
-from berth.db.wake import wake
+from berth.db.loops.wake import wake
 from pools.models import SecretKind
 from pools.models.secret import Secret
 from projects.models import (

@@ -9,8 +9,8 @@ from django.db.models import F
 
 from berth.core.errors import BerthError
 from berth.core.words import format_count
-from berth.db.crash_points import crash_point
-from berth.db.wake import wake
+from berth.db.loops.crash_points import crash_point
+from berth.db.loops.wake import wake
 from projects.code.git import FetchedCommit, GitFailure, GitRejection
 from projects.models import CodeFetch, Phase, SecretUse, SecretValue, UserSecret, Workload
 from projects.services import announce, events

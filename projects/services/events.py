@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from berth.db.bulk_rows import insert_rows
-from berth.db.new_rows import new_row
+from berth.db.writes.bulk_rows import insert_rows
+from berth.db.writes.new_rows import new_row
 from projects.models import Event, Workload
 
 

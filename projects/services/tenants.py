@@ -10,7 +10,7 @@ from django.db.models import Model, ProtectedError
 from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
 from berth.core.idle_rule import normalize_rule
 from berth.core.problems import Problem, format_value
-from berth.db.references import checked_references
+from berth.db.writes.references import checked_references
 from pools.engine.volumes import read_volumes
 from pools.models import NodePool
 from projects.access import Action, may, require

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from berth.core.not_found import ObjectKind, missing_object
 from berth.core.spec.quantities import Moment
-from berth.db.known_names import NameColumn, check_names
+from berth.db.queries.known_names import NameColumn, check_names
 from berth.server.api.pagination import NEWEST, filter_by, page
 from berth.server.api.requests import ListQuery, Query, Word, parse_query
 from berth.server.api.responses import ResponseModel, from_milli

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.not_found import ObjectKind, missing_object
-from berth.db.known_names import NameColumn, check_names
+from berth.db.queries.known_names import NameColumn, check_names
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import ListQuery, Query, Word, parse_query
 from berth.server.api.responses import ResponseModel

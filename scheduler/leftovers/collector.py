@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 from django.db.models import Q, QuerySet
 
-from berth.db import lease, prepared
-from berth.db.lease import HeldLease, LeadershipLost, fenced_transaction
+from berth.db.loops import lease
+from berth.db.loops.lease import HeldLease, LeadershipLost, fenced_transaction
+from berth.db.queries import prepared
 from projects.models import OutputState, PodOutputs
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.reports.leased_thread import LEASE_INTERVALS, LeasedThread

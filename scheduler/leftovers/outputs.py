@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from berth.db.crash_points import assert_no_transaction, crash_point
-from berth.db.lease import HeldLease
+from berth.db.loops.crash_points import assert_no_transaction, crash_point
+from berth.db.loops.lease import HeldLease
 from pools.runtimes.base import RuntimeFailure
 from pools.runtimes.files.base import FilesNotFound
 from projects.code.base import StoreFailure

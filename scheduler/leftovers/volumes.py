@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from berth.core.errors import Conflict, Unavailable
 from berth.core.words import format_count
-from berth.db.crash_points import assert_no_transaction, crash_point
-from berth.db.lease import HeldLease, fenced_transaction
+from berth.db.loops.crash_points import assert_no_transaction, crash_point
+from berth.db.loops.lease import HeldLease, fenced_transaction
 from pools.buckets.logins import NO_BOTO3, find_login
 from pools.engine.volumes import Volume, read_volumes, usable_volumes
 from pools.runtimes.base import Runtime, RuntimeFailure

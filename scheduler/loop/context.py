@@ -5,7 +5,7 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from berth.db.lease import HeldLease
+from berth.db.loops.lease import HeldLease
 from pools.models import NodePool
 from pools.runtimes.base import Runtime
 from scheduler.loop.decide import LayoutCache

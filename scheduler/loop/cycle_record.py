@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from berth.db.bulk_rows import insert_rows, update_rows
-from berth.db.crash_points import crash_point
-from berth.db.lease import HeldLease, fenced_transaction
-from berth.db.set_writes import write_in_halves
+from berth.db.loops.crash_points import crash_point
+from berth.db.loops.lease import HeldLease, fenced_transaction
+from berth.db.writes.bulk_rows import insert_rows, update_rows
+from berth.db.writes.set_writes import write_in_halves
 from berth.server.tracing.spans import span
 from scheduler.engine.explain.rejections import Rejections
 from scheduler.engine.forecast import forecasts

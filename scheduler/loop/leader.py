@@ -15,9 +15,9 @@ from django.db import connection
 
 from berth.core.clock import Clock
 from berth.core.garbage import collect_recent_garbage
-from berth.db.leader import TIMEOUT, LeaderLoop
-from berth.db.lease import HeldLease
-from berth.db.wake import Waiter, WakeResult
+from berth.db.loops.leader import TIMEOUT, LeaderLoop
+from berth.db.loops.lease import HeldLease
+from berth.db.loops.wake import Waiter, WakeResult
 from pools.runtimes.base import Runtime
 from scheduler.loop.context import Runtimes, SchedulerContext
 from scheduler.loop.tick import POD_TRIGGER, Loop, ReconcilePool

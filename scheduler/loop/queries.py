@@ -1,6 +1,6 @@
 """Database queries that several steps of the scheduler loop share."""
 
-from berth.db.compiled import compiled_once
+from berth.db.queries.compiled import compiled_once
 from pools.models import NodePool, QuotaGroup
 from projects.models import Project, Quota
 

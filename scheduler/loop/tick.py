@@ -18,10 +18,10 @@ from django.db import InterfaceError, OperationalError
 
 from berth.core.clock import Clock
 from berth.core.garbage import collect_deferred_garbage
-from berth.db.crash_points import crash_point
-from berth.db.lease import HeldLease, LeadershipLost, fenced_transaction
-from berth.db.races import is_lost_race
-from berth.db.wake import wake
+from berth.db.loops.crash_points import crash_point
+from berth.db.loops.lease import HeldLease, LeadershipLost, fenced_transaction
+from berth.db.loops.races import is_lost_race
+from berth.db.loops.wake import wake
 from berth.server.tracing.spans import span
 from pools.engine.victims import LostWork
 from pools.lost_work import LazyLostWork

@@ -5,7 +5,7 @@ import django.db.models.functions.datetime
 import scheduler.models
 from django.db import migrations, models
 
-from berth.db.initial_migration import InitialMigration
+from berth.db.schema.initial_migration import InitialMigration
 
 
 class Migration(InitialMigration):

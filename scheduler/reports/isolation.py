@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict
 
-from berth.db.crash_points import assert_no_transaction
-from berth.db.lease import HeldLease, fenced_transaction
+from berth.db.loops.crash_points import assert_no_transaction
+from berth.db.loops.lease import HeldLease, fenced_transaction
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
 from pools.runtimes.base import Runtime, RuntimeFailure

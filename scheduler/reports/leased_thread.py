@@ -13,8 +13,8 @@ from typing import ClassVar
 from django.db import InterfaceError, OperationalError, connection
 
 from berth.core.clock import Clock
-from berth.db import lease
-from berth.db.lease import HeldLease, LeadershipLost
+from berth.db.loops import lease
+from berth.db.loops.lease import HeldLease, LeadershipLost
 from pools.models import NodePool
 from pools.runtimes.base import Runtime
 from scheduler.loop.context import always_leads

@@ -13,7 +13,7 @@ from rest_framework.request import Request as ApiRequest
 
 from berth.core.problems import Problem
 from berth.core.words import format_gpus
-from berth.db.known_names import NameColumn
+from berth.db.queries.known_names import NameColumn
 from berth.server.web.charts.bars import Bar, bar_scale, quota_bar
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.paging import load_slice, sort_rows

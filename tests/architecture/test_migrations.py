@@ -11,7 +11,7 @@ from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ModelState, ProjectState
 from django.db.models import CharField, Field
 
-from berth.db.schema_changes import SchemaChangeDetector
+from berth.db.schema.changes import SchemaChangeDetector
 
 
 @pytest.mark.django_db

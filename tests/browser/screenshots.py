@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "platform"))
 
-from berth.db.embedded import EmbeddedCluster  # noqa: E402
-from berth.db.embedded import run_server as database  # noqa: E402
+from berth.db.embedded.cluster import EmbeddedCluster  # noqa: E402
+from berth.db.embedded.cluster import run_server as database  # noqa: E402
 
 VIEWPORTS_AND_THEMES: dict[str, dict[str, Any]] = {
     "wide": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light"},

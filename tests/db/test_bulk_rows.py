@@ -8,7 +8,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from berth.db.bulk_rows import insert_rows, load_related_objects, update_rows
+from berth.db.writes.bulk_rows import insert_rows, load_related_objects, update_rows
 from projects.models import Department, Event, Project
 
 pytestmark = pytest.mark.django_db

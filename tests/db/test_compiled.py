@@ -9,7 +9,7 @@ from django.db.models import Count, DurationField, ExpressionWrapper, F, Q
 from django.db.models.sql.compiler import SQLCompiler
 from django.test.utils import CaptureQueriesContext
 
-from berth.db.compiled import compiled_once
+from berth.db.queries.compiled import compiled_once
 from projects.models import Department, Event, Project
 from tests.second_connection import run_on_second_connection
 

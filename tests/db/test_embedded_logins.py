@@ -12,9 +12,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from berth.db import embedded
-from berth.db.embedded import DatabaseSetupError, EmbeddedCluster, run_server
-from berth.db.embedded_roles import HBA, ROLE
+from berth.db.embedded import cluster as embedded
+from berth.db.embedded.cluster import DatabaseSetupError, EmbeddedCluster, run_server
+from berth.db.embedded.roles import HBA, ROLE
 from tests.prepared import FAST_SETTINGS
 
 OLDER_HBA = "local all all trust\n"
@@ -215,7 +215,7 @@ def test_new_cluster_does_not_overwrite_existing_files(new_cluster: EmbeddedClus
 
 PREPARE = """
 import sys, pathlib
-from berth.db.embedded import EmbeddedCluster
+from berth.db.embedded.cluster import EmbeddedCluster
 EmbeddedCluster(pathlib.Path(sys.argv[1])).prepare()
 """
 

@@ -5,7 +5,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
 
-from berth.db.expected_schema import LISTED, schema_differences
+from berth.db.schema.expected import LISTED, schema_differences
 
 pytestmark = pytest.mark.django_db
 

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from django.db import connection, models
 
-from berth.db import prepared
+from berth.db.queries import prepared
 from projects.models import Department, Project
 
 pytestmark = pytest.mark.django_db

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import connection
 
-from berth.db.lease import HeldLease, LeadershipLost, acquire, fenced_transaction, release, renew
+from berth.db.loops.lease import HeldLease, LeadershipLost, acquire, fenced_transaction, release, renew
 from berth.db.models import Lease
 
 pytestmark = pytest.mark.django_db
@@ -124,7 +124,7 @@ def test_successor_waits_for_the_leaders_transaction() -> None:
 RACER = """
 import sys, django
 django.setup()
-from berth.db.lease import acquire
+from berth.db.loops.lease import acquire
 sys.stdin.readline()
 print(*(n for n in range(200) if acquire(f"lease-{n}", sys.argv[1], ttl=60)))
 """

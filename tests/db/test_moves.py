@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from berth.db.moves import RowChange, change_rows, compare_and_set
+from berth.db.writes.moves import RowChange, change_rows, compare_and_set
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,7 @@ import pytest
 from django.db.models import Model
 from django.db.models.expressions import DatabaseDefault
 
-from berth.db.new_rows import new_row
+from berth.db.writes.new_rows import new_row
 from projects.models import Audit, Event, Pod, Workload, WorkloadRole
 
 

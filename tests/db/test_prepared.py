@@ -6,7 +6,7 @@ import pytest
 from django.db import DataError, InternalError, ProgrammingError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from berth.db import prepared
+from berth.db.queries import prepared
 
 pytestmark = pytest.mark.django_db
 ECHO = "SELECT %s::text, %s::integer"

@@ -6,7 +6,7 @@ from django.core.management.base import CommandError
 from django.db import connection
 from django.db.backends.base import base
 
-from berth.db import server_version
+from berth.db.schema import server_version
 from berth.server.doctor import server
 from berth.server.doctor.check import CheckStatus
 

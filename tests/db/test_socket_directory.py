@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from berth.db import embedded
-from berth.db.embedded import DatabaseSetupError
+from berth.db.embedded import cluster as embedded
+from berth.db.embedded.cluster import DatabaseSetupError
 
 
 @pytest.fixture(autouse=True)

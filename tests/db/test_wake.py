@@ -6,7 +6,7 @@ import threading
 import pytest
 from django.db import connection, transaction
 
-from berth.db.wake import Waiter, WakeResult, wake
+from berth.db.loops.wake import Waiter, WakeResult, wake
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.db.embedded import EmbeddedCluster
+from berth.db.embedded.cluster import EmbeddedCluster
 from tests import prepared
 from tests.code.git_server import HttpsServer, Repository, https_server, new_repository
 from tests.journeys.command import Terminal, sign_in

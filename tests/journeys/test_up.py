@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from berth.db.embedded import EmbeddedCluster, run_server
+from berth.db.embedded.cluster import EmbeddedCluster, run_server
 from tests import prepared
 from tests.journeys.command import Terminal
 from tests.journeys.installation import Installation, Visitor, until

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from berth.db import lease
+from berth.db.loops import lease
 from pools.models import Node, NodePool
 from projects.models import Pod, Project, Quota, Workload
 from projects.services.workloads import submission

@@ -3,7 +3,7 @@
 import pytest
 from django.db import connection
 
-from berth.db.leader import TIMEOUT
+from berth.db.loops.leader import TIMEOUT
 from projects.models import Phase, Project, Workload
 from scheduler.loop import cycle_record
 from scheduler.loop.cycle_record import RECORD_EVERY, RunInterval

@@ -8,7 +8,7 @@ import pytest
 
 from berth.core.errors import Invalid
 from berth.core.spec.code import CHUNK_BYTES
-from berth.db.lease import LeadershipLost
+from berth.db.loops.lease import LeadershipLost
 from pools.runtimes.base import RuntimeFailure
 from projects.code.collector import collect_code
 from projects.code.stores import open_store

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from django.db.models import F, Max
 
-from berth.db.wake import wake
+from berth.db.loops.wake import wake
 from pools.models import Node, NodePool
 from projects.models import Phase, Workload
 from projects.services.workloads import submission

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from django.test import override_settings
 
-from berth.db.leader import TIMEOUT
+from berth.db.loops.leader import TIMEOUT
 from pools.models import Node
 from pools.runtimes import capabilities
 from pools.runtimes.base import RuntimeFailure

@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from berth.core.spec.addresses import Channel
-from berth.db.leader import TIMEOUT
+from berth.db.loops.leader import TIMEOUT
 from pools.models import Node
 from projects.models import Phase, Pod, Subscription, Workload
 from scheduler.loop.dispatch.checkpoints import CHECK_INTERVAL

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from berth.core.errors import Conflict, Unavailable
-from berth.db.lease import LeadershipLost
+from berth.db.loops.lease import LeadershipLost
 from pools.buckets.writer import BucketWriter
 from pools.runtimes.base import RuntimeFailure
 from pools.runtimes.files.base import PodFile, VolumeChanges

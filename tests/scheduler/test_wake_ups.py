@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from berth.db.wake import Waiter, WakeResult, wake
+from berth.db.loops.wake import Waiter, WakeResult, wake
 from projects.models import Phase, Pod, Quota, Workload
 from scheduler.loop import tick
 from scheduler.loop.dispatch.sweep import MIN_ENDED_AGE

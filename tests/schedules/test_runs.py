@@ -11,7 +11,7 @@ from django.db import connection
 
 from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem
-from berth.db import lease
+from berth.db.loops import lease
 from projects.elastic.rounds import ServiceLoop
 from projects.models import (
     Audit,

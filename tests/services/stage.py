@@ -9,8 +9,8 @@ from typing import Any
 
 from django.db import connection
 
-from berth.db import lease
-from berth.db.lease import HeldLease, fenced_transaction
+from berth.db.loops import lease
+from berth.db.loops.lease import HeldLease, fenced_transaction
 from pools.runtimes.base import PodCause
 from projects.elastic.ports import Ports
 from projects.elastic.step import live_services, run_pass

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from berth.db.lease import fenced_transaction
+from berth.db.loops.lease import fenced_transaction
 from pools.runtimes.rendezvous import PortAllocator
 from projects.elastic import wires
 from projects.elastic.ports import Ports

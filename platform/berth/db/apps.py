@@ -2,7 +2,7 @@
 
 from django.apps import AppConfig
 
-from berth.db.timestamps import load_timestamps_quickly
+from berth.db.queries.timestamps import load_timestamps_quickly
 
 
 class DbConfig(AppConfig):

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from berth.core.not_found import ObjectKind, missing_object
 from berth.core.spec.texts import Name, Text
-from berth.db.known_names import NameColumn
+from berth.db.queries.known_names import NameColumn
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, page
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
-from berth.db.reconnect import reconnects
+from berth.db.loops.reconnect import reconnects
 from pools.joining.sealed import UnsealError, seal, unseal
 from pools.kubernetes.api import Api
 from pools.kubernetes.cluster import Clusters, PoolAccess, UnusableCluster

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import NotFound
-from berth.db.known_names import check_names
+from berth.db.queries.known_names import check_names
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import (
     ListQuery,

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Invalid
-from berth.db.known_names import check_names
+from berth.db.queries.known_names import check_names
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import NEWEST, filter_by, page
 from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_query

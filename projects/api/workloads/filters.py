@@ -7,7 +7,7 @@ from django.db.models import Q, QuerySet
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from berth.db.known_names import NameColumn, check_names, unknown_word_problem
+from berth.db.queries.known_names import NameColumn, check_names, unknown_word_problem
 from berth.server.api.pagination import Order, filter_by
 from berth.server.api.requests import ListQuery, Word
 from projects import selectors

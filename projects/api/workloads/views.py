@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from berth.core.errors import Invalid
 from berth.core.not_found import ObjectKind, missing_object
 from berth.core.spec import WorkloadSpec
-from berth.db.stored_responses import ResponseRow
+from berth.db.writes.stored_responses import ResponseRow
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import page
 from berth.server.api.requests import (

@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from berth.core.errors import Conflict
 from berth.core.spec import parse_workload
-from berth.db.crash_points import crash_point
-from berth.db.wake import wake
+from berth.db.loops.crash_points import crash_point
+from berth.db.loops.wake import wake
 from projects.access import Action, require, with_roles
 from projects.actor import Actor
 from projects.engine import lifecycle

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from django.db import connection
 
-from berth.db import prepared
+from berth.db.queries import prepared
 from projects.models import WorkloadArray
 from projects.models.arrays import PENDING_MAX, STOP_RULE_REASON, WAITING_MESSAGE, WAITING_REASON
 from projects.services.arrays.counts import count_tasks_by_array

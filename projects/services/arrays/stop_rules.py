@@ -10,8 +10,8 @@ from django.db.models import Q
 
 from berth.core.spec.arrays import StopRule
 from berth.core.words import format_count
-from berth.db.crash_points import crash_point
-from berth.db.wake import wake
+from berth.db.loops.crash_points import crash_point
+from berth.db.loops.wake import wake
 from projects.actor import Actor
 from projects.engine.stop_rules import TaskReports, TaskStop, decide_stops, steps_to_compare
 from projects.models import ArrayState, Audit, Metric, Phase, Workload, WorkloadArray

@@ -15,8 +15,8 @@ from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import ArraySpec, WorkloadSpec, parse_workload
 from berth.core.spec.array_rules import task_name
-from berth.db.crash_points import crash_point
-from berth.db.wake import wake
+from berth.db.loops.crash_points import crash_point
+from berth.db.loops.wake import wake
 from projects.access import with_roles
 from projects.actor import Actor
 from projects.models import ArrayState, Workload, WorkloadArray

@@ -7,7 +7,7 @@ from typing import Any
 from django.db import transaction
 
 from berth.core.errors import Invalid
-from berth.db.wake import wake
+from berth.db.loops.wake import wake
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.engine.replicas import document

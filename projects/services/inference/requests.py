@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from berth.core.errors import Conflict, NotFound
 from berth.core.problems import Problem
-from berth.db.compiled import compiled_once
-from berth.db.wake import wake
+from berth.db.loops.wake import wake
+from berth.db.queries.compiled import compiled_once
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.engine import scaling

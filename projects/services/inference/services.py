@@ -6,7 +6,7 @@ from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
 from berth.core.spec.service_rules import engine_role
-from berth.db.wake import wake
+from berth.db.loops.wake import wake
 from projects.models import Autoscaler, InferenceEngine, Service, Workload
 from projects.services.inference.autoscalers import validate_settings
 from projects.serving.addresses import InvalidAddress, normalize

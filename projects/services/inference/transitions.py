@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import F
 
-from berth.db.moves import compare_and_set
+from berth.db.writes.moves import compare_and_set
 from projects.engine import scaling
 from projects.models import InferenceEngine, ScaleRequest, ScaleStep, Scaling
 from projects.services import announce, events

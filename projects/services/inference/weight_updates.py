@@ -6,7 +6,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from berth.core.errors import Conflict
-from berth.db.wake import wake
+from berth.db.loops.wake import wake
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Service

@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django_q.tasks import async_task
 
 from berth.core.spec.addresses import Channel
-from berth.db.compiled import compiled_once
+from berth.db.queries.compiled import compiled_once
 from pools.models import NodePool
 from projects.access import find_visible_projects, visible_projects
 from projects.actor import Actor

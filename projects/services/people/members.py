@@ -10,7 +10,7 @@ from django.db.models import Q
 
 from berth.core.errors import Conflict, Invalid, NotFound
 from berth.core.problems import Problem, format_value
-from berth.db.references import checked_references
+from berth.db.writes.references import checked_references
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Department, Membership, Project, Role

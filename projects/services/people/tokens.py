@@ -14,7 +14,7 @@ from django.utils.crypto import constant_time_compare
 
 from berth.core.errors import Conflict, Forbidden, Invalid
 from berth.core.problems import Problem, format_value
-from berth.db import prepared
+from berth.db.queries import prepared
 from projects.access import Action, may, require
 from projects.actor import SCOPES, Actor, GrantedRole
 from projects.models import ApiToken

@@ -8,7 +8,7 @@ from django.db import transaction
 
 from berth.core.errors import Invalid, NotFound
 from berth.core.problems import Problem, format_value
-from berth.db.references import checked_references
+from berth.db.writes.references import checked_references
 from projects.actor import Actor
 from projects.models import Budget, BudgetWarning
 from projects.models.budgets import MAX_HOURS, MAX_PERCENT, default_warnings

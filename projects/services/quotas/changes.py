@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from berth.db.wake import wake
+from berth.db.loops.wake import wake
 from projects.actor import Actor
 from projects.models import Quota, QuotaChange
 from projects.models.tenants import Tenant, owner_columns, owner_ids, owner_kind

@@ -13,7 +13,7 @@ from django.db.models import Q
 
 from berth.core.errors import Conflict, Forbidden, Invalid, PreconditionFailed
 from berth.core.problems import Problem
-from berth.db.references import checked_references
+from berth.db.writes.references import checked_references
 from pools.models import NodePool, QuotaGroup
 from pools.quota_lock import lock_pools_and_quotas
 from projects import selectors

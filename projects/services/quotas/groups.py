@@ -9,7 +9,7 @@ from berth.core.errors import Conflict, Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec.texts import NAME, NAME_ALLOWED
 from berth.core.words import format_count
-from berth.db.wake import wake
+from berth.db.loops.wake import wake
 from pools.gpu_models import describe_models, differing_models
 from pools.models import NodePool, QuotaGroup
 from pools.quota_lock import lock_pools_and_quotas

@@ -6,7 +6,7 @@ from typing import Any
 from django.db import transaction
 
 from berth.core.errors import Invalid, NotFound
-from berth.db.references import checked_references
+from berth.db.writes.references import checked_references
 from pools.quota_lock import lock_pools_and_quotas
 from projects.access import Action, require
 from projects.actor import Actor

@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from berth.core.errors import Conflict, Forbidden, NotFound
-from berth.db.references import checked_references
+from berth.db.writes.references import checked_references
 from projects.access import Action, may, require
 from projects.actor import Actor
 from projects.engine.due_times import next_due_time

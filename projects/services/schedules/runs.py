@@ -16,7 +16,7 @@ from django.db.models.functions import Greatest, RowNumber
 
 from berth.core.errors import BerthError, Conflict, Invalid, NotFound
 from berth.core.problems import Problem
-from berth.db.crash_points import crash_point
+from berth.db.loops.crash_points import crash_point
 from projects.access import Action, may
 from projects.actor import Actor
 from projects.engine.due_times import latest_due_time, next_due_time

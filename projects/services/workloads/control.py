@@ -10,7 +10,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from berth.core.errors import Conflict, Forbidden, NotFound
-from berth.db.wake import wake
+from berth.db.loops.wake import wake
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.engine import lifecycle

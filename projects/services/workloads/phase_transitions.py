@@ -8,8 +8,8 @@ from typing import Any
 
 from django.db import transaction
 
-from berth.db import prepared
-from berth.db.moves import RowChange, change_rows
+from berth.db.queries import prepared
+from berth.db.writes.moves import RowChange, change_rows
 from projects.engine import lifecycle
 from projects.engine.lifecycle import PROGRESS_TIME
 from projects.models import Event, Phase, Workload

@@ -9,8 +9,9 @@ from django.db.models import Model
 from pydantic_core import to_json
 
 from berth.core.spec import GroupShape, RoleShape
-from berth.db import prepared, stored_responses
-from berth.db.stored_responses import ResponseRow
+from berth.db.queries import prepared
+from berth.db.writes import stored_responses
+from berth.db.writes.stored_responses import ResponseRow
 from projects.models import Audit, Event, Workload, WorkloadRole
 
 

@@ -17,10 +17,10 @@ from berth.core.problems import Problem, format_value
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree, parse_workload
 from berth.core.spec.after import AwaitedName
 from berth.core.spec.manifest import is_manifest
-from berth.db.new_rows import new_row
-from berth.db.references import join_transaction
-from berth.db.stored_responses import ResponseRow
-from berth.db.wake import wake
+from berth.db.loops.wake import wake
+from berth.db.writes.new_rows import new_row
+from berth.db.writes.references import join_transaction
+from berth.db.writes.stored_responses import ResponseRow
 from projects.actor import Actor
 from projects.engine import admission
 from projects.models import Audit, Event, Phase, Project, Workload

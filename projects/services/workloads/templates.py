@@ -10,7 +10,7 @@ from berth.core.problems import Problem, format_value
 from berth.core.spec import parse_workload
 from berth.core.spec.manifest import is_manifest
 from berth.core.spec.texts import NAME_ALLOWED, find_control_character
-from berth.db.references import checked_references
+from berth.db.writes.references import checked_references
 from berth.documents import read_document
 from projects.access import Action, require
 from projects.actor import Actor

@@ -7,7 +7,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from berth.db.known_names import NameColumn, unknown_word_problem
+from berth.db.queries.known_names import NameColumn, unknown_word_problem
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.tables import Column, list_query, requested_csv
 from berth.server.web.pages import Request, page, signed_in

@@ -11,7 +11,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from berth.core.problems import Problem
-from berth.db.known_names import NameColumn, unknown_word_problem
+from berth.db.queries.known_names import NameColumn, unknown_word_problem
 from projects.actor import Actor
 from projects.known_names import unknown_pool_problem, unknown_project_problem
 from projects.known_words import REASONS, RESERVED

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 
-from berth.db.bulk_rows import insert_rows
-from berth.db.crash_points import crash_point
-from berth.db.lease import HeldLease, fenced_transaction
-from berth.db.races import is_lost_race
+from berth.db.loops.crash_points import crash_point
+from berth.db.loops.lease import HeldLease, fenced_transaction
+from berth.db.loops.races import is_lost_race
+from berth.db.writes.bulk_rows import insert_rows
 from scheduler.engine.plan import Bundle, Plan
 from scheduler.loop import log_context
 from scheduler.loop.commit.bind import NewRows

@@ -12,8 +12,8 @@ from functools import cached_property
 from django.db.models import Count, F, Q, Sum
 
 from berth.core.amounts import MILLI
-from berth.db.bulk_rows import load_related_objects
-from berth.db.compiled import compiled_once
+from berth.db.queries.compiled import compiled_once
+from berth.db.writes.bulk_rows import load_related_objects
 from pools.models import Node, QuotaGroup
 from projects.models import Phase, Pod, Quota, Workload
 from scheduler.engine.plan import Bundle, Evict, Place

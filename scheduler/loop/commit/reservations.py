@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from berth.db.bulk_rows import load_related_objects
-from berth.db.compiled import compiled_once
-from berth.db.crash_points import crash_point
-from berth.db.lease import fenced_transaction
-from berth.db.set_writes import write_in_halves
+from berth.db.loops.crash_points import crash_point
+from berth.db.loops.lease import fenced_transaction
+from berth.db.queries.compiled import compiled_once
+from berth.db.writes.bulk_rows import load_related_objects
+from berth.db.writes.set_writes import write_in_halves
 from pools.models import Node
 from projects.models import Phase, Workload
 from projects.models.workloads import ENDED_PHASES

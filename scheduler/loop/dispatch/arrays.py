@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from berth.db.crash_points import crash_point
-from berth.db.lease import fenced_transaction
+from berth.db.loops.crash_points import crash_point
+from berth.db.loops.lease import fenced_transaction
 from projects.services.arrays.progress import advance_and_end, due_arrays
 from scheduler.loop.context import SchedulerContext
 

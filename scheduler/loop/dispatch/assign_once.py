@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-from berth.db.crash_points import assert_no_transaction, crash_point
-from berth.db.lease import fenced_transaction
-from berth.db.moves import RowChange, lock_keys
-from berth.db.set_writes import write_changes
+from berth.db.loops.crash_points import assert_no_transaction, crash_point
+from berth.db.loops.lease import fenced_transaction
+from berth.db.writes.moves import RowChange, lock_keys
+from berth.db.writes.set_writes import write_changes
 from projects.models import Pod
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.loop.context import SchedulerContext

@@ -7,11 +7,11 @@ import logging
 import uuid
 from datetime import datetime, timedelta
 
-from berth.db.compiled import compiled_once
-from berth.db.crash_points import assert_no_transaction
-from berth.db.lease import fenced_transaction
-from berth.db.moves import RowChange
-from berth.db.set_writes import write_changes
+from berth.db.loops.crash_points import assert_no_transaction
+from berth.db.loops.lease import fenced_transaction
+from berth.db.queries.compiled import compiled_once
+from berth.db.writes.moves import RowChange
+from berth.db.writes.set_writes import write_changes
 from pools.models import NodePool
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Workload

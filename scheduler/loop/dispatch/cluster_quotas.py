@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from berth.db.lease import fenced_transaction
+from berth.db.loops.lease import fenced_transaction
 from pools.models import NodePool
 from pools.runtimes.base import RuntimeFailure
 from scheduler.loop.context import SchedulerContext

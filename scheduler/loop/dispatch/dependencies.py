@@ -5,8 +5,8 @@ from collections.abc import Collection
 from datetime import datetime
 
 from berth.core.spec import SpecError, parse_workload
-from berth.db.crash_points import crash_point
-from berth.db.lease import fenced_transaction
+from berth.db.loops.crash_points import crash_point
+from berth.db.loops.lease import fenced_transaction
 from projects.models import Phase, Workload
 from projects.services.arrays.progress import lock_task_arrays
 from projects.services.dependencies import (

@@ -12,9 +12,9 @@ from datetime import datetime
 
 from django.db.models import Q
 
-from berth.db.compiled import compiled_once
-from berth.db.lease import fenced_transaction
-from berth.db.set_writes import write_in_halves
+from berth.db.loops.lease import fenced_transaction
+from berth.db.queries.compiled import compiled_once
+from berth.db.writes.set_writes import write_in_halves
 from pools.models import Node
 from pools.selectors import overdue_drains
 from projects.models import Phase, Pod, Workload

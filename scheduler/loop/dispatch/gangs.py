@@ -10,9 +10,9 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 from django.db.models import F, OuterRef, Subquery
 
-from berth.db import prepared
-from berth.db.bulk_rows import load_related_objects
-from berth.db.compiled import compiled_once
+from berth.db.queries import prepared
+from berth.db.queries.compiled import compiled_once
+from berth.db.writes.bulk_rows import load_related_objects
 from projects.models import Phase, Pod, PodState, Workload
 from projects.models.workloads import LIVE_POD_STATES
 from projects.services import announce

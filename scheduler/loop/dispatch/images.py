@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 
 from berth.core.images import ImageReference, parse_image
 from berth.core.spec.retry import IMAGE_PULL
-from berth.db.bulk_rows import insert_rows, update_rows
-from berth.db.crash_points import assert_no_transaction, crash_point
-from berth.db.lease import fenced_transaction
-from berth.db.set_writes import write_in_halves
+from berth.db.loops.crash_points import assert_no_transaction, crash_point
+from berth.db.loops.lease import fenced_transaction
+from berth.db.writes.bulk_rows import insert_rows, update_rows
+from berth.db.writes.set_writes import write_in_halves
 from pools.models.secret import Secret
 from projects.engine.retries import Failure
 from projects.models import Phase, Pod, RunImage, Workload

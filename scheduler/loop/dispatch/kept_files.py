@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 
-from berth.db.moves import RowChange, change_rows
+from berth.db.writes.moves import RowChange, change_rows
 from projects.models import Pod, PodState, Workload
 from projects.services.kept_files import release_beyond_limit
 from scheduler.loop.observe.specs import SpecCache

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from django.db.models import Q
 from django_q.tasks import async_task
 
-from berth.db.crash_points import assert_no_transaction
-from berth.db.lease import fenced_transaction
+from berth.db.loops.crash_points import assert_no_transaction
+from berth.db.loops.lease import fenced_transaction
 from pools.models import NodePool
 from pools.runtimes.base import PodState as Reported
 from pools.runtimes.base import Runtime, RuntimeFailure

@@ -23,11 +23,11 @@ from django.db.models import F, Max
 from berth.core.durations import format_duration
 from berth.core.spec.retry import IMAGE_PULL, TIMEOUT
 from berth.core.spec.retry import START_TIMEOUT as START_TIMEOUT_KIND
-from berth.db import prepared
-from berth.db.compiled import compiled_once
-from berth.db.crash_points import assert_no_transaction
-from berth.db.lease import fenced_transaction
-from berth.db.set_writes import write_in_halves
+from berth.db.loops.crash_points import assert_no_transaction
+from berth.db.loops.lease import fenced_transaction
+from berth.db.queries import prepared
+from berth.db.queries.compiled import compiled_once
+from berth.db.writes.set_writes import write_in_halves
 from pools.runtimes.base import RuntimeFailure
 from projects.engine.retries import Failure
 from projects.models import Phase, Pod, PodState, PortLink, RunImage, Session, Workload

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from berth.core.signals import SIGNALS
 from berth.core.spec import WorkloadSpec
 from berth.core.words import format_count
-from berth.db.crash_points import crash_point
-from berth.db.lease import fenced_transaction
-from berth.db.moves import lock_keys
+from berth.db.loops.crash_points import crash_point
+from berth.db.loops.lease import fenced_transaction
+from berth.db.writes.moves import lock_keys
 from pools.runtimes.base import StopNotice
 from pools.runtimes.capabilities import runtime_capabilities
 from projects.models import Event, Phase, Pod, Workload

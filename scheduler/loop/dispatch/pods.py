@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from berth.db.bulk_rows import RelatedRows, load_related_objects
-from berth.db.compiled import compiled_once
-from berth.db.crash_points import assert_no_transaction, crash_point
-from berth.db.lease import fenced_transaction
-from berth.db.moves import RowChange
-from berth.db.set_writes import write_changes, write_in_halves
+from berth.db.loops.crash_points import assert_no_transaction, crash_point
+from berth.db.loops.lease import fenced_transaction
+from berth.db.queries.compiled import compiled_once
+from berth.db.writes.bulk_rows import RelatedRows, load_related_objects
+from berth.db.writes.moves import RowChange
+from berth.db.writes.set_writes import write_changes, write_in_halves
 from pools.models import Node
 from pools.runtimes.base import PodSpec, RuntimeFailure, StartRejected, StopNotice
 from projects.engine.pod_sentences import pod_subject

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from berth.core.words import format_count
-from berth.db.crash_points import crash_point
-from berth.db.lease import fenced_transaction
-from berth.db.set_writes import write_in_halves
+from berth.db.loops.crash_points import crash_point
+from berth.db.loops.lease import fenced_transaction
+from berth.db.writes.set_writes import write_in_halves
 from projects.models import Event, Phase, Pod, PodState, Workload
 from projects.models.workloads import ENDED_PHASES
 from projects.services import announce, events

@@ -4,10 +4,10 @@ import logging
 import uuid
 from collections.abc import Iterable
 
-from berth.db.crash_points import assert_no_transaction, crash_point
-from berth.db.lease import fenced_transaction
-from berth.db.moves import RowChange, lock_keys
-from berth.db.set_writes import write_changes
+from berth.db.loops.crash_points import assert_no_transaction, crash_point
+from berth.db.loops.lease import fenced_transaction
+from berth.db.writes.moves import RowChange, lock_keys
+from berth.db.writes.set_writes import write_changes
 from pools.models import NodePool
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Phase, Pod, Workload

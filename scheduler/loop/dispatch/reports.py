@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from django.db import DatabaseError, InterfaceError, OperationalError
 
-from berth.db.compiled import compiled_once
-from berth.db.crash_points import assert_no_transaction, crash_point
-from berth.db.lease import fenced_transaction
-from berth.db.moves import RowChange, change_rows
-from berth.db.set_writes import write_in_halves
+from berth.db.loops.crash_points import assert_no_transaction, crash_point
+from berth.db.loops.lease import fenced_transaction
+from berth.db.queries.compiled import compiled_once
+from berth.db.writes.moves import RowChange, change_rows
+from berth.db.writes.set_writes import write_in_halves
 from pools.models import Node, NodePool
 from pools.runtimes.base import PodCause, PodReport, RuntimeFailure
 from pools.runtimes.base import PodState as Reported

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from berth.core.spec.roles import SecretUse as DeclaredUse
-from berth.db.crash_points import assert_no_transaction, crash_point
-from berth.db.lease import fenced_transaction
+from berth.db.loops.crash_points import assert_no_transaction, crash_point
+from berth.db.loops.lease import fenced_transaction
 from pools.models import PluginSecret, PoolSecret
 from pools.models.secret import Secret
 from pools.services.environments import plugin_secrets

@@ -4,10 +4,10 @@ import uuid
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from berth.db.crash_points import assert_no_transaction
-from berth.db.lease import fenced_transaction
-from berth.db.moves import RowChange
-from berth.db.set_writes import write_changes
+from berth.db.loops.crash_points import assert_no_transaction
+from berth.db.loops.lease import fenced_transaction
+from berth.db.writes.moves import RowChange
+from berth.db.writes.set_writes import write_changes
 from pools.runtimes.base import PodReport
 from projects.engine.pod_sentences import pod_subject
 from projects.models import Phase, PodState, Workload

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from berth.db.compiled import compiled_once
-from berth.db.crash_points import assert_no_transaction
+from berth.db.loops.crash_points import assert_no_transaction
+from berth.db.queries.compiled import compiled_once
 from pools.runtimes.base import PodState as Reported
 from pools.runtimes.base import Runtime, RuntimeFailure
 from projects.models import OutputState, Pod, PodOutputs

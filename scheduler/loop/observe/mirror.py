@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from django.db import connection
 
-from berth.db import prepared
+from berth.db.queries import prepared
 
 MOMENT = """
     SELECT pg_snapshot_xmin(seen)::text::bigint AS horizon, pg_snapshot_xmax(seen)::text::bigint AS after,

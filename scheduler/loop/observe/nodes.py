@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from berth.db.compiled import compiled_once
+from berth.db.queries.compiled import compiled_once
 from pools.models import Node, NodePool
 from scheduler.engine import model
 from scheduler.engine.from_spec import to_timestamp

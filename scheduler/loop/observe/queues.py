@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from berth.core.amounts import Bounds
-from berth.db.compiled import compiled_once
+from berth.db.queries.compiled import compiled_once
 from pools.models import NodePool
 from projects.models import Department, Project, Quota
 from scheduler.engine.from_spec import to_timestamp

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from berth.core.spec import SpecError, WorkloadSpec, build_tree, parse_workload
 from berth.core.spec.texts import NAME
-from berth.db import prepared
+from berth.db.queries import prepared
 from projects.models import Workload
 from scheduler.engine.from_spec import to_group
 from scheduler.engine.model import Group, Role, roles_in

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from berth.core.amounts import MILLI
-from berth.db import prepared
-from berth.db.compiled import compiled_once
-from berth.db.lease import HeldLease, fenced_transaction
+from berth.db.loops.lease import HeldLease, fenced_transaction
+from berth.db.queries import prepared
+from berth.db.queries.compiled import compiled_once
 from pools.models import Node, NodePool
 from pools.models.node import PENDING, USABLE
 from pools.services import mark_nodes_emptied, report_pressure

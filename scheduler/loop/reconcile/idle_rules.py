@@ -16,9 +16,9 @@ from typing import Any
 from berth.core.amounts import MILLI
 from berth.core.idle_rule import IdleRule, read_rule
 from berth.core.words import format_count
-from berth.db import prepared
-from berth.db.lease import fenced_transaction
-from berth.db.set_writes import write_in_halves
+from berth.db.loops.lease import fenced_transaction
+from berth.db.queries import prepared
+from berth.db.writes.set_writes import write_in_halves
 from projects.actor import Actor
 from projects.engine.idle_rules import IdleFacts, IdleStep, IssuedWarning, next_step
 from projects.idle_gpus import MAX_MEASUREMENT_AGE

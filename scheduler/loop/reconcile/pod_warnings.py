@@ -5,8 +5,8 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from berth.db.moves import RowChange, change_rows
-from berth.db.set_writes import write_in_halves
+from berth.db.writes.moves import RowChange, change_rows
+from berth.db.writes.set_writes import write_in_halves
 from pools.runtimes.base import PodReport
 from pools.runtimes.base import PodState as Reported
 from projects.engine.pod_sentences import pod_subject

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from berth.core.words import format_count
-from berth.db.crash_points import crash_point
-from berth.db.lease import fenced_transaction
+from berth.db.loops.crash_points import crash_point
+from berth.db.loops.lease import fenced_transaction
 from pools.engine.budgets import DisruptionReason
 from pools.models import NodePool
 from pools.services import ReleasableNodes, releasable_nodes, release_pool_nodes

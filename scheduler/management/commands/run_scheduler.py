@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from berth.core.garbage import defer_full_collections
-from berth.db.lease import HeldLease, fenced_transaction
+from berth.db.loops.lease import HeldLease, fenced_transaction
 from berth.server.tracing.spans import set_process_name
 from pools.engine.victims import LostWork
 from pools.models import NodePool

@@ -5,7 +5,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from berth.core.problems import Problem
-from berth.db.known_names import NameColumn, unknown_name_problem
+from berth.db.queries.known_names import NameColumn, unknown_name_problem
 from projects.access import is_platform_admin, visible_projects
 from projects.actor import Actor
 from projects.selectors import workloads

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from django.db import transaction
 from pydantic_core import to_json
 
-from berth.db import prepared
-from berth.db.compiled import compiled_once
+from berth.db.queries import prepared
+from berth.db.queries.compiled import compiled_once
 from projects.models import Phase, Workload
 from projects.services import announce
 from projects.services.arrays.progress import lock_task_arrays

@@ -10,8 +10,8 @@ from typing import ClassVar, NamedTuple
 from django.db import InterfaceError, OperationalError
 
 from berth.core.clock import Clock
-from berth.db.crash_points import assert_no_transaction
-from berth.db.lease import HeldLease, LeadershipLost, fenced_transaction
+from berth.db.loops.crash_points import assert_no_transaction
+from berth.db.loops.lease import HeldLease, LeadershipLost, fenced_transaction
 from pools.models import NodePool
 from pools.runtimes.base import LogChunk, Runtime, RuntimeFailure
 from projects.engine.metrics import parse_reports

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from berth.core.masking import Masker
-from berth.db.crash_points import crash_point
-from berth.db.lease import HeldLease, fenced_transaction
+from berth.db.loops.crash_points import crash_point
+from berth.db.loops.lease import HeldLease, fenced_transaction
 from projects.engine.metrics import METRICS_MAX, Sample, Series
 from projects.models import Metric, MetricsReader, Pod
 from projects.reported_metrics import to_series

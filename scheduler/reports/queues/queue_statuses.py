@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 
 from django.db.models import Sum
 
-from berth.db.bulk_rows import insert_rows, update_rows
-from berth.db.compiled import compiled_once
+from berth.db.queries.compiled import compiled_once
+from berth.db.writes.bulk_rows import insert_rows, update_rows
 from pools.models import Node, NodePool
 from scheduler.engine.plan import QueueReport
 from scheduler.loop.observe.view import ClusterView

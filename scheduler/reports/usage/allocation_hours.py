@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from berth.db import prepared
+from berth.db.queries import prepared
 
 RECOUNT = """
     UPDATE projects_workload AS workload SET gpu_milli_now = total.gpu_milli

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from django.db.models import Q
 
 from berth.core.problems import Problem
-from berth.db.known_names import NameColumn
+from berth.db.queries.known_names import NameColumn
 from projects.access import fully_visible_departments, is_platform_admin, visible_projects
 from projects.actor import Actor
 from projects.known_names import (

@@ -12,7 +12,7 @@ from django.conf import settings
 
 from berth.core.amounts import MILLI
 from berth.core.idle_rule import applicable_rule
-from berth.db.crash_points import assert_no_transaction
+from berth.db.loops.crash_points import assert_no_transaction
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
 from pools.runtimes.base import DeviceUsage, Measurements, PodUsage, Runtime, RuntimeFailure

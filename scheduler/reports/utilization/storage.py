@@ -8,8 +8,8 @@ from datetime import datetime
 
 from django.db import connection, transaction
 
-from berth.db.crash_points import crash_point
-from berth.db.lease import HeldLease, fenced_transaction
+from berth.db.loops.crash_points import crash_point
+from berth.db.loops.lease import HeldLease, fenced_transaction
 from scheduler.models import NodeUtilization, PodUtilization, UtilizationPoint
 from scheduler.reports.utilization.readings import PodReading, Readings
 

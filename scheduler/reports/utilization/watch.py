@@ -5,7 +5,7 @@ It runs in the leader process, which has access to the pods on its machine.
 
 from typing import ClassVar
 
-from berth.db.lease import HeldLease
+from berth.db.loops.lease import HeldLease
 from scheduler.reports.isolation import record_isolation
 from scheduler.reports.leased_thread import LeasedThread
 from scheduler.reports.utilization.readings import measure_running_pods

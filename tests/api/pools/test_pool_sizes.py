@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from berth.db import lease
+from berth.db.loops import lease
 from pools.models import Node, NodePool, ScalingEvent
 from pools.models.node import USABLE
 from pools.reconciler import reconcile

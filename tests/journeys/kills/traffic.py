@@ -12,7 +12,7 @@ import psycopg
 from berth.client import Client
 from berth.client.errors import ClientError
 from berth.client.models.workloads import Workload
-from berth.db.embedded import EmbeddedCluster
+from berth.db.embedded.cluster import EmbeddedCluster
 from tests.journeys.command import Terminal
 from tests.journeys.installation import Installation, until
 

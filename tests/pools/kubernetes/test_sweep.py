@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.db import lease
+from berth.db.loops import lease
 from pools import services
 from pools.kubernetes.cluster import PoolAccess
 from pools.kubernetes.credentials import Connection

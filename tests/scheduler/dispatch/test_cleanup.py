@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django_q.models import OrmQ
 
-from berth.db.lease import LeadershipLost
+from berth.db.loops.lease import LeadershipLost
 from pools.runtimes.base import RuntimeFailure
 from projects.models import Leftover, Phase, Workload
 from projects.services.workloads import control

@@ -3,8 +3,8 @@
 import pytest
 from django.db import connection
 
-from berth.db import crash_points, lease
-from berth.db.lease import LeadershipLost
+from berth.db.loops import crash_points, lease
+from berth.db.loops.lease import LeadershipLost
 from pools.models import Node
 from projects.models import Event, Phase, Pod
 from scheduler.models import Eviction, Reservation

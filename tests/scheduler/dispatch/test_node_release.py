@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from berth.db import crash_points
+from berth.db.loops import crash_points
 from pools import services
 from pools.models import Node, NodePool, ScalingEvent
 from pools.reconciler import reconcile

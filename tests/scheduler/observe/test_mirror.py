@@ -11,7 +11,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from berth.db import prepared
+from berth.db.queries import prepared
 from projects.models import Phase, Pod, Workload, WorkloadArray, WorkloadDeletion
 from scheduler.loop.observe import mirror as mirrors
 from scheduler.loop.observe.live_rows import POD_COLUMNS, PODS, WORKLOADS, WorkloadRow

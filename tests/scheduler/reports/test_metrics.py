@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from berth.db import lease
+from berth.db.loops import lease
 from pools.runtimes.base import RuntimeFailure
 from projects.engine.metrics import METRICS_MAX
 from projects.models import Metric, MetricsReader, Pod, Workload

@@ -29,8 +29,8 @@ from rest_framework.response import Response
 
 from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem, format_value
-from berth.db import prepared
-from berth.db.stored_responses import UNIQUE_KEY, ResponseRow
+from berth.db.queries import prepared
+from berth.db.writes.stored_responses import UNIQUE_KEY, ResponseRow
 from berth.server.api.models import StoredResponse
 
 if TYPE_CHECKING:

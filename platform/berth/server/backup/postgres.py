@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from berth.db.embedded import DatabaseSetupError, programs_directory, running_database
+from berth.db.embedded.cluster import DatabaseSetupError, programs_directory, running_database
 from berth.server.backup.errors import BackupError
 
 INSTALLED = Path("/usr/lib/postgresql")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psycopg
 
-from berth.db.embedded import DatabaseSetupError, programs_directory
-from berth.db.server_version import REMEDY, version_problem
+from berth.db.embedded.cluster import DatabaseSetupError, programs_directory
+from berth.db.schema.server_version import REMEDY, version_problem
 from berth.home import home
 from berth.server.doctor.check import Check, CheckStatus, split_remedy
 from berth.server.up.address import FIRST_PORT, bind_socket

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import environ
 import structlog
 
-from berth.db.embedded import EmbeddedCluster
+from berth.db.embedded.cluster import EmbeddedCluster
 from berth.home import home
 from berth.server.tracing import spans
 
@@ -103,7 +103,7 @@ INSTALLED_APPS = [
 DATABASES = {"default": env.db_url("DATABASE_URL", default=EmbeddedCluster(BERTH_HOME / "postgres").url())}
 DATABASES["default"].setdefault("OPTIONS", {})
 DATABASES["default"]["CONN_MAX_AGE"] = 300
-# The queries in berth.db.prepared are prepared when a connection runs them for the second time.
+# The queries in berth.db.queries.prepared are prepared when a connection runs them for the second time.
 DATABASES["default"]["OPTIONS"]["prepare_threshold"] = 1
 # Check before each request whether PostgreSQL has closed the connection.
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True

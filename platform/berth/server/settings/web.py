@@ -11,7 +11,7 @@ from berth.server.settings.base import BERTH_HOME, DEBUG, env
 
 ROOT_URLCONF = "berth.server.urls"
 ASGI_APPLICATION = "berth.server.asgi.application"
-# PostgreSQL notifications (berth.db.wake) carry changes between processes, so this layer can be local.
+# PostgreSQL notifications (berth.db.loops.wake) carry changes between processes, so this layer can be local.
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 
 MIDDLEWARE = [

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from socket import socket
 
-from berth.db.embedded import EmbeddedCluster
+from berth.db.embedded.cluster import EmbeddedCluster
 from berth.home import CHECKOUT, is_checkout
 from berth.server.up.address import socket_url
 from berth.server.up.child import Child, command_launcher

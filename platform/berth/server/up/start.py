@@ -11,7 +11,7 @@ from pathlib import Path
 from socket import socket
 from typing import TYPE_CHECKING, TextIO
 
-from berth.db.embedded import DatabaseSetupError, EmbeddedCluster
+from berth.db.embedded.cluster import DatabaseSetupError, EmbeddedCluster
 from berth.home import home
 from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 from berth.server.up.child import Child

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from django.db.models import Q
 
-from berth.db import lease
+from berth.db.loops import lease
 from pools.runtimes.base import DeviceUsage, RuntimeFailure
 from pools.runtimes.enclosure.levels import Isolation, IsolationLevel, IsolationPolicy
 from projects.idle_gpus import MAX_MEASUREMENT_AGE, idle_since

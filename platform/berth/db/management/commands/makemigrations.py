@@ -2,7 +2,7 @@
 
 from django.core.management.commands import makemigrations
 
-from berth.db.schema_changes import SchemaChangeDetector
+from berth.db.schema.changes import SchemaChangeDetector
 
 
 class Command(makemigrations.Command):

@@ -11,9 +11,9 @@ from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import NotSupportedError, connection
 
-from berth.db.expected_schema import foreign_database_message, schema_differences
-from berth.db.schema_changes import SchemaChangeDetector
-from berth.db.server_version import REMEDY, version_problem
+from berth.db.schema.changes import SchemaChangeDetector
+from berth.db.schema.expected import foreign_database_message, schema_differences
+from berth.db.schema.server_version import REMEDY, version_problem
 
 # Options that keep the command from migrating the whole database to the latest version.
 PARTIAL = ("app_label", "plan", "check_unapplied", "prune")

@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError, connection, transaction
 
-from berth.db.wake import wake_with_reasons
+from berth.db.loops.wake import wake_with_reasons
 
 log = logging.getLogger(__name__)
 

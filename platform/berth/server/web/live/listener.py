@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import connection
 
-from berth.db.wake import Waiter
+from berth.db.loops.wake import Waiter
 from berth.server.web.live.announcer import NAME
 
 Note = dict[str, Any]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from django.db import connection
 
-from berth.db.wake import Waiter, wake
+from berth.db.loops.wake import Waiter, wake
 
 WAIT_SECONDS = 5.0
 KEYS_PER_NOTIFICATION = 150  # limited, because PostgreSQL allows at most 8,000 bytes per payload

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from berth.db.embedded_roles import (
+from berth.db.embedded.roles import (
     DATABASE,
     HBA,
     ROLE,

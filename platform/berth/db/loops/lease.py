@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from django.db import connection, transaction
 
-from berth.db import prepared
 from berth.db.models import Lease
+from berth.db.queries import prepared
 
 TABLE = Lease._meta.db_table
 DO_NOT_WAIT_FOR_DISK = "set_config('synchronous_commit', 'off', true)"  # affects only the current transaction

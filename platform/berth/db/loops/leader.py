@@ -16,9 +16,9 @@ from typing import ClassVar
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
-from berth.db import lease
-from berth.db.lease import HeldLease, LeadershipLost
-from berth.db.wake import Waiter, WakeResult
+from berth.db.loops import lease
+from berth.db.loops.lease import HeldLease, LeadershipLost
+from berth.db.loops.wake import Waiter, WakeResult
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar, cast
 from django.db import connection
 from django.db.models import Field, Model, QuerySet
 
-from berth.db import prepared
-from berth.db.bulk_rows import recordset, to_parameter
+from berth.db.queries import prepared
+from berth.db.writes.bulk_rows import recordset, to_parameter
 
 M = TypeVar("M", bound=Model)
 

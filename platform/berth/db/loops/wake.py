@@ -11,7 +11,7 @@ import psycopg
 from django.db import connection, transaction
 from psycopg import sql
 
-from berth.db import prepared
+from berth.db.queries import prepared
 
 RECONNECT_PAUSE_SECONDS = 0.25
 

@@ -13,7 +13,7 @@ from django.db.models import Field, Model
 from django.db.models.expressions import DatabaseDefault
 from pydantic_core import to_json
 
-from berth.db import prepared
+from berth.db.queries import prepared
 
 AnyField: TypeAlias = "Field[Any, Any]"
 RelatedRows: TypeAlias = Callable[[list[Any]], Iterable[Model]]  # returns the rows that have the given keys

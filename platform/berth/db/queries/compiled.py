@@ -17,7 +17,7 @@ from django.db.models.query import FlatValuesListIterable, ModelIterable, Values
 from psycopg.sql import Literal
 from pydantic_core import from_json
 
-from berth.db.prepared import fetch_all
+from berth.db.queries.prepared import fetch_all
 
 M = TypeVar("M", bound=Model)
 R = TypeVar("R")

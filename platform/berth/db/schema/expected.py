@@ -7,7 +7,7 @@ from django.apps import apps
 from django.db import connection
 from django.db.models import Model
 
-from berth.db.embedded import EmbeddedCluster
+from berth.db.embedded.cluster import EmbeddedCluster
 
 COLUMNS = """
 SELECT table_name, column_name, is_nullable = 'NO' AND column_default IS NULL AND is_identity = 'NO'

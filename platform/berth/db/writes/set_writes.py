@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 from django.db.models import Model
 
-from berth.db.moves import RowChange, change_rows, lock_keys
+from berth.db.writes.moves import RowChange, change_rows, lock_keys
 
 log = logging.getLogger(__name__)
 

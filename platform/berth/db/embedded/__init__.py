@@ -1,0 +1,1 @@
+"""Embedded PostgreSQL for installations without a database server."""

@@ -1,0 +1,1 @@
+"""Queries that run faster than in Django, and filters that reject unknown names."""
