@@ -123,7 +123,7 @@ VIOLATIONS = """document.addEventListener('securitypolicyviolation', event =>
 
 
 # Lists with actions or date filters, Django's own lists, and forms with Berth's and Django's widgets.
-# tests/web/test_admin_site.py shows that no page of the admin site has inline scripts.
+# tests/web/admin_site/test_admin_site.py shows that no page of the admin site has inline scripts.
 ADMIN_PAGES = (
     "/admin/projects/workload/", "/admin/scheduler/eviction/", "/admin/auth/user/", "/admin/auth/user/add/",
     "/admin/projects/quota/add/",

@@ -13,7 +13,7 @@ from scheduler.reports.queues.unknown_start import short_start_reason
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
-from tests.web.test_queue_page import ADDRESS, OVER, WITHIN, key, queue
+from tests.web.queue.test_queue_page import ADDRESS, OVER, WITHIN, key, queue
 
 
 def test_row_explains_why_it_is_ahead_of_a_workload_with_a_higher_priority(

@@ -18,7 +18,7 @@ from scheduler.web.workloads import pages
 from tests import factories as make
 from tests.cast import Cast, training
 from tests.web.conftest import SignIn
-from tests.web.test_search import HTMX
+from tests.web.search.test_search import HTMX
 
 GPU = {"resource": "gpu", "queue": "vision"}
 OVER_SHARE = {**GPU, "allocated": 750, "requested": 6000, "bound": 6000, "share": 6000, "quota": 4000}

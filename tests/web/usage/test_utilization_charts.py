@@ -4,9 +4,6 @@ import json
 import re
 from datetime import timedelta
 
-import pytest
-from django.test import Client
-
 from pools.models import Node
 from projects.models import Pod
 from scheduler.models import Allocation, DeviceClaim
@@ -14,17 +11,7 @@ from scheduler.web.utilization.charts import _memory_scale
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
-
-
-@pytest.fixture
-def pod(cast: Cast) -> Pod:
-    node = make.node(cast.pool, devices=["GPU-0", "GPU-1"], gpu_memory_mib=80 * 1024)
-    work = make.workload(cast.vision, "train", phase="running", run=1, started_at=make.ago(hours=2))
-    return make.place(work, node, [1])
-
-
-def page(client: Client, path: str) -> str:
-    return client.get(path).content.decode()
+from tests.web.usage.conftest import page
 
 
 def test_small_amounts_of_memory_are_charted_in_mib() -> None:

@@ -16,8 +16,8 @@ from pools.models import QuotaGroup
 from projects.models import Audit, Event, Quota, Workload
 from projects.services import quotas, tenants
 from tests.cast import Cast
+from tests.web.admin_site.test_admin_lists import rows, text_of
 from tests.web.conftest import streamed
-from tests.web.test_admin_lists import rows, text_of
 
 admin.autodiscover()
 

@@ -10,7 +10,7 @@ from projects.models import InferenceEngine, Service, Workload
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
-from tests.web.test_search import HTMX, array, links, titles
+from tests.web.search.test_search import HTMX, array, links, titles
 
 
 def test_misspelled_words_find_the_nearest_pages_actions_and_objects(

@@ -11,7 +11,7 @@ from projects.models import Phase, Project, Workload
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
-from tests.web.test_queue_page import submit_array
+from tests.web.queue.test_queue_page import submit_array
 
 ONE, SEVERAL = "A workload of another project", "Workloads of other projects"
 

@@ -17,7 +17,7 @@ from tests import factories as make
 from tests.cast import Cast, training
 from tests.web.conftest import SignIn
 
-MANIFEST = Path(__file__).parents[3] / "examples" / "training-job" / "training_job.yaml"
+MANIFEST = Path(__file__).parents[4] / "examples" / "training-job" / "training_job.yaml"
 HTMX = {"HX-Request": "true"}
 
 

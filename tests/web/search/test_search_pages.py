@@ -2,7 +2,7 @@
 
 from tests.cast import Cast
 from tests.web.conftest import SignIn
-from tests.web.test_search import links, titles
+from tests.web.search.test_search import links, titles
 
 
 def test_pages_are_found_by_synonyms(cast: Cast, sign_in: SignIn) -> None:

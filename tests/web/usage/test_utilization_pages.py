@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
@@ -21,17 +20,7 @@ from tests import factories as make
 from tests.cast import Cast
 from tests.services.stage import document
 from tests.web.conftest import SignIn, streamed
-
-
-@pytest.fixture
-def pod(cast: Cast) -> Pod:
-    node = make.node(cast.pool, devices=["GPU-0", "GPU-1"], gpu_memory_mib=80 * 1024)
-    work = make.workload(cast.vision, "train", phase="running", run=1, started_at=make.ago(hours=2))
-    return make.place(work, node, [1])
-
-
-def page(client: Client, path: str) -> str:
-    return client.get(path).content.decode()
+from tests.web.usage.conftest import page
 
 
 def test_workload_page_shows_utilization_in_numbers_and_charts(cast: Cast, sign_in: SignIn, pod: Pod) -> None:

@@ -18,7 +18,7 @@ from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from projects.web.workloads.utilization import common_last_measurement
 from tests import factories as make
 from tests.cast import Cast, training
 from tests.web.conftest import SignIn, streamed
-from tests.web.workloads.test_bulk_actions import array_of_two, create_three_workloads
+from tests.web.workloads.workload_list.test_bulk_actions import array_of_two, create_three_workloads
 
 HTMX = {"HX-Request": "true"}
 

@@ -6,7 +6,7 @@ from projects.models import Workload, WorkloadArray
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
-from tests.web.workloads.test_array_pages import HTMX, text
+from tests.web.workloads.arrays.test_array_pages import HTMX, text
 
 
 def test_tasks_are_suspended_and_resumed_on_the_page(sweep: WorkloadArray, sign_in: SignIn) -> None:

@@ -16,7 +16,7 @@ from projects.models.workloads import ENDED_PHASES
 from projects.web.arrays.progress import load_progress
 from tests import factories as make
 from tests.cast import Cast
-from tests.web.test_search import array
+from tests.web.search.test_search import array
 
 ENDED = 2000
 

@@ -13,7 +13,7 @@ from joserfc.jwk import RSAKey
 
 from berth.server.web.authentication import single_sign_on
 from projects.models import Audit, Identity
-from tests.web.oidc_provider import CLIENT, SECRET, Provider, running_provider
+from tests.web.people.oidc_provider import CLIENT, SECRET, Provider, running_provider
 
 
 @pytest.fixture
