@@ -39,7 +39,7 @@ ONE_FORM = (
     (re.compile(r"[;.] [Dd]efault: "), "Defaults to ..."),
 )
 # Messages of commands end like sentences, because one function prints them.
-COMMANDS, MESSAGES = "platform/berth/cli/", "platform/berth/cli/text.py"
+COMMANDS, MESSAGES = "platform/berth/cli/", "platform/berth/cli/printing/text.py"
 # Oxford spelling: colour, behaviour, utilize. Names in CSS and in APIs of others are followed by a sign.
 SPELLING = re.compile(
     r"\b(?:[Cc]olored|[Cc]olors?|[Bb]ehaviors?|[Nn]eighbors?|[Ff]avors?)\b(?![-:(=])"

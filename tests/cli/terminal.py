@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from berth.cli import arguments as cli_arguments
-from berth.cli import commands, documents
+from berth.cli import commands
+from berth.cli.documents import files as documents
 from berth.cli.main import app
+from berth.cli.options import arguments as cli_arguments
 from berth.client import Client, Settings
 from tests.client.stub_server import HERE, StubServer
 

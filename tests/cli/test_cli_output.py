@@ -6,9 +6,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from berth.cli.columns import workload_columns
-from berth.cli.output import Output, build_table
-from berth.cli.text import (
+from berth.cli.printing.columns import workload_columns
+from berth.cli.printing.output import Output, build_table
+from berth.cli.printing.text import (
     format_age,
     format_duration,
     format_number,

@@ -9,12 +9,12 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from berth.cli import following, output
-from berth.cli.columns import workload_columns
 from berth.cli.commands.infrastructure import nodes, pools
-from berth.cli.output import ColumnSize, FittedColumn, Output, build_table, csv_text, fit_columns
-from berth.cli.quota_table import quota_columns
-from berth.cli.text import format_short_time, utc_now
+from berth.cli.printing import following, output
+from berth.cli.printing.columns import workload_columns
+from berth.cli.printing.output import ColumnSize, FittedColumn, Output, build_table, csv_text, fit_columns
+from berth.cli.printing.quota_table import quota_columns
+from berth.cli.printing.text import format_short_time, utc_now
 from berth.client import Unreachable
 from berth.client.models.pools import Node, NodePool
 from berth.client.models.tenants import Quota

@@ -1,0 +1,1 @@
+"""The `berth` command line: its commands, their options, and what they print."""

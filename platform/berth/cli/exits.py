@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from enum import IntEnum
 
-from berth.cli.text import print_message
+from berth.cli.printing.text import print_message
 from berth.core.problems import Problem, format_value
 from berth.core.version import server_python_error
 

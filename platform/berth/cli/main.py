@@ -12,9 +12,9 @@ from typer.core import TyperGroup
 from typer.main import get_command_from_info, get_group_from_info
 from typer.models import CommandInfo, TyperInfo
 
-from berth.cli.arguments import context_names
 from berth.cli.exits import EXIT_CODES_HELP, ExitCode, explain_error
-from berth.cli.text import end_sentence, print_message
+from berth.cli.options.arguments import context_names
+from berth.cli.printing.text import end_sentence, print_message
 from berth.core.problems import SUGGESTION, closest_match
 
 WORKLOAD_COMMANDS: Mapping[str, str] = {

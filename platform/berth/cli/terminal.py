@@ -11,7 +11,7 @@ import tty
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from berth.cli.text import print_message
+from berth.cli.printing.text import print_message
 from berth.client.channels import CHUNK, CREDIT, ERRORS, OUTPUT, STATUS, Terminal
 
 if TYPE_CHECKING:

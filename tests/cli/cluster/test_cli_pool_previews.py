@@ -59,7 +59,7 @@ def test_declined_creation_creates_nothing(terminal: Terminal, monkeypatch: pyte
 def test_keys_of_hosts_omitted_from_the_preview_are_also_pinned(
     terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("berth.cli.ssh_hosts.PREVIEWED_HOSTS", 2)
+    monkeypatch.setattr("berth.cli.options.ssh_hosts.PREVIEWED_HOSTS", 2)
     (tmp_path / "hosts.yaml").write_text("[10.0.0.1, 10.0.0.2, {address: 10.0.0.3, name: last}]")
     keys = [f"ssh-ed25519 {letter * 8}" for letter in "ABC"]
     empty = {"total": HAS, "free": HAS, "details": "", "gpu_model": ""}

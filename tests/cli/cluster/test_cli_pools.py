@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from berth.cli.exits import InvalidInput
-from berth.cli.pool_values import parse_nodes
+from berth.cli.options.pools import parse_nodes
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import TIME, StubServer, page, problem
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from textual.widgets import DataTable, Static
 
-from berth.cli.text import utc_now
+from berth.cli.printing.text import utc_now
 from berth.cli.top.cluster import (
     ClusterSnapshot,
     NodeRow,

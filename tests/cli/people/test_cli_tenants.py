@@ -214,7 +214,7 @@ def test_resend_command_waits_for_the_first_attempt_and_fails_if_the_attempt_fai
 def test_shell_completion_offers_names_from_the_server(
     berth: Berth, cast: Cast, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from berth.cli import arguments as names
+    from berth.cli.options import arguments as names
 
     for name, value in {**environment, "BERTH_TOKEN": token_of(cast.carol)}.items():
         monkeypatch.setenv(name, value)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from berth.cli.main import app
-from berth.cli.quantities import parse_duration, parse_timestamp, parse_toleration
-from berth.cli.text import utc_now
+from berth.cli.options.quantities import parse_duration, parse_timestamp, parse_toleration
+from berth.cli.printing.text import utc_now
 from berth.core.spec import parse_workload
 
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,10}[a-z0-9])?", fullmatch=True)

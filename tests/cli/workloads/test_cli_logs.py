@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from berth.cli import following
-from berth.cli.following import LineFilter, TerminalOutput, TimestampedText, strip_control_sequences
+from berth.cli.printing import following
+from berth.cli.printing.following import LineFilter, TerminalOutput, TimestampedText, strip_control_sequences
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import StubServer, page, pod, workload
 

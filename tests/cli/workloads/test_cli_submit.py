@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from berth.cli import following
+from berth.cli.printing import following
 from berth.client import Settings
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import StubServer, page, pod, problem, workload

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from berth.cli.arguments import open_client, workload_names
-from berth.cli.arrays import CommandTarget, find_target
 from berth.cli.commands.metrics import MetricGoal
 from berth.cli.exits import ExitCode, InvalidInput, print_rejection
-from berth.cli.output import Output, OutputOption, show_data
-from berth.cli.text import print_message
+from berth.cli.options.arguments import open_client, workload_names
+from berth.cli.printing.arrays import CommandTarget, find_target
+from berth.cli.printing.output import Output, OutputOption, show_data
+from berth.cli.printing.text import print_message
 from berth.core.words import format_count
 
 if TYPE_CHECKING:

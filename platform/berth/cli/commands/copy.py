@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from berth.cli.arguments import open_client
 from berth.cli.exits import ExitCode, InvalidInput
-from berth.cli.text import print_message, printable
+from berth.cli.options.arguments import open_client
+from berth.cli.printing.text import print_message, printable
 
 if TYPE_CHECKING:
     from berth.client.copies import Progress

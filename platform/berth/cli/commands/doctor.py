@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from berth.cli.arguments import open_client
-from berth.cli.output import Output, OutputOption, show_list
-from berth.cli.text import printable
+from berth.cli.options.arguments import open_client
+from berth.cli.printing.output import Output, OutputOption, show_list
+from berth.cli.printing.text import printable
 
 STATUS_WIDTH, NAME_WIDTH = 9, 15
 PoolArgument = Annotated[

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import WorkloadArgument, open_client
-from berth.cli.arrays import find_target
-from berth.cli.documents import apply_settings, documents_from_files
-from berth.cli.dry_runs import print_dry_run
+from berth.cli.documents.files import apply_settings, documents_from_files
 from berth.cli.exits import InvalidInput
-from berth.cli.output import Output, OutputOption, show_data
-from berth.cli.text import print_message, printable
+from berth.cli.options.arguments import WorkloadArgument, open_client
+from berth.cli.printing.arrays import find_target
+from berth.cli.printing.dry_runs import print_dry_run
+from berth.cli.printing.output import Output, OutputOption, show_data
+from berth.cli.printing.text import print_message, printable
 from berth.core.words import format_count
 
 if TYPE_CHECKING:

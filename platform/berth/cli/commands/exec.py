@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from berth.cli.arguments import WorkloadArgument, open_client
+from berth.cli.options.arguments import WorkloadArgument, open_client
 
 
 def exec_(

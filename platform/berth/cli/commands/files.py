@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from berth.cli.arguments import WorkloadArgument, open_client
-from berth.cli.columns import format_exit
 from berth.cli.commands.outputs import format_size
-from berth.cli.following import print_listing
-from berth.cli.output import Column, Output, OutputOption, WatchOption
-from berth.cli.text import format_time, printable
+from berth.cli.options.arguments import WorkloadArgument, open_client
+from berth.cli.printing.columns import format_exit
+from berth.cli.printing.following import print_listing
+from berth.cli.printing.output import Column, Output, OutputOption, WatchOption
+from berth.cli.printing.text import format_time, printable
 from berth.core.words import format_count
 
 app = typer.Typer(

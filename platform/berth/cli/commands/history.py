@@ -5,13 +5,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import DepartmentOption, PoolOption, ProjectOption, open_client, workload_names
-from berth.cli.columns import event_columns, eviction_columns, project_pair_columns
 from berth.cli.exits import ExitCode, InvalidInput
-from berth.cli.following import print_listing
-from berth.cli.output import Column, Output, OutputOption, WatchOption, print_fields, show_list, show_one
-from berth.cli.quantities import parse_timestamp
-from berth.cli.text import format_age, format_short_time, format_time, format_value, print_message, utc_now
+from berth.cli.options.arguments import (
+    DepartmentOption,
+    PoolOption,
+    ProjectOption,
+    open_client,
+    workload_names,
+)
+from berth.cli.options.quantities import parse_timestamp
+from berth.cli.printing.columns import event_columns, eviction_columns, project_pair_columns
+from berth.cli.printing.following import print_listing
+from berth.cli.printing.output import (
+    Column,
+    Output,
+    OutputOption,
+    WatchOption,
+    print_fields,
+    show_list,
+    show_one,
+)
+from berth.cli.printing.text import (
+    format_age,
+    format_short_time,
+    format_time,
+    format_value,
+    print_message,
+    utc_now,
+)
 
 if TYPE_CHECKING:
     from berth.client import Client

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from berth.cli.arguments import WorkloadArgument, open_client
 from berth.cli.exits import ExitCode, exit_code_for
+from berth.cli.options.arguments import WorkloadArgument, open_client
 
 if TYPE_CHECKING:
-    from berth.cli.following import LineFilter, TerminalOutput
+    from berth.cli.printing.following import LineFilter, TerminalOutput
     from berth.client import Client
 
 CHUNK = 1 << 20
@@ -60,7 +60,7 @@ def logs(
     With --follow, the exit code is 0 if the workload completes, 10 if it fails and 11 if it is cancelled.
     Control sequences other than colours are removed on a terminal, but not in pipes and files.
     """
-    from berth.cli.following import LineFilter, TerminalOutput, follow_output
+    from berth.cli.printing.following import LineFilter, TerminalOutput, follow_output
 
     _check_options(follow, tail, grep, ignore_case, context, timestamps)
     screen = TerminalOutput()
@@ -123,7 +123,7 @@ def _print_matches(
     client: "Client", workload_id: str, pod: str | None, run: int | None, text: str, fold: bool, context: int
 ) -> None:
     """Print matches in grep format: `12:` for a match, `11-` for context, `--` between groups."""
-    from berth.cli.following import TerminalOutput, format_like_grep
+    from berth.cli.printing.following import TerminalOutput, format_like_grep
 
     screen, last = TerminalOutput(), 0
     for page in client.workloads.search_log(

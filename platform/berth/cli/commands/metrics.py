@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import open_client, workload_names
-from berth.cli.arrays import find_target
 from berth.cli.exits import InvalidInput
-from berth.cli.following import redraw_until_interrupted
-from berth.cli.output import (
+from berth.cli.options.arguments import open_client, workload_names
+from berth.cli.printing.arrays import find_target
+from berth.cli.printing.following import redraw_until_interrupted
+from berth.cli.printing.output import (
     Column,
     Output,
     OutputOption,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import WorkloadArgument, open_client, workload_names
-from berth.cli.arrays import find_target
 from berth.cli.commands.metrics import MetricGoal
 from berth.cli.exits import InvalidInput
-from berth.cli.following import print_listing
-from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list
+from berth.cli.options.arguments import WorkloadArgument, open_client, workload_names
+from berth.cli.printing.arrays import find_target
+from berth.cli.printing.following import print_listing
+from berth.cli.printing.output import Column, Output, OutputOption, WatchOption, show_list
 from berth.core.words import format_count
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from berth.cli.arguments import WorkloadArgument, open_client
 from berth.cli.exits import invalid_value
-from berth.cli.text import print_message, printable
+from berth.cli.options.arguments import WorkloadArgument, open_client
+from berth.cli.printing.text import print_message, printable
 
 if TYPE_CHECKING:
     from berth.cli.forwarding import PodPort

@@ -4,23 +4,29 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from berth.cli.arguments import OwnerArgument, PlaceOption, open_client, owner_names, pool_and_group_names
 from berth.cli.commands import quota_groups
-from berth.cli.documents import REMOVE_FORM, SET_FORM, build_quota_draft
+from berth.cli.documents.files import REMOVE_FORM, SET_FORM, build_quota_draft
 from berth.cli.exits import ExitCode, InvalidInput
-from berth.cli.explain import print_shares
-from berth.cli.following import print_listing
-from berth.cli.impact import (
+from berth.cli.options.arguments import (
+    OwnerArgument,
+    PlaceOption,
+    open_client,
+    owner_names,
+    pool_and_group_names,
+)
+from berth.cli.options.quantities import parse_future_timestamp, parse_number, parse_number_or_unlimited
+from berth.cli.printing.explain import print_shares
+from berth.cli.printing.following import print_listing
+from berth.cli.printing.impact import (
     preview_exit_code,
     print_impact,
     quota_line,
     quota_owner_and_pool,
     report_preview_errors,
 )
-from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
-from berth.cli.quantities import parse_future_timestamp, parse_number, parse_number_or_unlimited
-from berth.cli.quota_table import check_owner, quota_columns, quota_rows
-from berth.cli.text import format_short_time, format_time, print_message, utc_now
+from berth.cli.printing.output import Column, Output, OutputOption, WatchOption, show_list, show_one
+from berth.cli.printing.quota_table import check_owner, quota_columns, quota_rows
+from berth.cli.printing.text import format_short_time, format_time, print_message, utc_now
 
 if TYPE_CHECKING:
     from berth.client.models.tenants import QuotaChange

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from berth.cli.arguments import open_client, pool_names, quota_group_names
-from berth.cli.impact import preview_exit_code, print_group_impact, report_preview_errors
-from berth.cli.output import Column, Output, OutputOption, show_list, show_one
+from berth.cli.options.arguments import open_client, pool_names, quota_group_names
+from berth.cli.printing.impact import preview_exit_code, print_group_impact, report_preview_errors
+from berth.cli.printing.output import Column, Output, OutputOption, show_list, show_one
 
 if TYPE_CHECKING:
     from berth.client.models.tenants import QuotaGroup

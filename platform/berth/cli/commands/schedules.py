@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from berth.cli.arguments import open_client
-from berth.cli.documents import resolve_project_and_name
+from berth.cli.documents.files import resolve_project_and_name
 from berth.cli.exits import InvalidInput
-from berth.cli.output import (
+from berth.cli.options.arguments import open_client
+from berth.cli.printing.output import (
     Column,
     Output,
     OutputOption,
@@ -17,7 +17,7 @@ from berth.cli.output import (
     show_list,
     show_one,
 )
-from berth.cli.text import format_time
+from berth.cli.printing.text import format_time
 
 if TYPE_CHECKING:
     from berth.client import Client

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import OptionalPoolArgument, open_client
 from berth.cli.exits import ExitCode, InvalidInput
-from berth.cli.following import print_listing
-from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
-from berth.cli.quantities import parse_timestamp
-from berth.cli.quota_table import columns_with_headings, format_status_gpus, quota_rows
-from berth.cli.text import (
+from berth.cli.options.arguments import OptionalPoolArgument, open_client
+from berth.cli.options.quantities import parse_timestamp
+from berth.cli.printing.following import print_listing
+from berth.cli.printing.output import Column, Output, OutputOption, WatchOption, show_list, show_one
+from berth.cli.printing.quota_table import columns_with_headings, format_status_gpus, quota_rows
+from berth.cli.printing.text import (
     format_age,
     format_number,
     format_short_time,

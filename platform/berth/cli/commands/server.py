@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from berth.cli.arguments import open_client
 from berth.cli.exits import ExitCode, InvalidInput
-from berth.cli.output import Output, OutputOption, print_fields, show_one
-from berth.cli.text import print_message
+from berth.cli.options.arguments import open_client
+from berth.cli.printing.output import Output, OutputOption, print_fields, show_one
+from berth.cli.printing.text import print_message
 from berth.core.version import installed_version
 
 if TYPE_CHECKING:

@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from berth.cli.exits import InvalidInput
-from berth.cli.output import Column, Output, OutputOption, print_fields, print_items, print_section, show_data
-from berth.cli.text import print_message
+from berth.cli.printing.output import (
+    Column,
+    Output,
+    OutputOption,
+    print_fields,
+    print_items,
+    print_section,
+    show_data,
+)
+from berth.cli.printing.text import print_message
 from berth.core.garbage import relax_garbage_collection
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from berth.cli.arguments import open_client, workload_names
 from berth.cli.exits import InvalidInput
+from berth.cli.options.arguments import open_client, workload_names
 from berth.cli.ssh.hosts import SUFFIX, Target, format_host, parse_host
 from berth.cli.ssh.settings import SshFiles, include
 

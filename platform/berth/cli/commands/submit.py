@@ -5,16 +5,21 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from berth.cli.arguments import open_client, with_options_from
-from berth.cli.arrays import follow_array, parse_array_option, with_array
-from berth.cli.batch import submit_documents
-from berth.cli.code import pop_code_directories, send_code, with_directories
-from berth.cli.documents import SourcedDocuments, apply_settings, document_from_template, documents_from_files
-from berth.cli.dry_runs import print_dry_run
+from berth.cli.documents.batch import submit_documents
+from berth.cli.documents.code import pop_code_directories, send_code, with_directories
+from berth.cli.documents.files import (
+    SourcedDocuments,
+    apply_settings,
+    document_from_template,
+    documents_from_files,
+)
 from berth.cli.exits import ExitCode, InvalidInput, exit_code_for
-from berth.cli.flags import SubmitFlags, flag_for_path
-from berth.cli.output import Output, show_data
-from berth.cli.text import print_message, printable
+from berth.cli.options.arguments import open_client, with_options_from
+from berth.cli.options.submit import SubmitFlags, flag_for_path
+from berth.cli.printing.arrays import follow_array, parse_array_option, with_array
+from berth.cli.printing.dry_runs import print_dry_run
+from berth.cli.printing.output import Output, show_data
+from berth.cli.printing.text import print_message, printable
 from berth.core.words import format_count
 
 if TYPE_CHECKING:
@@ -222,7 +227,7 @@ def _print_submitted(output: Output, workload: "Submission | ArraySubmission") -
 
 
 def _follow(client: "Client", workload: "Submission | ArraySubmission", *, follow: bool) -> None:
-    from berth.cli.following import follow_output, follow_phases
+    from berth.cli.printing.following import follow_output, follow_phases
     from berth.client.models.arrays import ArraySubmission
 
     try:

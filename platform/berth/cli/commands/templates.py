@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
-from berth.cli.arguments import open_client
-from berth.cli.documents import resolve_project_and_name
+from berth.cli.documents.files import resolve_project_and_name
 from berth.cli.exits import InvalidInput
-from berth.cli.output import Column, Output, OutputOption, show_data, show_list
-from berth.cli.text import printable
+from berth.cli.options.arguments import open_client
+from berth.cli.printing.output import Column, Output, OutputOption, show_data, show_list
+from berth.cli.printing.text import printable
 
 app = typer.Typer(no_args_is_help=True, help="Manage workload templates.")
 TemplateArgument = Annotated[

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from berth.cli.arguments import PoolOption, ProjectOption, open_client, service_names
 from berth.cli.exits import invalid_value
-from berth.cli.output import Output, OutputOption, print_items, print_section, show_data
-from berth.cli.text import printable
+from berth.cli.options.arguments import PoolOption, ProjectOption, open_client, service_names
+from berth.cli.printing.output import Output, OutputOption, print_items, print_section, show_data
+from berth.cli.printing.text import printable
 
 if TYPE_CHECKING:
     from berth.cli.top.cluster import ClusterSnapshot

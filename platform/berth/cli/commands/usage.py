@@ -5,12 +5,18 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from berth.cli.arguments import DepartmentOption, OwnerArgument, PoolOption, ProjectOption, open_client
 from berth.cli.exits import InvalidInput, invalid_value
-from berth.cli.following import print_listing
-from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
-from berth.cli.quantities import parse_timestamp
-from berth.cli.text import format_number, utc_now
+from berth.cli.options.arguments import (
+    DepartmentOption,
+    OwnerArgument,
+    PoolOption,
+    ProjectOption,
+    open_client,
+)
+from berth.cli.options.quantities import parse_timestamp
+from berth.cli.printing.following import print_listing
+from berth.cli.printing.output import Column, Output, OutputOption, WatchOption, show_list, show_one
+from berth.cli.printing.text import format_number, utc_now
 from berth.core.backports import StrEnum
 
 usage_app = typer.Typer(

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import WorkloadArgument, open_client, with_options_from
-from berth.cli.arrays import find_target, print_array
-from berth.cli.columns import event_columns, format_cost, pod_columns, workload_columns
-from berth.cli.dependencies import print_dependencies
-from berth.cli.explain import format_blocker_numbers, format_expected_start, queue_lines
-from berth.cli.following import print_listing
-from berth.cli.listing import ListOptions
-from berth.cli.output import (
+from berth.cli.options.arguments import WorkloadArgument, open_client, with_options_from
+from berth.cli.options.listing import ListOptions
+from berth.cli.printing.arrays import find_target, print_array
+from berth.cli.printing.columns import event_columns, format_cost, pod_columns, workload_columns
+from berth.cli.printing.dependencies import print_dependencies
+from berth.cli.printing.explain import format_blocker_numbers, format_expected_start, queue_lines
+from berth.cli.printing.following import print_listing
+from berth.cli.printing.output import (
     Output,
     OutputOption,
     print_fields,
@@ -20,7 +20,7 @@ from berth.cli.output import (
     show_data,
     show_one,
 )
-from berth.cli.text import (
+from berth.cli.printing.text import (
     format_duration,
     format_number,
     format_pairs,
@@ -34,7 +34,7 @@ from berth.core.retry_counts import format_retries
 from berth.core.words import format_count
 
 if TYPE_CHECKING:
-    from berth.cli.arrays import ArrayRow
+    from berth.cli.printing.arrays import ArrayRow
     from berth.client import Client
     from berth.client.models.arrays import ArrayDetail
     from berth.client.models.explanations import Explanation, SmallestChange

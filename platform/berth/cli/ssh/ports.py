@@ -7,8 +7,8 @@ import asyncssh
 from asyncssh.stream import SSHTCPStreamSession
 
 from berth.cli.forwarding import PortConnection
+from berth.cli.printing.text import printable
 from berth.cli.ssh.sessions import PodChannels
-from berth.cli.text import printable
 from berth.client.errors import ClientError
 
 ONLY_POD = "Only ports of the pod itself can be forwarded. Write localhost instead of {host}."

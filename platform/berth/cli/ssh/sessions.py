@@ -8,7 +8,7 @@ from typing import Any
 import asyncssh
 
 from berth.cli.forwarding import PodPort
-from berth.cli.text import message_line
+from berth.cli.printing.text import message_line
 from berth.client.aio.channels import AsyncChannel
 from berth.client.channels import (
     CHUNK,

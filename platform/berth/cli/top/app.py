@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import DataTable, Footer, Header, Sparkline, Static
 
-from berth.cli.text import format_time
+from berth.cli.printing.text import format_time
 from berth.cli.top import panels
 from berth.cli.top.refreshing import RefreshingApp
 from berth.cli.top.service import ServiceSnapshot

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from berth.cli.columns import phase_style
-from berth.cli.listing import LIVE_PHASES
-from berth.cli.output import Column
-from berth.cli.text import format_age, format_number, utc_now
+from berth.cli.options.listing import LIVE_PHASES
+from berth.cli.printing.columns import phase_style
+from berth.cli.printing.output import Column
+from berth.cli.printing.text import format_age, format_number, utc_now
 from berth.core.backports import StrEnum
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import DataTable, Footer, Header, Static
 
-from berth.cli.output import Column
-from berth.cli.text import format_time, printable
+from berth.cli.printing.output import Column
+from berth.cli.printing.text import format_time, printable
 from berth.cli.top.cluster import (
     ClusterSnapshot,
     Sort,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from berth.cli.text import format_age, format_duration, format_number, format_value, printable
+from berth.cli.printing.text import format_age, format_duration, format_number, format_value, printable
 from berth.cli.top.service import ServiceSnapshot
 
 Row = tuple[str, ...]

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.widgets import Static
 
 from berth.cli.exits import explain_error
-from berth.cli.text import end_sentence, printable
+from berth.cli.printing.text import end_sentence, printable
 
 
 class RefreshingApp(App[None]):

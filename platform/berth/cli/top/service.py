@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from typing_extensions import Self
 
-from berth.cli.text import utc_now
+from berth.cli.printing.text import utc_now
 from berth.client.config import InvalidSettings, Settings, load_settings
 from berth.client.retry import RetryPolicy
 from berth.client.sync.transport import Transport

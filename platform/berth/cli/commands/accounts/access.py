@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import DepartmentOption, ProjectOption, open_client
 from berth.cli.exits import ExitCode, InvalidInput
-from berth.cli.output import Column, Output, OutputOption, print_fields, show_list, show_one
-from berth.cli.quantities import parse_duration
-from berth.cli.text import (
+from berth.cli.options.arguments import DepartmentOption, ProjectOption, open_client
+from berth.cli.options.quantities import parse_duration
+from berth.cli.printing.output import Column, Output, OutputOption, print_fields, show_list, show_one
+from berth.cli.printing.text import (
     format_age,
     format_short_time,
     format_time,

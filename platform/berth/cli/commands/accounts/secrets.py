@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import open_client, pool_names, project_names
 from berth.cli.exits import InvalidInput
-from berth.cli.output import Column, Output, OutputOption, show_list, show_one
-from berth.cli.text import format_short_time, format_time, print_message, printable
+from berth.cli.options.arguments import open_client, pool_names, project_names
+from berth.cli.printing.output import Column, Output, OutputOption, show_list, show_one
+from berth.cli.printing.text import format_short_time, format_time, print_message, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 import typer
 
-from berth.cli.arguments import context_names, open_client
 from berth.cli.exits import ExitCode, InvalidInput, unknown_name_message
-from berth.cli.output import Column, Output, OutputOption, print_fields, show_list, show_one
-from berth.cli.prompts import ask
-from berth.cli.text import print_message
+from berth.cli.options.arguments import context_names, open_client
+from berth.cli.options.prompts import ask
+from berth.cli.printing.output import Column, Output, OutputOption, print_fields, show_list, show_one
+from berth.cli.printing.text import print_message
 
 if TYPE_CHECKING:
     from berth.client import Client, Settings

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from berth.cli.arguments import open_client
-from berth.cli.following import print_listing
-from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
-from berth.cli.text import format_short_time, format_time, printable
+from berth.cli.options.arguments import open_client
+from berth.cli.printing.following import print_listing
+from berth.cli.printing.output import Column, Output, OutputOption, WatchOption, show_list, show_one
+from berth.cli.printing.text import format_short_time, format_time, printable
 
 if TYPE_CHECKING:
     from berth.client import Client

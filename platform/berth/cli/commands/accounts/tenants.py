@@ -4,17 +4,17 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from berth.cli.arguments import (
+from berth.cli.exits import InvalidInput
+from berth.cli.options.arguments import (
     DepartmentOption,
     IdleRuleOption,
     department_names,
     open_client,
     project_names,
 )
-from berth.cli.exits import InvalidInput
-from berth.cli.output import Column, Output, OutputOption, print_fields, show_list, show_one
-from berth.cli.quantities import parse_duration, parse_idle_rule
-from berth.cli.text import format_duration
+from berth.cli.options.quantities import parse_duration, parse_idle_rule
+from berth.cli.printing.output import Column, Output, OutputOption, print_fields, show_list, show_one
+from berth.cli.printing.text import format_duration
 
 Title = Annotated[str | None, typer.Option(help="Display name.", show_default=False)]
 Rank = Annotated[

@@ -5,12 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
-from berth.cli.arguments import PoolArgument, open_client
 from berth.cli.exits import ExitCode, InvalidInput
-from berth.cli.following import print_listing
-from berth.cli.output import Column, Output, OutputOption, WatchOption, show_list, show_one
-from berth.cli.quantities import parse_duration
-from berth.cli.text import (
+from berth.cli.options.arguments import PoolArgument, open_client
+from berth.cli.options.quantities import parse_duration
+from berth.cli.printing.following import print_listing
+from berth.cli.printing.output import Column, Output, OutputOption, WatchOption, show_list, show_one
+from berth.cli.printing.text import (
     format_age,
     format_number,
     format_short_time,

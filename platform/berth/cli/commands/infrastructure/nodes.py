@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import PoolOption, node_names, open_client
-from berth.cli.columns import phase_style
 from berth.cli.commands.infrastructure.machines import describe_inventory
 from berth.cli.exits import ExitCode, InvalidInput, print_rejection
-from berth.cli.following import print_listing
-from berth.cli.output import Column, Output, OutputOption, WatchOption, show_data, show_list, show_one
-from berth.cli.text import format_age, format_number, format_time, printable, utc_now
+from berth.cli.options.arguments import PoolOption, node_names, open_client
+from berth.cli.printing.columns import phase_style
+from berth.cli.printing.following import print_listing
+from berth.cli.printing.output import (
+    Column,
+    Output,
+    OutputOption,
+    WatchOption,
+    show_data,
+    show_list,
+    show_one,
+)
+from berth.cli.printing.text import format_age, format_number, format_time, printable, utc_now
 from berth.core.words import format_count
 
 if TYPE_CHECKING:

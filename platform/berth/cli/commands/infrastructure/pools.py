@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import PoolArgument, open_client, with_options_from
 from berth.cli.commands.infrastructure.nodes import format_free_gpus, is_interactive
 from berth.cli.commands.infrastructure.pool_fields import format_state, pool_fields
 from berth.cli.commands.infrastructure.previews import (
@@ -17,10 +16,19 @@ from berth.cli.commands.infrastructure.previews import (
     print_preview,
 )
 from berth.cli.commands.infrastructure.ssh_hosts import host_app
-from berth.cli.following import print_listing
-from berth.cli.output import Column, Output, OutputOption, WatchOption, show_data, show_list, show_one
-from berth.cli.pool_values import NewPool, PoolChanges
-from berth.cli.text import (
+from berth.cli.options.arguments import PoolArgument, open_client, with_options_from
+from berth.cli.options.pools import NewPool, PoolChanges
+from berth.cli.printing.following import print_listing
+from berth.cli.printing.output import (
+    Column,
+    Output,
+    OutputOption,
+    WatchOption,
+    show_data,
+    show_list,
+    show_one,
+)
+from berth.cli.printing.text import (
     format_age,
     format_number,
     format_pairs,

@@ -7,9 +7,9 @@ import typer
 
 from berth.cli.commands.infrastructure.nodes import is_interactive
 from berth.cli.exits import ExitCode
-from berth.cli.output import Column, Output, print_items
-from berth.cli.ssh_hosts import pin_presented_keys
-from berth.cli.text import format_number, printable
+from berth.cli.options.ssh_hosts import pin_presented_keys
+from berth.cli.printing.output import Column, Output, print_items
+from berth.cli.printing.text import format_number, printable
 from berth.core.words import format_count
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from berth.cli.arguments import PoolArgument, open_client
 from berth.cli.commands.infrastructure.nodes import is_interactive
 from berth.cli.exits import InvalidInput
-from berth.cli.following import print_listing
-from berth.cli.output import Column, Output, OutputOption, WatchOption
-from berth.cli.text import format_age, printable, utc_now
+from berth.cli.options.arguments import PoolArgument, open_client
+from berth.cli.printing.following import print_listing
+from berth.cli.printing.output import Column, Output, OutputOption, WatchOption
+from berth.cli.printing.text import format_age, printable, utc_now
 from berth.core.problems import suggest
 
 host_app = typer.Typer(no_args_is_help=True, help="Manage the SSH hosts of a pool.")

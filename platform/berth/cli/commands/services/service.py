@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.arguments import ProjectOption, open_client, service_names
 from berth.cli.commands.services import tables
 from berth.cli.exits import ExitCode, InvalidInput
-from berth.cli.following import print_listing
-from berth.cli.output import (
+from berth.cli.options.arguments import ProjectOption, open_client, service_names
+from berth.cli.printing.following import print_listing
+from berth.cli.printing.output import (
     Output,
     OutputOption,
     WatchOption,
@@ -19,7 +19,7 @@ from berth.cli.output import (
     show_list,
     show_one,
 )
-from berth.cli.text import printable
+from berth.cli.printing.text import printable
 from berth.core.reasons import plain_reason
 
 if TYPE_CHECKING:

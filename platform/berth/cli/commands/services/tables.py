@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from berth.cli.columns import phase_style
-from berth.cli.output import Column, Output, print_fields, print_items, print_section
-from berth.cli.text import format_age, format_number, format_short_time, format_time, utc_now
+from berth.cli.printing.columns import phase_style
+from berth.cli.printing.output import Column, Output, print_fields, print_items, print_section
+from berth.cli.printing.text import format_age, format_number, format_short_time, format_time, utc_now
 
 GOOD_STATUSES, BAD_STATUSES = ("ACTIVE", "COMPLETED", "PARTIAL", "NOOP"), ("FAILED", "CANCELLED")
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from berth.cli.documents import SourcedDocuments
+from berth.cli.documents.files import SourcedDocuments
 from berth.cli.exits import ExitCode, InvalidInput
-from berth.cli.output import Output, show_data
-from berth.cli.text import print_message
+from berth.cli.printing.output import Output, show_data
+from berth.cli.printing.text import print_message
 
 if TYPE_CHECKING:
     from berth.client import Client

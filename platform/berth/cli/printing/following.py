@@ -8,8 +8,8 @@ from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from berth.cli.exits import InvalidInput
-from berth.cli.output import Column, Output, build_table, make_console, show_list, terminal_width
-from berth.cli.text import message_line, printable
+from berth.cli.printing.output import Column, Output, build_table, make_console, show_list, terminal_width
+from berth.cli.printing.text import message_line, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any
 
-from berth.cli.output import Column
-from berth.cli.text import format_age, format_duration, format_number, format_short_time, format_time
+from berth.cli.printing.output import Column
+from berth.cli.printing.text import format_age, format_duration, format_number, format_short_time, format_time
 
 STYLES = {
     "running": "green", "completed": "green dim", "ready": "green", "succeeded": "green dim",

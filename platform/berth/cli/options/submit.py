@@ -5,9 +5,17 @@ from typing import Annotated, Any
 
 import typer
 
-from berth.cli.arrays import parse_array_option
 from berth.cli.exits import InvalidInput
-from berth.cli.flag_values import (
+from berth.cli.options.quantities import (
+    parse_dependency,
+    parse_key_values,
+    parse_number,
+    parse_secret,
+    parse_secret_name,
+    parse_toleration,
+    parse_volume_mount,
+)
+from berth.cli.options.submit_values import (
     build_notification,
     parse_amount,
     parse_notice,
@@ -17,16 +25,8 @@ from berth.cli.flag_values import (
     parse_seconds,
     without_empty,
 )
-from berth.cli.output import Output, OutputOption
-from berth.cli.quantities import (
-    parse_dependency,
-    parse_key_values,
-    parse_number,
-    parse_secret,
-    parse_secret_name,
-    parse_toleration,
-    parse_volume_mount,
-)
+from berth.cli.printing.arrays import parse_array_option
+from berth.cli.printing.output import Output, OutputOption
 from berth.core.priorities import DEFAULT, PRIORITIES, SERVICE_DEFAULT
 
 Text = str | None

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from berth.cli.arguments import open_client
-from berth.cli.code import relative_to_file
+from berth.cli.documents.code import relative_to_file
 from berth.cli.exits import InvalidInput, invalid_value
+from berth.cli.options.arguments import open_client
 
 if TYPE_CHECKING:
     from berth.client import Client

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from berth.cli.exits import explain_error
-from berth.cli.output import print_section
-from berth.cli.text import format_number, format_value, print_message, printable
+from berth.cli.printing.output import print_section
+from berth.cli.printing.text import format_number, format_value, print_message, printable
 from berth.core.words import format_count
 
 if TYPE_CHECKING:

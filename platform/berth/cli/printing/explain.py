@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from berth.cli.output import print_section
-from berth.cli.text import format_number, format_time, printable
+from berth.cli.printing.output import print_section
+from berth.cli.printing.text import format_number, format_time, printable
 from berth.core.blocker_numbers import format_numbers
 
 if TYPE_CHECKING:

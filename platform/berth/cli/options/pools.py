@@ -8,18 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from berth.cli.arguments import IdleRuleOption
-from berth.cli.documents import read_single_document
+from berth.cli.documents.files import read_single_document
 from berth.cli.exits import InvalidInput, invalid_value
-from berth.cli.output import Output, OutputOption
-from berth.cli.pool_entries import parse_budgets, parse_index, parse_plugins, parse_volume
-from berth.cli.quantities import (
+from berth.cli.options.arguments import IdleRuleOption
+from berth.cli.options.pool_entries import parse_budgets, parse_index, parse_plugins, parse_volume
+from berth.cli.options.quantities import (
     parse_idle_rule,
     parse_key_values,
     parse_number,
     parse_number_or_text,
 )
-from berth.cli.ssh_hosts import read_ssh_values
+from berth.cli.options.ssh_hosts import read_ssh_values
+from berth.cli.printing.output import Output, OutputOption
 
 NODES_ALLOWED = "4, 2:16, or min=4,desired=2,max=16 (min with desired, max or both)"
 SETTINGS = "provider_settings"

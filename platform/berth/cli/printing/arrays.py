@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from berth.cli.exits import InvalidInput, invalid_value
-from berth.cli.output import print_fields, print_section
-from berth.cli.text import format_number, format_time, printable
+from berth.cli.printing.output import print_fields, print_section
+from berth.cli.printing.text import format_number, format_time, printable
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -3,7 +3,7 @@
 from typing import Any
 
 from berth.cli.exits import invalid_value
-from berth.cli.quantities import parse_duration, parse_number, parse_number_or_text
+from berth.cli.options.quantities import parse_duration, parse_number, parse_number_or_text
 
 Text = str | None
 Texts = list[str] | None

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from berth.cli.arguments import DepartmentOption, PoolOption, ProjectOption
-from berth.cli.arrays import merge_rows
-from berth.cli.output import Output, OutputOption, WatchOption
+from berth.cli.options.arguments import DepartmentOption, PoolOption, ProjectOption
+from berth.cli.printing.arrays import merge_rows
+from berth.cli.printing.output import Output, OutputOption, WatchOption
 
 if TYPE_CHECKING:
-    from berth.cli.arrays import ArrayRow
+    from berth.cli.printing.arrays import ArrayRow
     from berth.client import Client
     from berth.client.models.workloads import Workload
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.text import printable
+from berth.cli.printing.text import printable
 from berth.core.backports import StrEnum
 
 if TYPE_CHECKING:

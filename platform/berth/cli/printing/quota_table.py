@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from berth.cli.exits import invalid_value
-from berth.cli.output import Column, Output
-from berth.cli.text import format_number, format_value
+from berth.cli.printing.output import Column, Output
+from berth.cli.printing.text import format_number, format_value
 from berth.core.problems import suggest_visible
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from berth.cli.columns import phase_style
-from berth.cli.output import Column, print_items, print_section
+from berth.cli.printing.columns import phase_style
+from berth.cli.printing.output import Column, print_items, print_section
 
 if TYPE_CHECKING:
     from berth.client.models.workloads import Dependencies, Dependency, Dependent

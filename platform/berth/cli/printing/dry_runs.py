@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from berth.cli.columns import format_limits
-from berth.cli.explain import format_blocker_numbers, format_expected_start
-from berth.cli.text import format_time, print_message, printable
+from berth.cli.printing.columns import format_limits
+from berth.cli.printing.explain import format_blocker_numbers, format_expected_start
+from berth.cli.printing.text import format_time, print_message, printable
 from berth.core.problems import Problem
 from berth.core.words import format_count
 

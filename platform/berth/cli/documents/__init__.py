@@ -1,0 +1,1 @@
+"""Read workload documents, upload their code, and submit several at once."""

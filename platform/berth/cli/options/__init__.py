@@ -1,0 +1,1 @@
+"""Read the arguments, options and typed answers of commands."""

@@ -1,0 +1,1 @@
+"""Print responses as tables, text, JSON, YAML or CSV."""
