@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from berth.cli import commands
-from berth.cli.documents import files as documents
+from berth.cli.documents import files
 from berth.cli.main import app
 from berth.cli.options import arguments as cli_arguments
 from berth.client import Client, Settings
@@ -33,7 +33,7 @@ class Terminal:
             with (server or StubServer(AssertionError("no request was expected"))).client(settings) as client:
                 yield client
 
-        for module in (cli_arguments, documents, *_commands()):
+        for module in (cli_arguments, files, *_commands()):
             self._monkeypatch.setattr(module, "open_client", open_client, raising=False)
         return self._runner.invoke(app, list(arguments), **typed)
 

@@ -323,7 +323,7 @@ def test_cli_startup_loads_no_heavy_libraries() -> None:
 
 
 def test_cli_does_not_load_the_cli_of_the_http_library() -> None:
-    loaded = packages_loaded_by("import berth.cli.main, berth.cli.commands.workloads, httpx")
+    loaded = packages_loaded_by("import berth.cli.main, berth.cli.commands.workloads.listing, httpx")
     assert "httpx" in loaded
     assert not loaded & {"rich", "click", "pygments"}
 

@@ -18,14 +18,26 @@ from berth.cli.printing.text import end_sentence, print_message
 from berth.core.problems import SUGGESTION, closest_match
 
 WORKLOAD_COMMANDS: Mapping[str, str] = {
-    "submit": "submit:submit", "list": "workloads:list_workloads", "describe": "workloads:describe",
-    "edit": "edit:edit", "why": "workloads:why", "logs": "logs:logs",
-    "exec": "exec:exec_", "cp": "copy:cp",
-    "port-forward": "port_forward:port_forward", "ssh": "ssh:ssh",
-    "metrics": "metrics:metrics", "open": "workloads:open_port", "cancel": "control:cancel",
-    "retry": "control:retry", "resubmit": "control:resubmit", "suspend": "control:suspend",
-    "resume": "control:resume", "delete": "control:delete", "events": "history:events",
-}  # fmt: skip
+    "submit": "workloads.submit:submit",
+    "list": "workloads.listing:list_workloads",
+    "describe": "workloads.listing:describe",
+    "edit": "workloads.edit:edit",
+    "why": "workloads.listing:why",
+    "logs": "pods.logs:logs",
+    "exec": "pods.exec:exec_",
+    "cp": "pods.copy:cp",
+    "port-forward": "pods.port_forward:port_forward",
+    "ssh": "pods.ssh:ssh",
+    "metrics": "pods.metrics:metrics",
+    "open": "workloads.listing:open_port",
+    "cancel": "workloads.control:cancel",
+    "retry": "workloads.control:retry",
+    "resubmit": "workloads.control:resubmit",
+    "suspend": "workloads.control:suspend",
+    "resume": "workloads.control:resume",
+    "delete": "workloads.control:delete",
+    "events": "scheduling.history:events",
+}
 # Keep httpx from importing its own command line with rich, click and pygments.
 sys.modules.setdefault("httpx._main", cast("Any", None))
 NEGATIVE_NUMBER = re.compile(r"-\d[\d.]*")
@@ -85,23 +97,47 @@ workload_app = typer.Typer(
 )
 COMMANDS: Mapping[str, Target] = {
     **WORKLOAD_COMMANDS,
-    "top": "top:top", "queue": "scheduling:queue", "share": "scheduling:share",
-    "evictions": "history:evictions", "cycles": "scheduling:cycles", "replay": "scheduling:replay",
-    "audit": "history:audit", "health": "history:health", "login": "accounts.signing:login",
-    "logout": "accounts.signing:logout", "whoami": "accounts.signing:whoami",
-    "password": "accounts.signing:password", "simulate": "simulate:simulate", "trace": "simulate:trace",
-    "doctor": "doctor:doctor", "up": "server:up", "help": "help:help_",
-    "completion": "help:completion", "version": "server:version",
-    "workload": workload_app, "outputs": "outputs:app", "files": "files:app", "template": "templates:app",
-    "schedule": "schedules:app", "quota": "quota:app", "usage": "usage:usage_app",
-    "budget": "usage:budget_app", "department": "accounts.tenants:department_app",
-    "project": "accounts.tenants:project_app", "secret": "accounts.secrets:app",
+    "top": "scheduling.top:top",
+    "queue": "scheduling.queue:queue",
+    "share": "scheduling.queue:share",
+    "evictions": "scheduling.history:evictions",
+    "cycles": "scheduling.queue:cycles",
+    "replay": "scheduling.queue:replay",
+    "audit": "scheduling.history:audit",
+    "health": "scheduling.history:health",
+    "login": "accounts.signing:login",
+    "logout": "accounts.signing:logout",
+    "whoami": "accounts.signing:whoami",
+    "password": "accounts.signing:password",
+    "simulate": "local.simulate:simulate",
+    "trace": "local.simulate:trace",
+    "doctor": "local.doctor:doctor",
+    "up": "local.server:up",
+    "help": "local.help:help_",
+    "completion": "local.help:completion",
+    "version": "local.server:version",
+    "workload": workload_app,
+    "outputs": "pods.outputs:app",
+    "files": "pods.files:app",
+    "template": "workloads.templates:app",
+    "schedule": "workloads.schedules:app",
+    "quota": "quotas.quota:app",
+    "usage": "quotas.usage:usage_app",
+    "budget": "quotas.usage:budget_app",
+    "department": "accounts.tenants:department_app",
+    "project": "accounts.tenants:project_app",
+    "secret": "accounts.secrets:app",
     "member": "accounts.access:member_app",
-    "user": "accounts.access:user_app", "service": "services.service:app", "pool": "infrastructure.pools:app",
-    "node": "infrastructure.nodes:node_app", "machine": "infrastructure.machines:machine_app",
-    "subscription": "accounts.subscriptions:app", "token": "accounts.access:token_app",
-    "context": "accounts.signing:context_app", "admin": "server:admin_app",
-}  # fmt: skip
+    "user": "accounts.access:user_app",
+    "service": "services.service:app",
+    "pool": "infrastructure.pools:app",
+    "node": "infrastructure.nodes:node_app",
+    "machine": "infrastructure.machines:machine_app",
+    "subscription": "accounts.subscriptions:app",
+    "token": "accounts.access:token_app",
+    "context": "accounts.signing:context_app",
+    "admin": "local.server:admin_app",
+}
 
 
 class RootGroup(TyperGroup):
@@ -163,7 +199,7 @@ def _reword_typer_message(message: str) -> str:
 
 def _print_version(requested: bool) -> None:
     if requested:
-        from berth.cli.commands.server import version_line
+        from berth.cli.commands.local.server import version_line
 
         print(version_line())
         raise typer.Exit

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from berth.cli.commands.metrics import sparkline
+from berth.cli.commands.pods.metrics import sparkline
 from tests.cli.terminal import Terminal
 from tests.cli.workloads.test_cli_arrays import GONE, array, json_answer
 from tests.client.stub_server import TIME, StubServer, page, workload

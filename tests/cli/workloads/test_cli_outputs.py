@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from berth.cli.commands.outputs import format_size
+from berth.cli.commands.pods.outputs import format_size
 from tests.cli.terminal import Terminal
 from tests.cli.workloads.test_cli_arrays import json_answer
 from tests.cli.workloads.test_cli_metrics import array_server, metric
@@ -92,7 +92,7 @@ def unread(tasks: int) -> httpx.Response:
 def test_best_task_of_an_array_is_downloaded(
     terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("berth.cli.commands.outputs.PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("berth.cli.commands.pods.outputs.PAUSE_SECONDS", 0.0)
     row = {
         "index": 3, "workload": "sweep-3", "id": TRAIN["id"], "phase": "completed",
         "best": {"step": 9, "value": 0.875}, "metric": metric("accuracy", 0.875),

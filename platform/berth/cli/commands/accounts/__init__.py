@@ -1,0 +1,1 @@
+"""Commands for sign-in, departments, projects, members, secrets and subscriptions."""

@@ -1,0 +1,1 @@
+"""Commands for node pools, nodes and machines."""

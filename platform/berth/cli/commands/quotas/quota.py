@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from berth.cli.commands import quota_groups
+from berth.cli.commands.quotas import groups
 from berth.cli.documents.files import REMOVE_FORM, SET_FORM, build_quota_draft
 from berth.cli.exits import ExitCode, InvalidInput
 from berth.cli.options.arguments import (
@@ -35,7 +35,7 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Manage quotas: the resources guaranteed to departments and projects in node pools.",
 )
-app.add_typer(quota_groups.app, name="group")
+app.add_typer(groups.app, name="group")
 Amount = str | None
 
 

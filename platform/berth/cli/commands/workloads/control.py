@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from berth.cli.commands.metrics import MetricGoal
+from berth.cli.commands.pods.metrics import MetricGoal
 from berth.cli.exits import ExitCode, InvalidInput, print_rejection
 from berth.cli.options.arguments import open_client, workload_names
 from berth.cli.printing.arrays import CommandTarget, find_target

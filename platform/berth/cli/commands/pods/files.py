@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from berth.cli.commands.outputs import format_size
+from berth.cli.commands.pods.outputs import format_size
 from berth.cli.options.arguments import WorkloadArgument, open_client
 from berth.cli.printing.columns import format_exit
 from berth.cli.printing.following import print_listing

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from berth.cli.commands.metrics import MetricGoal
+from berth.cli.commands.pods.metrics import MetricGoal
 from berth.cli.exits import InvalidInput
 from berth.cli.options.arguments import WorkloadArgument, open_client, workload_names
 from berth.cli.printing.arrays import find_target

@@ -1,0 +1,1 @@
+"""Commands that run on the local machine without a server."""

@@ -1,0 +1,1 @@
+"""Commands for logs, processes, ports, metrics and files of pods."""

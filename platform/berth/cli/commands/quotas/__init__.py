@@ -1,0 +1,1 @@
+"""Commands for quotas, quota groups, usage and budgets."""

@@ -1,0 +1,1 @@
+"""Commands that show the queue, the scheduler's decisions, and the cluster."""

@@ -1,0 +1,1 @@
+"""Commands that submit, list, edit and control workloads, templates and schedules."""
