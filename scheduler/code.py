@@ -14,7 +14,7 @@ from django.db import DatabaseError, connection
 
 from berth.core.clock import Clock
 from berth.core.errors import BerthError
-from berth.core.spec.git import GitSpec
+from berth.core.spec.sections.git import GitSpec
 from berth.db.loops.crash_points import assert_no_transaction, crash_point
 from berth.db.loops.lease import HeldLease, LeadershipLost, fenced_transaction
 from berth.db.queries import prepared

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
 
-from berth.core.spec.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
+from berth.core.spec.values.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
 from berth.server.api.responses import ResponseModel
 
 # The limit rules validate this value and name the invalid field, such as default_limits.memory_mib.

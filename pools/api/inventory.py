@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from berth.core.spec.texts import Text
+from berth.core.spec.values.texts import Text
 from berth.server.api.requests import Body
 from berth.server.api.responses import ResponseModel
 from pools.joining.package import agent_version

@@ -17,8 +17,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.errors import Unauthenticated
-from berth.core.spec.quantities import Cores, Moment, to_thousandths
-from berth.core.spec.texts import Name, Script, Text
+from berth.core.spec.values.quantities import Cores, Moment, to_thousandths
+from berth.core.spec.values.texts import Name, Script, Text
 from berth.server.api.idempotency import idempotent
 from berth.server.api.requests import Body, parse_body
 from berth.server.api.responses import ResponseModel

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from django.utils import timezone
 from pydantic import Field, WithJsonSchema, WrapValidator
 
-from berth.core.spec.quantities import Cores, Moment, to_thousandths
 from berth.core.spec.roles import Labels
-from berth.core.spec.texts import Text
+from berth.core.spec.values.quantities import Cores, Moment, to_thousandths
+from berth.core.spec.values.texts import Text
 from berth.server.api.requests import Body
 from berth.server.api.responses import Amounts, ResponseModel, from_milli
 from pools.api.default_limits import DefaultLimitsResponse, DefaultLimitsValues

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.not_found import ObjectKind, missing_object
-from berth.core.spec.texts import Text
+from berth.core.spec.values.texts import Text
 from berth.db.queries.known_names import NameColumn, check_names, unknown_word_problem
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page

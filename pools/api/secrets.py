@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from berth.core.errors import Invalid, Malformed
 from berth.core.not_found import ObjectKind, missing_object
 from berth.core.problems import Problem
-from berth.core.spec.texts import Text
+from berth.core.spec.values.texts import Text
 from berth.db.queries.known_names import NameColumn
 from berth.server.api.pagination import Order, page
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query

@@ -10,8 +10,9 @@ from pydantic import Field, ValidationError
 from berth.core.amounts import MILLI
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
-from berth.core.spec.findings import convert_errors
-from berth.core.spec.quantities import (
+from berth.core.spec.parsing.findings import convert_errors
+from berth.core.spec.roles import Document, RoleSpec
+from berth.core.spec.values.quantities import (
     CPU_LIMIT_MIN,
     MEMORY_LIMIT_MIN_MIB,
     Cores,
@@ -20,7 +21,6 @@ from berth.core.spec.quantities import (
     memory_limit_problem,
     to_thousandths,
 )
-from berth.core.spec.roles import Document, RoleSpec
 
 FIELD = "default_limits"
 

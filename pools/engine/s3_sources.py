@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from berth.core.endpoints import endpoint_problem
 from berth.core.problems import Problem, format_value
-from berth.core.spec.texts import NAME, find_control_character
+from berth.core.spec.values.texts import NAME, find_control_character
 
 Access = Literal["read_only", "read_write"]
 READ_ONLY, READ_WRITE = ACCESSES = ("read_only", "read_write")

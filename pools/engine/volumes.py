@@ -7,8 +7,8 @@ from typing import Any
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest
-from berth.core.spec.texts import NAME, NAME_ALLOWED
-from berth.core.spec.volumes import PATH_ALLOWED, path_problem
+from berth.core.spec.sections.volumes import PATH_ALLOWED, path_problem
+from berth.core.spec.values.texts import NAME, NAME_ALLOWED
 from pools.engine.s3_sources import (
     ACCESSES,
     MAX_GIB,

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ValidationError
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
-from berth.core.spec.findings import convert_errors
+from berth.core.spec.parsing.findings import convert_errors
 
 Model = TypeVar("Model", bound=BaseModel)
 

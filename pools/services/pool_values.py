@@ -13,7 +13,7 @@ from django.core.exceptions import ValidationError
 from berth.core.errors import Invalid
 from berth.core.idle_rule import normalize_rule
 from berth.core.problems import Problem, format_value, suggest
-from berth.core.spec.texts import NAME, NAME_ALLOWED
+from berth.core.spec.values.texts import NAME, NAME_ALLOWED
 from pools import budgets
 from pools.buckets.logins import check_volume_logins
 from pools.engine.image_policy import ALLOW, FORBID, REQUIRE, normalize_policy, read_policy

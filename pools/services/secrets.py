@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 from berth.core.errors import Conflict, Invalid
 from berth.core.masking import BYTES_MIN, is_maskable
 from berth.core.problems import Problem, format_value
-from berth.core.spec.texts import NAME, NAME_ALLOWED, find_control_character
+from berth.core.spec.values.texts import NAME, NAME_ALLOWED, find_control_character
 from pools.joining.sealed import UnsealError, seal, unseal
 from pools.models import NodePool, PoolSecret, SecretKind
 from pools.models.secret import Secret

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.utils.functional import lazy
 
 from berth.core.amounts import MILLI
-from berth.core.spec.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
+from berth.core.spec.values.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
 from berth.core.words import format_count
 from berth.server.web.forms import Form, FormSection
 from pools.costs import HOURS_PER_MONTH

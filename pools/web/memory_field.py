@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 from pydantic_core import PydanticCustomError
 
-from berth.core.spec.quantities import parse_memory
+from berth.core.spec.values.quantities import parse_memory
 
 MIB_PER_GIB = 1024
 

@@ -15,8 +15,8 @@ from rest_framework.response import Response
 
 from berth.core.errors import Forbidden, Unauthenticated
 from berth.core.not_found import ObjectKind, missing_object
-from berth.core.spec.quantities import Moment
-from berth.core.spec.texts import Text
+from berth.core.spec.values.quantities import Moment
+from berth.core.spec.values.texts import Text
 from berth.db.queries.known_names import check_names
 from berth.server.api import rate_limits
 from berth.server.api.idempotency import idempotent

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from berth.core.errors import Conflict, Invalid, NotFound, Unauthenticated
 from berth.core.frames import CONTENT_TYPE
 from berth.core.problems import Problem, format_value
-from berth.core.spec.code import CHUNK_BYTES, PATH_MAX, Digest
+from berth.core.spec.sections.code import CHUNK_BYTES, PATH_MAX, Digest
 from berth.server.api.parsers import FramesParser
 from berth.server.api.requests import Body, Query, parse_body, parse_query, validate
 from berth.server.api.responses import ResponseModel, no_content

@@ -5,7 +5,7 @@ from datetime import datetime
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.spec.texts import Text
+from berth.core.spec.values.texts import Text
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, map_rows, page
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query

@@ -8,7 +8,7 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.spec.quantities import Moment
+from berth.core.spec.values.quantities import Moment
 from berth.db.queries.known_names import NameColumn, check_names, unknown_word_problem
 from berth.server.api.pagination import NEWEST, Order, filter_by, map_rows, page
 from berth.server.api.requests import ListQuery, Word, parse_query

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from berth.core.errors import NotFound
 from berth.core.problems import format_value
-from berth.core.spec.code import PATH_MAX
+from berth.core.spec.sections.code import PATH_MAX
 from berth.server.api.pagination import Order, page
 from berth.server.api.requests import ListQuery, Query, Word, parse_query
 from berth.server.api.responses import ResponseModel

@@ -7,7 +7,7 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.spec.texts import Text
+from berth.core.spec.values.texts import Text
 from berth.db.queries.known_names import check_names
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, map_rows, page

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from berth.core.errors import Invalid
 from berth.core.not_found import ObjectKind, missing_object
 from berth.core.problems import Problem
-from berth.core.spec.texts import Text
+from berth.core.spec.values.texts import Text
 from berth.db.queries.known_names import check_names
 from berth.documents.ordered import dump_workload
 from berth.server.api.idempotency import idempotent

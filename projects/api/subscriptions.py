@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from berth.core.errors import Invalid
 from berth.core.not_found import ObjectKind, missing_object
 from berth.core.problems import Problem, format_value
-from berth.core.spec.texts import Text
+from berth.core.spec.values.texts import Text
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import NEWEST, Order, map_rows, page
 from berth.server.api.requests import Body, ListQuery, parse_body, parse_query

@@ -6,7 +6,7 @@ from datetime import datetime
 from django.conf import settings
 from django.core.mail import send_mail
 
-from berth.core.spec.addresses import Channel, webhook_url
+from berth.core.spec.values.addresses import Channel, webhook_url
 from projects.delivering import letters
 from projects.delivering.destination import ForbiddenAddress, resolve_destination
 from projects.delivering.http import DeliveryError, post

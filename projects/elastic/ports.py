@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from berth.core.spec.service import ServiceSpec
+from berth.core.spec.sections.service import ServiceSpec
 from projects.models import Service
 from projects.serving.base import EngineAdapter, RouterClient
 

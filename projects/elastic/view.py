@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.db.models import Q
 
-from berth.core.spec.service import ServiceSpec
+from berth.core.spec.sections.service import ServiceSpec
 from berth.db.queries.compiled import compiled_once
 from projects.engine.inference_engines import ProcessState
 from projects.engine.scaling import FINAL

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
-from berth.core.spec.service import ServiceSpec
+from berth.core.spec.sections.service import ServiceSpec
 from projects.elastic.ports import Fence, Ports
 from projects.models import InferenceEngine, Service
 from projects.serving.addresses import (

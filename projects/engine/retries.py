@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from berth.core.retry_counts import format_failure
 from berth.core.spec import RetryRule
-from berth.core.spec.retry import BACKOFF_MAX, NOT_POD_FAILURES
+from berth.core.spec.sections.retry import BACKOFF_MAX, NOT_POD_FAILURES
 from berth.core.words import format_count
 
 

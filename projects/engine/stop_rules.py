@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from berth.core.spec.arrays import StopRule
+from berth.core.spec.sections.arrays import StopRule
 from berth.core.words import format_count
 from projects.engine.metrics import Series
 

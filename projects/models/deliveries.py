@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from berth.core.spec.addresses import Channel
+from berth.core.spec.values.addresses import Channel
 
 
 class Delivery(models.Model):

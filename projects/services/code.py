@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem, format_value
-from berth.core.spec.code import CHUNK_BYTES, link_problem, nesting_problem, path_problem
+from berth.core.spec.sections.code import CHUNK_BYTES, link_problem, nesting_problem, path_problem
 from projects.access import Action, require
 from projects.actor import Actor
 from projects.code.archive import archive_size, check_chunks, file_parts, tar_parts

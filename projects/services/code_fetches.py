@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q
 
-from berth.core.spec.git import GitSpec
+from berth.core.spec.sections.git import GitSpec
 from berth.db.loops.wake import wake
 from pools.models import SecretKind
 from pools.models.secret import Secret

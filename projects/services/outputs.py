@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 
 from berth.core.errors import Conflict, NotFound
 from berth.core.problems import format_value
-from berth.core.spec.code import CHUNK_BYTES, path_problem
+from berth.core.spec.sections.code import CHUNK_BYTES, path_problem
 from pools.runtimes.base import Runtime
 from pools.runtimes.files.base import FilesNotFound, PodFile, PodFiles
 from projects.code.base import CodeFile

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from berth.core.errors import Unavailable
-from berth.core.spec.code import CHUNK_BYTES
+from berth.core.spec.sections.code import CHUNK_BYTES
 from pools.buckets.bucket import Bucket, ListedObject
 from pools.buckets.writer import BucketWriter, UploadNotFound
 from pools.engine.volumes import Volume

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import Conflict, Forbidden
-from berth.core.spec.addresses import CHAT_PREFIX, Channel
+from berth.core.spec.values.addresses import CHAT_PREFIX, Channel
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state

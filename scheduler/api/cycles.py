@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.not_found import ObjectKind, missing_object
-from berth.core.spec.quantities import Moment
+from berth.core.spec.values.quantities import Moment
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import NEWEST, filter_by, map_rows, page
 from berth.server.api.requests import ListQuery, Query, parse_query

@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.not_found import ObjectKind, missing_object
-from berth.core.spec.quantities import Moment
+from berth.core.spec.values.quantities import Moment
 from berth.db.queries.known_names import NameColumn, check_names
 from berth.server.api.pagination import NEWEST, filter_by, page
 from berth.server.api.requests import ListQuery, Query, Word, parse_query

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
-from berth.core.spec.quantities import Moment
+from berth.core.spec.values.quantities import Moment
 from berth.db.queries.known_names import check_names
 from berth.server.api.requests import ListQuery, Word, parse_query
 from berth.server.api.responses import ResponseModel

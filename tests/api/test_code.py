@@ -12,7 +12,7 @@ import pytest
 from django.utils import timezone
 
 from berth.core.frames import CONTENT_TYPE, pack_frames
-from berth.core.spec.code import CHUNK_BYTES
+from berth.core.spec.sections.code import CHUNK_BYTES
 from pools.joining import secrets
 from projects.code.collector import collect_code
 from projects.code.disk import DiskStore

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from berth.client.code import scan
-from berth.core.spec.code import CHUNK_BYTES
+from berth.core.spec.sections.code import CHUNK_BYTES
 from projects.models import CodeChunk, CodeTree
 from tests.browser.conftest import Open
 from tests.browser.driver.axe import accessibility_faults

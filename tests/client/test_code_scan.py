@@ -10,7 +10,7 @@ import pytest
 from berth.client.code import CodeTree, format_size, scan
 from berth.core.frames import unpack_frames
 from berth.core.spec import SpecError
-from berth.core.spec.code import CHUNK_BYTES
+from berth.core.spec.sections.code import CHUNK_BYTES
 
 MIB = 2**20
 

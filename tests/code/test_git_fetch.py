@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from berth.core.spec.git import GitSpec
+from berth.core.spec.sections.git import GitSpec
 from projects.code.git import (
     FetchedCommit,
     FetchRequest,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from berth.core.spec.arrays import StopRule
+from berth.core.spec.sections.arrays import StopRule
 from projects.engine.metrics import Series
 from projects.engine.stop_rules import TaskReports, TaskStop, decide_stops, steps_to_compare
 

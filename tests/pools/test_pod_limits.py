@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from berth.core.errors import Invalid
 from berth.core.spec import SpecError, parse_workload
-from berth.core.spec.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
 from berth.core.spec.roles import RoleSpec
+from berth.core.spec.values.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
 from pools import services
 from pools.engine.pod_limits import limit_values, normalize_default_limits, resolve_limits
 from tests.pools.stage import SYSTEM, pool

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
-from berth.core.spec.addresses import webhook_url
+from berth.core.spec.values.addresses import webhook_url
 from projects.delivering import letters
 from projects.delivering.destination import ForbiddenAddress, resolve_destination
 from projects.models import Delivery, Membership, Phase, Subscription, Workload

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from berth.core.spec.addresses import Channel
+from berth.core.spec.values.addresses import Channel
 from projects.models import ArrayState, Delivery, Phase, Pod, Subscription, Workload, WorkloadArray
 from projects.models.arrays import PENDING_MAX, WAITING_REASON
 from projects.services import arrays, workloads

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from berth.core.errors import Invalid
-from berth.core.spec.code import CHUNK_BYTES
+from berth.core.spec.sections.code import CHUNK_BYTES
 from berth.db.loops.lease import LeadershipLost
 from pools.runtimes.base import RuntimeFailure
 from projects.code.collector import collect_code

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from berth.core.spec.addresses import Channel
+from berth.core.spec.values.addresses import Channel
 from projects.models import Delivery, Phase, Subscription, Workload
 from projects.services.notifications import deliveries
 from projects.services.notifications.notify import lock_subscription

@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from berth.core.spec.addresses import Channel
+from berth.core.spec.values.addresses import Channel
 from berth.db.loops.leader import TIMEOUT
 from pools.models import Node
 from projects.models import Phase, Pod, Subscription, Workload

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import IO
 
 from berth.client.errors import ClientError
-from berth.core.spec.code import path_problem
+from berth.core.spec.sections.code import path_problem
 
 BLOCK = 2**20
 

@@ -12,7 +12,7 @@ from typing import Any
 from berth.core.frames import pack_frames
 from berth.core.problems import Problem
 from berth.core.spec import SpecError
-from berth.core.spec.code import CHUNK_BYTES, link_problem, path_problem
+from berth.core.spec.sections.code import CHUNK_BYTES, link_problem, path_problem
 
 IGNORE_FILE = ".berthignore"
 IGNORE_HINT = f"readable files, and links between them; list the others in {IGNORE_FILE}"

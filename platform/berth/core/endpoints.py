@@ -2,7 +2,7 @@
 
 from urllib.parse import urlsplit
 
-from berth.core.spec.texts import find_control_character
+from berth.core.spec.values.texts import find_control_character
 
 
 def endpoint_problem(value: object) -> str:

@@ -18,9 +18,9 @@ from pydantic_core import PydanticCustomError
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
-from berth.core.spec.findings import convert_errors
+from berth.core.spec.parsing.findings import convert_errors
 from berth.core.spec.roles import Labels
-from berth.core.spec.texts import NAME, NAME_ALLOWED, Name
+from berth.core.spec.values.texts import NAME, NAME_ALLOWED, Name
 from pools.providers.ssh.endpoint import PORT, normalize_host_key
 
 HOSTS_MAX = 2000

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from berth.core.spec import WorkloadSpec
-from berth.core.spec.arrays import TASKS_MAX, Indexes, check_index_count, expand
+from berth.core.spec.sections.arrays import TASKS_MAX, Indexes, check_index_count, expand
 from berth.db.queries.known_names import check_names
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from berth.core.spec.quantities import Moment
+from berth.core.spec.values.quantities import Moment
 from berth.server.api.requests import Body
 from berth.server.api.responses import Amounts, ResponseModel, to_amounts
 from projects.models import Quota

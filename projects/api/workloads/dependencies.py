@@ -8,7 +8,7 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.spec.after import DependencyState
+from berth.core.spec.sections.after import DependencyState
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Mapping
 from pathlib import Path
 
-from berth.core.spec.git import GitAddress, GitSpec, Transport
+from berth.core.spec.sections.git import GitAddress, GitSpec, Transport
 from pools.services.secrets import private_key_problem
 from projects.code.git.errors import GitRejection
 from projects.code.git.policy import GitPolicy

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from berth.core.spec.git import COMMIT, GitSpec, ref_problem
+from berth.core.spec.sections.git import COMMIT, GitSpec, ref_problem
 from projects.code.base import CodeFile
 from projects.code.git.access import build_environment
 from projects.code.git.errors import GitRejection, convert_error, transfer_too_large_error

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import IO
 
-from berth.core.spec.code import CHUNK_BYTES, PATH_MAX, link_problem, path_problem
+from berth.core.spec.sections.code import CHUNK_BYTES, PATH_MAX, link_problem, path_problem
 from projects.code.base import CodeFile
 from projects.code.git.errors import GitFailure, GitRejection
 from projects.code.git.policy import GitPolicy

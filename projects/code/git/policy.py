@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from berth.core.spec.git import GitAddress
+from berth.core.spec.sections.git import GitAddress
 from projects.code.git.errors import GitFailure, GitRejection
 from projects.delivering.destination import describe_rejection, find_rejection
 

@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from berth.core.errors import NotFound
-from berth.core.spec.arrays import compress
+from berth.core.spec.sections.arrays import compress
 from projects.actor import Actor
 from projects.models import Workload, WorkloadArray
 from projects.services import audit

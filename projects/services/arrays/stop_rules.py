@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import Q
 
-from berth.core.spec.arrays import StopRule
+from berth.core.spec.sections.arrays import StopRule
 from berth.core.words import format_count
 from berth.db.loops.crash_points import crash_point
 from berth.db.loops.wake import wake

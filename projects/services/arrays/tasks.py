@@ -7,7 +7,7 @@ from typing import Any
 
 from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem, format_value
-from berth.core.spec.array_rules import task_name
+from berth.core.spec.rules.arrays import task_name
 from projects.actor import Actor
 from projects.models import Event, Workload, WorkloadArray
 from projects.models.arrays import WAITING_MESSAGE, WAITING_REASON

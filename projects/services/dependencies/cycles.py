@@ -6,8 +6,8 @@ from typing import Any
 from django.db.models import Q
 
 from berth.core.spec import WorkloadSpec
-from berth.core.spec.after import AwaitedName
-from berth.core.spec.array_rules import task_name
+from berth.core.spec.rules.arrays import task_name
+from berth.core.spec.sections.after import AwaitedName
 from projects.models import ArrayState, Workload, WorkloadArray
 from projects.models.workloads import ENDED_PHASES
 

@@ -8,7 +8,7 @@ from itertools import islice
 from django.db.models import Q, QuerySet
 
 from berth.core.errors import Conflict
-from berth.core.spec.after import AwaitedName
+from berth.core.spec.sections.after import AwaitedName
 from projects import selectors
 from projects.actor import Actor
 from projects.models import ArrayState, Workload, WorkloadArray

@@ -13,7 +13,7 @@ from django.db import connection
 from django.db.models import BooleanField, Q, Value
 
 from berth.core.dependencies import VERBS
-from berth.core.spec.after import AwaitedName, Dependency
+from berth.core.spec.sections.after import AwaitedName, Dependency
 from projects.models import Phase, Workload, WorkloadArray
 from projects.models.workloads import ENDED_PHASES
 

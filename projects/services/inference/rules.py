@@ -8,7 +8,7 @@ from typing import ClassVar
 from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import parse_workload
-from berth.core.spec.service import ServiceSpec
+from berth.core.spec.sections.service import ServiceSpec
 from projects.engine import scaling
 from projects.models import InferenceEngine, ScaleRequest, Service, Workload
 

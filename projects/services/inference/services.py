@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
-from berth.core.spec.service_rules import engine_role
+from berth.core.spec.rules.services import engine_role
 from berth.db.loops.wake import wake
 from projects.models import Autoscaler, InferenceEngine, Service, Workload
 from projects.services.inference.autoscalers import validate_settings

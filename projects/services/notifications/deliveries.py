@@ -15,7 +15,7 @@ from django.db.models import F
 from django_q.tasks import async_task
 
 from berth.core.amounts import MILLI
-from berth.core.spec.addresses import Channel, detect_channel
+from berth.core.spec.values.addresses import Channel, detect_channel
 from projects.delivering.http import DeliveryError
 from projects.delivering.send import send
 from projects.models import Delivery, Phase, Workload, WorkloadArray

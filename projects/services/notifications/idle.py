@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db import transaction
 
-from berth.core.spec.addresses import Channel
+from berth.core.spec.values.addresses import Channel
 from projects.idle_gpus import idle_since
 from projects.models import Delivery, Phase, Subscription, Workload
 from projects.services.notifications.notify import (

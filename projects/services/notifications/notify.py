@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django_q.tasks import async_task
 
-from berth.core.spec.addresses import Channel
+from berth.core.spec.values.addresses import Channel
 from berth.db.queries.compiled import compiled_once
 from pools.models import NodePool
 from projects.access import find_visible_projects, visible_projects

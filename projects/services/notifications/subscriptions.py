@@ -10,7 +10,7 @@ from django_q.tasks import async_task
 
 from berth.core.errors import Conflict, Forbidden, Invalid
 from berth.core.problems import Problem, format_value
-from berth.core.spec.addresses import ALLOWED, Channel, detect_channel, webhook_url
+from berth.core.spec.values.addresses import ALLOWED, Channel, detect_channel, webhook_url
 from projects.access import Action, may, require, visible_projects
 from projects.actor import Actor
 from projects.delivering.destination import find_rejection_without_lookup

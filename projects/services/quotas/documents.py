@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, closest_match, format_value, suggest
-from berth.core.spec.quantities import MOMENT_ALLOWED, parse_time
+from berth.core.spec.values.quantities import MOMENT_ALLOWED, parse_time
 from pools.models import NodePool, QuotaGroup
 from projects import selectors
 from projects.actor import Actor

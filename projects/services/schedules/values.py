@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from berth.core.errors import Invalid
 from berth.core.problems import SUGGESTION, Problem, closest_match, format_value, suggest
 from berth.core.spec import parse_workload
-from berth.core.spec.texts import NAME, NAME_ALLOWED
+from berth.core.spec.values.texts import NAME, NAME_ALLOWED
 from berth.core.spec.workload import WorkloadSpec
 from berth.documents import read_document
 from pools.engine.schedule import InvalidSchedule, parse_schedule

@@ -8,7 +8,7 @@ from django.conf import settings
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest
 from berth.core.spec import WorkloadSpec
-from berth.core.spec.git import GitSpec
+from berth.core.spec.sections.git import GitSpec
 from pools.joining.server import reachable_server_for_pods
 from pools.models import NodePool
 from pools.providers.base import ProviderError

@@ -22,7 +22,7 @@ from berth.core.merge_patch import (
 )
 from berth.core.problems import Problem, format_value, join_path
 from berth.core.spec import SpecError, WorkloadSpec, parse_workload
-from berth.core.spec.after import AwaitedName
+from berth.core.spec.sections.after import AwaitedName
 from berth.db.loops.wake import wake
 from projects.access import Action, require
 from projects.actor import Actor

@@ -12,7 +12,7 @@ from django.db.models import Model
 
 from berth.core.amounts import UNLIMITED, Bounds
 from berth.core.errors import NotFound
-from berth.core.spec.git import GitSpec
+from berth.core.spec.sections.git import GitSpec
 from berth.db.queries import prepared
 from pools.models import Node, NodePool, PoolSecret, SecretKind
 from pools.models.node import HOSTING

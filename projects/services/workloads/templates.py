@@ -8,8 +8,8 @@ from django.db import transaction
 from berth.core.errors import Conflict, Forbidden, Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec import parse_workload
-from berth.core.spec.manifest import is_manifest
-from berth.core.spec.texts import NAME_ALLOWED, find_control_character
+from berth.core.spec.parsing.manifest import is_manifest
+from berth.core.spec.values.texts import NAME_ALLOWED, find_control_character
 from berth.db.writes.references import checked_references
 from berth.documents import read_document
 from projects.access import Action, require

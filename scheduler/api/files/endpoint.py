@@ -9,7 +9,7 @@ from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.spec.code import PATH_MAX
+from berth.core.spec.sections.code import PATH_MAX
 from berth.server.api.requests import ListQuery, Query, Word, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation

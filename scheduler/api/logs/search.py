@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.spec.texts import validate_line
+from berth.core.spec.values.texts import validate_line
 from berth.server.api.requests import Query, Word, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation

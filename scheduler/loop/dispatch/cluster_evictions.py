@@ -11,7 +11,7 @@ from datetime import datetime
 
 from django.db.models import F, Q
 
-from berth.core.spec.retry import NODE_LOST
+from berth.core.spec.sections.retry import NODE_LOST
 from projects.models import Event, Phase, Pod, PodState, Workload
 from scheduler.models import Eviction
 from scheduler.reports.evictions.rows import eviction_row, lost_gpu_seconds

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from berth.core.spec.ports import PortSpec, port_variable
+from berth.core.spec.sections.ports import PortSpec, port_variable
 from pools.joining.secrets import for_port
 from pools.runtimes.base import Runtime, RuntimeFailure
 from pools.runtimes.capabilities import runtime_capabilities

@@ -6,7 +6,7 @@ from copy import deepcopy
 from datetime import datetime, timedelta
 from typing import Any
 
-from berth.core.spec.retry import role_memory
+from berth.core.spec.sections.retry import role_memory
 from pools.models import Node
 from projects.engine.retries import Failure, Retry, RetryState, decide_retry
 from projects.models import Phase, Workload, WorkloadRole

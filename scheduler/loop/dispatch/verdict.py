@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from berth.core.signals import signal_name
-from berth.core.spec import retry as kinds
+from berth.core.spec.sections import retry as kinds
 from projects.engine.lifecycle import PROGRESS_TIME
 from projects.engine.pod_sentences import as_clause, pod_ending, pod_subject
 from projects.engine.retries import Failure, Retry, RetryState, decide_retry

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from berth.core.spec import WorkloadSpec
-from berth.core.spec.after import Dependency
+from berth.core.spec.sections.after import Dependency
 from projects.models import Phase
 from projects.services.dependencies import find_newest_objects, resolve_dependencies
 from projects.services.dependencies.resolution import NOT_SUBMITTED

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from berth.core.spec import SpecError, WorkloadSpec, build_tree, parse_workload
-from berth.core.spec.texts import NAME
+from berth.core.spec.values.texts import NAME
 from berth.db.queries import prepared
 from projects.models import Workload
 from scheduler.engine.from_spec import to_group

@@ -8,8 +8,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from berth.core.problems import Problem, format_value
-from berth.core.spec.findings import convert_errors
-from berth.core.spec.parse import is_too_deep
+from berth.core.spec.parsing.findings import convert_errors
+from berth.core.spec.parsing.parse import is_too_deep
 from scheduler.engine.from_spec import to_timestamp
 from scheduler.engine.model import Snapshot
 from scheduler.simulator.scenario.errors import ScenarioError

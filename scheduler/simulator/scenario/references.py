@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from berth.core.problems import Problem, closest_match, format_value, suggest
 from berth.core.spec.roles import RoleSpec, Topology
-from berth.core.spec.rules import check_rules
+from berth.core.spec.rules.document import check_rules
 from berth.core.spec.workload import GroupSpec, WorkloadSpec
 from scheduler.simulator.scenario.schema import (
     PoolDocument,

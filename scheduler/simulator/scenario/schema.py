@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from berth.core.spec.quantities import Cores, Mebibytes, Moment, raise_error
 from berth.core.spec.roles import Document, Labels, Seconds
-from berth.core.spec.texts import LabelKey, LabelValue, Name, Text
+from berth.core.spec.values.quantities import Cores, Mebibytes, Moment, raise_error
+from berth.core.spec.values.texts import LabelKey, LabelValue, Name, Text
 from berth.core.spec.workload import WorkloadSpec
 from scheduler.engine.model import RESERVATION_AFTER
 

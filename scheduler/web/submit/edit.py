@@ -14,7 +14,7 @@ from berth.core.errors import BerthError, Invalid, PreconditionFailed
 from berth.core.merge_patch import apply_patch, find_patch, format_value_briefly
 from berth.core.problems import Problem
 from berth.core.spec import parse_workload
-from berth.core.spec.manifest import is_manifest
+from berth.core.spec.parsing.manifest import is_manifest
 from berth.documents import read_document
 from berth.documents.ordered import dump_workload
 from berth.server.web.pages import Request, page, signed_in, success_response

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from berth.core.spec import SpecError, parse_workload
-from berth.core.spec.ports import port_variable
+from berth.core.spec.sections.ports import port_variable
 
 
 def document(*ports: Any, kind: str = "interactive") -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from berth.core.spec import SpecError, parse_workload
-from berth.core.spec.retry_text import InvalidRetryText, format_retry_text, parse_retry_text
+from berth.core.spec.sections.retry_text import InvalidRetryText, format_retry_text, parse_retry_text
 from berth.documents import read_document
 
 GROWING = {"on": ["out_of_memory"], "memory_factor": 1.5, "memory_max_mib": "1Gi"}

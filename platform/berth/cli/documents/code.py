@@ -23,7 +23,7 @@ def pop_code_directories(
     `--code` applies to all documents. In a document printed by the server, `code` refers to stored code
     rather than a directory.
     """
-    from berth.core.spec.manifest import is_manifest
+    from berth.core.spec.parsing.manifest import is_manifest
 
     if directory is not None and no_code:
         raise InvalidInput("--code and --no-code cannot be combined. Use only one of them.")

@@ -336,7 +336,7 @@ def _parse_settings(entries: Iterable[str], option: str = "--set") -> dict[str, 
 def _parse_memory(text: str, option: str = "--memory") -> int:
     from pydantic_core import PydanticCustomError
 
-    from berth.core.spec.quantities import MEMORY_ALLOWED, parse_memory
+    from berth.core.spec.values.quantities import MEMORY_ALLOWED, parse_memory
 
     try:
         return parse_memory(parse_number_or_text(text))

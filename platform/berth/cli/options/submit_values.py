@@ -47,7 +47,7 @@ def parse_notice(text: Text) -> dict[str, Any] | None:
 
 
 def parse_retry(text: str) -> dict[str, Any]:
-    from berth.core.spec.retry_text import InvalidRetryText, parse_retry_text
+    from berth.core.spec.sections.retry_text import InvalidRetryText, parse_retry_text
 
     try:
         return parse_retry_text(text)

@@ -61,7 +61,7 @@ def find_target(client: "Client", reference: str) -> CommandTarget:
 
 
 def _parse_indexes(text: str) -> Sequence[str]:
-    from berth.core.spec.arrays import parse_indexes
+    from berth.core.spec.sections.arrays import parse_indexes
 
     try:
         return parse_indexes(text)
@@ -76,7 +76,7 @@ def parse_array_option(text: str | None) -> dict[str, Any] | None:
 
     Raises InvalidInput.
     """
-    from berth.core.spec.arrays import array_document
+    from berth.core.spec.sections.arrays import array_document
 
     if text is None:
         return None

@@ -4,8 +4,17 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from berth.core.spec.quantities import Cores, Duration, Gpus, Mebibytes
-from berth.core.spec.texts import Directory, FileName, LabelKey, LabelValue, Name, Script, Text, Variable
+from berth.core.spec.values.quantities import Cores, Duration, Gpus, Mebibytes
+from berth.core.spec.values.texts import (
+    Directory,
+    FileName,
+    LabelKey,
+    LabelValue,
+    Name,
+    Script,
+    Text,
+    Variable,
+)
 
 REPLICAS_MAX = 100_000
 SECONDS_MAX = 10 * 366 * 86_400

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from berth.core.amounts import MILLI, Amounts
-from berth.core.spec.quantities import to_thousandths
 from berth.core.spec.roles import RoleSpec, Toleration, Topology
+from berth.core.spec.values.quantities import to_thousandths
 from berth.core.spec.workload import GroupSpec, WorkloadSpec
 
 ROOT = "all"

@@ -6,14 +6,6 @@ from pydantic import Field
 
 from berth.core.images import Image, PullPolicy
 from berth.core.priorities import DEFAULT, SERVICE_DEFAULT, default_priority, is_preemptible_by_default
-from berth.core.spec.after import Dependencies
-from berth.core.spec.arrays import ArraySpec
-from berth.core.spec.code import Code
-from berth.core.spec.notice import NoticeSignal
-from berth.core.spec.outputs import Outputs
-from berth.core.spec.ports import Ports
-from berth.core.spec.quantities import Duration, Moment, Priority
-from berth.core.spec.retry import COMPLETED, POD_FAILED, RetryRule, RetryRules
 from berth.core.spec.roles import (
     Command,
     Document,
@@ -25,9 +17,17 @@ from berth.core.spec.roles import (
     SecretUses,
     Topology,
 )
-from berth.core.spec.service import ServiceSpec
-from berth.core.spec.texts import Directory, Name, Text
-from berth.core.spec.volumes import Volumes
+from berth.core.spec.sections.after import Dependencies
+from berth.core.spec.sections.arrays import ArraySpec
+from berth.core.spec.sections.code import Code
+from berth.core.spec.sections.outputs import Outputs
+from berth.core.spec.sections.ports import Ports
+from berth.core.spec.sections.retry import COMPLETED, POD_FAILED, RetryRule, RetryRules
+from berth.core.spec.sections.service import ServiceSpec
+from berth.core.spec.sections.volumes import Volumes
+from berth.core.spec.values.notice import NoticeSignal
+from berth.core.spec.values.quantities import Duration, Moment, Priority
+from berth.core.spec.values.texts import Directory, Name, Text
 
 CHILDREN_MAX = 256
 GRACE_DEFAULT, GRACE_MAX = 30, 86_400

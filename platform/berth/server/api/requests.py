@@ -9,9 +9,9 @@ from rest_framework.request import Request
 
 from berth.core.errors import Invalid, PreconditionFailed, PreconditionRequired
 from berth.core.problems import Problem, format_value
-from berth.core.spec.findings import convert_errors
-from berth.core.spec.parse import DEPTH_MAX, is_too_deep
-from berth.core.spec.texts import validate_line
+from berth.core.spec.parsing.findings import convert_errors
+from berth.core.spec.parsing.parse import DEPTH_MAX, is_too_deep
+from berth.core.spec.values.texts import validate_line
 
 M = TypeVar("M", bound=BaseModel)
 Q = TypeVar("Q", bound="Query")

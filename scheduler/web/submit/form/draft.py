@@ -16,7 +16,7 @@ from django.http import QueryDict
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, join_path
 from berth.core.spec import RoleSpec, WorkloadSpec
-from berth.core.spec.manifest import is_manifest
+from berth.core.spec.parsing.manifest import is_manifest
 from berth.documents import CannotEdit, SourceLines, edit_text, read_document
 from berth.documents.edits import ABSENT
 from berth.documents.values import Location, parse_location, value_at

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from berth.core.problems import SUGGESTION, Problem
-from berth.core.spec.texts import NAME_ALLOWED
+from berth.core.spec.values.texts import NAME_ALLOWED
 
 REQUIRED = ("is empty", "missing", "is required")
 NAME_MAX = 63

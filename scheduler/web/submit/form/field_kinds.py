@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from berth.core.spec.arrays import array_document, parse_indexes
-from berth.core.spec.retry_text import InvalidRetryText, format_retry_text, parse_retry_text
+from berth.core.spec.sections.arrays import array_document, parse_indexes
+from berth.core.spec.sections.retry_text import InvalidRetryText, format_retry_text, parse_retry_text
 from berth.documents.edits import ABSENT
 
 INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)

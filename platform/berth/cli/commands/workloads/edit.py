@@ -186,7 +186,7 @@ def _find_patch(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]
     """Return the JSON merge patch from `before` to `after`. Raises SpecError for an invalid document."""
     from berth.core.merge_patch import apply_patch, find_patch
     from berth.core.spec import parse_workload
-    from berth.core.spec.manifest import is_manifest
+    from berth.core.spec.parsing.manifest import is_manifest
 
     place = {"project": before["project"]} if "project" in before else {}
     document = after if is_manifest(after) else apply_patch(before, find_patch(before, {**place, **after}))

@@ -203,7 +203,7 @@ def _validate(documents_by_source: list[tuple[str, dict[str, Any]]], *, from_fla
 
 def _set_project(document: dict[str, Any], project: str) -> None:
     """Set the document's project if it has none."""
-    from berth.core.spec.manifest import is_manifest
+    from berth.core.spec.parsing.manifest import is_manifest
 
     if not project:
         return

@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from berth.core.problems import Problem, format_value
 from berth.core.spec.roles import Document
-from berth.core.spec.texts import FREE_NAME_MAX, NAME, validate_name
+from berth.core.spec.values.texts import FREE_NAME_MAX, NAME, validate_name
 
 DEPENDENCIES_MAX = 256
 OLD_KEY = "depends_on"  # former name of the key `after`

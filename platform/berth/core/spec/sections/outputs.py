@@ -7,8 +7,8 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from berth.core.problems import Problem, format_value
-from berth.core.spec.code import NAME_MAX, PATH_MAX, nesting_problem, path_problem
-from berth.core.spec.texts import Text
+from berth.core.spec.sections.code import NAME_MAX, PATH_MAX, nesting_problem, path_problem
+from berth.core.spec.values.texts import Text
 
 OUTPUTS_MAX = 32
 ALLOWED = (

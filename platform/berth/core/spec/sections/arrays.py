@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from pydantic_core import PydanticCustomError
 
 from berth.core.spec.roles import Document
-from berth.core.spec.texts import Script, Text, Variable
+from berth.core.spec.values.texts import Script, Text, Variable
 
 TASKS_MAX = 10_000
 INDEX_MAX = 999_999

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from berth.core.backports import StrEnum
 from berth.core.spec.roles import Document
-from berth.core.spec.texts import Name, Text
+from berth.core.spec.values.texts import Name, Text
 
 URL_MAX, REF_MAX, KEY_MAX = 500, 255, 2000
 HOST = r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?"

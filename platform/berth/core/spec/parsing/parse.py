@@ -6,11 +6,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from berth.core.problems import Problem, format_value
-from berth.core.spec.findings import convert_errors
-from berth.core.spec.manifest import is_manifest, to_workload_document, with_manifest_paths
-from berth.core.spec.rejection import SpecError
+from berth.core.spec.parsing.findings import convert_errors
+from berth.core.spec.parsing.manifest import is_manifest, to_workload_document, with_manifest_paths
+from berth.core.spec.parsing.rejection import SpecError
 from berth.core.spec.roles import RoleSpec
-from berth.core.spec.rules import check_role, check_rules
+from berth.core.spec.rules.document import check_role, check_rules
 from berth.core.spec.workload import WorkloadSpec
 
 SCALARS = frozenset({str, int, float, bool, type(None)})

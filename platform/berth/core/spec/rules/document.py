@@ -4,17 +4,17 @@ from collections.abc import Iterator, Mapping
 
 from berth.core.images import check_pull_policy
 from berth.core.problems import Problem, format_value
-from berth.core.spec.addresses import ALLOWED, detect_channel
-from berth.core.spec.after import check_after
-from berth.core.spec.array_rules import check_array
-from berth.core.spec.outputs import check_outputs
-from berth.core.spec.ports import check_ports
-from berth.core.spec.quantities import cpu_limit_problem, memory_limit_problem
-from berth.core.spec.retry import check_retry
 from berth.core.spec.roles import RoleSpec, SecretUse
-from berth.core.spec.service_rules import check_service
-from berth.core.spec.texts import COMMAND_MAX, ENV_MAX, is_set_by_berth
+from berth.core.spec.rules.arrays import check_array
+from berth.core.spec.rules.services import check_service
+from berth.core.spec.sections.after import check_after
+from berth.core.spec.sections.outputs import check_outputs
+from berth.core.spec.sections.ports import check_ports
+from berth.core.spec.sections.retry import check_retry
 from berth.core.spec.tree import build_tree, smallest_gang_size
+from berth.core.spec.values.addresses import ALLOWED, detect_channel
+from berth.core.spec.values.quantities import cpu_limit_problem, memory_limit_problem
+from berth.core.spec.values.texts import COMMAND_MAX, ENV_MAX, is_set_by_berth
 from berth.core.spec.workload import CHILDREN_MAX, GRACE_MAX, GroupSpec, WorkloadSpec
 
 PlacedSecrets = list[tuple[str, SecretUse]]  # pairs of document path and secret

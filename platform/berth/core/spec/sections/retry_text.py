@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from berth.core.problems import suggest
-from berth.core.spec.retry import RetryRule
+from berth.core.spec.sections.retry import RetryRule
 
 KEYS = tuple(key for key in RetryRule.model_fields if key != "on")
 FLAG = "other_node"

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from berth.core.spec.git import GitSpec
 from berth.core.spec.roles import Document
-from berth.core.spec.texts import Text
+from berth.core.spec.sections.git import GitSpec
+from berth.core.spec.values.texts import Text
 
 CHUNK_BYTES = 4 * 2**20  # files are stored in chunks of this size
 PATH_MAX, NAME_MAX = 1024, 255  # in bytes

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from berth.core.spec.roles import Document
-from berth.core.spec.texts import Name, Text
+from berth.core.spec.values.texts import Name, Text
 
 VOLUMES_MAX = 16
 PATH = re.compile(r"(/[A-Za-z0-9._+@-]+)+", re.ASCII)

@@ -7,9 +7,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from berth.core.problems import Problem, format_value, join_path, suggest
-from berth.core.spec.after import OLD_KEY, replacement_for_old_key
-from berth.core.spec.arrays import PARAMETER_MAPPING, PARAMETER_TEXT, TASK_COUNT, TASK_LIST
 from berth.core.spec.roles import ONE_LINE, WORD_LIST
+from berth.core.spec.sections.after import OLD_KEY, replacement_for_old_key
+from berth.core.spec.sections.arrays import PARAMETER_MAPPING, PARAMETER_TEXT, TASK_COUNT, TASK_LIST
 
 EXPECTED = {
     "string_type": "text", "int_type": "a whole number", "int_from_float": "a whole number",

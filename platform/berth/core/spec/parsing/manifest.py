@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from berth.core.problems import Problem, format_value, join_path, suggest
-from berth.core.spec.rejection import SpecError
+from berth.core.spec.parsing.rejection import SpecError
 
 KIND = "TrainingJob"
 TOP_LEVEL = ("apiVersion", "kind", "metadata", "spec")

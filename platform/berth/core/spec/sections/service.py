@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from berth.core.spec.roles import Document
-from berth.core.spec.texts import Name, Text
+from berth.core.spec.values.texts import Name, Text
 
 TimeoutSeconds = Annotated[float, Field(gt=0, le=7 * 86_400)]
 

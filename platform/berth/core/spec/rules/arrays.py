@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from berth.core.problems import Problem, format_value
-from berth.core.spec.arrays import TASKS_MAX, VALUE_VARIABLE, ArraySpec
-from berth.core.spec.texts import ENV_MAX, is_set_by_berth
+from berth.core.spec.sections.arrays import TASKS_MAX, VALUE_VARIABLE, ArraySpec
+from berth.core.spec.values.texts import ENV_MAX, is_set_by_berth
 from berth.core.spec.workload import WorkloadSpec
 
 NAME_MAX = 63

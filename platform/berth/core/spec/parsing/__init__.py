@@ -1,0 +1,1 @@
+"""Parse workload documents and older manifests, and report their problems."""

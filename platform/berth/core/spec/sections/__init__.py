@@ -1,0 +1,1 @@
+"""Sections of a workload document, one module each."""

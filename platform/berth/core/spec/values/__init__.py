@@ -1,0 +1,1 @@
+"""Types of single values in documents, such as quantities, names and addresses."""
