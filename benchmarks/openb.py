@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.decide import RESULTS, commit, machine
 from benchmarks.setup.arguments import parser
-from berth.core.amounts import MILLI, Bounds
+from berth.core.values.amounts import MILLI, Bounds
 from scheduler.engine.decide import decide
 from scheduler.engine.model import (
     Entitlement,

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from berth.core.durations import format_duration, parse_duration
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest
+from berth.core.values.durations import format_duration, parse_duration
 from pools.engine.budgets import UNLIMITED, Allowance, Budget, DisruptionReason, compute_allowance
 from pools.engine.schedule import InvalidSchedule, parse_schedule
 from pools.models import Node, NodePool

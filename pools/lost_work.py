@@ -11,7 +11,7 @@ from functools import cached_property
 from django.db.models import BigIntegerField, Count, Expression, F, Func, Q, QuerySet, Sum, Value
 from django.db.models.functions import Cast, Coalesce, Greatest
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from berth.db.queries.compiled import Parameter, compiled_once
 from pools.engine.victims import NO_WORK, LostWork
 from pools.models import Node, NodePool

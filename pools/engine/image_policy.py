@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from berth.core.errors import Invalid
-from berth.core.images import ImageReference, parse_image
 from berth.core.problems import Problem, format_value, suggest
+from berth.core.values.images import ImageReference, parse_image
 
 ALLOW, REQUIRE, FORBID = MODES = ("allow", "require", "forbid")
 KEYS = ("mode", "patterns")

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from berth.core.amounts import MILLI
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec.parsing.findings import convert_errors
@@ -21,6 +20,7 @@ from berth.core.spec.values.quantities import (
     memory_limit_problem,
     to_thousandths,
 )
+from berth.core.values.amounts import MILLI
 
 FIELD = "default_limits"
 

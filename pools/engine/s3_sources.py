@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from berth.core.endpoints import endpoint_problem
 from berth.core.problems import Problem, format_value
 from berth.core.spec.values.texts import NAME, find_control_character
+from berth.core.values.endpoints import endpoint_problem
 
 Access = Literal["read_only", "read_write"]
 READ_ONLY, READ_WRITE = ACCESSES = ("read_only", "read_write")

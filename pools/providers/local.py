@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from pools.providers.base import (
     Instance,
     InstanceState,

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import QuerySet
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from pools.environments.progress import START, Progress
 from pools.models import Machine, MachineUse, Node, NodePool
 from pools.models.node import NodeState

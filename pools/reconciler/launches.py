@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from pools import history
 from pools.engine.victims import HEAD
 from pools.models import Node, NodePool

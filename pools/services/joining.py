@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from berth.core.errors import Conflict, Unauthenticated
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from pools import history
 from pools.joining import secrets
 from pools.joining.agent.allocation import ENDS_NOW

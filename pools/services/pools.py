@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid, PreconditionFailed
 from berth.core.problems import Problem
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from pools import history
 from pools.costs import current_price, store_past_price
 from pools.models import Node, NodePool

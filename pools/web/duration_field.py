@@ -5,7 +5,7 @@ from typing import Any
 
 from django import forms
 
-from berth.core.durations import parse_duration
+from berth.core.values.durations import parse_duration
 
 UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 WORDS = (

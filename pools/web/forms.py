@@ -7,9 +7,9 @@ from django import forms
 from django.conf import settings
 from django.utils.functional import lazy
 
-from berth.core.amounts import MILLI
 from berth.core.spec.values.quantities import CPU_LIMIT_MIN, MEMORY_LIMIT_MIN_MIB
-from berth.core.words import format_count
+from berth.core.values.amounts import MILLI
+from berth.core.wording.words import format_count
 from berth.server.web.forms import Form, FormSection
 from pools.costs import HOURS_PER_MONTH
 from pools.engine.image_policy import read_policy

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from berth.server.web.faults import form_errors
 from berth.server.web.lists.tables import Column, list_query, list_rows, requested_csv, table_state
 from berth.server.web.pages import Request, confirm_page, form_page, page, signed_in, success_response

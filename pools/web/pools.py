@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from berth.server.web.faults import form_errors
 from berth.server.web.pages import Request, confirm_page, form_page, signed_in, success_response
 from berth.server.wiring import load_wiring, local_machine

@@ -10,7 +10,7 @@ from django.utils.text import capfirst
 from unfold.contrib.filters.admin import DropdownFilter, FieldTextFilter, RelatedDropdownFilter
 from unfold.decorators import display
 
-from berth.core.words import to_words
+from berth.core.wording.words import to_words
 from berth.server.web.admin_site.base import ReadOnlyModelAdmin, actor, render_table
 from berth.server.web.admin_site.links import link_to_existing
 from berth.server.web.admin_site.time_filter import TimeRangeFilter

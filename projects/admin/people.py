@@ -16,7 +16,7 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, RelatedDropdownF
 from unfold.decorators import display
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from berth.core.words import to_words
+from berth.core.wording.words import to_words
 from berth.server.web.admin_site.base import PlatformModelAdmin, ReadOnlyModelAdmin, actor, bulk_action
 from berth.server.web.admin_site.columns import format_age
 from berth.server.web.admin_site.time_filter import TimeRangeFilter

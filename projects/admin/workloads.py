@@ -12,7 +12,7 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, DropdownFilter, 
 from unfold.decorators import display
 
 from berth.core.errors import RateLimited
-from berth.core.words import to_words
+from berth.core.wording.words import to_words
 from berth.server.web.admin_site.base import (
     ReadOnlyModelAdmin,
     bulk_action,

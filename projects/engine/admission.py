@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from berth.core.amounts import RESOURCES, Amounts, Bounds
+from berth.core.values.amounts import RESOURCES, Amounts, Bounds
 
 RESOURCE_NAMES = {"gpu": "GPUs", "cpu": "CPU", "memory_mib": "memory"}
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from berth.core.durations import format_duration
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree
-from berth.core.words import format_amount
+from berth.core.values.durations import format_duration
+from berth.core.wording.words import format_amount
 
 # These keys determine how a workload is stored, named and controlled, so edits cannot change them.
 FIXED_KEYS = ("name", "project", "kind", "submitted", "array", "service")

@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from berth.core.retry_counts import format_failure
 from berth.core.spec import RetryRule
 from berth.core.spec.sections.retry import BACKOFF_MAX, NOT_POD_FAILURES
-from berth.core.words import format_count
+from berth.core.wording.retry_counts import format_failure
+from berth.core.wording.words import format_count
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from berth.core.spec.sections.arrays import StopRule
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from projects.engine.metrics import Series
 
 WORST = math.inf

@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from berth.core.priorities import DEFAULT
+from berth.core.values.priorities import DEFAULT
 from berth.db.queries.fast_rows import FastRows
 from projects.models.tenants import NAME, Project
 

@@ -8,7 +8,7 @@ from django.db import transaction
 from django.db.models import F
 
 from berth.core.errors import BerthError
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from berth.db.loops.crash_points import crash_point
 from berth.db.loops.wake import wake
 from projects.code.git import FetchedCommit, GitFailure, GitRejection

@@ -16,7 +16,7 @@ from unfold.contrib.filters.admin import ChoicesDropdownFilter, FieldTextFilter
 from unfold.decorators import action, display
 
 from berth.core.errors import Conflict
-from berth.core.words import format_gpu_time
+from berth.core.wording.words import format_gpu_time
 from berth.server.web.admin_site.base import (
     ReadOnlyModelAdmin,
     render_json,

@@ -7,7 +7,7 @@ from typing import Any
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from berth.core.words import format_ranges, to_words
+from berth.core.wording.words import format_ranges, to_words
 from berth.server.web.admin_site.links import link_to_existing
 from berth.server.web.numbers import NO_VALUE
 from pools.models import Node, NodePool

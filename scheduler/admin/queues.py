@@ -7,7 +7,7 @@ from django.utils.safestring import SafeString
 from unfold.contrib.filters.admin import FieldTextFilter, RelatedDropdownFilter
 from unfold.decorators import display
 
-from berth.core.words import format_gpu_time
+from berth.core.wording.words import format_gpu_time
 from berth.server.web.admin_site.base import ReadOnlyModelAdmin, render_table
 from berth.server.web.admin_site.time_filter import TimeRangeFilter
 from berth.server.web.numbers import thousandths

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
-from berth.core.amounts import MILLI, RESOURCES, Bounds
+from berth.core.values.amounts import MILLI, RESOURCES, Bounds
 from scheduler.engine.model import Group, Node, NodeShape, Role, Snapshot, Workload
 from scheduler.engine.plan import Blocker, Reason, Rejection
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from heapq import heapify, heappop, heappush
 
-from berth.core.amounts import RESOURCES
-from berth.core.words import format_amount
+from berth.core.values.amounts import RESOURCES
+from berth.core.wording.words import format_amount
 from scheduler.engine.entire_bounds import LIMIT_REASONS, EntireBounds
 from scheduler.engine.model import Group, NodeState, PodState, Role, Snapshot, Workload, roles_in
 from scheduler.engine.plan import Evict, Place, Plan, Reason, Rejection

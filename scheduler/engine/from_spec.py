@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from berth.core.amounts import MILLI
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree
 from berth.core.spec import Toleration as TolerationSpec
 from berth.core.spec import Topology as TopologySpec
+from berth.core.values.amounts import MILLI
 from scheduler.engine.model import (
     IMAGES,
     SHARED_GPUS,

@@ -7,8 +7,8 @@ departments, projects, nodes and workloads is not limited. Names are unique with
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from berth.core.amounts import MILLI, UNLIMITED, Amounts, Bounds
 from berth.core.backports import StrEnum
+from berth.core.values.amounts import MILLI, UNLIMITED, Amounts, Bounds
 
 NO_GPUS = Bounds(0, None, None)
 RESERVATION_AFTER = 600  # default wait in seconds before nodes are held for a pending workload

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from operator import add
 from typing import NamedTuple
 
-from berth.core.amounts import Amounts, Bounds
 from berth.core.backports import StrEnum
+from berth.core.values.amounts import Amounts, Bounds
 
 
 class Kind(StrEnum):

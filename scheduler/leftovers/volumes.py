@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from berth.core.errors import Conflict, Unavailable
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from berth.db.loops.crash_points import assert_no_transaction, crash_point
 from berth.db.loops.lease import HeldLease, fenced_transaction
 from pools.buckets.logins import NO_BOTO3, find_login

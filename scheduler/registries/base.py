@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from berth.core.images import ImageReference
+from berth.core.values.images import ImageReference
 
 TEXT_MAX = 500
 RunKey = tuple[uuid.UUID, int]  # (workload ID, run number)

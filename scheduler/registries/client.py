@@ -13,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 import httpx
 
-from berth.core.images import DIGEST, ImageReference
+from berth.core.values.images import DIGEST, ImageReference
 from scheduler.registries.base import RegistryError, RegistryFault
 from scheduler.registries.calls import RegistryAccess, RegistryCalls, Response, is_loopback
 from scheduler.registries.logins import DOCKER_HUB, find_login

@@ -4,7 +4,7 @@ import base64
 import binascii
 import json
 
-from berth.core.images import ImageReference
+from berth.core.values.images import ImageReference
 
 DOCKER_HUB = "docker.io"
 # Keys under which `docker login` stores the login for Docker Hub.

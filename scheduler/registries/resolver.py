@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from berth.core.images import ImageReference
+from berth.core.values.images import ImageReference
 from scheduler.registries.base import RegistryError, RegistryFault, Resolution, RunKey
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db.models import BooleanField, F, Func, Q, QuerySet, Value
 
-from berth.core.words import format_count, format_ranges, join_words
+from berth.core.wording.words import format_count, format_ranges, join_words
 from projects.access import is_platform_admin, visible_projects
 from projects.actor import Actor
 from projects.models import Department

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from pools.models import Node, NodePool
 from pools.models.node import NodeState
 from scheduler.models import Allocation, Reservation

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from pools.engine.image_policy import read_policy
 from pools.engine.ssh_hosts import HostState
 from pools.gpu_models import describe_models, differing_models

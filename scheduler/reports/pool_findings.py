@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from berth.core.backports import StrEnum
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING, NodeState
 

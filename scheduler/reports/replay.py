@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from berth.core.errors import Conflict
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from scheduler.loop.decide import decide_pools
 from scheduler.loop.engine_version import engine_version
 from scheduler.loop.snapshot_codec import UnreadableSnapshot

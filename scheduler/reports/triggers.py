@@ -1,6 +1,6 @@
 """Titles of the triggers that start scheduling cycles."""
 
-from berth.core.words import to_words
+from berth.core.wording.words import to_words
 
 TRIGGER_TITLES = {
     "": "A change",

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from berth.core.amounts import MILLI
-from berth.core.words import format_number, indefinite_article
+from berth.core.values.amounts import MILLI
+from berth.core.wording.words import format_number, indefinite_article
 from projects.access import fully_visible_departments, is_platform_admin, visible_projects
 from projects.actor import Actor
 from scheduler.engine.explain.reasons import blocker

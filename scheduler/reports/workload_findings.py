@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from django.db.models import Sum
 
-from berth.core.amounts import MILLI
-from berth.core.words import format_count, format_gpus, to_words
+from berth.core.values.amounts import MILLI
+from berth.core.wording.words import format_count, format_gpus, to_words
 from pools.models.node import PENDING
 from projects.idle_gpus import idle_since
 from projects.models import Phase, Pod, PodState, Quota, Workload

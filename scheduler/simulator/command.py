@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from scheduler.simulator.cycles import play_scenario, run_result
 from scheduler.simulator.scenario.errors import ScenarioError
 from scheduler.simulator.scenario.load import load

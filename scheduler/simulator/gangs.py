@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from berth.core.amounts import NO_RESOURCES, Amounts
+from berth.core.values.amounts import NO_RESOURCES, Amounts
 from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.model import Group, Pod, PodState, Role, Workload
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from berth.core.amounts import MILLI, Amounts
+from berth.core.values.amounts import MILLI, Amounts
 from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.model import Node, NodeState, Pod, Workload
 from scheduler.simulator.gangs import ALLOCATED_STATES

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from berth.core.amounts import MILLI, Amounts, Bounds
-from berth.core.blocker_numbers import AMOUNTS
+from berth.core.values.amounts import MILLI, Amounts, Bounds
+from berth.core.wording.blocker_numbers import AMOUNTS
 from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.model import PodState, Role, Snapshot, Workload
 from scheduler.engine.plan import Bundle, Evict, Kind, Numbers, Place, Plan, Rejection

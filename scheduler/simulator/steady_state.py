@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.actions.backfill import current_hold_or_pause
 from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.model import Pod, Pool, Snapshot, Workload

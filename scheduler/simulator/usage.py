@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from berth.core.amounts import NO_RESOURCES, Amounts, Bounds
+from berth.core.values.amounts import NO_RESOURCES, Amounts, Bounds
 from scheduler.engine.layout.quota_groups import remaining_entitlement
 from scheduler.engine.model import NodeState, Pool, Queue, Snapshot, Workload
 from scheduler.engine.plan import Plan

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET
 from rest_framework.request import Request as ApiRequest
 
 from berth.core.problems import Problem
-from berth.core.words import format_gpus
+from berth.core.wording.words import format_gpus
 from berth.db.queries.known_names import NameColumn
 from berth.server.web.charts.bars import Bar, bar_scale, quota_bar
 from berth.server.web.lists.filters import describe_unknown

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from berth.db.queries.known_names import unknown_word_problem
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.tables import Column, Listing, list_query, requested_csv, table_state

@@ -1,6 +1,6 @@
 """Tests for the text of numbers in pending reasons."""
 
-from berth.core.blocker_numbers import format_numbers
+from berth.core.wording.blocker_numbers import format_numbers
 
 
 def test_amounts_have_the_unit_of_their_resource() -> None:

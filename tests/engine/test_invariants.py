@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from berth.core.amounts import MILLI, RESOURCES
+from berth.core.values.amounts import MILLI, RESOURCES
 from scheduler.engine.decide import decide
 from scheduler.engine.model import Entitlement, Queue, Snapshot
 from scheduler.engine.plan import Plan

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.amounts import Bounds
+from berth.core.values.amounts import Bounds
 from scheduler.engine.decide import decide, decide_with_layout
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan, QueueReport, Reason

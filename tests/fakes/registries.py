@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from berth.core.images import ImageReference
+from berth.core.values.images import ImageReference
 from scheduler.registries.base import RegistryError, Resolution, RunKey
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from berth.core.errors import Invalid
-from berth.core.images import parse_image
+from berth.core.values.images import parse_image
 from pools.engine.image_policy import ImagePolicy, matches, normalize_policy
 
 DIGEST = "sha256:" + "ab" * 32

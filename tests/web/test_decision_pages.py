@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils.html import escape
 from pytest_django import DjangoAssertNumQueries
 
-from berth.core.words import format_ranges
+from berth.core.wording.words import format_ranges
 from projects.models import Project, Workload
 from projects.services import arrays
 from scheduler.models import Cycle, Eviction

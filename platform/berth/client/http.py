@@ -11,7 +11,7 @@ import httpx
 from berth.client.config import InvalidSettings, Settings
 from berth.client.errors import Rejected, ServerFailed, Unreachable, error_for_status
 from berth.client.retry import RequestFailure
-from berth.core.reasons import plain_reason
+from berth.core.wording.reasons import plain_reason
 
 Params = Mapping[str, object]
 PAGE = 200

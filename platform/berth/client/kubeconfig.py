@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from berth.core.problems import suggest
-from berth.core.reasons import plain_reason
+from berth.core.wording.reasons import plain_reason
 
 FILE_KEYS = ("certificate-authority", "client-certificate", "client-key")
 

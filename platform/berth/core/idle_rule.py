@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, Literal, cast
 
-from berth.core.durations import format_duration, parse_duration
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value, suggest
+from berth.core.values.durations import format_duration, parse_duration
 
 Action = Literal["warn", "suspend", "none"]
 ACTIONS: tuple[Action, ...] = ("warn", "suspend", "none")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from pools.kubernetes.api import Api, ApiError
 from pools.kubernetes.cluster import PoolAccess
 from pools.kubernetes.manifests import namespace_name

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from berth.core.durations import format_duration
+from berth.core.values.durations import format_duration
 from pools.providers.base import Instance, InstanceState, Interruption
 from pools.providers.slurm.reasons import HOPELESS_REASONS, describe_end, describe_reason
 

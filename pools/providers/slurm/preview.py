@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from berth.core.durations import format_duration
 from berth.core.problems import suggest
+from berth.core.values.durations import format_duration
 from pools.providers.base import Shape
 from pools.providers.preview import Finding, Preview, PreviewedNode, error, warning
 from pools.providers.slurm.cluster import Partition, partition_names

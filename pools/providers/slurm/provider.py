@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from pools.providers.base import (
     Instance,
     LaunchRequest,

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from berth.core.durations import format_duration, parse_duration
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
+from berth.core.values.durations import format_duration, parse_duration
 from pools.providers.slurm.rest.address import check_certificate, check_url
 from pools.providers.ssh.endpoint import PORT
 from pools.providers.ssh.settings import (

@@ -9,7 +9,7 @@ from datetime import datetime
 from django.db import transaction
 
 from berth.core.errors import Conflict, Unauthenticated
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from pools import history
 from pools.engine.ssh_hosts import retry_delay
 from pools.joining import secrets

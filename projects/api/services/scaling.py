@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.core.problems import Problem, format_value
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from berth.server.api.idempotency import idempotent
 from berth.server.api.pagination import Order, filter_by, page
 from berth.server.api.requests import NoBody, parse_body, parse_query

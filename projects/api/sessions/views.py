@@ -12,10 +12,10 @@ from pydantic_core import PydanticCustomError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.core.images import Image, PullPolicy
 from berth.core.spec.roles import REPLICAS_MAX, Environment, Labels, Seconds, SecretUses
 from berth.core.spec.values.quantities import Cores, Gpus, Mebibytes, Priority
 from berth.core.spec.values.texts import Name, Text
+from berth.core.values.images import Image, PullPolicy
 from berth.server.api.idempotency import idempotent
 from berth.server.api.requests import Body, NoBody, parse_body
 from berth.server.api.responses import ResponseModel, created_response

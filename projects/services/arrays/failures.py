@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Min
 
-from berth.core.signals import SHELL_OFFSET, signal_name
-from berth.core.words import format_count, to_words
+from berth.core.values.signals import SHELL_OFFSET, signal_name
+from berth.core.wording.words import format_count, to_words
 from projects.models import Phase, Workload
 
 GENERAL_REASONS = ("", "Failed", "PodFailed")  # reasons that add no information to the exit code

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from berth.core.spec.sections.arrays import StopRule
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from berth.db.loops.crash_points import crash_point
 from berth.db.loops.wake import wake
 from projects.actor import Actor

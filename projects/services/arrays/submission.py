@@ -10,11 +10,11 @@ from django.db import transaction
 from django.utils import timezone
 from pydantic_core import to_json
 
-from berth.core.amounts import MILLI
 from berth.core.errors import Conflict, Invalid
 from berth.core.problems import Problem, format_value
 from berth.core.spec import ArraySpec, WorkloadSpec, parse_workload
 from berth.core.spec.rules.arrays import task_name
+from berth.core.values.amounts import MILLI
 from berth.db.loops.crash_points import crash_point
 from berth.db.loops.wake import wake
 from projects.access import with_roles

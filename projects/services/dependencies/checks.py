@@ -4,11 +4,11 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from berth.core.dependencies import VERBS
 from berth.core.problems import Problem, format_value
 from berth.core.spec import WorkloadSpec
 from berth.core.spec.sections.after import AwaitedName
 from berth.core.spec.sections.arrays import compress
+from berth.core.wording.dependencies import VERBS
 from projects.models import Phase, Project, Workload
 from projects.services.dependencies.cycles import DependencyGraph
 from projects.services.dependencies.resolution import (

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from django.db import connection
 from django.db.models import BooleanField, Q, Value
 
-from berth.core.dependencies import VERBS
 from berth.core.spec.sections.after import AwaitedName, Dependency
+from berth.core.wording.dependencies import VERBS
 from projects.models import Phase, Workload, WorkloadArray
 from projects.models.workloads import ENDED_PHASES
 

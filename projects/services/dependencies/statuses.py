@@ -4,9 +4,9 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from berth.core.dependencies import Awaited, describe_awaited
 from berth.core.spec import SpecError, parse_workload
 from berth.core.spec.sections.after import Dependency
+from berth.core.wording.dependencies import Awaited, describe_awaited
 from projects.access import visible_projects
 from projects.actor import Actor
 from projects.models import Phase, Workload, WorkloadArray

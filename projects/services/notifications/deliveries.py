@@ -14,8 +14,8 @@ from django.conf import settings
 from django.db.models import F
 from django_q.tasks import async_task
 
-from berth.core.amounts import MILLI
 from berth.core.spec.values.addresses import Channel, detect_channel
+from berth.core.values.amounts import MILLI
 from projects.delivering.http import DeliveryError
 from projects.delivering.send import send
 from projects.models import Delivery, Phase, Workload, WorkloadArray

@@ -8,7 +8,7 @@ from django.db import transaction
 from berth.core.errors import Conflict, Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec.values.texts import NAME, NAME_ALLOWED
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from berth.db.loops.wake import wake
 from pools.gpu_models import describe_models, differing_models
 from pools.models import NodePool, QuotaGroup

@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from berth.core.amounts import MILLI, RESOURCES
 from berth.core.errors import Invalid
 from berth.core.problems import Problem, format_value
+from berth.core.values.amounts import MILLI, RESOURCES
 from projects.models import Quota
 
 MAX_AMOUNT = 10**12

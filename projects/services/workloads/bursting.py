@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from berth.core.words import format_gpus
+from berth.core.wording.words import format_gpus
 from pools.costs import current_price
 from pools.models import NodePool
 from projects.models import Workload

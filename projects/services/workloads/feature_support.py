@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from berth.core.durations import format_duration
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from berth.core.spec import WorkloadSpec
+from berth.core.values.durations import format_duration
 from pools.models import NodePool
 from pools.runtimes.capabilities import Capabilities, runtime_capabilities
 

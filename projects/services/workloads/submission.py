@@ -11,12 +11,12 @@ from django.db import IntegrityError, connection
 from django.utils import timezone
 from psycopg.errors import ForeignKeyViolation
 
-from berth.core.amounts import MILLI, Amounts
 from berth.core.errors import Conflict, Invalid, NotFound
 from berth.core.problems import Problem, format_value
 from berth.core.spec import GroupShape, RoleShape, WorkloadSpec, build_tree, parse_workload
 from berth.core.spec.parsing.manifest import is_manifest
 from berth.core.spec.sections.after import AwaitedName
+from berth.core.values.amounts import MILLI, Amounts
 from berth.db.loops.wake import wake
 from berth.db.writes.new_rows import new_row
 from berth.db.writes.references import join_transaction

@@ -10,9 +10,9 @@ from typing import Any
 from django.db import connection
 from django.db.models import Model
 
-from berth.core.amounts import UNLIMITED, Bounds
 from berth.core.errors import NotFound
 from berth.core.spec.sections.git import GitSpec
+from berth.core.values.amounts import UNLIMITED, Bounds
 from berth.db.queries import prepared
 from pools.models import Node, NodePool, PoolSecret, SecretKind
 from pools.models.node import HOSTING

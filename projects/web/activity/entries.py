@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Model, Q
 from django.urls import reverse
 
-from berth.core.words import format_count, to_words
+from berth.core.wording.words import format_count, to_words
 from pools.models import Node, NodePool
 from projects.actor import Actor
 from projects.models import Audit, Project, Schedule, ScheduleRun, Template, Workload, WorkloadArray

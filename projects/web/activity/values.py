@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from berth.core.words import to_words
+from berth.core.wording.words import to_words
 from projects.models import Audit
 
 UNLIMITED = "∞"

@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from django.views.decorators.http import require_http_methods
 
 from berth.core.spec.sections.arrays import RANGES_ALLOWED, TASKS_MAX, expand, parse_indexes, to_ranges
-from berth.core.words import format_count, format_ranges
+from berth.core.wording.words import format_count, format_ranges
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
 from berth.server.web.pages import Request, confirm_page, form_page, signed_in, success_response

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
-from berth.core.words import format_ranges
+from berth.core.wording.words import format_ranges
 from projects.models import Phase, Pod, PodState, Workload, WorkloadArray
 from projects.services.arrays import FailureGroup, failures_by_array
 

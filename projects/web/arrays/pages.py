@@ -15,7 +15,7 @@ from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
 from berth.core.spec import ArraySpec
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from berth.documents.ordered import dump_workload
 from berth.server.api.transport.streaming import csv_response
 from berth.server.web.lists.paging import PageSlice, load_slice

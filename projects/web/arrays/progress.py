@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Count, Max, OuterRef, Subquery, Sum
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from berth.server.web.charts.bars import Bar, stacked_bar
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.models.workloads import LIVE_PHASES

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from django.contrib.auth.models import User
 
-from berth.core.words import to_words
+from berth.core.wording.words import to_words
 from berth.server.web.lists.tables import Column
 from projects.access import administered_departments, administered_projects, is_platform_admin
 from projects.actor import Actor

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from berth.server.web.charts.steps import StepChart, step_chart
 from projects.engine.replicas.config import AutoscalerConfig
 from projects.models import MetricsPoint, Service

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from berth.server.web.faults import form_errors
 from berth.server.web.forms import Form
 from berth.server.web.pages import Request, confirm_page, form_page, signed_in, success_response

@@ -9,7 +9,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from berth.server.api.transport.streaming import csv_response
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, page, signed_in

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from berth.core.words import to_words
+from berth.core.wording.words import to_words
 from projects.models import InferenceEngine, Workload
 from projects.models.workloads import ENDED_PHASES
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.contrib.postgres.aggregates import ArrayAgg
 from django.db.models import Count
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from berth.server.web.numbers import duration
 from projects.models import InferenceEngine, Phase, Pod, PodState, Workload, WorkloadKind
 from projects.models.scaling import Origin

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from berth.core.errors import BerthError, Conflict, Invalid
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from berth.server.web.pages import Request, page, signed_in, success_response
 from projects.actor import Actor
 from projects.models import Workload, WorkloadArray

@@ -9,7 +9,7 @@ from django.db.models import Min
 from django.http import QueryDict
 from django.utils import timezone
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from projects.costs import array_costs, workload_costs
 from projects.models import Workload
 

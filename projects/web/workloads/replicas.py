@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db.models import Count, F, Sum
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from projects.models import Pod, Workload, WorkloadKind, WorkloadRole
 from projects.models.workloads import LIVE_POD_STATES
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db.models import F, Sum
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from berth.server.web.numbers import memory, thousandths
 from projects.models import Workload, WorkloadRole
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from django.utils import timezone
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from berth.server.web.charts.bars import stacked_bar
 from projects.idle_gpus import idle_since, last_measured_at, mean_utilization
 from projects.models import Phase, Workload

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.model import NodeState

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from berth.core.amounts import MILLI, RESOURCES
-from berth.core.words import format_number
+from berth.core.values.amounts import MILLI, RESOURCES
+from berth.core.wording.words import format_number
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, PendingGroup, arrangements
 from scheduler.engine.board.ledger import (

@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import combinations, islice, product
 from math import ceil
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.board.ledger import QueueAccount
 from scheduler.engine.model import Group, Pod, PodState, Role, TopologyConstraint, Workload
 from scheduler.engine.plan import Numbers, Reason

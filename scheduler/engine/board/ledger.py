@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from berth.core.amounts import RESOURCES, Amounts, Bounds
+from berth.core.values.amounts import RESOURCES, Amounts, Bounds
 from scheduler.engine.model import Entitlement, Pool, Queue, Request
 from scheduler.engine.plan import QueueReport
 

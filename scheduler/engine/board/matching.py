@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Sequence
 from operator import attrgetter
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.model import ISOLATION, Node, Role, Taint, Toleration
 
 HARD_TAINT_EFFECTS = ("NoSchedule", "NoExecute")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from operator import add, sub
 
-from berth.core.amounts import MILLI, Amounts
+from berth.core.values.amounts import MILLI, Amounts
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import find_pending_groups
 from scheduler.engine.board.gang import BoardRole, Gang, PendingGroup, ReplicaRequest, arrangements

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from berth.core.dependencies import Awaited, describe_awaited
+from berth.core.wording.dependencies import Awaited, describe_awaited
 from scheduler.engine.model import Dependency
 from scheduler.engine.plan import Numbers
 

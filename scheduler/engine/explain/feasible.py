@@ -7,7 +7,7 @@ change. A gang that passes all checks may still not fit.
 
 from collections.abc import Hashable, Iterable, Sequence
 
-from berth.core.amounts import MILLI, RESOURCES
+from berth.core.values.amounts import MILLI, RESOURCES
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, ReplicaRequest, Scope, arrangements
 from scheduler.engine.board.ledger import GPU

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from scheduler.engine.board.matching import HARD_TAINT_EFFECTS, missing_feature, serves_project, tolerates
 from scheduler.engine.model import IMAGES, ISOLATION, SHARED_GPUS, VOLUME, Node, NodeState, Role, Taint
 from scheduler.engine.plan import Numbers

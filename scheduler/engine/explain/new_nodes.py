@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.board.board import Board
 from scheduler.engine.model import Node, NodeShape, NodeState, Pool, Request
 

@@ -6,7 +6,7 @@ from the final board, and omits reasons that no longer keep the gang pending.
 
 from collections.abc import Hashable, Sequence
 
-from berth.core.amounts import RESOURCES
+from berth.core.values.amounts import RESOURCES
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import (
     exceeded_bounds,

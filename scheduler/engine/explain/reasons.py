@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 
-from berth.core.amounts import MILLI
-from berth.core.blocker_numbers import AMOUNTS
-from berth.core.words import format_amount, format_count, format_mib
+from berth.core.values.amounts import MILLI
+from berth.core.wording.blocker_numbers import AMOUNTS
+from berth.core.wording.words import format_amount, format_count, format_mib
 from scheduler.engine.plan import UNSCHEDULABLE_REASONS, Blocker, Numbers, Reason
 
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}

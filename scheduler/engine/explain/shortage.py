@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
-from berth.core.words import format_amount
+from berth.core.wording.words import format_amount
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, ReplicaRequest, arrangements
 from scheduler.engine.board.ledger import GPU, KINDS

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import groupby
 from math import lcm
 
-from berth.core.amounts import MILLI, RESOURCES
+from berth.core.values.amounts import MILLI, RESOURCES
 from scheduler.engine.board.ledger import KINDS, NO_BOUND, Ledger, QueueAccount
 from scheduler.engine.fair_share.trace import Division, DivisionLog, Offer, QueueInput
 from scheduler.engine.model import Pool

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from berth.core.amounts import Amounts, Bounds
+from berth.core.values.amounts import Amounts, Bounds
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import BoardRole, Gang
 from scheduler.engine.board.ledger import KINDS, QueueAccount, to_amounts

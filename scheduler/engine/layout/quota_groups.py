@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from berth.core.amounts import Bounds
+from berth.core.values.amounts import Bounds
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.ledger import QueueAccount, QueueGroup, finite_bounds
 from scheduler.engine.board.order import gang_sort_key

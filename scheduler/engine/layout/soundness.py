@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from berth.core.words import format_amount
+from berth.core.wording.words import format_amount
 from scheduler.engine.board.nodes import Nodes
 from scheduler.engine.model import Node, Pod, PodState, Queue, Reservation
 

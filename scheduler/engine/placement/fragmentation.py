@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.board.gang import BoardRole
 from scheduler.engine.board.nodes import Nodes
 from scheduler.engine.board.request_mix import RequestKind, RequestMix

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from itertools import combinations, islice
 from typing import NamedTuple
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, ReplicaRequest, Scope, smallest_request
 from scheduler.engine.board.ledger import KINDS

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from enum import IntEnum
 from heapq import heapify, heappop, heapreplace
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import BoardRole
 from scheduler.engine.board.nodes import Nodes, Slot

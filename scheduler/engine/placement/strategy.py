@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.nodes import Nodes
 from scheduler.engine.board.request_mix import RequestMix

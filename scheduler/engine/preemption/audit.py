@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from berth.core.words import format_gpus
+from berth.core.wording.words import format_gpus
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Gang
 from scheduler.engine.board.ledger import GPU, NO_BOUND, QueueAccount, QueueGroup, to_amounts

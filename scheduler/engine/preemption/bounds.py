@@ -5,7 +5,7 @@ from functools import lru_cache
 from math import gcd
 from typing import Any
 
-from berth.core.amounts import RESOURCES
+from berth.core.values.amounts import RESOURCES
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import (
     Arrangement,

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import combinations, islice, repeat
 from typing import NamedTuple
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, BoardRole, Gang, enclosing_scopes, node_usage_per_replica
 from scheduler.engine.board.ledger import CPU, GPU, MEMORY

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, smallest_request, total_request
 from scheduler.engine.board.ledger import KINDS, QueueAccount

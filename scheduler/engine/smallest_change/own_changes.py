@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from berth.core.priorities import HIGHEST, PREEMPTIBLE_BELOW
+from berth.core.values.priorities import HIGHEST, PREEMPTIBLE_BELOW
 from scheduler.engine.board.matching import HARD_TAINT_EFFECTS, meets_constraints, tolerates
 from scheduler.engine.model import Group, NodeState, Role
 from scheduler.engine.plan import Blocker, Reason

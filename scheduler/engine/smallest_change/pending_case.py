@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from berth.core.amounts import RESOURCES
+from berth.core.values.amounts import RESOURCES
 from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.forecast import minimum_request
 from scheduler.engine.layout.layout import Layout

@@ -6,7 +6,7 @@ The proposals for one amount are sorted by size, smallest change first.
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 
 _ORDER = {kind: number for number, kind in enumerate(ChangeKind)}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from berth.core.amounts import RESOURCES
+from berth.core.values.amounts import RESOURCES
 from scheduler.engine.model import Entitlement, Queue
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import (

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from berth.core.amounts import MILLI
-from berth.core.dependencies import PAST_VERBS
-from berth.core.durations import format_duration
-from berth.core.words import format_amount, format_count, format_mib, format_number
+from berth.core.values.amounts import MILLI
+from berth.core.values.durations import format_duration
+from berth.core.wording.dependencies import PAST_VERBS
+from berth.core.wording.words import format_amount, format_count, format_mib, format_number
 from scheduler.engine.model import NodeState
 from scheduler.engine.smallest_change.change import Change, ChangeKind, Value, require_integer
 from scheduler.engine.smallest_change.search import Effects, Outcome, SmallestChange

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from berth.core.spec import WorkloadSpec
-from berth.core.words import format_amount, format_count
+from berth.core.wording.words import format_amount, format_count
 from berth.db.writes.bulk_rows import insert_rows
 from berth.db.writes.new_rows import new_row
 from pools.engine.pod_limits import resolve_limits

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from django.db.models import Count, F, Q, Sum
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from berth.db.queries.compiled import compiled_once
 from berth.db.writes.bulk_rows import load_related_objects
 from pools.models import Node, QuotaGroup

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from pools.models import Node
 from pools.selectors import is_operational
 from projects.models import Phase

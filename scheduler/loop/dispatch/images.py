@@ -11,8 +11,8 @@ from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from berth.core.images import ImageReference, parse_image
 from berth.core.spec.sections.retry import IMAGE_PULL
+from berth.core.values.images import ImageReference, parse_image
 from berth.db.loops.crash_points import assert_no_transaction, crash_point
 from berth.db.loops.lease import fenced_transaction
 from berth.db.writes.bulk_rows import insert_rows, update_rows

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 from django.db.models import F, Max
 
-from berth.core.durations import format_duration
 from berth.core.spec.sections.retry import IMAGE_PULL, TIMEOUT
 from berth.core.spec.sections.retry import START_TIMEOUT as START_TIMEOUT_KIND
+from berth.core.values.durations import format_duration
 from berth.db.loops.crash_points import assert_no_transaction
 from berth.db.loops.lease import fenced_transaction
 from berth.db.queries import prepared

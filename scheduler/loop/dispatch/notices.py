@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from berth.core.signals import SIGNALS
 from berth.core.spec import WorkloadSpec
-from berth.core.words import format_count
+from berth.core.values.signals import SIGNALS
+from berth.core.wording.words import format_count
 from berth.db.loops.crash_points import crash_point
 from berth.db.loops.lease import fenced_transaction
 from berth.db.writes.moves import lock_keys

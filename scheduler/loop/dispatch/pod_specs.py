@@ -7,10 +7,10 @@ node: LOCAL_RANK is 0, LOCAL_WORLD_SIZE is 1, and NODE_RANK is the rank.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from berth.core.amounts import MILLI
 from berth.core.spec import WorkloadSpec, build_tree
 from berth.core.spec.roles import SecretUse
 from berth.core.spec.tree import smallest_gang_size
+from berth.core.values.amounts import MILLI
 from pools.engine.pod_limits import LimitSource, resolve_limits
 from pools.engine.volumes import rejection_reason, usable_volumes
 from pools.joining import secrets

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from berth.db.loops.crash_points import crash_point
 from berth.db.loops.lease import fenced_transaction
 from berth.db.writes.set_writes import write_in_halves

@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from berth.core.signals import signal_name
 from berth.core.spec.sections import retry as kinds
+from berth.core.values.signals import signal_name
 from projects.engine.lifecycle import PROGRESS_TIME
 from projects.engine.pod_sentences import as_clause, pod_ending, pod_subject
 from projects.engine.retries import Failure, Retry, RetryState, decide_retry

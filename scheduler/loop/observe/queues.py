@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from berth.core.amounts import Bounds
+from berth.core.values.amounts import Bounds
 from berth.db.queries.compiled import compiled_once
 from pools.models import NodePool
 from projects.models import Department, Project, Quota

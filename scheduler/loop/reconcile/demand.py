@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from berth.db.loops.lease import HeldLease, fenced_transaction
 from berth.db.queries import prepared
 from berth.db.queries.compiled import compiled_once

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from berth.core.amounts import MILLI
 from berth.core.idle_rule import IdleRule, read_rule
-from berth.core.words import format_count
+from berth.core.values.amounts import MILLI
+from berth.core.wording.words import format_count
 from berth.db.loops.lease import fenced_transaction
 from berth.db.queries import prepared
 from berth.db.writes.set_writes import write_in_halves

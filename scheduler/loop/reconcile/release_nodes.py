@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from berth.db.loops.crash_points import crash_point
 from berth.db.loops.lease import fenced_transaction
 from pools.engine.budgets import DisruptionReason

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from berth.core.words import format_count, format_gpu_time
+from berth.core.wording.words import format_count, format_gpu_time
 from scheduler.reports.evictions.rendering import ALTERNATIVE_PREFIX, RULE_PREFIX, rule_to_sentence
 
 MOVED, SCALED_DOWN = "consolidate", "shrink"

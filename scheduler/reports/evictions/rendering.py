@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from berth.core.amounts import RESOURCES
-from berth.core.words import format_amount, format_gpu_time, format_gpus
+from berth.core.values.amounts import RESOURCES
+from berth.core.wording.words import format_amount, format_gpu_time, format_gpus
 from projects.models import Workload
 from scheduler.models import Eviction
 from scheduler.reports.visibility import Viewer, queue_after_common_path, workload_display_name

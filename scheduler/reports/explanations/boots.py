@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db.models import F
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from pools.models import Node, NodePool
 from pools.models.node import PENDING, NodeState
 from scheduler.reports.pool_findings import format_node_names, has_or_have, is_or_are

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
-from berth.core.amounts import MILLI
-from berth.core.words import format_amount, format_mib, format_number
+from berth.core.values.amounts import MILLI
+from berth.core.wording.words import format_amount, format_mib, format_number
 from scheduler.engine.fair_share.trace import Division, Offer, QueueInput, Round
 
 DisplayName = Callable[[str], str]  # returns a queue's name, or a placeholder if the queue is hidden

@@ -11,8 +11,8 @@ from typing import Any
 
 from django.utils import timezone
 
-from berth.core.amounts import MILLI, RESOURCES
 from berth.core.errors import NotFound
+from berth.core.values.amounts import MILLI, RESOURCES
 from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Department, Project

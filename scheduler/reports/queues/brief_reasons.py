@@ -7,8 +7,8 @@ from typing import Any
 
 from django.utils.dateparse import parse_datetime
 
-from berth.core.amounts import MILLI
-from berth.core.words import format_amount, to_words
+from berth.core.values.amounts import MILLI
+from berth.core.wording.words import format_amount, to_words
 from projects.models import Workload
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from scheduler.engine.plan import Reason

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 
-from berth.core.amounts import MILLI
 from berth.core.idle_rule import applicable_rule
+from berth.core.values.amounts import MILLI
 from berth.db.loops.crash_points import assert_no_transaction
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING

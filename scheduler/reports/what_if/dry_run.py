@@ -6,8 +6,8 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from berth.core.amounts import MILLI
 from berth.core.spec import WorkloadSpec
+from berth.core.values.amounts import MILLI
 from projects.actor import Actor
 from projects.models import Phase, Workload
 from projects.services.workloads import name_taken_error

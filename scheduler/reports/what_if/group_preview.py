@@ -6,7 +6,7 @@ from datetime import datetime
 
 from django.utils import timezone
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from pools.models import NodePool, QuotaGroup
 from projects.access import Action, require
 from projects.actor import Actor

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from projects.actor import Actor
 from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Bundle, Kind, Place, Plan, QueueReport, Rejection

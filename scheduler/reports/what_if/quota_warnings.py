@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from berth.core.amounts import MILLI, RESOURCES, Bounds, sum_bounds
-from berth.core.words import format_amount
+from berth.core.values.amounts import MILLI, RESOURCES, Bounds, sum_bounds
+from berth.core.wording.words import format_amount
 from scheduler.engine import model
 from scheduler.engine.explain.new_nodes import new_node_shape
 

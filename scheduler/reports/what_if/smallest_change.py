@@ -13,8 +13,8 @@ from typing import Any
 
 from django.utils import timezone
 
-from berth.core.amounts import MILLI
 from berth.core.spec import WorkloadSpec
+from berth.core.values.amounts import MILLI
 from projects.models import Phase, Workload
 from projects.services.arrays.waiting import explain_held_task
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from heapq import heappop, heappush
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.board.matching import matches
 from scheduler.engine.model import Node, Pod, PodState, Role, Workload

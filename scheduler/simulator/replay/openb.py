@@ -9,7 +9,7 @@ without a quota.
 
 from collections.abc import Iterable
 
-from berth.core.amounts import MILLI, UNLIMITED
+from berth.core.values.amounts import MILLI, UNLIMITED
 from scheduler.engine.model import (
     Entitlement,
     Group,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from functools import cache
 
-from berth.core.amounts import MILLI, Bounds
+from berth.core.values.amounts import MILLI, Bounds
 from scheduler.engine.model import (
     Entitlement,
     Group,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.model import Workload
 from scheduler.engine.plan import Plan
 from scheduler.simulator.gangs import RUNNING_STATES, has_pod_in

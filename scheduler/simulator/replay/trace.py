@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.model import Node, Queue, Snapshot, Workload
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from berth.core.amounts import MILLI
 from berth.core.problems import Problem
+from berth.core.values.amounts import MILLI
 from scheduler.engine.model import Node, PodState, Request, Strategy
 
 # Reservations may overlap with pods in these states. A reserved pod starts only after these pods have ended.

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from berth.core.amounts import MILLI, Bounds
+from berth.core.values.amounts import MILLI, Bounds
 from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.model import (
     IMAGES,

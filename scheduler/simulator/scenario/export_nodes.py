@@ -3,7 +3,7 @@
 from datetime import datetime, timezone
 from typing import Any
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.model import Node, NodeShape, Pool
 
 Document = dict[str, Any]

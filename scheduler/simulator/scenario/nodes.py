@@ -1,7 +1,7 @@
 """Read a scenario's pools and nodes."""
 
-from berth.core.amounts import MILLI
 from berth.core.spec.values.quantities import to_thousandths
+from berth.core.values.amounts import MILLI
 from scheduler.engine.from_spec import to_timestamp
 from scheduler.engine.model import (
     Consolidation,

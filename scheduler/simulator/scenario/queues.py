@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Mapping
 
-from berth.core.amounts import MILLI, Bounds
+from berth.core.values.amounts import MILLI, Bounds
 from scheduler.engine.fair_share.usage_history import history_seconds
 from scheduler.engine.from_spec import to_timestamp
 from scheduler.engine.model import Entitlement, Node, Pool, Queue, Usage

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from berth.core.problems import Problem, closest_match, format_value, suggest
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from scheduler.engine.board.gang import leaf_roles
 from scheduler.engine.from_spec import to_timestamp, with_avoided_nodes, workload_from_spec
 from scheduler.engine.model import Node, Pod, PodState, Pool, Reservation, Role, Workload

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.db.models import Sum
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from berth.server.web.charts.bars import Bar, stacked_bar
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING, PENDING

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import F, Q, Sum
 from django.http import StreamingHttpResponse
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from berth.server.api.transport.streaming import csv_response
 from berth.server.web.lists.tables import Column, Listing, list_query, table_state
 from berth.server.web.pages import Request

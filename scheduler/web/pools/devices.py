@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from berth.server.web.charts.bars import WIDTH
 from berth.server.web.charts.hues import OTHER_PROJECTS_HUE, project_hue
 from pools.models import Node, NodePool

@@ -7,8 +7,8 @@ from math import ceil, sqrt
 
 from django.db.models import F, Sum
 
-from berth.core.amounts import MILLI
-from berth.core.words import format_count
+from berth.core.values.amounts import MILLI
+from berth.core.wording.words import format_count
 from pools.models import Node, NodePool
 from pools.models.node import ALIVE, NodeState
 from scheduler.models import Allocation

@@ -9,8 +9,8 @@ from functools import cached_property
 from django.db.models import Count, F, Func, IntegerField, Sum
 from django.utils import timezone
 
-from berth.core.amounts import MILLI
-from berth.core.words import format_gpus
+from berth.core.values.amounts import MILLI
+from berth.core.wording.words import format_gpus
 from berth.server.web.charts.bars import Bar, stacked_bar
 from berth.server.web.lists.tables import Column, Listing, list_rows
 from berth.server.web.pages import Request

@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from berth.core.words import format_pod_names, format_ranges, to_words
+from berth.core.wording.words import format_pod_names, format_ranges, to_words
 from berth.server.web.charts.hues import OTHER_PROJECTS_HUE, project_hue
 from berth.server.web.lists.tables import Listing
 from berth.server.web.pages import Request, signed_in

@@ -12,8 +12,8 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from berth.core.amounts import MILLI
 from berth.core.idle_rule import read_rule
+from berth.core.values.amounts import MILLI
 from berth.server.web.charts.bars import Bar, stacked_bar
 from berth.server.web.lists.tables import Column, Listing, list_rows, requested_csv
 from berth.server.web.pages import Request, page, signed_in

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from pools.models import NodePool
 from scheduler.reports.pool_findings import Finding, RemedyForm
 

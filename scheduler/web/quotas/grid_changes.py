@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from berth.core.errors import Invalid, PreconditionFailed
 from berth.core.problems import Problem
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from berth.server.web.pages import Request, signed_in
 from berth.server.web.zones import reader_zone
 from pools.models import NodePool, QuotaGroup

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db.models import Q, Sum
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from berth.server.web.numbers import thousandths
 from pools.models import NodePool, QuotaGroup
 from pools.models.node import ALIVE, NodeState

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.core.errors import BerthError
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from berth.server.web.lists.tables import Column, list_query, requested_csv, table_state
 from berth.server.web.pages import Request, page, signed_in, success_response
 from berth.server.web.zones import parse_time, reader_zone

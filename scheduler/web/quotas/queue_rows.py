@@ -7,7 +7,7 @@ from functools import cached_property
 
 from django.db.models import Q
 
-from berth.core.amounts import sum_bounds
+from berth.core.values.amounts import sum_bounds
 from berth.server.web.charts.bars import Bar, bar_scale, quota_bar
 from berth.server.web.charts.hues import project_hue
 from berth.server.web.numbers import thousandths

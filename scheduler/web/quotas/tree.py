@@ -3,7 +3,7 @@
 from django.http import HttpResponse, StreamingHttpResponse
 from django.views.decorators.http import require_GET
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from berth.server.web.lists.tables import Column, group_by_top, list_rows, requested_csv
 from berth.server.web.pages import Request, page, signed_in
 from pools.models import NodePool

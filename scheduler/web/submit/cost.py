@@ -6,7 +6,7 @@ from datetime import datetime
 from django.conf import settings
 from django.db.models import Q
 
-from berth.core.words import format_count, join_words
+from berth.core.wording.words import format_count, join_words
 from berth.server.web.numbers import money
 from pools.costs import current_price
 from pools.models import NodePool

@@ -9,12 +9,12 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
-from berth.core.durations import format_duration
 from berth.core.errors import BerthError, Invalid, PreconditionFailed
 from berth.core.merge_patch import apply_patch, find_patch, format_value_briefly
 from berth.core.problems import Problem
 from berth.core.spec import parse_workload
 from berth.core.spec.parsing.manifest import is_manifest
+from berth.core.values.durations import format_duration
 from berth.documents import read_document
 from berth.documents.ordered import dump_workload
 from berth.server.web.pages import Request, page, signed_in, success_response

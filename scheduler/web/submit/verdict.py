@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from projects.services.workloads.prediction import Prediction, TasksPrediction
 from scheduler.engine.plan import Reason
 from scheduler.reports.evictions.predicted import MOVED, SCALED_DOWN

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from berth.server.web.charts.steps import HEIGHT, WIDTH, StepChart, step_chart
 from berth.server.web.numbers import thousandths
 from pools.models import Node

@@ -14,8 +14,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from berth.core.amounts import MILLI
-from berth.core.words import format_gpus
+from berth.core.values.amounts import MILLI
+from berth.core.wording.words import format_gpus
 from berth.server.web.numbers import memory, thousandths, used_memory
 from berth.server.web.pages import Request, signed_in
 from pools.models import Node, NodePool

@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from berth.core.merge_patch import find_patch
 from berth.core.spec import RoleSpec
-from berth.core.words import format_gpu_time, format_gpus
+from berth.core.wording.words import format_gpu_time, format_gpus
 from pools.models import NodePool
 from projects.access import Action, may
 from projects.actor import Actor

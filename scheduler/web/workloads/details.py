@@ -8,9 +8,9 @@ from typing import Any
 
 from django.urls import reverse
 
-from berth.core.amounts import MILLI
-from berth.core.blocker_numbers import format_numbers
-from berth.core.words import format_count
+from berth.core.values.amounts import MILLI
+from berth.core.wording.blocker_numbers import format_numbers
+from berth.core.wording.words import format_count
 from berth.documents.ordered import dump_workload
 from berth.server.web.numbers import memory
 from projects.actor import Actor

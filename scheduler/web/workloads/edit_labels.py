@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from berth.core.durations import format_duration
 from berth.core.problems import join_path
+from berth.core.values.durations import format_duration
 from scheduler.web.submit.form.field_kinds import SECONDS_KIND
 from scheduler.web.submit.form.fields import FormChoices, FormField, build_parts
 from scheduler.web.submit.form.presentation import KEYS_OF_REPLICAS

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from berth.core.words import format_pod_names, format_ranges, list_ranges
+from berth.core.wording.words import format_pod_names, format_ranges, list_ranges
 from pools.engine.pod_limits import limit_values
 from projects.models import Pod
 from scheduler.web.workloads.details import PodPlacement, limit_lines

@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from django.utils import timezone
 
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 from berth.server.web.charts.bars import Bar, stacked_bar
 from projects.actor import Actor
 from projects.models import Event, Phase, Workload

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from pools.models import Node
 from projects.models import Pod
 from scheduler.models import NodeUtilization, PodUtilization, UtilizationPoint

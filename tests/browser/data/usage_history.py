@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from projects.models import Budget, BudgetWarning
 from projects.services.quotas import budgets
 from scheduler.models import Allocation, UsageHour, UtilizationPoint

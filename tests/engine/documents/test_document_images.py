@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from berth.core.images import parse_image
 from berth.core.spec import SpecError, parse_workload
+from berth.core.values.images import parse_image
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from berth.core.amounts import Amounts
 from berth.core.spec import RoleShape, SpecError, build_tree, parse_workload
+from berth.core.values.amounts import Amounts
 from scheduler.engine.from_spec import workload_from_spec
 from scheduler.engine.model import Group, Request, Role
 

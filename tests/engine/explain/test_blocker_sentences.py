@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from berth.core.words import format_amount, format_count, format_number
+from berth.core.wording.words import format_amount, format_count, format_number
 from scheduler.engine.explain.dependencies import dependency_numbers
 from scheduler.engine.explain.reasons import MESSAGE_TEMPLATES, blocker
 from scheduler.engine.model import Dependency

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.decide import decide
 from scheduler.engine.model import Role, Snapshot
 from scheduler.engine.plan import Plan

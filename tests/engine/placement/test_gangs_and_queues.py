@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import PodState
 from scheduler.engine.plan import Place, Plan

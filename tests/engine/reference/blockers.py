@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from berth.core.amounts import MILLI, RESOURCES
+from berth.core.values.amounts import MILLI, RESOURCES
 from scheduler.engine.model import (
     Entitlement,
     Group,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from berth.core.amounts import RESOURCES
+from berth.core.values.amounts import RESOURCES
 from scheduler.engine.model import Snapshot, Workload
 from scheduler.engine.plan import Blocker
 from tests.engine.reference.replay import roles

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from berth.core.amounts import UNLIMITED, Bounds
+from berth.core.values.amounts import UNLIMITED, Bounds
 from scheduler.engine.model import Entitlement, Node, Queue, Role, Snapshot, Workload
 from scheduler.engine.plan import Blocker, Reason
 from tests.engine.reference.replay import roles

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from berth.core.amounts import NO_RESOURCES, Amounts, Bounds
+from berth.core.values.amounts import NO_RESOURCES, Amounts, Bounds
 from scheduler.engine.model import Group, Pod, PodState, Role, Snapshot, Workload
 from scheduler.engine.plan import Bundle, Evict, Place, Plan, Step
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from berth.core.amounts import Bounds
+from berth.core.values.amounts import Bounds
 from scheduler.engine.model import Entitlement, NodeState, PodState, Strategy
 from scheduler.simulator import ScenarioError, load, run
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from pools.engine.victims import LostWork
 from pools.lost_work import work_to_lose
 from pools.models import Node

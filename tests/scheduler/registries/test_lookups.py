@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from berth.core.images import parse_image
+from berth.core.values.images import parse_image
 from scheduler.registries.base import RegistryError, RegistryFault
 from scheduler.registries.calls import RegistryAccess
 from scheduler.registries.client import RegistryClient

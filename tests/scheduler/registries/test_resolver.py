@@ -4,7 +4,7 @@ import selectors
 import uuid
 from collections.abc import Mapping
 
-from berth.core.images import parse_image
+from berth.core.values.images import parse_image
 from scheduler.registries.base import RegistryFault, Resolution, RunKey
 from scheduler.registries.calls import RegistryAccess
 from scheduler.registries.resolver import LOOKUPS_PER_REGISTRY, HttpResolver

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from berth.core.priorities import DEFAULT, SERVICE_DEFAULT
+from berth.core.values.priorities import DEFAULT, SERVICE_DEFAULT
 from berth.documents import read_document
 from projects.models import Workload
 from projects.services import workloads

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from berth.core.words import format_gpu_time
+from berth.core.wording.words import format_gpu_time
 from berth.server.web import numbers
 from projects.models import Pod, Workload
 from tests import factories as make

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from berth.cli.exits import InvalidInput, invalid_value
-from berth.core.reasons import plain_reason
+from berth.core.wording.reasons import plain_reason
 
 BUDGET_KEYS = ("nodes", "reasons", "schedule", "duration", "zone")
 BUDGET_SEPARATOR = re.compile(rf",\s*(?=(?:{'|'.join(BUDGET_KEYS)})=)")  # schedules may contain commas

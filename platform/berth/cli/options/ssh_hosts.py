@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from berth.cli.exits import InvalidInput, invalid_value
-from berth.core.reasons import plain_reason
+from berth.core.wording.reasons import plain_reason
 
 KEY_NAME = "ssh-key"
 PREVIEWED_HOSTS = 200

@@ -27,7 +27,7 @@ from berth.cli.options.submit_values import (
 )
 from berth.cli.printing.arrays import parse_array_option
 from berth.cli.printing.output import Output, OutputOption
-from berth.core.priorities import DEFAULT, PRIORITIES, SERVICE_DEFAULT
+from berth.core.values.priorities import DEFAULT, PRIORITIES, SERVICE_DEFAULT
 
 Text = str | None
 Texts = list[str] | None

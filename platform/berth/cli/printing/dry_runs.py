@@ -8,7 +8,7 @@ from berth.cli.printing.columns import format_limits
 from berth.cli.printing.explain import format_blocker_numbers, format_expected_start
 from berth.cli.printing.text import format_time, print_message, printable
 from berth.core.problems import Problem
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 
 if TYPE_CHECKING:
     from berth.client.models.workloads import DryRun

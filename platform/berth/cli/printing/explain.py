@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from berth.cli.printing.output import print_section
 from berth.cli.printing.text import format_number, format_time, printable
-from berth.core.blocker_numbers import format_numbers
+from berth.core.wording.blocker_numbers import format_numbers
 
 if TYPE_CHECKING:
     from berth.client.models.tenants import (

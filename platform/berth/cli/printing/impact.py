@@ -9,7 +9,7 @@ import typer
 from berth.cli.exits import explain_error
 from berth.cli.printing.output import print_section
 from berth.cli.printing.text import format_number, format_value, print_message, printable
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 
 if TYPE_CHECKING:
     from berth.client.models.tenants import (

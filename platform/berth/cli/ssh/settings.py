@@ -10,7 +10,7 @@ from pathlib import Path
 
 from berth.cli.exits import InvalidInput
 from berth.cli.ssh.hosts import SUFFIX
-from berth.core.reasons import plain_reason
+from berth.core.wording.reasons import plain_reason
 
 KEY_ALIAS = "berth"  # host name that stands for all pods in known_hosts
 KEY_TYPE = "ssh-ed25519"

@@ -30,7 +30,7 @@ from berth.client.channels import (
 )
 from berth.client.config import Settings
 from berth.client.errors import Unreachable
-from berth.core.reasons import plain_reason
+from berth.core.wording.reasons import plain_reason
 
 
 class AsyncChannel:

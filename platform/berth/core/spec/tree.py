@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from berth.core.amounts import MILLI, Amounts
 from berth.core.spec.roles import RoleSpec, Toleration, Topology
 from berth.core.spec.values.quantities import to_thousandths
 from berth.core.spec.workload import GroupSpec, WorkloadSpec
+from berth.core.values.amounts import MILLI, Amounts
 
 ROOT = "all"
 

@@ -4,8 +4,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from berth.core.images import Image, PullPolicy
-from berth.core.priorities import DEFAULT, SERVICE_DEFAULT, default_priority, is_preemptible_by_default
 from berth.core.spec.roles import (
     Command,
     Document,
@@ -28,6 +26,8 @@ from berth.core.spec.sections.volumes import Volumes
 from berth.core.spec.values.notice import NoticeSignal
 from berth.core.spec.values.quantities import Duration, Moment, Priority
 from berth.core.spec.values.texts import Directory, Name, Text
+from berth.core.values.images import Image, PullPolicy
+from berth.core.values.priorities import DEFAULT, SERVICE_DEFAULT, default_priority, is_preemptible_by_default
 
 CHILDREN_MAX = 256
 GRACE_DEFAULT, GRACE_MAX = 30, 86_400

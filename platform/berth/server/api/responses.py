@@ -9,7 +9,7 @@ from pydantic_core import to_json
 from rest_framework.renderers import BaseRenderer
 from rest_framework.response import Response
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 
 # An exact number, serialized as a JSON string.
 DecimalText = Annotated[Decimal, WithJsonSchema({"type": "string", "format": "decimal"})]

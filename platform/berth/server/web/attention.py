@@ -9,7 +9,7 @@ from itertools import islice
 from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 from django.urls import reverse
 
-from berth.core.words import format_count, format_gpus
+from berth.core.wording.words import format_count, format_gpus
 from pools.models import NodePool
 from projects.access import Action, may
 from projects.actor import Actor

@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 
 NO_VALUE = "\N{EN DASH}"
 MIB_PER_GIB = 1024

@@ -12,8 +12,8 @@ from django.http import HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from berth.core.amounts import MILLI
-from berth.core.words import format_count
+from berth.core.values.amounts import MILLI
+from berth.core.wording.words import format_count
 from berth.server.web.attention import attention_items
 from berth.server.web.charts.bars import Bar, stacked_bar
 from berth.server.web.charts.columns import ColumnChart, stacked_columns

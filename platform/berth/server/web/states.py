@@ -3,7 +3,7 @@
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from berth.core.words import to_words
+from berth.core.wording.words import to_words
 from projects.models import Phase, Workload
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import BoardRole
 from scheduler.engine.board.ledger import QueueAccount

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from berth.core.priorities import (
+from berth.core.problems import join_path
+from berth.core.values.priorities import (
     HIGHEST,
     LOWEST,
     PREEMPTIBLE_BELOW,
@@ -12,7 +13,6 @@ from berth.core.priorities import (
     default_priority,
     is_preemptible_by_default,
 )
-from berth.core.problems import join_path
 from berth.documents.values import Location, value_at
 from scheduler.web.submit.form import field_kinds
 from scheduler.web.submit.form.field_kinds import FieldKind

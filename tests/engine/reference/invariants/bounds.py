@@ -5,7 +5,7 @@ Each invariant yields one sentence per violation and uses none of the engine's o
 
 from collections.abc import Iterator
 
-from berth.core.amounts import RESOURCES, Amounts, Bounds
+from berth.core.values.amounts import RESOURCES, Amounts, Bounds
 from scheduler.engine.model import (
     Snapshot,
 )

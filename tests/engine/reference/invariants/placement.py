@@ -6,7 +6,7 @@ Each invariant yields one sentence per violation and uses none of the engine's o
 from collections import defaultdict
 from collections.abc import Iterator
 
-from berth.core.amounts import MILLI, Amounts
+from berth.core.values.amounts import MILLI, Amounts
 from scheduler.engine.model import (
     Group,
     NodeState,

@@ -5,7 +5,7 @@ Each invariant yields one sentence per violation and uses none of the engine's o
 
 from collections.abc import Iterator
 
-from berth.core.amounts import Amounts
+from berth.core.values.amounts import Amounts
 from scheduler.engine.model import (
     NodeState,
     Snapshot,

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.test import Client
 
-from berth.core.priorities import DEFAULT, SERVICE_DEFAULT
+from berth.core.values.priorities import DEFAULT, SERVICE_DEFAULT
 from berth.documents.ordered import dump_workload
 from projects.models import Workload
 from projects.services import workloads

@@ -19,7 +19,7 @@ from berth.cli.printing.text import (
     utc_now,
 )
 from berth.core.backports import StrEnum
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 
 if TYPE_CHECKING:
     from berth.client.models.people import Deactivation, UserDetail

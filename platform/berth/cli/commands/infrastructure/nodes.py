@@ -21,7 +21,7 @@ from berth.cli.printing.output import (
     show_one,
 )
 from berth.cli.printing.text import format_age, format_number, format_time, printable, utc_now
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client

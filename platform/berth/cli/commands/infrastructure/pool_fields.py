@@ -4,7 +4,7 @@ from typing import Any
 
 from berth.cli.commands.infrastructure.nodes import format_free_gpus
 from berth.cli.printing.text import format_number, format_pairs, format_time
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 
 
 def format_state(pool: Any) -> str:

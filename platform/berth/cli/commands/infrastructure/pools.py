@@ -37,7 +37,7 @@ from berth.cli.printing.text import (
     printable,
     utc_now,
 )
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client

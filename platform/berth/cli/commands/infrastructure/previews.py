@@ -10,7 +10,7 @@ from berth.cli.exits import ExitCode
 from berth.cli.options.ssh_hosts import pin_presented_keys
 from berth.cli.printing.output import Column, Output, print_items
 from berth.cli.printing.text import format_number, printable
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from berth.cli.printing.columns import format_exit
 from berth.cli.printing.following import print_listing
 from berth.cli.printing.output import Column, Output, OutputOption, WatchOption
 from berth.cli.printing.text import format_time, printable
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 
 app = typer.Typer(
     no_args_is_help=True,

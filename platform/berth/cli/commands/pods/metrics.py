@@ -20,7 +20,7 @@ from berth.cli.printing.output import (
     terminal_width,
 )
 from berth.core.backports import StrEnum
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client

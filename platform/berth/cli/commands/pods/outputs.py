@@ -12,7 +12,7 @@ from berth.cli.options.arguments import WorkloadArgument, open_client, workload_
 from berth.cli.printing.arrays import find_target
 from berth.cli.printing.following import print_listing
 from berth.cli.printing.output import Column, Output, OutputOption, WatchOption, show_list
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client

@@ -20,7 +20,7 @@ from berth.cli.printing.output import (
     show_one,
 )
 from berth.cli.printing.text import printable
-from berth.core.reasons import plain_reason
+from berth.core.wording.reasons import plain_reason
 
 if TYPE_CHECKING:
     from berth.client import Client

@@ -11,7 +11,7 @@ from berth.cli.options.arguments import open_client, workload_names
 from berth.cli.printing.arrays import CommandTarget, find_target
 from berth.cli.printing.output import Output, OutputOption, show_data
 from berth.cli.printing.text import print_message
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client

@@ -14,7 +14,7 @@ from berth.cli.printing.arrays import find_target
 from berth.cli.printing.dry_runs import print_dry_run
 from berth.cli.printing.output import Output, OutputOption, show_data
 from berth.cli.printing.text import print_message, printable
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client

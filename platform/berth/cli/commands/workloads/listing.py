@@ -30,8 +30,8 @@ from berth.cli.printing.text import (
     printable,
     utc_now,
 )
-from berth.core.retry_counts import format_retries
-from berth.core.words import format_count
+from berth.core.wording.retry_counts import format_retries
+from berth.core.wording.words import format_count
 
 if TYPE_CHECKING:
     from berth.cli.printing.arrays import ArrayRow

@@ -20,7 +20,7 @@ from berth.cli.printing.arrays import follow_array, parse_array_option, with_arr
 from berth.cli.printing.dry_runs import print_dry_run
 from berth.cli.printing.output import Output, show_data
 from berth.cli.printing.text import print_message, printable
-from berth.core.words import format_count
+from berth.core.wording.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client

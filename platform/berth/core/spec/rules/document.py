@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 
-from berth.core.images import check_pull_policy
 from berth.core.problems import Problem, format_value
 from berth.core.spec.roles import RoleSpec, SecretUse
 from berth.core.spec.rules.arrays import check_array
@@ -16,6 +15,7 @@ from berth.core.spec.values.addresses import ALLOWED, detect_channel
 from berth.core.spec.values.quantities import cpu_limit_problem, memory_limit_problem
 from berth.core.spec.values.texts import COMMAND_MAX, ENV_MAX, is_set_by_berth
 from berth.core.spec.workload import CHILDREN_MAX, GRACE_MAX, GroupSpec, WorkloadSpec
+from berth.core.values.images import check_pull_policy
 
 PlacedSecrets = list[tuple[str, SecretUse]]  # pairs of document path and secret
 RolesWithPaths = list[tuple[str, RoleSpec]]  # pairs of document path and role

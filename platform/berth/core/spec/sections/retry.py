@@ -7,9 +7,9 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from berth.core.problems import Problem, format_value, suggest
-from berth.core.signals import SHELL_OFFSET, SIGNALS, full_name
 from berth.core.spec.roles import Document, RoleSpec, Seconds
 from berth.core.spec.values.quantities import Mebibytes
+from berth.core.values.signals import SHELL_OFFSET, SIGNALS, full_name
 
 POD_FAILED, COMPLETED = "pod_failed", "completed"
 OUT_OF_MEMORY, WORKSPACE_FULL, START_FAILED = "out_of_memory", "workspace_full", "start_failed"

@@ -6,7 +6,7 @@ from pydantic import PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from berth.core.problems import suggest
-from berth.core.signals import SIGNALS, full_name
+from berth.core.values.signals import SIGNALS, full_name
 
 UNSUITABLE = {
     "SIGKILL": "cannot be handled by a program",

@@ -9,10 +9,10 @@ from typing import Annotated, NoReturn
 from pydantic import BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from berth.core.amounts import MILLI
 from berth.core.backports import parse_iso_time
-from berth.core.priorities import DEFAULT, HIGHEST, LOWEST, PRIORITIES
 from berth.core.problems import Problem
+from berth.core.values.amounts import MILLI
+from berth.core.values.priorities import DEFAULT, HIGHEST, LOWEST, PRIORITIES
 
 CORES_MAX, DEVICES_MAX, MEMORY_MAX_MIB = 100_000, 1024, 2**30
 # Minimum limits. Python needs about 10 MiB to start, and the kernel enforces at least a hundredth of a core.

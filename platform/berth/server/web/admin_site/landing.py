@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from django_q.models import Failure, OrmQ
 
-from berth.core.words import format_gpu_time
+from berth.core.wording.words import format_gpu_time
 from berth.server.web.admin_site.base import actor, is_platform_admin, render_table
 from berth.server.web.admin_site.columns import format_time
 from berth.server.web.numbers import NO_VALUE, milliseconds

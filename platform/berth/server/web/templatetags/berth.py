@@ -15,9 +15,9 @@ from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from berth.core.amounts import MILLI
-from berth.core.retry_counts import format_retries
-from berth.core.words import format_gpu_time, to_words
+from berth.core.values.amounts import MILLI
+from berth.core.wording.retry_counts import format_retries
+from berth.core.wording.words import format_gpu_time, to_words
 from berth.server.web import numbers
 from berth.server.web.charts.bars import WIDTH, Bar
 from berth.server.web.charts.time_axis import time_labels

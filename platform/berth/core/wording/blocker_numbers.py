@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from berth.core.words import format_amount, format_number
+from berth.core.wording.words import format_amount, format_number
 
 # Labels in display order.
 _LABELS = {

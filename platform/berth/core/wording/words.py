@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from berth.core.amounts import MILLI
+from berth.core.values.amounts import MILLI
 
 MINUTE, HOUR = 60, 3600
 _UNITS = {"gpu": "GPU", "cpu": "CPU", "pods": "pod", "replicas": "replica"}

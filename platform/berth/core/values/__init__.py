@@ -1,0 +1,1 @@
+"""Values with their units and formats: amounts, durations, priorities and references."""

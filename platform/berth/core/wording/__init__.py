@@ -1,0 +1,1 @@
+"""Wording that the web pages, the scheduler and the terminal share."""
