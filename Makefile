@@ -93,7 +93,7 @@ bench: $(DEV)
 	@$(PY) -m benchmarks $(ARGS)
 
 behaviours: $(DEV)
-	@$(PY) -m tests.behaviours
+	@$(PY) -m tests.harness.behaviours
 
 demo-reset: $(BASE)
 	@$(PY) manage.py demo_reset

@@ -19,11 +19,11 @@ from pytest_django import DjangoDbBlocker
 from berth.core.garbage import relax_garbage_collection
 from berth.db.embedded.cluster import run_server
 from berth.db.embedded.roles import DATABASE
-from tests import database_cleanup, prepared
-from tests.behaviours import reject_unknown_behaviours
-from tests.distribution import starts_last
-from tests.processes import pytest_addoption, pytest_runtestloop
-from tests.samples import mark_further_cases
+from tests.harness import database_cleanup, prepared
+from tests.harness.behaviours import reject_unknown_behaviours
+from tests.harness.distribution import starts_last
+from tests.harness.processes import pytest_addoption, pytest_runtestloop
+from tests.harness.samples import mark_further_cases
 
 __all__ = ["pytest_addoption", "pytest_runtestloop"]
 

@@ -12,7 +12,7 @@ from pytest_django import DjangoDbBlocker
 from projects.actor import ALL_SCOPES
 from projects.services.people import tokens
 from tests.cast import Cast
-from tests.shared_rows import cast, shared_cast, shared_rows
+from tests.harness.shared_rows import cast, shared_cast, shared_rows
 
 __all__ = ["cast", "shared_cast"]
 

@@ -18,7 +18,7 @@ from projects.models import Workload
 from projects.services.people import tokens
 from tests.api.asgi_client import Wire
 from tests.cast import make_cast, training
-from tests.session_cookies import session_cookie
+from tests.support.session_cookies import session_cookie
 
 CHUNK = b"x" * 65536
 CALLS = "/api/v1/sessions/00000000-0000-0000-0000-000000000000/calls"

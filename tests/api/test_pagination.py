@@ -15,7 +15,7 @@ from projects.services import workloads
 from scheduler.models import Eviction
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
-from tests.samples import sample
+from tests.harness.samples import sample
 
 
 def submit(cast: Cast, name: str, **changes: Any) -> Workload:

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from tests.behaviours import chapters, reject_unknown_behaviours, table
+from tests.harness.behaviours import chapters, reject_unknown_behaviours, table
 
 BEHAVIOUR_COUNTS = {"elastic-jobs": 35, "plugins": 48, "pools": 87, "scheduler": 82, "services": 101}
 

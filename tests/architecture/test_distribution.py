@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.distribution import starts_last
-from tests.processes import groups_of
+from tests.harness.distribution import starts_last
+from tests.harness.processes import groups_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = [
@@ -67,7 +67,7 @@ def run_tests(place: Path, *options: str, **files: str) -> subprocess.CompletedP
     (place / "tests" / "web").mkdir(parents=True)
     for name, text in files.items():
         (place / "tests" / "web" / f"test_{name}.py").write_text(text)
-    plugins = ("tests.processes", "no:cacheprovider", "no:django", "no:xdist")
+    plugins = ("tests.harness.processes", "no:cacheprovider", "no:django", "no:xdist")
     words = [word for name in plugins for word in ("-p", name)]
     with (place / "output").open("w+") as output:
         result = subprocess.run(

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.harness.prepared import url_of_database
 from tests.journeys.installation import PATIENCE
-from tests.prepared import url_of_database
 
 Berth = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -16,7 +16,7 @@ from tests.browser.data.snapshot import Snapshot
 from tests.browser.driver.chromium import PROGRAM, Faults, chromium, reader
 from tests.browser.driver.site import serving
 from tests.browser.driver.warm import WarmContexts
-from tests.prepared import url_of_database
+from tests.harness.prepared import url_of_database
 
 # The few tests with other options get their own contexts.
 REUSED_OPTIONS = {"viewport", "has_touch"}

@@ -74,7 +74,7 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: list[str
     from tests.browser.data.scene import busy, people_only
     from tests.browser.driver.chromium import chromium
     from tests.browser.driver.site import serving
-    from tests.present import present
+    from tests.support.present import present
 
     # Playwright runs an event loop on this thread. Rows are created only between calls to Playwright.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"

@@ -4,7 +4,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
-from tests.present import present
+from tests.support.present import present
 
 
 def select(page: Page, name: str) -> None:

@@ -16,7 +16,7 @@ from tests.browser.conftest import Open
 from tests.browser.driver.axe import accessibility_faults
 from tests.browser.driver.chromium import NARROW
 from tests.browser.every_page.pages import OVERFLOW
-from tests.samples import sample
+from tests.harness.samples import sample
 
 MIB = 2**20
 GIT_RULES = {

@@ -15,7 +15,7 @@ from tests.browser.driver.axe import accessibility_faults
 from tests.browser.driver.chromium import NARROW
 from tests.browser.every_page.pages import OVERFLOW
 from tests.cast import training
-from tests.samples import sample
+from tests.harness.samples import sample
 
 URL = "https://git.example.org/vision/train.git"
 WIDE = {"width": 1440, "height": 1000}

@@ -9,7 +9,7 @@ from tests.browser.conftest import Open
 from tests.browser.data.inference_service import create_service
 from tests.browser.data.scene import Scene
 from tests.browser.driver.chromium import NARROW, WIDE
-from tests.present import present
+from tests.support.present import present
 
 OUTSIDE = """bars => bars.map(bar => bar.getBoundingClientRect())
   .filter(box => box.width < 100 || box.left < 0 || box.right > innerWidth).length"""

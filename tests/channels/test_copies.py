@@ -19,7 +19,7 @@ from pools.runtimes.shim.channels.frames import CHUNK, INPUT, START, encode_fram
 from pools.runtimes.shim.processes import process_ids
 from tests.channels.conftest import Screen, Site
 from tests.contracts.pods import poll_until
-from tests.open_files import open_files
+from tests.support.open_files import open_files
 
 PIPES: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
 

@@ -12,7 +12,7 @@ import pytest
 from tests.channels.ssh_user import HOST, PIPES, SshUser
 from tests.channels.test_port_forward import receive_all
 from tests.contracts.pods import poll_until
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="needs the OpenSSH client")
 

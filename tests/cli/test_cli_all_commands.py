@@ -16,7 +16,7 @@ from berth.cli import reference
 from berth.cli.main import app
 from tests.cli.terminal import Terminal
 from tests.client.stub_server import StubServer, problem
-from tests.samples import sample
+from tests.harness.samples import sample
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = dict(reference.walk_commands(get_command(app), ("berth",)))

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from pools.runtimes.base import PodCause, PodSpec, PodState
-from tests.certificates import Authority
 from tests.code.code_server import (
     SECRET,
     Answer,
@@ -20,6 +19,7 @@ from tests.code.code_server import (
 )
 from tests.code.small_disk import small_disk
 from tests.contracts.pods import LocalStage, ended, files_containing, order, poll_until
+from tests.support.certificates import Authority
 
 
 @pytest.fixture

@@ -36,9 +36,9 @@ from scheduler.api.logs.live import NOT_FOUND
 from tests import factories as make
 from tests.cast import Cast, make_cast, training
 from tests.fakes.runtime import FakeRuntime
+from tests.harness.samples import sample
 from tests.port_proxy.pod import served
-from tests.samples import sample
-from tests.session_cookies import session_cookie
+from tests.support.session_cookies import session_cookie
 
 DEADLINE_SECONDS = 180.0  # a check takes 2 s on an idle machine
 

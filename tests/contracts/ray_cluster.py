@@ -17,8 +17,8 @@ import httpx
 from pools.runtimes.ray.cluster import AGENT_PORT, JOBS_PORT, RayNode, node_label
 from pools.runtimes.ray.node.raylet import GRACE_SECONDS
 from pools.runtimes.shim.processes import descendants
-from tests.open_files import open_files
-from tests.ports import free_port
+from tests.support.open_files import open_files
+from tests.support.ports import free_port
 
 SECRET = "5ec2e7" * 10
 BOOT_SECONDS = 180.0

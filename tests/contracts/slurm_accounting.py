@@ -6,7 +6,7 @@ import subprocess
 from tests.contracts.slurm_cluster import SlurmCluster
 from tests.contracts.slurm_rest import allow_tokens
 from tests.journeys.installation import until
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 PROGRAMS = ("slurmdbd", "sacctmgr", "mariadbd", "mariadb-install-db", "mariadb")
 CONFIGURATION = """

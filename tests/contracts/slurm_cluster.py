@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pools.providers.commands import LocalCommands
 from tests.journeys.installation import until
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 PREFIX = "berth-slurm-"
 # Root directory of a system with another version of Slurm. It shares /proc, /sys, /dev and /tmp.

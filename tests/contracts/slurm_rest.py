@@ -13,7 +13,7 @@ from pools.providers.slurm.rest.versions import UNDERSTOOD, Api
 from pools.providers.slurm.settings import SlurmSettings
 from tests.contracts.slurm_cluster import ENTER, SlurmCluster, is_installed
 from tests.journeys.installation import until
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 # slurmrestd refuses to run as root.
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")

@@ -20,7 +20,7 @@ from tests.channels.test_ssh_ports import listens
 from tests.contracts.kubernetes_cluster import with_shipped_role
 from tests.contracts.kubernetes_stage import RealKubernetesStage
 from tests.contracts.pods import poll_until
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 pytestmark = [
     pytest.mark.heavy,

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from berth.db.queries.compiled import compiled_once
 from projects.models import Department, Event, Project
-from tests.second_connection import run_on_second_connection
+from tests.support.second_connection import run_on_second_connection
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

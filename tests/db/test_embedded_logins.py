@@ -15,7 +15,7 @@ import pytest
 from berth.db.embedded import cluster as embedded
 from berth.db.embedded.cluster import DatabaseSetupError, EmbeddedCluster, run_server
 from berth.db.embedded.roles import HBA, ROLE
-from tests.prepared import FAST_SETTINGS
+from tests.harness.prepared import FAST_SETTINGS
 
 OLDER_HBA = "local all all trust\n"
 OLDER_CONTENTS = """

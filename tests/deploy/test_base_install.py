@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.interpreters import find_python
+from tests.support.interpreters import find_python
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")

@@ -20,7 +20,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.journeys.installation import until
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
 CONTAINER = ROOT / "deploy" / "container"

@@ -17,7 +17,7 @@ from projects.models import Workload
 from projects.services.people import tokens
 from tests.cast import make_cast, training
 from tests.journeys.installation import until
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180), pytest.mark.django_db(transaction=True)]
 TAKEOVER_SECONDS = 30.0  # the lease lasts 10 s, and a busy machine notices its expiry late

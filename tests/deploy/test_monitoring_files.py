@@ -14,7 +14,7 @@ import yaml
 
 from scheduler.api.metrics.endpoint import DatabaseCollector
 from tests.deploy.expressions import names_in
-from tests.scraping import scraped
+from tests.support.scraping import scraped
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "berth.rules.yaml"

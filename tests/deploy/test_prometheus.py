@@ -19,7 +19,7 @@ from tests.browser.data.scene import busy
 from tests.browser.driver.site import serving
 from tests.deploy.expressions import names_in
 from tests.deploy.test_monitoring_files import BOARDS, RULES, board_expressions, read_board
-from tests.prepared import url_of_database
+from tests.harness.prepared import url_of_database
 
 PROMETHEUS = shutil.which("prometheus")
 pytestmark = [

@@ -27,7 +27,7 @@ from pools.runtimes.enclosure.levels import Isolation, IsolationLevel
 from pools.runtimes.files.base import FilesNotFound, PodFile, PodFiles, VolumeChanges
 from pools.runtimes.local_log import last_lines_offset
 from tests.fakes.clock import FixedClock
-from tests.present import present
+from tests.support.present import present
 
 SIGTERM, SIGKILL = 15, 9
 

@@ -21,7 +21,7 @@ from berth.server.front.protocol import MESSAGE_MAX
 from projects.services.people import tokens
 from tests.cast import make_cast
 from tests.conftest import env_of_children
-from tests.web_process import web_processes
+from tests.support.web_process import web_processes
 
 PATIENCE = 180.0
 CHUNK = b"x" * 65536

@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from berth.server.front.server import network_matcher
 from berth.server.settings.web import networks
 from tests.cast import make_cast
-from tests.web_process import web_processes
+from tests.support.web_process import web_processes
 
 
 def guess_passwords(address: str, count: int) -> list[int]:

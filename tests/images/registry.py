@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 PROGRAMS = ("podman", "runc", "conmon", "catatonit", "docker-registry", "busybox")
 USER, PASSWORD = "puller", "berth-test"

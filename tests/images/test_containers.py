@@ -15,7 +15,7 @@ from tests.contracts.pods import UID, ended, files_containing, poll_until, runni
 from tests.contracts.test_runtime import exchange
 from tests.images.registry import Registry, busybox_layer, layer
 from tests.images.stage import ImageStage, assert_nothing_is_left
-from tests.ports import free_port
+from tests.support.ports import free_port
 from tests.volumes.object_store import SigningServer, object_store
 
 # Prints what the pod sees, one value a line.

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from berth.db.embedded.cluster import EmbeddedCluster
-from tests import prepared
 from tests.code.git_server import HttpsServer, Repository, https_server, new_repository
+from tests.harness import prepared
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import ROOT, Installation, InstallContext, empty_installation
 from tests.pools.ssh.sshd import SSHD, SshServer, ssh_server

@@ -11,7 +11,7 @@ from typing import Any
 from tests.journeys.command import Terminal
 from tests.journeys.host_namespaces import SERVER, NamespaceHost, namespace_hosts
 from tests.journeys.installation import Installation, InstallContext, command_line
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 ROLE = {"cpu": os.cpu_count() or 1, "memory_mib": 64}  # this role needs a whole host
 

@@ -11,7 +11,7 @@ from berth.client import Client
 from tests.fakes.kubernetes import FakeCluster, serve
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation, until
-from tests.present import present
+from tests.support.present import present
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 

@@ -10,9 +10,9 @@ import pytest
 
 from berth.client import Client
 from pools.runtimes.enclosure.devices import nvidia_gpus
-from tests.agents import start_agent
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import ROOT, Installation, until
+from tests.support.agents import start_agent
 
 GPUS = len(nvidia_gpus())
 ENDED = ("cancelled", "completed", "failed")

@@ -13,7 +13,7 @@ from tests.contracts.pods import files_containing
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.guide import guide_examples, run_as_written
 from tests.journeys.installation import Installation, until
-from tests.ports import free_port
+from tests.support.ports import free_port
 from tests.volumes.object_store import KEY, KEY_ID, ObjectStore, object_store, s3_server
 
 pytestmark = pytest.mark.timeout(900)

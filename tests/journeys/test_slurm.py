@@ -13,7 +13,7 @@ from tests.journeys.first_chapter import LONG, FirstChapter
 from tests.journeys.guide import run_as_written
 from tests.journeys.installation import InstallContext, until
 from tests.journeys.slurm_pool import installation_settings, provider_settings
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 

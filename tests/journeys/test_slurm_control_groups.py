@@ -10,7 +10,7 @@ from tests.journeys.command import Terminal, sign_in
 from tests.journeys.first_chapter import LONG
 from tests.journeys.installation import Installation, InstallContext, until
 from tests.journeys.slurm_pool import create_pool, installation_settings, provider_settings
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 MEMORY = Path("/sys/fs/cgroup/memory")
 pytestmark = [

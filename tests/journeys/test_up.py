@@ -16,10 +16,10 @@ import psycopg
 import pytest
 
 from berth.db.embedded.cluster import EmbeddedCluster, run_server
-from tests import prepared
+from tests.harness import prepared
 from tests.journeys.command import Terminal
 from tests.journeys.installation import Installation, Visitor, until
-from tests.open_files import open_files
+from tests.support.open_files import open_files
 
 # Saves its work on SIGTERM, as a trainer does.
 SAVE_ON_SIGTERM = "trap 'echo saved; touch saved; exit 0' TERM; echo working; while :; do sleep 0.1; done"

@@ -17,8 +17,8 @@ import pytest
 
 from pools.joining.user_data import user_data
 from pools.providers.base import LaunchRequest, ProviderError, ProviderErrorKind, Shape
-from tests.agents import write_agent
-from tests.certificates import Authority
+from tests.support.agents import write_agent
+from tests.support.certificates import Authority
 
 WAIT = 30.0
 

@@ -15,7 +15,7 @@ from projects.port_proxy.proxy import OPEN_PREFIX
 from projects.services.people import tokens
 from projects.services.workloads import ports
 from tests.port_proxy.conftest import PortSetup
-from tests.session_cookies import session_cookie
+from tests.support.session_cookies import session_cookie
 
 
 def test_member_with_write_access_gets_an_audited_link(port_setup: PortSetup) -> None:

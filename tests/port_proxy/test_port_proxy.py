@@ -22,8 +22,8 @@ from projects.port_proxy.sessions import MAX_CONCURRENT
 from projects.services.workloads.ports import PortAddress
 from tests.port_proxy.conftest import PortSetup
 from tests.port_proxy.pod import Pod, served
-from tests.ports import free_port
-from tests.session_cookies import session_cookie
+from tests.support.ports import free_port
+from tests.support.session_cookies import session_cookie
 
 
 def open_socket(

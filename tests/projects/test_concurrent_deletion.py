@@ -19,7 +19,7 @@ from projects.services.workloads import submission_view
 from scheduler.models import PodUtilization
 from tests import factories as make
 from tests.cast import Cast, make_cast, training
-from tests.second_connection import run_on_second_connection
+from tests.support.second_connection import run_on_second_connection
 
 
 @pytest.fixture

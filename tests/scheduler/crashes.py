@@ -7,8 +7,8 @@ from django.db import connection
 
 from projects.models import Pod, Workload
 from scheduler.reports.invariants import check_invariants
-from tests.crashes import Killed, killing_at
 from tests.scheduler.stage import Stage
+from tests.support.crashes import Killed, killing_at
 
 MOST_TICKS = 60
 

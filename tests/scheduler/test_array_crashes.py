@@ -7,11 +7,11 @@ import pytest
 from projects.models import ArrayState, Audit, Delivery, Event, Phase, Subscription, Workload, WorkloadArray
 from projects.services import arrays
 from tests.cast import training
-from tests.crashes import killed_at
-from tests.samples import sample
+from tests.harness.samples import sample
 from tests.scheduler.crashes import CrashingScheduler
 from tests.scheduler.stage import Stage
 from tests.scheduler.test_arrays import ACTIVE_PHASES, ONE_CPU, counts, end, submit_array
+from tests.support.crashes import killed_at
 
 POINTS = ("arrays.done",)
 OTHER_POINTS = (

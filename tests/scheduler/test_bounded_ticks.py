@@ -11,10 +11,10 @@ from scheduler.loop.cycle_record import RunInterval
 from scheduler.models import Cycle
 from scheduler.reports.explanations import writer
 from scheduler.reports.replay import replay
-from tests.present import present
 from tests.scheduler.sizes import fix_tick_size
 from tests.scheduler.stage import NOON, Stage
 from tests.scheduler.statements import phases, submit_copies
+from tests.support.present import present
 
 COUNT, MOST = 5, 2
 

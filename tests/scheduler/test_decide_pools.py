@@ -11,8 +11,8 @@ from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 from scheduler.models import Cycle
 from scheduler.reports.health import health_document
-from tests.present import present
 from tests.scheduler.stage import Stage, decide_by
+from tests.support.present import present
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 

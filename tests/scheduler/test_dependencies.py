@@ -10,7 +10,7 @@ from projects.services import arrays
 from projects.services.workloads import control, edit
 from scheduler.reports.explanations.workload import explain
 from tests.cast import training
-from tests.samples import sample
+from tests.harness.samples import sample
 from tests.scheduler.crashes import CrashingScheduler
 from tests.scheduler.stage import Stage
 from tests.scheduler.statements import large_node

@@ -22,9 +22,9 @@ from projects.services.code_results import ATTEMPTS
 from projects.services.secrets import set_personal_secret, set_project_secret
 from scheduler.code import CodeFetcher
 from tests.code.git_server import HttpsServer, Repository, git, https_server, new_repository
-from tests.crashes import Killed, killed_at
-from tests.present import present
 from tests.scheduler.stage import Stage
+from tests.support.crashes import Killed, killed_at
+from tests.support.present import present
 
 ONE = [{"name": "worker", "replicas": 1}]
 TOKEN = "token-of-the-robot"

@@ -3,8 +3,8 @@
 from projects.models import Event, Phase
 from projects.services.workloads import control
 from scheduler.models import Allocation, Cycle, DeviceClaim
-from tests.present import present
 from tests.scheduler.stage import Stage
+from tests.support.present import present
 
 
 def test_workload_is_placed_started_and_completed(stage: Stage) -> None:

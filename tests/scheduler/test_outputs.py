@@ -16,9 +16,9 @@ from projects.models import CodeChunk, CodeTree, Pod, PodOutputs, Workload
 from projects.services import code, workloads
 from scheduler.leftovers.collector import GIVE_UP
 from scheduler.leftovers.outputs import OutputsCollector
-from tests.crashes import Killed, listening
-from tests.present import present
 from tests.scheduler.stage import Stage
+from tests.support.crashes import Killed, listening
+from tests.support.present import present
 
 ONE = [{"name": "worker", "replicas": 1}]
 BIG = bytes(CHUNK_BYTES) + b"1" * CHUNK_BYTES  # a file with two chunks

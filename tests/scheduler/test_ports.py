@@ -9,8 +9,8 @@ import pytest
 from pools.joining.secrets import for_port
 from projects.models import Phase, Pod, PortLink, Workload
 from projects.services.workloads import ports
-from tests.present import present
 from tests.scheduler.stage import Stage
+from tests.support.present import present
 
 INTERACTIVE_DOCUMENT: dict[str, Any] = {
     "kind": "interactive",

@@ -24,7 +24,7 @@ from scheduler.loop.dispatch.drains import evict_from_overdue_drains
 from scheduler.loop.dispatch.limits import end_overdue
 from scheduler.models import Eviction, Reservation
 from scheduler.registries.base import RegistryError, RegistryFault
-from tests.samples import sample
+from tests.harness.samples import sample
 from tests.scheduler.stage import Stage
 from tests.scheduler.statements import (
     ONE_CPU,

@@ -9,9 +9,9 @@ from berth.core.spec.values.addresses import Channel
 from projects.models import Delivery, Phase, Subscription, Workload
 from projects.services.notifications import deliveries
 from projects.services.notifications.notify import lock_subscription
-from tests.crashes import listening
 from tests.scheduler.stage import Stage
-from tests.second_connection import run_on_second_connection
+from tests.support.crashes import listening
+from tests.support.second_connection import run_on_second_connection
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from berth.db.loops.leader import TIMEOUT
 from pools.models import Node
 from projects.models import Phase, Pod, Subscription, Workload
 from scheduler.loop.dispatch.checkpoints import CHECK_INTERVAL
-from tests.samples import sample
+from tests.harness.samples import sample
 from tests.scheduler.stage import Stage
 from tests.scheduler.statements import (
     ONE_CPU,

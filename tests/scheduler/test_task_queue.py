@@ -27,8 +27,8 @@ from scheduler.models import Cycle
 from scheduler.schedules import PERIODIC_TASKS, sync_schedules
 from tests.cast import Cast, make_cast
 from tests.journeys.installation import PATIENCE, until
-from tests.present import present
 from tests.scheduler.stage import Stage
+from tests.support.present import present
 
 FILES = 4000
 

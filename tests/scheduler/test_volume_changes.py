@@ -17,8 +17,8 @@ from projects.services.workloads.control import delete
 from scheduler.leftovers import volumes
 from scheduler.leftovers.collector import GIVE_UP
 from scheduler.leftovers.volumes import VolumesCollector
-from tests.crashes import Killed, killed_at
 from tests.scheduler.stage import Stage
+from tests.support.crashes import Killed, killed_at
 from tests.volumes.object_store import KEY, KEY_ID, ObjectStore, object_store
 
 ONE = [{"name": "worker", "replicas": 1}]

@@ -18,11 +18,11 @@ from projects.models import Phase, Pod, Quota, Workload
 from scheduler.loop import tick
 from scheduler.loop.dispatch.sweep import MIN_ENDED_AGE
 from scheduler.loop.leader import EMPTY_SECONDS, IDLE_SECONDS, QUIET_SECONDS, Scheduler
-from tests.crashes import listening
-from tests.present import present
-from tests.samples import sample
+from tests.harness.samples import sample
 from tests.scheduler.stage import Stage
-from tests.second_connection import run_on_second_connection
+from tests.support.crashes import listening
+from tests.support.present import present
+from tests.support.second_connection import run_on_second_connection
 
 LONGEST_PAUSE = 10 * QUIET_SECONDS  # a longer pause is a sleep until a timed tick
 MAX_ROUNDS = 1_000_000  # rounds are repeated without a pause while a retry is due in some milliseconds

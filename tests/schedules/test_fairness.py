@@ -11,7 +11,7 @@ from projects.services.schedules import has_due_runs, submit_due_runs
 from projects.services.workloads.templates import set_template
 from tests.cast import Cast
 from tests.schedules.schedule_rows import HOUR, NOON, TEXT, end_all, make_schedule, outcomes
-from tests.second_connection import run_on_second_connection
+from tests.support.second_connection import run_on_second_connection
 
 MINUTE = timedelta(minutes=1)
 

@@ -29,9 +29,9 @@ from projects.services.schedules import ScheduleValues, submit_due_runs
 from projects.services.schedules.rejections import describe_problem
 from projects.services.workloads.templates import set_template
 from tests.cast import Cast
-from tests.crashes import killed_at
 from tests.fakes.clock import FixedClock
 from tests.schedules.schedule_rows import HOUR, NOON, TEXT, end_all, make_schedule, outcomes
+from tests.support.crashes import killed_at
 
 ARRAY = f"{TEXT}array: {{tasks: 2}}\n"
 

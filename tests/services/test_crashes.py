@@ -8,8 +8,8 @@ from django.db import connection
 
 from projects.elastic.weights import clear_sync_marks
 from projects.models import Service
-from tests.crashes import Killed, killing_at
 from tests.services.stage import ServiceStage
+from tests.support.crashes import Killed, killing_at
 
 POINTS = (
     "services.looked", "services.settled", "services.before_register", "services.registered",

@@ -18,12 +18,12 @@ from projects.models import InferenceEngine, ScaleRequest, Service
 from projects.serving.addresses import THIS_MACHINE
 from projects.serving.routers import SGLangRouter
 from projects.serving.wire import Wire
-from tests.ports import free_port
 from tests.services.stage import ServiceStage, make_stage
 from tests.serving.engine.model import Model
 from tests.serving.engine.server import Fault, Server, SimulatedEngine, serving
 from tests.serving.engine.weights import Weights
 from tests.serving.routers import WIRE, sglang_router
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.django_db(transaction=True)
 FROM_DISK = b"as they are on disk"

@@ -9,8 +9,8 @@ from projects.models import InferenceEngine, ScaleRequest, Service
 from projects.services import workloads
 from tests.api.conftest import Caller
 from tests.fakes.serving import Fail
-from tests.present import present
 from tests.services.stage import ServiceStage
+from tests.support.present import present
 
 STATUSES = ["PENDING", "DRAINING", "REMOVING", "COMPLETED"]
 

@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from projects.serving.base import ServingError
 from projects.serving.wire import Wire
-from tests.ports import free_port
 from tests.serving.conftest import HERE
+from tests.support.ports import free_port
 
 PATIENCE = 60.0
 WIRE = Wire(HERE, seconds=60.0)

@@ -12,11 +12,11 @@ from projects.serving.base import ErrorKind, RouterClient, ServingError
 from projects.serving.routers import SGLangRouter
 from projects.serving.wire import Wire
 from tests.fakes.serving import FakeRouter
-from tests.ports import free_port
 from tests.serving.conftest import HERE, Starts
 from tests.serving.engine.server import Server
 from tests.serving.routers import older_router, sglang_router
 from tests.serving.static_list import FileStage, listed
+from tests.support.ports import free_port
 
 WIRE = Wire(HERE, seconds=60.0)
 POOL = ThreadPoolExecutor(8)

@@ -11,7 +11,7 @@ from projects.models import Phase, Workload, WorkloadArray
 from projects.services import arrays
 from tests import factories as make
 from tests.cast import Cast
-from tests.shared_rows import cast, shared_cast
+from tests.harness.shared_rows import cast, shared_cast
 
 __all__ = ["cast", "shared_cast"]
 

@@ -15,7 +15,7 @@ from scheduler.models import Cycle, Eviction
 from scheduler.reports import decisions
 from tests import factories as make
 from tests.cast import Cast
-from tests.present import present
+from tests.support.present import present
 from tests.web.conftest import SignIn
 
 HTMX = {"HX-Request": "true"}

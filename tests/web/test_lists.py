@@ -17,7 +17,7 @@ from projects.services.notifications import subscriptions
 from projects.services.people import members, tokens
 from tests import factories as make
 from tests.cast import Cast, make_cast
-from tests.shared_rows import shared_rows
+from tests.harness.shared_rows import shared_rows
 from tests.web.conftest import SignIn, streamed
 
 

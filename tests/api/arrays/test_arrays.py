@@ -8,7 +8,7 @@ from projects.models import Audit, Event, Membership, Workload, WorkloadArray, W
 from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
-from tests.present import present
+from tests.support.present import present
 
 PATH = "arrays"
 # Token with roles, savepoint, projects, quotas, pools, array, its names, tasks, release, audit, counts.

@@ -24,11 +24,11 @@ from pytest_django.live_server_helper import LiveServer
 from pools import services
 from pools.joining.instructions import Instructions
 from pools.models import Machine, Node, NodePool
-from tests.agents import NO_METADATA, REJECTED, write_agent
 from tests.api.pools.test_joining import Wired, reconcile_pool
 from tests.cast import Cast
 from tests.contracts.pods import poll_until
-from tests.interpreters import find_python
+from tests.support.agents import NO_METADATA, REJECTED, write_agent
+from tests.support.interpreters import find_python
 
 # The installed agent, run as root, with the test's paths instead of the machine's.
 INSTALLER = """

@@ -9,13 +9,13 @@ from django.test import Client
 
 from pools.joining.package import agent_version
 from pools.models import Machine, Node, NodePool
-from tests.agents import write_agent
 from tests.api.conftest import Caller
 from tests.api.pools.test_agent_service import Host, host
 from tests.api.pools.test_inventory import INVENTORY, join
 from tests.api.pools.test_joining import reconcile_pool, report_in
 from tests.cast import Cast
 from tests.contracts.pods import poll_until
+from tests.support.agents import write_agent
 
 __all__ = ["host"]  # this import is a fixture
 

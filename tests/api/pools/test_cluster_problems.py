@@ -16,9 +16,9 @@ from tests.fakes.kubernetes import FakeCluster, serve
 from tests.fakes.kubernetes.store import Rejection
 from tests.fakes.slurm.rest import TOKEN, USER, FakeSlurmRest
 from tests.fakes.slurm.rest import serve as serve_slurm
+from tests.harness.samples import sample
 from tests.pools.kubernetes.test_pool import Fleet
 from tests.pools.slurm.stage import SlurmStage, make_slurm, slurm_stage
-from tests.samples import sample
 
 pytestmark = pytest.mark.django_db
 OUTAGE = "Unable to contact slurm controller"

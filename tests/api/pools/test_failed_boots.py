@@ -21,10 +21,10 @@ from scheduler.loop.observe.nodes import engine_pool
 from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast
+from tests.harness.samples import sample
 from tests.pools.aws.ec2_account import IMAGE_PARAMETER, REGION, TWO_GPUS, Ec2Account, ec2_account, subnets
 from tests.pools.aws.ec2_proxy import Fault
 from tests.pools.stage import START
-from tests.samples import sample
 
 pytestmark = pytest.mark.django_db
 PATH = "node-pools/cloud"

@@ -12,10 +12,10 @@ from django.test import Client
 
 from pools.joining.package import agent_version
 from pools.models import Machine, Node, NodePool
-from tests.agents import NO_METADATA, write_agent
 from tests.api.conftest import Caller
 from tests.api.pools.test_joining import MACHINE, reconcile_pool, report_in
 from tests.cast import Cast
+from tests.support.agents import NO_METADATA, write_agent
 
 INVENTORY = {
     "agent_version": "0.1.0+abc", "python": "3.9.2", "os": "Debian GNU/Linux 11", "kernel": "5.10.0-9-amd64",

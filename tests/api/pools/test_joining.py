@@ -20,10 +20,10 @@ from pools.providers.base import LaunchRequest, ProviderError, Shape
 from pools.providers.static import StaticProvider
 from pools.reconciler import reconcile
 from scheduler.tasks import delete_expired
-from tests.agents import REJECTED, start_agent
 from tests.api.conftest import Caller
 from tests.cast import Cast
 from tests.contracts.pods import poll_until
+from tests.support.agents import REJECTED, start_agent
 
 MACHINE: dict[str, Any] = {
     "name": "box-1", "address": "10.1.0.5", "cpu": 16, "memory_mib": 65536, "devices": ["GPU-a", "GPU-b"],

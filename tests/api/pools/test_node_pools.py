@@ -11,7 +11,7 @@ from projects.services import workloads
 from scheduler.models import Allocation
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
-from tests.samples import sample
+from tests.harness.samples import sample
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pools.services import report_pressure, set_nodes_desired
 from tests import factories as make
 from tests.cast import Cast
 from tests.pools.stage import Stage
-from tests.scraping import scraped
+from tests.support.scraping import scraped
 
 pytestmark = pytest.mark.django_db
 

@@ -16,7 +16,7 @@ from tests.api.conftest import Caller
 from tests.fakes.clock import FixedClock
 from tests.fakes.provider import FakeProvider
 from tests.fakes.runtime import FakeRuntime
-from tests.samples import sample
+from tests.harness.samples import sample
 from tests.scheduler.stage import NOON
 
 pytestmark = pytest.mark.django_db(transaction=True)

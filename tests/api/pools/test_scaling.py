@@ -14,7 +14,7 @@ from tests import factories as make
 from tests.api.conftest import Caller
 from tests.cast import Cast
 from tests.fakes.provider import FakeProvider
-from tests.samples import sample
+from tests.harness.samples import sample
 
 
 @pytest.fixture

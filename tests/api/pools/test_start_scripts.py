@@ -18,7 +18,6 @@ from pools import services
 from pools.joining.instructions import Instructions
 from pools.models import Machine, Node, NodePool, ScalingEvent
 from pools.runtimes.shim.processes import start_time
-from tests.agents import start_agent
 from tests.api.conftest import Caller
 from tests.api.pools.test_joining import (
     Wired,
@@ -28,6 +27,7 @@ from tests.api.pools.test_joining import (
 )
 from tests.contracts.pods import poll_until
 from tests.journeys.installation import command_line
+from tests.support.agents import start_agent
 
 FAILED_REPORT = {"exit_code": 127, "seconds": 3, "output": "looking for Python\npython3: not found"}
 FAILURE_REASON = "start script failed with exit code 127: python3: not found"

@@ -9,7 +9,7 @@ from tests.api.conftest import Caller
 from tests.api.pools.test_pool_sizes import Cluster, create
 from tests.cast import training
 from tests.fakes.provider import FakeProvider
-from tests.samples import sample
+from tests.harness.samples import sample
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

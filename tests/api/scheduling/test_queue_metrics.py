@@ -9,7 +9,7 @@ from django.utils import timezone
 from projects.models import Autoscaler, Delivery, InferenceEngine, Phase, Service
 from tests import factories as make
 from tests.cast import Cast
-from tests.scraping import scraped
+from tests.support.scraping import scraped
 
 pytestmark = pytest.mark.django_db
 

@@ -20,7 +20,7 @@ from scheduler.models import Cycle, Eviction
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
 from tests.conftest import ROOT
-from tests.scraping import scraped
+from tests.support.scraping import scraped
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from django.utils import timezone
 from scheduler.models import NodeUtilization
 from tests import factories as make
 from tests.cast import Cast
-from tests.scraping import scraped
+from tests.support.scraping import scraped
 
 pytestmark = pytest.mark.django_db
 

@@ -12,7 +12,7 @@ from berth.server.api.models import StoredResponse
 from projects.models import Audit, Event, Workload, WorkloadRole
 from tests.api.conftest import Caller
 from tests.cast import training
-from tests.samples import sample
+from tests.harness.samples import sample
 
 PATH = "workloads:batch"
 GOOD = 2  # number of valid documents in each batch

@@ -9,7 +9,7 @@ from pools.models import NodePool
 from projects.models import Audit, Event, Phase, Workload
 from tests.api.conftest import Caller
 from tests.cast import Cast, training
-from tests.present import present
+from tests.support.present import present
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from projects.models import Phase, Pod, PodState, Project, Workload, WorkloadArr
 from projects.services import arrays
 from scheduler.models import Allocation
 from tests import factories as make
-from tests.present import present
+from tests.support.present import present
 
 # Tasks that have ended. Two ran at a time, one after the other on the same two GPUs.
 ENDED_TASKS, MAX_RUNNING, TASK_GPUS = 47, 2, 2

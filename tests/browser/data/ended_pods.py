@@ -7,7 +7,7 @@ from pools.models import Node
 from projects.models import Pod, PodState, Workload
 from scheduler.models import Allocation
 from tests import factories as make
-from tests.present import present
+from tests.support.present import present
 
 ENDED = ("vit-baseline", "vit-large-lr3", "ranker-test", "tts-smoke")
 

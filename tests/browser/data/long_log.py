@@ -8,7 +8,7 @@ from pathlib import Path
 from pools.runtimes.pod_dir import PodDir
 from pools.runtimes.shim.logtimes import append_entries
 from projects.models import Workload
-from tests.present import present
+from tests.support.present import present
 
 STEPS = 900
 ERROR = "RuntimeError: CUDA error: an illegal memory access was encountered"

@@ -10,7 +10,7 @@ from django.db.backends.utils import CursorWrapper
 from django.utils import timezone
 
 from tests.browser.data.scene import Scene, busy
-from tests.database_cleanup import CONSTANT_TABLES
+from tests.harness.database_cleanup import CONSTANT_TABLES
 
 SCHEMA = "scene_copy"
 # Whole hours and minutes stay unchanged. All other timestamps are shifted by the age of the copy.

@@ -11,7 +11,6 @@ from random import Random, SystemRandom
 import pytest
 
 from pools.joining.package import agent_package
-from tests.agents import NO_METADATA
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.host_namespaces import SERVER, NamespaceHost, needs_namespaces
 from tests.journeys.installation import InstallContext, until
@@ -29,6 +28,7 @@ from tests.journeys.ssh_installation import (
     set_quotas,
     ssh_installation,
 )
+from tests.support.agents import NO_METADATA
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(5400), needs_namespaces]
 KILLS = int(os.environ.get("BERTH_KILLS", "100"))

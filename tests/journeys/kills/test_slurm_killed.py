@@ -24,7 +24,7 @@ from tests.journeys.kills.faults import Fault, Hanging, find_processes, kill, ki
 from tests.journeys.kills.slurm_access import Access, ProgramAccess, RestAccess, faulty_proxy
 from tests.journeys.kills.traffic import PATIENCE, Traffic, live_rows
 from tests.journeys.slurm_pool import ROLE, create_pool, provider_settings
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 pytestmark = [
     pytest.mark.heavy,

@@ -21,7 +21,7 @@ from tests.journeys.installation import ROOT, Installation, InstallContext, unti
 from tests.journeys.on_kubernetes.link import link_to
 from tests.journeys.on_kubernetes.prod import Prod, Users, sign_in_users
 from tests.journeys.test_ports import Browser
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 COMMON: Any = {"project": "vision", "cpus": 0.1, "memory_mib": 256, "start_timeout": 180.0}

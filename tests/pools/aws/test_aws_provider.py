@@ -14,10 +14,10 @@ from pools.providers.aws.errors import classify_error
 from pools.providers.aws.prices import price_per_gpu_hour
 from pools.providers.aws.settings import aws_settings
 from pools.providers.base import InstanceState, ProviderError, ProviderErrorKind, Shape
+from tests.harness.samples import sample
 from tests.pools.aws.ec2_account import REGION, TWO_GPUS, USER_DATA, Ec2Account, ec2_account, order, subnets
 from tests.pools.aws.ec2_model import violations
 from tests.pools.aws.ec2_proxy import Fault
-from tests.samples import sample
 
 Kind = ProviderErrorKind
 

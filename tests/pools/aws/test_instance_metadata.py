@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents import REJECTED, write_agent
+from tests.support.agents import REJECTED, write_agent
 
 TOKEN = "metadata-token"
 SPOT_TERMINATION = {"action": "terminate", "time": "2030-01-01T12:02:00Z"}

@@ -20,7 +20,7 @@ from pools.environments.progress import parse_progress
 from pools.plugins import Image, Index, Operation
 from pools.plugins.script import bootstrap_script, compute_digest, phase_names
 from tests.contracts.pods import poll_until
-from tests.interpreters import find_python
+from tests.support.interpreters import find_python
 
 pytestmark = pytest.mark.heavy  # real virtual environments, built by pip
 

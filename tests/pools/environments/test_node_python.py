@@ -21,8 +21,8 @@ from pools.runtimes.ray.agents import NodeAgent
 from pools.runtimes.ray.cluster import RayNode
 from pools.runtimes.ray.scripts import PYTHON_VERSION, node_code, start_script
 from tests.contracts.pods import order, poll_until
-from tests.interpreters import find_python
-from tests.ports import free_port
+from tests.support.interpreters import find_python
+from tests.support.ports import free_port
 
 OLDEST = (3, 9)
 HEAD = RayNode("machine/7", "metal", 0, "127.97.1.1", (), "5ec2e7" * 10)

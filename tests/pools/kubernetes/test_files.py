@@ -19,7 +19,7 @@ from pools.runtimes.files.base import FilesNotFound
 from tests.contracts.kubernetes_stage import FakeKubernetesStage
 from tests.contracts.pods import ended, poll_until, running
 from tests.fakes.kubernetes.store import Rejection
-from tests.present import present
+from tests.support.present import present
 
 MIB = 2**20
 

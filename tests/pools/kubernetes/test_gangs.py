@@ -13,7 +13,7 @@ from tests import factories
 from tests.cast import make_cast
 from tests.contracts.kubernetes_stage import FakeKubernetesStage, fake_kubernetes_stage
 from tests.contracts.pods import poll_until
-from tests.samples import sample
+from tests.harness.samples import sample
 from tests.scheduler.stage import Stage
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -11,7 +11,7 @@ import pytest
 from pools.runtimes.base import PodReport, PodState
 from pools.runtimes.ray.agents import NodeAgent
 from pools.runtimes.ray.node.agent import Agent, Handler
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 HOUR, TOLERANCE = timedelta(hours=1), timedelta(seconds=9)
 

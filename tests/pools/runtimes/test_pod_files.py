@@ -15,7 +15,7 @@ from pools.runtimes.files.reading import DEPTH_MAX, SKIPPED_MAX, list_files, rea
 from pools.runtimes.ray.agents import NodeAgent
 from pools.runtimes.ray.files import RayFiles
 from pools.runtimes.ray.node.agent import CONCURRENT, Agent
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from pools.runtimes.shim.prepared import FILE
 from pools.runtimes.shim.processes import children, is_running, process_ids
 from pools.runtimes.shim.server import SPARES
 from tests.contracts.pods import LocalStage, ended, kill, order, poll_until, running
-from tests.open_files import open_files
 from tests.pools.runtimes.test_local_runtime import KILL_STARTER, start_in_another_process
+from tests.support.open_files import open_files
 
 SECRET = "correct-horse-battery-staple"
 WITHOUT_FORK = """import os

@@ -20,9 +20,9 @@ from pools.providers.slurm.rest.client import SlurmRest
 from pools.providers.slurm.rest.connection import Server
 from pools.providers.slurm.rest.versions import Api
 from pools.providers.slurm.settings import slurm_settings
-from tests.certificates import Authority
 from tests.fakes.slurm.rest import NOW, TOKEN, USER, FakeSlurmRest, Handler, serve
 from tests.pools.slurm.stage import VARIABLES, make_slurm, order
+from tests.support.certificates import Authority
 
 Kind = ProviderErrorKind
 

@@ -14,7 +14,7 @@ import pytest
 
 from pools.providers.ssh.endpoint import Endpoint, normalize_host_key
 from tests.journeys.installation import until
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 needs_sshd = pytest.mark.skipif(

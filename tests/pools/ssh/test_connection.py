@@ -9,7 +9,7 @@ import pytest
 from pools.providers.ssh.connection import connect, scan_host_key
 from pools.providers.ssh.endpoint import Endpoint, SshError, SshErrorKind, Timeouts, fingerprint
 from tests.pools.ssh.sshd import SshServer, generate_key, needs_sshd, silent_server, ssh_server
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 pytestmark = needs_sshd
 SHORT = Timeouts(connect=0.5)

@@ -11,10 +11,10 @@ from django.test import Client
 from pools.engine.ssh_hosts import HostState
 from pools.models import Machine
 from pools.providers.ssh.endpoint import Timeouts, fingerprint
-from tests.agents import NO_METADATA
 from tests.cast import make_cast
 from tests.pools.ssh.ssh_pool import SshPool, create, host_entry
 from tests.pools.ssh.sshd import SshServer, generate_key, needs_sshd, silent_server, ssh_server
+from tests.support.agents import NO_METADATA
 
 pytestmark = [
     needs_sshd,

@@ -13,9 +13,9 @@ from berth.core.errors import Invalid
 from pools.engine.ssh_hosts import HostState
 from pools.models import Machine, MachineUse, NodePool, SshHost
 from pools.providers.ssh.endpoint import fingerprint
-from tests.agents import NO_METADATA
 from tests.pools.ssh.ssh_pool import SshPool, create, host_entry
 from tests.pools.ssh.sshd import SshServer, generate_key, needs_sshd, silent_server, ssh_server
+from tests.support.agents import NO_METADATA
 
 pytestmark = [
     needs_sshd,

@@ -4,8 +4,8 @@ import pytest
 
 from pools.models import Node
 from scheduler.models import DeviceClaim
-from tests.present import present
 from tests.scheduler.stage import Stage
+from tests.support.present import present
 
 
 @pytest.mark.shows("RAI-15")

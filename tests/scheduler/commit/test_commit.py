@@ -18,7 +18,7 @@ from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.models import Cycle, DeviceClaim
 from tests.scheduler.stage import Stage
-from tests.second_connection import run_on_second_connection
+from tests.support.second_connection import run_on_second_connection
 
 
 def observe_cluster(stage: Stage) -> tuple[ClusterView, Plan]:

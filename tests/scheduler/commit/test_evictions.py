@@ -8,8 +8,8 @@ from projects.models import Event, Phase
 from projects.services.workloads import control
 from scheduler.models import Eviction, Reservation
 from scheduler.reports.invariants import check_invariants
-from tests.present import present
 from tests.scheduler.stage import Stage
+from tests.support.present import present
 
 WHOLE = [{"name": "worker", "replicas": 4, "gpu": 1}]
 HALF = [{"name": "worker", "replicas": 2, "gpu": 1}]

@@ -9,7 +9,7 @@ from pools.models import Node
 from projects.models import Phase, Pod, Workload
 from projects.services.workloads import control
 from scheduler.models import Eviction, Reservation
-from tests.samples import sample
+from tests.harness.samples import sample
 from tests.scheduler.stage import Stage
 
 ELASTIC = [{"name": "worker", "min": 2, "max": 3, "gpu": 1}]

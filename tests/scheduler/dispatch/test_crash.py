@@ -8,9 +8,9 @@ from berth.db.loops.lease import LeadershipLost
 from pools.models import Node
 from projects.models import Event, Phase, Pod
 from scheduler.models import Eviction, Reservation
-from tests.crashes import listening
 from tests.scheduler.crashes import CrashingScheduler
 from tests.scheduler.stage import Stage
+from tests.support.crashes import listening
 
 POINTS = (
     "reports.looked",

@@ -11,9 +11,9 @@ from projects.models import Phase, RunImage, Workload
 from projects.services.secrets import set_project_secret
 from projects.services.workloads import control
 from scheduler.registries.base import RegistryError, RegistryFault
-from tests.crashes import killed_at
-from tests.samples import sample
+from tests.harness.samples import sample
 from tests.scheduler.stage import Stage
+from tests.support.crashes import killed_at
 
 pytestmark = pytest.mark.usefixtures("runs_images")
 

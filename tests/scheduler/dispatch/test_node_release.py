@@ -12,10 +12,10 @@ from projects.models import Phase, Workload
 from scheduler.loop.reconcile.release_nodes import SEARCH_INTERVAL
 from scheduler.models import Cycle, Eviction, Reservation
 from tests.cast import make_cast
-from tests.crashes import killed_at, listening
 from tests.fakes.provider import FakeProvider
-from tests.present import present
 from tests.scheduler.stage import Stage
+from tests.support.crashes import killed_at, listening
+from tests.support.present import present
 
 HOUR = 3600
 

@@ -12,7 +12,7 @@ from pools.providers.base import Interruption
 from pools.services import interrupt_node
 from projects.models import Event, Phase, Pod, Workload
 from projects.services.workloads import control
-from tests.samples import sample
+from tests.harness.samples import sample
 from tests.scheduler.crashes import CrashingScheduler
 from tests.scheduler.stage import Stage
 

@@ -9,8 +9,8 @@ from pools.runtimes.base import PodCause, PodSpec, RuntimeFailure, StartRejected
 from projects.models import Event, Phase
 from projects.services.workloads import control
 from scheduler.models import Allocation
-from tests.present import present
 from tests.scheduler.stage import Stage
+from tests.support.present import present
 
 WEBHOOK = 'the cluster rejects the pod: failed calling webhook "images.example.org"'
 GANG: dict[str, Any] = {"roles": [{"name": "worker", "replicas": 4, "gpu": 1}]}

@@ -16,10 +16,10 @@ from projects.services.arrays import submission as arrays
 from projects.services.workloads import editing
 from scheduler.loop.dispatch.limits import PULL_TIMEOUT, START_TIMEOUT
 from scheduler.registries.base import RegistryError, RegistryFault
-from tests.present import present
-from tests.samples import sample
+from tests.harness.samples import sample
 from tests.scheduler.crashes import CrashingScheduler
 from tests.scheduler.stage import Stage
+from tests.support.present import present
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 IMAGE = "ghcr.io/org/train:1"

@@ -21,8 +21,8 @@ from projects.services.secrets import (
     workload_maskers,
 )
 from tests.cast import training
-from tests.crashes import killed_at
 from tests.scheduler.stage import Stage
+from tests.support.crashes import killed_at
 
 USES = [{"name": "token", "env": "HF_TOKEN"}, {"name": "token", "file": "token.txt"}]
 

@@ -18,8 +18,8 @@ from projects.models import Phase, Workload
 from projects.services.workloads import control
 from scheduler.models import DeviceClaim, Eviction
 from scheduler.reports.explanations.workload import explain
-from tests.present import present
 from tests.scheduler.stage import Stage
+from tests.support.present import present
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 

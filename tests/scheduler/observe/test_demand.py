@@ -7,8 +7,8 @@ import pytest
 from pools import services
 from pools.models import Node, NodePool
 from projects.models import Phase, Workload
-from tests.present import present
 from tests.scheduler.stage import Stage
+from tests.support.present import present
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from scheduler.engine.plan import Plan
 from scheduler.loop import decide as deciding
 from scheduler.loop.observe.live_rows import WORKLOADS
 from scheduler.loop.observe.mirror import Mirror
-from tests.present import present
 from tests.scheduler.stage import Stage
+from tests.support.present import present
 
 
 def edit(stage: Stage, workload: Workload, **patch: object) -> None:

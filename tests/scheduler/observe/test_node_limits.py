@@ -17,8 +17,8 @@ from scheduler.simulator.scenario.export import snapshot_to_scenario
 from scheduler.simulator.scenario.load import load
 from tests import factories as make
 from tests.cast import training
-from tests.present import present
 from tests.scheduler.stage import Stage
+from tests.support.present import present
 
 pytestmark = pytest.mark.usefixtures("runs_images")
 

@@ -13,7 +13,7 @@ from scheduler.models import Usage, UsagePoint
 from scheduler.reports.usage.decayed import UsageRates, decayed_usage, settle_ledger
 from scheduler.reports.usage.window import STEPS, store_points, window_starts
 from tests.cast import Cast, make_cast
-from tests.samples import sample
+from tests.harness.samples import sample
 from tests.scheduler.stage import Stage
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -13,8 +13,8 @@ from projects.models import Metric, MetricsReader, Pod, Workload
 from scheduler.reports.metrics import collector
 from scheduler.reports.metrics.collector import MetricsCollector
 from scheduler.reports.metrics.storage import write_metrics
-from tests.crashes import killed_at, listening
 from tests.scheduler.stage import Stage
+from tests.support.crashes import killed_at, listening
 
 SECONDS = 5
 

@@ -11,8 +11,8 @@ from projects.models import Quota, Workload
 from projects.services import workloads
 from scheduler.reports.explanations import writer as explanations
 from scheduler.reports.explanations.pending_history import pending_history, total_by_reason
-from tests.present import present
 from tests.scheduler.stage import NOON, Stage
+from tests.support.present import present
 
 TWO = [{"name": "worker", "replicas": 2, "gpu": 1}]
 

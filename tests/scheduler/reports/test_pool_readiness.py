@@ -4,8 +4,8 @@ import pytest
 
 from pools.models import Node, NodePool
 from projects.models import Phase
-from tests.present import present
 from tests.scheduler.stage import NOON, Stage
+from tests.support.present import present
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 

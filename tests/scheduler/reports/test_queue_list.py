@@ -10,8 +10,8 @@ from scheduler.models import Eviction
 from scheduler.reports.evictions.matrix import ProjectPair, build_matrix, totals_by_project_pair
 from scheduler.reports.queues.queue_list import NOT_EVALUATED, queue_length, queued_workloads
 from tests import factories as make
-from tests.present import present
 from tests.scheduler.stage import Stage
+from tests.support.present import present
 
 queue_position = attrgetter("queue_position")  # the query adds this annotation
 ALL = [{"name": "worker", "replicas": 2, "gpu": 2}]

@@ -12,8 +12,8 @@ from projects.services.arrays.stop_rules import cancel_stopped_tasks, decide_tas
 from scheduler.reports.metrics import collector
 from scheduler.reports.metrics.collector import MetricsCollector
 from tests.cast import training
-from tests.crashes import killed_at
 from tests.scheduler.stage import Stage
+from tests.support.crashes import killed_at
 
 RULE = {"metric": "loss", "after_steps": 10, "min_tasks": 3}
 SENTENCE = "Stopped by the array's stop rule: loss 4 at step 10, median 1.5 of 4 other tasks."

@@ -21,8 +21,8 @@ from scheduler.reports.queues.queue_list import queue_length, queued_workloads
 from scheduler.reports.queues.starved import find_shortfalls
 from scheduler.reports.what_if.slots import MAX_DRY_RUNS, dry_run_slot
 from tests.cast import training
-from tests.present import present
 from tests.scheduler.stage import Stage
+from tests.support.present import present
 
 MANY = [{"name": "worker", "replicas": 10_000, "gpu": 0}]
 MAX_CALLS = 500_000  # Python function calls; a call per replica and node would exceed the limit

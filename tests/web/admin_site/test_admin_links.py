@@ -10,7 +10,7 @@ from projects.models import Workload
 from scheduler.models import Eviction
 from tests import factories as make
 from tests.cast import Cast
-from tests.present import present
+from tests.support.present import present
 
 admin.autodiscover()
 

@@ -13,7 +13,7 @@ from projects.services import tenants
 from scheduler.models import Cycle, Eviction, QueueStatus
 from tests import factories as make
 from tests.cast import Cast
-from tests.present import present
+from tests.support.present import present
 from tests.web.admin_site.test_admin_lists import heading, rows, text_of
 
 admin.autodiscover()

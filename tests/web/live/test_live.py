@@ -23,7 +23,7 @@ from projects.services.people import members
 from scheduler.api.live import Visibility, load_visibility
 from tests import factories as make
 from tests.cast import Cast, make_cast, training
-from tests.session_cookies import session_cookie
+from tests.support.session_cookies import session_cookie
 
 PATIENCE = 120.0
 application = URLRouter(websocket_urlpatterns)

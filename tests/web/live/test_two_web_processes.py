@@ -13,7 +13,7 @@ from websockets.typing import Origin
 
 from projects.services import workloads
 from tests.cast import Cast, make_cast, training
-from tests.web_process import web_processes
+from tests.support.web_process import web_processes
 
 
 @pytest.fixture

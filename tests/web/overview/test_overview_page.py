@@ -19,7 +19,7 @@ from scheduler.models import Reservation
 from scheduler.reports.utilization.over_time import MeanGpus
 from tests import factories as make
 from tests.cast import Cast
-from tests.present import present
+from tests.support.present import present
 from tests.web.conftest import SignIn, streamed, submit_array
 
 

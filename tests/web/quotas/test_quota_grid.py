@@ -19,7 +19,7 @@ from projects.services import quotas
 from projects.web.quotas.cells import NO_QUOTA
 from tests import factories as make
 from tests.cast import Cast
-from tests.present import present
+from tests.support.present import present
 from tests.web.conftest import SignIn, streamed
 
 GRID_URL = "/quotas/grid"

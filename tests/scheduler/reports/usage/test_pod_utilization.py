@@ -18,10 +18,10 @@ from scheduler.reports.utilization.over_time import choose_step, hourly_utilizat
 from scheduler.reports.utilization.readings import match_devices
 from scheduler.reports.utilization.storage import HOUR, MINUTE, delete_old_measurements
 from scheduler.reports.utilization.watch import ISOLATION_EVERY, UtilizationWatcher
-from tests.crashes import killed_at
 from tests.fakes.clock import FixedClock
 from tests.scheduler.measured_workload import SAMPLE_SECONDS, MeasuredWorkload
 from tests.scheduler.stage import NOON, Stage
+from tests.support.crashes import killed_at
 
 
 @pytest.fixture

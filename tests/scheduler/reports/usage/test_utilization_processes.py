@@ -9,8 +9,8 @@ from projects.models import Phase, Workload
 from scheduler.models import NodeUtilization, PodUtilization, UtilizationPoint
 from tests.cast import Cast
 from tests.journeys.installation import until
-from tests.present import present
 from tests.scheduler.test_processes import Schedulers, cast, phase, schedulers, submit
+from tests.support.present import present
 
 __all__ = ["cast", "schedulers"]
 pytestmark = pytest.mark.timeout(600)

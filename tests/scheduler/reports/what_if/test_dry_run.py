@@ -13,8 +13,8 @@ from projects.services import workloads
 from projects.services.workloads.prediction import Prediction, dry_run, predict_edit
 from scheduler.models import Eviction
 from tests.cast import training
-from tests.present import present
 from tests.scheduler.stage import Stage
+from tests.support.present import present
 
 FOUR = [{"name": "worker", "replicas": 4, "gpu": 1}]
 

@@ -16,7 +16,7 @@ from scheduler.reports.what_if.smallest_change import RenderedChange
 from scheduler.web.workloads import pages
 from tests import factories as make
 from tests.cast import Cast, training
-from tests.present import present
+from tests.support.present import present
 from tests.web.conftest import SignIn
 
 

@@ -24,7 +24,7 @@ from scheduler.reports.log_text import as_shown_in_terminal, without_control_seq
 from tests import factories as make
 from tests.cast import Cast, make_cast
 from tests.fakes.runtime import FakeRuntime
-from tests.session_cookies import session_cookie
+from tests.support.session_cookies import session_cookie
 from tests.web.conftest import SignIn
 
 PATIENCE = 120.0

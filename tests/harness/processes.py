@@ -23,7 +23,7 @@ from typing import Any, cast
 import pytest
 from _pytest.capture import FDCapture
 
-from tests.distribution import PROCESS_VARIABLE, find_group
+from tests.harness.distribution import PROCESS_VARIABLE, find_group
 
 NUMBER = struct.Struct("i")
 Group = list[pytest.Item]

@@ -14,9 +14,9 @@ import pytest
 
 from berth.db.embedded.cluster import EmbeddedCluster, run_server
 from berth.db.embedded.roles import ROLE
-from tests.distribution import PROCESS_VARIABLE
+from tests.harness.distribution import PROCESS_VARIABLE
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FAST_SETTINGS = {
     "fsync": "off",
     "synchronous_commit": "off",

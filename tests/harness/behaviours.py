@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-LISTS = Path(__file__).resolve().parents[1] / "docs" / "behaviours"
+LISTS = Path(__file__).resolve().parents[2] / "docs" / "behaviours"
 
 
 def chapters() -> dict[str, list[str]]:
