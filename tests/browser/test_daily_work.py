@@ -67,7 +67,7 @@ def test_invalid_document_is_corrected_and_submitted(opened: Open, scene: Scene)
 def test_new_workload_appears_and_changes_without_a_reload(opened: Open, scene: Scene) -> None:
     with opened("dave") as (page, faults):
         page.goto("/workloads")
-        expect(page.locator(".live")).to_have_text("Live")
+        expect(page.locator(".live")).to_have_text("Connected")
         page.evaluate("window.stillTheSame = true")
         document = {"name": "appears", "command": "true", "roles": [{"replicas": 1, "gpu": 1}]}
         made = workloads.submit(
@@ -86,7 +86,7 @@ def test_live_update_keeps_the_keyboard_focus(opened: Open, scene: Scene) -> Non
     vision, train = scene.projects["vision"], scene.pools["train"]
     with opened("bert") as (page, faults):
         page.goto("/quotas?pool=train")
-        expect(page.locator(".live")).to_have_text("Live")
+        expect(page.locator(".live")).to_have_text("Connected")
         menu = page.get_by_label("Actions for speech")
         menu.focus()
         quotas.set_quota(actor=actor(scene, "ada"), owner=vision, pool=train, values={"gpu": 7})
@@ -101,7 +101,7 @@ def test_change_during_a_page_update_triggers_another_update(opened: Open, scene
     waiting = scene.workloads["policy-sweep"]
     with opened("ada") as (page, faults):
         page.goto(f"/workloads/{waiting.pk}")
-        expect(page.locator(".live")).to_have_text("Live")
+        expect(page.locator(".live")).to_have_text("Connected")
         fetched = []
 
         def delay_first(route: Route) -> None:

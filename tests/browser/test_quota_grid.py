@@ -141,7 +141,7 @@ def test_user_resolves_a_conflict_between_deleting_and_changing_a_quota(opened: 
     with opened("ada") as (ada, _), opened("bert") as (bert, faults):
         for page in (ada, bert):
             open_settled(page, WITH_DEFAULTS)
-            expect(page.locator(".live")).to_have_text("Live")
+            expect(page.locator(".live")).to_have_text("Connected")
         cell(bert, "vision").focus()
         bert.keyboard.press("Delete")
         cell(ada, "vision", field="rank").focus()
@@ -224,7 +224,7 @@ def test_conflicting_quota_edits_are_resolved_cell_by_cell(opened: Open, scene: 
     with opened("ada") as (ada, _), opened("bert") as (bert, faults):
         for page in (ada, bert):
             open_settled(page, WITH_DEFAULTS)
-            expect(page.locator(".live")).to_have_text("Live")
+            expect(page.locator(".live")).to_have_text("Connected")
         for field, text in (("gpu", "7"), ("weight", "5"), ("limit_gpu", "14")):
             cell(bert, "vision", field=field).focus()
             bert.keyboard.type(text)

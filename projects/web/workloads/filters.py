@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Case, F, IntegerField, Q, QuerySet, Value, When
@@ -34,7 +34,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {  # substates of each state
     "pending": (UNSCHEDULABLE, EVICTED),
     "ended": ENDED_PHASES,
 }
-LISTED_PARTS = (UNSCHEDULABLE, Phase.FAILED)  # substates that have a tab only if they contain workloads
+LISTED_PARTS = (UNSCHEDULABLE, Phase.FAILED)  # substates with a tab; UNSCHEDULABLE only if it has workloads
 SORTS = {
     "submitted": "submitted_at",
     "name": "name",
@@ -49,7 +49,8 @@ SORTS = {
     "wait": "wait_seconds",
     "attention": "attention",
 }
-STARTED: Mapping[str, tuple[str, timedelta]] = {
+# Periods of the filters by the first start and by the end.
+PERIODS: Mapping[str, tuple[str, timedelta]] = {
     "24h": ("Last 24 hours", timedelta(hours=24)),
     "7d": ("Last 7 days", timedelta(days=7)),
 }
@@ -87,6 +88,7 @@ class WorkloadFilters:
     search: str
     mine: bool
     started: str
+    ended: str = ""
     user: str = ""
 
     @property
@@ -94,7 +96,7 @@ class WorkloadFilters:
         return any(
             (
                 self.project, self.pool, self.kind, self.reason, self.search, self.mine, self.started,
-                self.user,
+                self.ended, self.user,
             )
         )  # fmt: skip
 
@@ -110,7 +112,8 @@ def parse_filters(query: QueryDict) -> WorkloadFilters:
         reason=_clean_text(query.get("reason", "")),
         search=_clean_text(query.get("search", "")).strip(),
         mine=query.get("mine") == "1",
-        started=started if (started := query.get("started", "")) in STARTED else "",
+        started=started if (started := query.get("started", "")) in PERIODS else "",
+        ended=ended if (ended := query.get("ended", "")) in PERIODS else "",
         user=_clean_text(query.get("user", "")),
     )
 
@@ -136,7 +139,9 @@ def filter_workloads(
     if filters.user:
         rows = rows.filter(submitted_by__username=filters.user)
     if filters.started:
-        rows = rows.filter(first_started_at__gte=timezone.now() - STARTED[filters.started][1])
+        rows = rows.filter(first_started_at__gte=timezone.now() - PERIODS[filters.started][1])
+    if filters.ended:
+        rows = rows.filter(_ended_since(timezone.now() - PERIODS[filters.ended][1]))
     if filters.search:
         rows = rows.filter(_search_condition(filters.search))
     return rows.annotate(wait_seconds=WAIT_SECONDS, attention=ATTENTION)
@@ -160,19 +165,23 @@ def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 
 @dataclass(frozen=True, slots=True)
 class StateCount:
-    """Number of workloads in one state, including added inference engines."""
+    """Number of workloads in one state, including added inference engines.
+
+    `reserved` is the number of workloads with reserved resources, which count as pending.
+    """
 
     state: str
     title: str
     count: int
+    reserved: int = 0
 
 
 def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[StateCount]:
     """Return the number of rows that match the other filters for each state.
 
     Each workload or array is either pending, running, suspended or ended. Rows in the first three states are
-    live. Unschedulable rows also count as pending, and failed rows as ended. These two states are omitted if
-    they have no rows.
+    live. Unschedulable rows also count as pending, and failed rows as ended. The unschedulable state is
+    omitted if it has no rows.
     """
     titles = dict[str, str]()
     for word, (title, _) in STATES.items():
@@ -183,11 +192,13 @@ def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[StateCount]:
             if part in LISTED_PARTS or part == filters.state
         }
     counts = {word: workload_count(state_condition(word)) for word in titles}
-    by_state = filter_workloads(actor, filters, any_state=True).order_by().aggregate(**counts)
+    reserved = workload_count(state_condition("pending") & Q(phase=Phase.RESERVED))
+    rows = filter_workloads(actor, filters, any_state=True).order_by()
+    by_state = rows.aggregate(**counts, reserved=reserved)
     return [
-        StateCount(word, title, by_state[word])
+        StateCount(word, title, by_state[word], by_state["reserved"] if word == "pending" else 0)
         for word, title in titles.items()
-        if word in STATES or by_state[word] or filters.state == word
+        if word in (*STATES, Phase.FAILED) or by_state[word] or filters.state == word
     ]
 
 
@@ -215,6 +226,16 @@ def state_condition(state: str) -> Q:
     if state in ("pending", "running"):
         of_arrays &= Q(array__in=_array_ids_with(state))
     return Q(_phase_condition(state), array__isnull=True) | of_arrays
+
+
+def failed_since(at: datetime) -> Q:
+    """Return a condition for the workloads and arrays that have failed at or after a time."""
+    return state_condition(Phase.FAILED) & _ended_since(at)
+
+
+def _ended_since(at: datetime) -> Q:
+    """Return a condition for workloads, and all tasks of arrays, that ended at or after a time."""
+    return Q(array__isnull=True, ended_at__gte=at) | Q(array__ended_at__gte=at)
 
 
 def _phase_condition(state: str) -> Q:

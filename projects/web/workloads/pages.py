@@ -39,9 +39,8 @@ from projects.web.workloads.engine_rows import (
 )
 from projects.web.workloads.failed_pods import load_log_addresses
 from projects.web.workloads.filters import (
-    PARTS,
+    PERIODS,
     SORTS,
-    STARTED,
     count_by_state,
     filter_workloads,
     one_row_per_array,
@@ -185,13 +184,12 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "slice": row_slice,
         "sort": row_slice.sort,
         "states": states,
-        "parts": [part for parts in PARTS.values() for part in parts],
         "folded_engines": (folded := count_folded_engines(listed)),
         "listed_count": len(listed) + folded,
         "projects": projects(request.actor),
         "pools": visible_pools(request.actor).order_by("name"),
         "kinds": WorkloadKind.choices,
-        "started_choices": STARTED,
+        "periods": PERIODS,
         "bulk_steps": [(step, step.capitalize()) for step in BULK_STEPS],
         "unmeasured_since": common_last_measurement(row_slice.rows),
     }

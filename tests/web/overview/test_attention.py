@@ -41,6 +41,27 @@ def test_only_the_users_own_failed_and_unschedulable_workloads_need_attention(
     assert attention(sign_in("dave")) == [("Failed", "broken"), ("Unschedulable", "too-large")]
 
 
+def test_platform_admins_see_the_latest_failures_of_all_users(cast: Cast, sign_in: SignIn) -> None:
+    by = cast.dave.user
+    for hours in (5, 4, 3, 2):
+        make.workload(cast.vision, f"broken-{hours}", phase="failed", ended_at=make.ago(hours=hours), by=by)
+    make.workload(cast.vision, "long-ago", phase="failed", ended_at=make.ago(hours=30), by=by)
+    make.workload(cast.vision, "own", phase="failed", ended_at=make.ago(hours=1), by=cast.alice.user)
+    spare = make.pool("spare")
+    make.workload(cast.vision, "elsewhere", phase="failed", ended_at=make.ago(), by=by, pools=[spare.name])
+    client = sign_in("alice")
+    *_, further = items = client.get(f"/?pool={cast.pool.name}").context["attention"]
+    names = ["own", "vision/broken-2", "vision/broken-3", "2 more workloads"]
+    assert [item.name for item in items] == names
+    assert further.text == "failed in the last day."
+    rows = client.get(further.path).context["slice"].rows
+    assert {row.name for row in rows} == {"own", *(f"broken-{hours}" for hours in (5, 4, 3, 2))}
+    assert attention(client)[0] == ("Failed", "vision/elsewhere")
+    *_, further = sign_in("dave").get("/").context["attention"]
+    rows = sign_in("dave").get(further.path).context["slice"].rows
+    assert further.name == "2 more workloads" and len(rows) == 5
+
+
 def test_failed_array_creates_only_one_attention_item(cast: Cast, sign_in: SignIn) -> None:
     array, ended = submit_array(cast, "grid", 12), make.ago(minutes=5)
     tasks = Workload.objects.filter(array=array)

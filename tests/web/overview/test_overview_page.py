@@ -40,7 +40,15 @@ def test_every_number_links_to_the_rows_that_it_counts(
     make.workload(
         cast.vision, "long-ago", submitted_at=make.ago(hours=60), first_started_at=make.ago(hours=50)
     )
+    for name, hours in (("broken", 1), ("older", 30)):
+        make.workload(cast.vision, name, phase="failed", ended_at=make.ago(hours=hours))
+    array = submit_array(cast, "grid", 2)
+    Workload.objects.filter(array=array).update(phase="failed", ended_at=make.ago(hours=1))
     client = sign_in("dave")
+    assert "1 plus 2 array tasks" in " ".join(figure(client, "Failed (24 h)")[1].split())
+    WorkloadArray.objects.filter(pk=array.pk).update(state="failed", ended_at=make.ago(hours=1))
+    rows = client.get(figure(client, "Failed (24 h)")[0]).context["slice"].rows
+    assert {row.array.name if row.array else row.name for row in rows} == {"broken", "grid"}
     for title, names in (
         ("GPUs allocated", ["baseline"]), ("Running", ["baseline"]), ("Median wait (24 h)", ["baseline"]),
         ("Pending", ["never-started", "long-ago"]),

@@ -1,8 +1,8 @@
 """Items that need the user's attention, shown on the overview."""
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
@@ -14,11 +14,12 @@ from pools.models import NodePool
 from projects.access import Action, may
 from projects.actor import Actor
 from projects.idle_gpus import idle_since
-from projects.models import BudgetWarning, Delivery, Phase, Workload, WorkloadArray
-from projects.selectors import budgets, workloads
+from projects.models import ArrayState, BudgetWarning, Delivery, Phase, Workload, WorkloadArray
+from projects.selectors import budgets, workload_count, workloads
 from projects.services.arrays import failure_sentence, failures_by_array
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.failed_pods import load_log_addresses
+from projects.web.workloads.filters import failed_since
 from scheduler.reports.pool_diagnosis import RECONCILER, find_pool_errors
 from scheduler.reports.queues.starved import Shortfall
 from scheduler.reports.usage.budgets import FULL_PERCENT, budget_statuses
@@ -49,6 +50,8 @@ class AttentionItem:
     at: datetime | None = None
     is_sentence: bool = False
     log: str = ""
+    workload: Workload | None = None  # failed workload, unless it is an array
+    is_failed: bool = False  # whether the list of failed workloads contains the workload or array
 
 
 def attention_items(
@@ -80,9 +83,9 @@ def attention_items(
         in_pools = []
     impossible = impossible[:OF_EACH_MAX]
     listed = sum(workload in impossible for workload in in_pools)
+    failed = _failed_items(actor, names if is_admin else None, pool, now)
     of_own = [
-        *_failed_items(actor, now), *map(_unschedulable_item, impossible),
-        *islice(_idle_items(own, now), OF_EACH_MAX),
+        *failed, *map(_unschedulable_item, impossible), *islice(_idle_items(own, now), OF_EACH_MAX),
     ]  # fmt: skip
     lasting = islice(_lasting_shortfalls(actor, shortfalls, now), SHORTFALLS_MAX)
     below_share = _items_below_share(actor, lasting)
@@ -113,46 +116,74 @@ def _own_workloads(actor: Actor) -> list[Workload]:
     return list(rows.select_related("array").order_by("-submitted_at")[:OWN_MAX])
 
 
-def _failed_items(actor: Actor, now: datetime) -> list[AttentionItem]:
-    """Return the user's latest failed workloads, and arrays with failed tasks, from the last day."""
+def _failed_items(
+    actor: Actor, pools: Collection[str] | None, pool: str, now: datetime
+) -> list[AttentionItem]:
+    """Return the latest failed workloads, and arrays with failed tasks, from the last day.
+
+    With `pools`, all visible workloads of these pools are considered, otherwise only the user's own. Further
+    failures share one item that links to the failed workloads.
+    """
     if actor.user is None:
         return []
-    rows = workloads(actor).filter(
-        submitted_by=actor.user, phase=Phase.FAILED, superseded=False, ended_at__gte=now - RECENTLY
-    )
+    of_scope = Q(submitted_by=actor.user) if pools is None else Q(pools__overlap=[*pools])
+    visible = workloads(actor).filter(of_scope)
+    rows = visible.filter(phase=Phase.FAILED, superseded=False, ended_at__gte=now - RECENTLY)
     latest: dict[tuple[int, str], Workload] = {}
     for workload in rows.filter(array=None).order_by("-ended_at")[: OF_EACH_MAX * OF_EACH_MAX]:
         latest.setdefault((workload.project_id, workload.name), workload)
-    listed = list(islice(latest.values(), OF_EACH_MAX))
-    logs = load_log_addresses(listed)
-    items = [
-        AttentionItem(
-            "Failed", "bad", workload.name, _workload_path(workload), workload.message,
-            workload.ended_at, is_sentence=True, log=logs.get(workload.pk, ""),
-        )
-        for workload in listed
-    ]  # fmt: skip
-    items += _failed_arrays(rows.filter(array__isnull=False))
-    return sorted(items, key=lambda item: item.at or now, reverse=True)
+    items = [_failed_item(actor, workload) for workload in latest.values()]
+    items += _failed_arrays(actor, rows.filter(array__isnull=False))
+    items.sort(key=lambda item: item.at or now, reverse=True)
+    listed = items[:OF_EACH_MAX]
+    logs = load_log_addresses(item.workload for item in listed if item.workload)
+    result = [replace(item, log=logs.get(item.workload.pk, "")) if item.workload else item for item in listed]
+    if len(items) > OF_EACH_MAX:
+        total = visible.filter(failed_since(now - RECENTLY)).order_by().aggregate(n=workload_count())["n"]
+        if further := total - sum(item.is_failed for item in listed):
+            scope = "&mine=1" if pools is None else f"&pool={pool}" if pool else ""
+            path = f"{reverse('workloads')}?state=failed&ended=24h{scope}"
+            name = format_count(further, "more workload")
+            result.append(AttentionItem("Failed", "bad", name, path, "failed in the last day."))
+    return result
 
 
-def _failed_arrays(tasks: QuerySet[Workload]) -> Iterator[AttentionItem]:
-    """Yield an item for each array that contains one of the failed tasks, latest first.
+def _failed_item(actor: Actor, workload: Workload) -> AttentionItem:
+    return AttentionItem(
+        "Failed", "bad", _name_for(actor, workload), _workload_path(workload), workload.message,
+        workload.ended_at, is_sentence=True, workload=workload,
+        is_failed=True,
+    )  # fmt: skip
+
+
+def _name_for(actor: Actor, row: Workload | WorkloadArray) -> str:
+    """Return the row's name, with its project if another user has submitted it."""
+    is_own = actor.user is not None and row.submitted_by_id == actor.user.pk
+    return row.name if is_own else f"{row.project.name}/{row.name}"
+
+
+def _failed_arrays(actor: Actor, tasks: QuerySet[Workload]) -> list[AttentionItem]:
+    """Return an item for each array that contains one of the failed tasks.
 
     Of several arrays with the same name, only the latest is included.
     """
     ends = tasks.order_by().values_list("array").annotate(at=Max("ended_at")).order_by("-at")
     if not (latest := dict(ends[: OF_EACH_MAX * OF_EACH_MAX])):
-        return
-    rows = WorkloadArray.objects.in_bulk(latest)
+        return []
+    rows = WorkloadArray.objects.select_related("project").in_bulk(latest)
     newest: dict[tuple[int, str], uuid.UUID] = {}
     for pk in (pk for pk in latest if pk in rows):
         newest.setdefault((rows[pk].project_id, rows[pk].name), pk)
-    shown = list(newest.values())[:OF_EACH_MAX]
-    failures = failures_by_array(shown)
-    for pk in (pk for pk in shown if pk in failures):  # the failed tasks of other arrays have been retried
-        text, path = f"{failure_sentence(failures[pk], rows[pk].task_count)}.", reverse("array", args=[pk])
-        yield AttentionItem("Failed", "bad", rows[pk].name, path, text, latest[pk], is_sentence=True)
+    failures = failures_by_array(newest.values())
+    return [
+        AttentionItem(
+            "Failed", "bad", _name_for(actor, rows[pk]), reverse("array", args=[pk]),
+            f"{failure_sentence(failures[pk], rows[pk].task_count)}.", latest[pk], is_sentence=True,
+            is_failed=rows[pk].state == ArrayState.FAILED,
+        )
+        for pk in newest.values()
+        if pk in failures  # the failed tasks of other arrays have been retried
+    ]  # fmt: skip
 
 
 def _select_unschedulable(own: Sequence[Workload]) -> Iterator[Workload]:

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import product
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Min, Q, QuerySet
 from django.http import HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
@@ -26,11 +26,11 @@ from pools.models import NodePool
 from projects.access import Action, may, may_submit_anywhere, visible_pools
 from projects.actor import Actor
 from projects.known_names import unknown_pool_problem
-from projects.models import Workload
+from projects.models import ArrayState, Phase, Workload
 from projects.selectors import workload_count, workloads
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.engine_rows import engine_count
-from projects.web.workloads.filters import state_condition
+from projects.web.workloads.filters import failed_since, state_condition
 from scheduler.models import Eviction
 from scheduler.reports.evictions.rendering import render_with_links
 from scheduler.reports.health import is_scheduler_running
@@ -112,7 +112,7 @@ def index(request: Request) -> HttpResponse:
         "bar_kinds": {part.kind for bar in bars for part in bar.parts},
         "has_share_marks": any(bar.share is not None for bar in bars),
         "used_this_hour": round(hourly_means[-1].used, 1) * MILLI if hourly_means[-1].measured else None,
-        "counts": count_by_state(actor, shown),
+        "counts": count_by_state(actor, shown, now),
         "reasons": reasons[:REASONS_MAX],
         "longest": longest,
         "maps": shown_maps,
@@ -254,17 +254,27 @@ def select_busiest(tops: list[QuotaLine]) -> list[tuple[QuotaLine, list[QuotaLin
     return shown_tops
 
 
-def count_by_state(actor: Actor, pools: Iterable[NodePool]) -> dict[str, int]:
+def count_by_state(actor: Actor, pools: Iterable[NodePool], now: datetime) -> dict[str, Any]:
     """Return the number of workloads by state, as in the workload list.
 
-    `partly_pending` is the number of running arrays that have pending tasks. Added inference engines also
-    count as workloads; `running_engines` and `pending_engines` are their numbers.
+    `failed` counts those that have failed in the last day, and `failed_tasks` the failed tasks of active
+    arrays. `partly_pending` is the number of running arrays that have pending tasks. Added inference engines
+    also count as workloads; `running_engines` and `pending_engines` are their numbers. `waiting_since` is the
+    time at which the workload with the longest wait became pending, or None.
     """
     rows = workloads(actor).filter(pools__overlap=[pool.name for pool in pools]).order_by()
     counts: dict[str, Any] = {state: workload_count(state_condition(state)) for state in COUNTED_STATES}
     counts |= {f"{state}_engines": engine_count(state_condition(state)) for state in ("running", "pending")}
     in_part = Q(state_condition("running"), array__isnull=False, phase__in=PENDING_PHASES)
-    return rows.aggregate(**counts, partly_pending=Count("array", filter=in_part, distinct=True))
+    in_active_array = Q(array__state=ArrayState.ACTIVE, phase=Phase.FAILED, superseded=False)
+    queued = Q(phase__in=PENDING_PHASES, held=False) & ~Q(reason=UNSCHEDULABLE)
+    return rows.aggregate(
+        **counts,
+        partly_pending=Count("array", filter=in_part, distinct=True),
+        failed=workload_count(failed_since(now - DAY)),
+        failed_tasks=Count("pk", filter=in_active_array & Q(ended_at__gte=now - DAY)),
+        waiting_since=Min("pending_since", filter=queued),
+    )
 
 
 def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:

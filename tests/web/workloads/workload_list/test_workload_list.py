@@ -154,7 +154,7 @@ def test_workload_list_can_show_failing_and_pending_workloads_first(cast: Cast, 
     assert {row.name for row in rows[3:5]} == {"running", "whole"}
 
 
-def test_ended_tab_contains_a_tab_for_failed_workloads_and_arrays(cast: Cast, sign_in: SignIn) -> None:
+def test_failed_workloads_and_arrays_have_a_tab(cast: Cast, sign_in: SignIn) -> None:
     for phase in ("failed", "completed", "running"):
         make.workload(cast.vision, phase, phase=phase)
     make.workload(cast.vision, "again", preemptions=2)
@@ -171,6 +171,12 @@ def test_ended_tab_contains_a_tab_for_failed_workloads_and_arrays(cast: Cast, si
     assert "completed" not in counts
     assert rows("failed") == {"failed", "broken"} and rows("completed") == {"completed"}
     assert rows("evicted") == {"again"} and rows("cancelled") == set()
+    make.workload(cast.vision, "earlier", phase="failed", ended_at=make.ago(hours=30))
+    assert rows("failed") == {"failed", "broken", "earlier"}
+    recent = client.get("/workloads?state=failed&ended=24h")
+    assert {row.name for row in recent.context["slice"].rows} == {"failed", "broken-0"}
+    assert 'name="ended"' in recent.content.decode()
+    Workload.objects.filter(name="earlier").delete()
     file = streamed(client.get("/workloads?format=csv&state=failed")).decode()
     assert {line.split(",")[0] for line in file.splitlines()[1:]} == {"failed", "broken-0", "active-0"}
 
@@ -231,7 +237,7 @@ def test_tabs_count_added_engines_like_the_overview(cast: Cast, sign_in: SignIn)
     }
     assert tabs == {
         "live": "Live 5", "pending": "Pending 1", "running": "Running 4",
-        "suspended": "Suspended 0", "ended": "Ended 0", "all": "All 5",
+        "suspended": "Suspended 0", "ended": "Ended 0", "failed": "Failed 0", "all": "All 5",
     }  # fmt: skip
     figures = sign_in("dave").get("/").content.decode()
     assert "including 2 engines" in figures and "including 1 engine<" in figures
@@ -287,6 +293,14 @@ def test_last_measurement_is_common_if_workloads_were_last_measured_at_about_the
     assert common_last_measurement(rows[:1]) is None
     earlier: Any = SimpleNamespace(measured_at=now - timedelta(hours=1))
     assert common_last_measurement([*rows, earlier]) is None
+
+
+def test_pending_tab_states_how_many_workloads_have_reserved_resources(cast: Cast, sign_in: SignIn) -> None:
+    make.workload(cast.vision, "waiting")
+    client = sign_in("dave")
+    assert "reserved)" not in client.get("/workloads").content.decode()
+    make.workload(cast.vision, "reserved", phase="reserved")
+    assert 'Pending <span class="faint">2 (1 reserved)</span>' in client.get("/workloads").content.decode()
 
 
 def test_unschedulable_workloads_have_a_red_badge_and_a_tab(cast: Cast, sign_in: SignIn) -> None:

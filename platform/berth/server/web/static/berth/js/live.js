@@ -51,7 +51,7 @@
     socket = new WebSocket(`${scheme}//${location.host}/ws/live?since=${since}`);
     socket.onopen = () => {
       opened = performance.now();
-      badge("on", "Live");
+      badge("on", "Connected");
       clearInterval(poll);
       poll = 0;
       if (retry > 1000) note("everything"); // changes may have been missed
