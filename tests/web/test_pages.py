@@ -369,7 +369,7 @@ def test_large_fair_share_page_expands_one_department_at_a_time(
 def test_overview_shows_charts_of_the_busiest_projects(
     cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("berth.server.web.overview.PROJECTS_MAX", 1)
+    monkeypatch.setattr("berth.server.web.overview.page.PROJECTS_MAX", 1)
     make.workload(cast.vision, "small", gpu_milli_min=1000)
     make.workload(cast.search, "large", gpu_milli_min=2000)
     queues = sign_in("alice").get("/").context["queues"]

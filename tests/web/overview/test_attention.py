@@ -190,7 +190,9 @@ def test_idle_gpus_of_the_user_need_attention(
 ) -> None:
     Workload.objects.filter(pk=running.pk).update(submitted_by=cast.dave.user)
     since = make.ago(hours=2)
-    monkeypatch.setattr("berth.server.web.attention.idle_since", lambda rows, now: dict.fromkeys(rows, since))
+    monkeypatch.setattr(
+        "berth.server.web.overview.attention.idle_since", lambda rows, now: dict.fromkeys(rows, since)
+    )
     assert attention(sign_in("dave")) == [("GPUs idle", "baseline")]
     assert attention(sign_in("carol")) == []
 
@@ -200,7 +202,9 @@ def test_platform_admins_see_idle_gpus_of_other_users_in_one_item(
 ) -> None:
     Workload.objects.filter(pk=running.pk).update(submitted_by=cast.dave.user, gpu_milli_now=2000)
     since = make.ago(hours=2)
-    monkeypatch.setattr("berth.server.web.attention.idle_since", lambda rows, now: dict.fromkeys(rows, since))
+    monkeypatch.setattr(
+        "berth.server.web.overview.attention.idle_since", lambda rows, now: dict.fromkeys(rows, since)
+    )
     client = sign_in("alice")
     (item,) = client.get("/").context["attention"]
     assert (item.name, item.path) == ("baseline", f"/workloads/{running.pk}")

@@ -10,8 +10,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from berth.server.web.first_steps import first_steps
 from berth.server.web.navigation import CHAPTERS, GROUPS, help_chapter
+from berth.server.web.overview.first_steps import first_steps
 from pools.providers.hardware import Machine
 from projects.models import Department, Membership, Project, Quota, Workload
 from tests import factories as make

@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from berth.server.web.charts.bars import stacked_bar
-from berth.server.web.overview import ReasonCount, balance_columns, utilization_chart
+from berth.server.web.overview.page import ReasonCount, balance_columns, utilization_chart
 from pools.models import Node, NodePool
 from projects.models import Quota, Workload, WorkloadArray
 from projects.services import arrays
@@ -345,7 +345,7 @@ def test_pools_with_many_devices_are_shown_as_bars(
 ) -> None:
     client = sign_in("dave")
     assert "GPUs by pool" not in client.get("/").content.decode()
-    monkeypatch.setattr("berth.server.web.overview.DEVICES_MAX", 3)
+    monkeypatch.setattr("berth.server.web.overview.page.DEVICES_MAX", 3)
     text = client.get("/").content.decode()
     assert "GPUs by pool" in text
     ((pool, gpus),) = client.get("/").context["pool_bars"]

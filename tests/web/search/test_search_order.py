@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from berth.server.web import nearest_words
+from berth.server.web.search import nearest_words
 from projects.models import InferenceEngine, Service, Workload
 from tests import factories as make
 from tests.cast import Cast

@@ -2,11 +2,11 @@
 
 from django.urls import include, is_valid_path, path, re_path, register_converter
 
-from berth.server.web import overview
 from berth.server.web.authentication import login, single_sign_on
 from berth.server.web.documentation import documentation
+from berth.server.web.overview.page import index
 from berth.server.web.pages import redirect_without_slash
-from berth.server.web.search import search
+from berth.server.web.search.dialog import search
 
 
 class ExistingPage:
@@ -25,7 +25,7 @@ class ExistingPage:
 
 register_converter(ExistingPage, "existing_page")
 urlpatterns = [
-    path("", overview.index, name="overview"),
+    path("", index, name="overview"),
     path("search", search, name="search"),
     path("login", login.SignIn.as_view(), name="login"),
     path("login/sso", single_sign_on.begin, name="sso"),

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from berth.server.web.search_workloads import current_hits
+from berth.server.web.search.workloads import current_hits
 from projects.access import with_roles
 from projects.models import Phase, Workload
 from projects.models.workloads import ENDED_PHASES

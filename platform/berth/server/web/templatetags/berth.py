@@ -23,7 +23,7 @@ from berth.server.web.charts.bars import WIDTH, Bar
 from berth.server.web.charts.time_axis import time_labels
 from berth.server.web.lists.tables import Column, Listing
 from berth.server.web.navigation import NavigationEntry, help_chapter, list_entry, navigation_groups
-from berth.server.web.search_rank import mark_words
+from berth.server.web.search.rank import mark_words
 from berth.server.web.states import chip, tone, workload_chip
 from berth.server.web.zones import reader_zone
 from projects.access import may_submit_anywhere

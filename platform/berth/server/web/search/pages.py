@@ -7,9 +7,9 @@ from itertools import chain, islice
 from django.urls import reverse
 
 from berth.server.web.navigation import ACCOUNT, UNLISTED, NavigationEntry, navigation_groups
-from berth.server.web.nearest_words import SYNONYMS
-from berth.server.web.palette import STOP_WORDS, SearchHit, words_outside_title
-from berth.server.web.search_rank import begins_a_keyword
+from berth.server.web.search.nearest_words import SYNONYMS
+from berth.server.web.search.palette import STOP_WORDS, SearchHit, words_outside_title
+from berth.server.web.search.rank import begins_a_keyword
 from projects.access import is_platform_admin, may_submit_anywhere, visible_pools
 from projects.actor import Actor
 

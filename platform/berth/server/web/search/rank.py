@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from berth.server.web.palette import SearchHit
+from berth.server.web.search.palette import SearchHit
 
 MIN_KEYWORD_LETTERS = 2  # minimum letters that match a hidden keyword; one letter would match most pages
 EXACT, STARTS_TITLE, STARTS_WORD, IN_TITLE, ELSEWHERE = range(5)

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.urls import Resolver404, resolve, reverse
 
-from berth.server.web.palette import SearchHit
-from berth.server.web.search_workloads import array_hits, state_of
+from berth.server.web.search.palette import SearchHit
+from berth.server.web.search.workloads import array_hits, state_of
 from pools.models.node import NodeState
 from projects.access import visible_nodes, visible_pools
 from projects.actor import Actor

@@ -12,7 +12,7 @@ from django.http import QueryDict
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from berth.server.web.palette import SearchHit
+from berth.server.web.search.palette import SearchHit
 from berth.server.web.states import TONES
 from projects.actor import Actor
 from projects.models import ArrayState, InferenceEngine, Phase, Workload, WorkloadArray, WorkloadKind

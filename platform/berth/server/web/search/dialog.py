@@ -15,9 +15,10 @@ from django.utils import timezone
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET
 
-from berth.server.web.nearest_words import nearest
 from berth.server.web.pages import Request, signed_in
-from berth.server.web.palette import (
+from berth.server.web.search.nearest_words import nearest
+from berth.server.web.search.pages import page_hits, pool_page_hits
+from berth.server.web.search.palette import (
     TITLE_STARTS,
     SearchHit,
     form_actions,
@@ -29,10 +30,9 @@ from berth.server.web.palette import (
     schedule_actions,
     split_verb,
 )
-from berth.server.web.recent_pages import recent_hits
-from berth.server.web.search_pages import page_hits, pool_page_hits
-from berth.server.web.search_rank import rank
-from berth.server.web.search_workloads import (
+from berth.server.web.search.rank import rank
+from berth.server.web.search.recent_pages import recent_hits
+from berth.server.web.search.workloads import (
     array_hits,
     current_hits,
     state_list_hits,

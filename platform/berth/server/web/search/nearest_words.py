@@ -9,9 +9,9 @@ from django.db.models import QuerySet
 
 from berth.core.problems import closest_match
 from berth.server.web.navigation import ACCOUNT, GROUPS, UNLISTED
-from berth.server.web.palette import EDIT_QUOTA, FORMS, VERBS
-from berth.server.web.search_rank import PARTS
-from berth.server.web.search_workloads import STATE_SYNONYMS, split_task
+from berth.server.web.search.palette import EDIT_QUOTA, FORMS, VERBS
+from berth.server.web.search.rank import PARTS
+from berth.server.web.search.workloads import STATE_SYNONYMS, split_task
 from projects.access import visible_nodes, visible_pools
 from projects.actor import Actor
 from projects.selectors import arrays, projects, quota_groups, schedules, templates, workloads

@@ -14,12 +14,12 @@ from django.views.decorators.http import require_GET
 
 from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_count
-from berth.server.web.attention import attention_items
 from berth.server.web.charts.bars import Bar, stacked_bar
 from berth.server.web.charts.columns import ColumnChart, stacked_columns
-from berth.server.web.first_steps import first_steps
 from berth.server.web.lists.filters import describe_unknown
-from berth.server.web.own_workloads import PENDING_PHASES, OwnWorkload, own_workloads
+from berth.server.web.overview.attention import attention_items
+from berth.server.web.overview.first_steps import first_steps
+from berth.server.web.overview.own_workloads import PENDING_PHASES, OwnWorkload, own_workloads
 from berth.server.web.pages import Request, page, signed_in
 from berth.server.web.zones import reader_zone
 from pools.models import NodePool

@@ -1,0 +1,1 @@
+"""The overview page and its parts."""
