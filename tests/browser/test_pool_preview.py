@@ -11,7 +11,7 @@ from tests.browser.data.scene import Scene
 from tests.browser.driver.chromium import NARROW, open_settled
 from tests.browser.every_page.pages import OVERFLOW
 from tests.fakes.kubernetes import FakeCluster, serve
-from tests.pools.kubernetes.test_credentials import kubeconfig
+from tests.pools.kubernetes.api_server.test_credentials import kubeconfig
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from pools.runtimes.shim.channels.frames import (
 )
 from tests.channels.conftest import Site
 from tests.channels.test_port_forward import forward, receive_all
-from tests.contracts.kubernetes_stage import POOL, fake_kubernetes_stage
+from tests.contracts.kubernetes.stage import POOL, fake_kubernetes_stage
 from tests.contracts.pods import running
 
 PATIENCE = 180.0

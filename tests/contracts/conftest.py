@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contracts.kubernetes_cluster import missing_parts, real_cluster
-from tests.contracts.ray_cluster import RayCluster, ray_cluster
-from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
-from tests.contracts.slurm_rest import SlurmRestServer, allow_tokens, installed_versions, missing_rest
+from tests.contracts.kubernetes.cluster import missing_parts, real_cluster
+from tests.contracts.ray.cluster import RayCluster, ray_cluster
+from tests.contracts.slurm.cluster import SlurmCluster, missing_programs, slurm_cluster
+from tests.contracts.slurm.rest import SlurmRestServer, allow_tokens, installed_versions, missing_rest
 
 
 @pytest.fixture(scope="package")

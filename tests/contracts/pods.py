@@ -15,7 +15,7 @@ from pools.runtimes.files.base import FilesNotFound
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.runtimes.shim.processes import process_ids
-from tests.contracts.ray_cluster import RayCluster
+from tests.contracts.ray.cluster import RayCluster
 from tests.fakes.runtime import FakeRuntime
 
 PATIENCE = 180.0  # time limit in seconds; a machine under load starts pods slowly

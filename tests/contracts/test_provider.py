@@ -43,9 +43,9 @@ from pools.providers.static import StaticProvider
 from pools.services.joining import MachineReport
 from pools.services.ssh.hosts import settings_digest
 from tests import factories
-from tests.contracts.kubernetes_cluster import GPU, nodes_without_machines, with_shipped_role
-from tests.contracts.slurm_cluster import SlurmCluster
-from tests.contracts.slurm_rest import SlurmRestServer
+from tests.contracts.kubernetes.cluster import GPU, nodes_without_machines, with_shipped_role
+from tests.contracts.slurm.cluster import SlurmCluster
+from tests.contracts.slurm.rest import SlurmRestServer
 from tests.fakes.kubernetes import FakeCluster, serve
 from tests.fakes.provider import FakeProvider
 from tests.fakes.slurm import FakeSlurm

@@ -1,4 +1,4 @@
-"""Contract tests for every runtime. `test_ray.py` runs them on Ray."""
+"""Contract tests for every runtime. `ray/test_ray.py` runs them on Ray."""
 
 import json
 import select
@@ -22,7 +22,7 @@ from pools.runtimes.shim.channels.frames import (
     FrameReader,
     encode_frame,
 )
-from tests.contracts.kubernetes_stage import KubernetesStage, fake_kubernetes_stage
+from tests.contracts.kubernetes.stage import KubernetesStage, fake_kubernetes_stage
 from tests.contracts.pods import (
     LEAVES_FILES,
     PATIENCE,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.contracts.kubernetes_cluster import missing_parts, real_cluster, with_shipped_role
+from tests.contracts.kubernetes.cluster import missing_parts, real_cluster, with_shipped_role
 from tests.deploy.test_container_files import BERTH, started_module
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"

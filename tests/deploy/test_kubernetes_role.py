@@ -9,7 +9,7 @@ from pools.kubernetes.preview.examine import examine_cluster
 from pools.kubernetes.preview.permissions import PERMISSIONS, REVIEW
 from pools.providers.base import Shape
 from pools.runtimes.base import ChannelRejected
-from tests.contracts.kubernetes_stage import fake_kubernetes_stage
+from tests.contracts.kubernetes.stage import fake_kubernetes_stage
 from tests.contracts.pods import ended, poll_until, running
 from tests.contracts.test_runtime import exchange
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from tests.contracts.slurm_cluster import SlurmCluster
+from tests.contracts.slurm.cluster import SlurmCluster
 from tests.journeys.command import Terminal
 
 GPUS = 2  # number of GPUs of each node

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
-from tests.contracts.slurm_rest import SlurmRestServer, allow_tokens, missing_rest
+from tests.contracts.slurm.cluster import SlurmCluster, missing_programs, slurm_cluster
+from tests.contracts.slurm.rest import SlurmRestServer, allow_tokens, missing_rest
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.first_chapter import LONG, FirstChapter
 from tests.journeys.guide import run_as_written

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
+from tests.contracts.slurm.cluster import SlurmCluster, missing_programs, slurm_cluster
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.first_chapter import LONG
 from tests.journeys.installation import Installation, InstallContext, until

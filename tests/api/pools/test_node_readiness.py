@@ -12,7 +12,7 @@ from pools.providers.static import StaticProvider
 from pools.reconciler import reconcile
 from pools.selectors import pending_instances
 from tests.api.conftest import Caller
-from tests.api.pools.test_joining import join
+from tests.api.pools.joining.test_joining import join
 from tests.cast import Cast
 
 FAILED = "the probe pod failed: exit code 1: mktemp: Read-only file system"

@@ -10,7 +10,7 @@ from pools.models import NodePool
 from tests.api.conftest import Caller
 from tests.cast import Cast
 from tests.fakes.kubernetes import FakeCluster, serve
-from tests.pools.kubernetes.test_credentials import kubeconfig
+from tests.pools.kubernetes.api_server.test_credentials import kubeconfig
 
 PATH = "node-pools?dry_run=true"
 

@@ -17,8 +17,8 @@ from pools.runtimes.base import PodSpec
 from projects.models import Pod, Workload
 from projects.services import workloads
 from projects.services.people import tokens
-from tests.api.asgi_client import Wire
 from tests.api.conftest import Caller
+from tests.api.transport.asgi_client import Wire
 from tests.cast import Cast, make_cast, training
 from tests.fakes.clock import FixedClock
 from tests.fakes.runtime import FakeRuntime

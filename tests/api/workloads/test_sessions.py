@@ -17,8 +17,8 @@ from pools.services.secrets import SecretContent
 from projects.models import Phase, Pod, Workload
 from projects.services.people import tokens
 from projects.services.secrets import set_project_secret
-from tests.api.asgi_client import Wire
 from tests.api.conftest import Caller
+from tests.api.transport.asgi_client import Wire
 from tests.cast import Cast, make_cast
 
 BODY = {

@@ -10,8 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from tests.contracts.slurm_cluster import FAULTS, SlurmCluster
-from tests.contracts.slurm_rest import SlurmRestServer
+from tests.contracts.slurm.cluster import FAULTS, SlurmCluster
+from tests.contracts.slurm.rest import SlurmRestServer
 from tests.journeys.kills.faults import Fault, Hanging
 from tests.journeys.slurm_pool import installation_settings
 

@@ -10,14 +10,14 @@ from random import Random, SystemRandom
 import pytest
 
 from pools.providers.base import ProviderError
-from tests.contracts.slurm_cluster import (
+from tests.contracts.slurm.cluster import (
     MACHINES,
     SlurmCluster,
     missing_programs,
     processes_of,
     slurm_cluster,
 )
-from tests.contracts.slurm_rest import SlurmRestServer, allow_tokens, missing_rest
+from tests.contracts.slurm.rest import SlurmRestServer, allow_tokens, missing_rest
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation, InstallContext, command_line, until
 from tests.journeys.kills.faults import Fault, Hanging, find_processes, kill, kill_berth, strike_at_random

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from berth.client.models.workloads import Workload
-from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
+from tests.contracts.slurm.cluster import SlurmCluster, missing_programs, slurm_cluster
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.host_namespaces import DRIVER, needs_namespaces
 from tests.journeys.installation import Installation, InstallContext, until

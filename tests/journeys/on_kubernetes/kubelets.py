@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pools.kubernetes.credentials import parse_kubeconfig
-from tests.contracts.kubernetes_cluster import flatten
+from tests.contracts.kubernetes.cluster import flatten
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pools.kubernetes.api import Api
 from pools.kubernetes.nodes import INSTALLATION_LABEL, POOL_LABEL
-from tests.contracts.kubernetes_cluster import GPU
+from tests.contracts.kubernetes.cluster import GPU
 from tests.images.registry import PASSWORD, USER, Registry
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation

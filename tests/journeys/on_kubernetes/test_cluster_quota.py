@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.kubernetes_cluster import GPU, patch
+from tests.contracts.kubernetes.cluster import GPU, patch
 from tests.images.registry import Registry
 from tests.journeys.command import Terminal
 from tests.journeys.installation import Installation, Visitor, until

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from berth.client import Client
-from tests.contracts.kubernetes_cluster import patch
+from tests.contracts.kubernetes.cluster import patch
 from tests.images.registry import Registry
 from tests.journeys.installation import Installation, until
 from tests.journeys.on_kubernetes.prod import Prod, Users, create_pool, sign_in_users

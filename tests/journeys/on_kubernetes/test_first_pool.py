@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.contracts.kubernetes_cluster import GPU, patch
+from tests.contracts.kubernetes.cluster import GPU, patch
 from tests.images.registry import PASSWORD, USER, Registry
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.first_chapter import FirstChapter

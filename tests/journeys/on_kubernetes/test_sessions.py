@@ -14,7 +14,7 @@ import pytest
 from berth.client import Client
 from berth.client.errors import ClientError, Invalid
 from berth.client.sessions.options import build_options
-from tests.contracts.kubernetes_cluster import GPU
+from tests.contracts.kubernetes.cluster import GPU
 from tests.images.python_layer import python_layer
 from tests.images.registry import Registry
 from tests.journeys.installation import ROOT, Installation, InstallContext, until

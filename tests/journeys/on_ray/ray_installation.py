@@ -10,7 +10,7 @@ from berth.client.models.pools import Node
 from berth.client.models.workloads import Event, Pod, Workload
 from pools.runtimes.shim.processes import descendants
 from pools.runtimes.shim.records import read_record
-from tests.contracts.ray_cluster import process_name
+from tests.contracts.ray.cluster import process_name
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation, until
 

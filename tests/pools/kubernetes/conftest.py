@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.kubernetes_stage import FakeKubernetesStage, fake_kubernetes_stage
+from tests.contracts.kubernetes.stage import FakeKubernetesStage, fake_kubernetes_stage
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pools.kubernetes.code.container import BLOCK, INCOMPLETE, MISSING, end_mark
 from pools.kubernetes.mirror import Mirror
 from pools.runtimes.base import PodCause, PodState
 from tests.code.code_server import SECRET, archive
-from tests.contracts.kubernetes_stage import FakeKubernetesStage
+from tests.contracts.kubernetes.stage import FakeKubernetesStage
 
 TAR_END = 1024
 

@@ -16,7 +16,7 @@ from pools.kubernetes.files.store import CopyLimits
 from pools.kubernetes.reports import command_report
 from pools.runtimes.base import PodCause, PodState, StartRejected
 from pools.runtimes.files.base import FilesNotFound
-from tests.contracts.kubernetes_stage import FakeKubernetesStage
+from tests.contracts.kubernetes.stage import FakeKubernetesStage
 from tests.contracts.pods import ended, poll_until, running
 from tests.fakes.kubernetes.store import Rejection
 from tests.support.present import present

@@ -11,7 +11,7 @@ from projects.models import Phase, PodState, Quota, Workload
 from scheduler.models import Eviction
 from tests import factories
 from tests.cast import make_cast
-from tests.contracts.kubernetes_stage import FakeKubernetesStage, fake_kubernetes_stage
+from tests.contracts.kubernetes.stage import FakeKubernetesStage, fake_kubernetes_stage
 from tests.contracts.pods import poll_until
 from tests.harness.samples import sample
 from tests.scheduler.stage import Stage

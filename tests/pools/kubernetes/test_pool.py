@@ -20,7 +20,7 @@ from pools.services.access.kubernetes import KubernetesAccess
 from scheduler.loop.observe.nodes import NodeCache, load_node_rows
 from tests.contracts.pods import poll_until
 from tests.fakes.kubernetes import FakeCluster, serve
-from tests.pools.kubernetes.test_credentials import PEM, kubeconfig
+from tests.pools.kubernetes.api_server.test_credentials import PEM, kubeconfig
 from tests.pools.stage import START, SYSTEM
 
 pytestmark = pytest.mark.django_db

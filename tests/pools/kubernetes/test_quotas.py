@@ -8,7 +8,7 @@ import pytest
 from pools.kubernetes import mirror
 from pools.kubernetes.quotas import read_quotas
 from pools.runtimes.base import ClusterQuota, ClusterQuotas
-from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage
+from tests.contracts.kubernetes.stage import POOL, FakeKubernetesStage
 from tests.contracts.pods import ended, poll_until, running
 
 GPUS = "requests.nvidia.com/gpu"

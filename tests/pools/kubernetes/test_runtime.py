@@ -14,7 +14,7 @@ from pools.runtimes.base import (
     VolumeMount,
 )
 from pools.runtimes.shim.channels.frames import STATUS
-from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage
+from tests.contracts.kubernetes.stage import POOL, FakeKubernetesStage
 from tests.contracts.pods import ended, running
 from tests.contracts.test_runtime import exchange
 from tests.fakes.kubernetes.store import Rejection

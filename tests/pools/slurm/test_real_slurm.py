@@ -19,8 +19,8 @@ from pools.providers.slurm.programs import SlurmPrograms
 from pools.providers.slurm.provider import SlurmProvider
 from pools.providers.slurm.settings import SlurmSettings, slurm_settings
 from pools.reconciler import reconcile
-from tests.contracts.slurm_cluster import MACHINES, SlurmCluster, missing_programs, slurm_cluster
-from tests.contracts.slurm_rest import SlurmRestServer, allow_tokens, missing_rest
+from tests.contracts.slurm.cluster import MACHINES, SlurmCluster, missing_programs, slurm_cluster
+from tests.contracts.slurm.rest import SlurmRestServer, allow_tokens, missing_rest
 from tests.pools.stage import SYSTEM
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900), pytest.mark.django_db(transaction=True)]

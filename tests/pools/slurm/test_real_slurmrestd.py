@@ -14,8 +14,8 @@ from pools.providers.slurm.rest.client import SlurmRest
 from pools.providers.slurm.rest.connection import Server
 from pools.providers.slurm.settings import slurm_settings
 from tests.cli.workloads.lossy_proxy import LossyProxy
-from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
-from tests.contracts.slurm_rest import SlurmRestServer, allow_tokens, missing_rest
+from tests.contracts.slurm.cluster import SlurmCluster, missing_programs, slurm_cluster
+from tests.contracts.slurm.rest import SlurmRestServer, allow_tokens, missing_rest
 from tests.pools.slurm.stage import VARIABLES, order
 
 MISSING = [*missing_programs(), *missing_rest()]

@@ -13,9 +13,9 @@ from pools.providers.slurm.programs import SlurmPrograms
 from pools.providers.slurm.provider import SlurmProvider
 from pools.providers.slurm.rest.client import SlurmRest
 from pools.providers.slurm.settings import SlurmSettings, slurm_settings
-from tests.contracts.slurm_accounting import missing_accounting, start_accounting, start_slurmdbd
-from tests.contracts.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
-from tests.contracts.slurm_rest import SlurmRestServer, missing_rest
+from tests.contracts.slurm.accounting import missing_accounting, start_accounting, start_slurmdbd
+from tests.contracts.slurm.cluster import SlurmCluster, missing_programs, slurm_cluster
+from tests.contracts.slurm.rest import SlurmRestServer, missing_rest
 from tests.journeys.installation import until
 from tests.pools.slurm.stage import VARIABLES, order
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pytest_django.live_server_helper import LiveServer
 
-from tests.api.pools.test_joining import Wired
+from tests.api.pools.joining.test_joining import Wired
 from tests.pools.ssh.ssh_pool import SshPool, create
 from tests.pools.ssh.sshd import SshServer, ssh_server
 

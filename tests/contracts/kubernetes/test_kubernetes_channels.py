@@ -34,8 +34,8 @@ from pools.runtimes.shim.channels.frames import (
     encode_credit,
     encode_frame,
 )
-from tests.contracts.kubernetes_cluster import with_shipped_role
-from tests.contracts.kubernetes_stage import RealKubernetesStage
+from tests.contracts.kubernetes.cluster import with_shipped_role
+from tests.contracts.kubernetes.stage import RealKubernetesStage
 from tests.contracts.pods import poll_until, running
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]

@@ -10,8 +10,8 @@ from pools.kubernetes.api import Api
 from pools.kubernetes.credentials import parse_kubeconfig
 from pools.runtimes.base import PodCause, RuntimeFailure, StartRejected
 from tests.contracts import test_runtime as contract
-from tests.contracts.kubernetes_cluster import with_shipped_role
-from tests.contracts.kubernetes_stage import RealKubernetesStage
+from tests.contracts.kubernetes.cluster import with_shipped_role
+from tests.contracts.kubernetes.stage import RealKubernetesStage
 from tests.contracts.pods import ended, poll_until, running
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]  # the first test waits for the cluster

@@ -16,7 +16,7 @@ from berth.server.api.endpoint_list import render_endpoints
 from berth.server.api.requests import Body
 from berth.server.api.responses import ResponseModel
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_api_description_is_valid_openapi(openapi_description: dict[str, Any]) -> None:

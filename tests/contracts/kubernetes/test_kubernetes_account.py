@@ -10,8 +10,8 @@ import pytest
 from pools.kubernetes.api import Api, ApiError
 from pools.kubernetes.credentials import in_cluster_connection, parse_kubeconfig
 from pools.kubernetes.preview.permissions import PERMISSIONS, REVIEW, REVIEWS
-from tests.contracts.kubernetes_cluster import with_shipped_role
-from tests.contracts.kubernetes_stage import RealKubernetesStage
+from tests.contracts.kubernetes.cluster import with_shipped_role
+from tests.contracts.kubernetes.stage import RealKubernetesStage
 from tests.contracts.pods import ended, running
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]  # the first test waits for the cluster

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pools.runtimes.ray.scripts import STOP
-from tests.api.pools.test_agent_service import Host
+from tests.api.pools.joining.test_agent_service import Host
 from tests.contracts.pods import poll_until
 
 BUSY = "while :; do mkdir -p {state}/environments/$$; date >> {state}/environments/$$/log; done"

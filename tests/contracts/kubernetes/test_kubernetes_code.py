@@ -13,8 +13,8 @@ from pools.kubernetes.credentials import parse_kubeconfig
 from pools.runtimes.base import PodCause, PodSpec
 from projects.code.archive import archive_parts
 from tests.code.code_server import SECRET, CodeServer, send_archive, send_half, send_problem
-from tests.contracts.kubernetes_cluster import with_shipped_role
-from tests.contracts.kubernetes_stage import RealKubernetesStage
+from tests.contracts.kubernetes.cluster import with_shipped_role
+from tests.contracts.kubernetes.stage import RealKubernetesStage
 from tests.contracts.pods import ended, poll_until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]

@@ -18,7 +18,7 @@ from pytest_django.live_server_helper import LiveServer
 from pools import services
 from pools.models import Node, NodePool, ScalingEvent
 from tests.api.conftest import Caller
-from tests.api.pools.test_joining import join, reconcile_pool, report_in
+from tests.api.pools.joining.test_joining import join, reconcile_pool, report_in
 from tests.cast import Cast
 from tests.pools.environments.test_local_environments import wheel
 from tests.support.agents import write_agent

@@ -13,7 +13,7 @@ from django.test import Client
 from pools.joining.package import agent_version
 from pools.models import Machine, Node, NodePool
 from tests.api.conftest import Caller
-from tests.api.pools.test_joining import MACHINE, reconcile_pool, report_in
+from tests.api.pools.joining.test_joining import MACHINE, reconcile_pool, report_in
 from tests.cast import Cast
 from tests.support.agents import NO_METADATA, write_agent
 

@@ -12,7 +12,7 @@ import pytest
 from pools.kubernetes.api import Unreachable
 from pools.kubernetes.preview.permissions import PERMISSIONS
 from pools.runtimes.base import RuntimeFailure
-from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage, fake_kubernetes_stage
+from tests.contracts.kubernetes.stage import POOL, FakeKubernetesStage, fake_kubernetes_stage
 from tests.contracts.pods import ended, poll_until, running
 
 Step = Callable[[FakeKubernetesStage], Any]

@@ -7,7 +7,7 @@ import pytest
 
 from pools.kubernetes.pace import PAUSE_MAX, Pace
 from pools.runtimes.base import RuntimeFailure
-from tests.contracts.kubernetes_stage import POOL, fake_kubernetes_stage
+from tests.contracts.kubernetes.stage import POOL, fake_kubernetes_stage
 from tests.contracts.pods import running
 from tests.fakes.kubernetes.store import Rejection
 

@@ -11,7 +11,7 @@ from pools.providers.slurm.rest.client import SlurmRest
 from pools.providers.slurm.rest.connection import Server
 from pools.providers.slurm.rest.versions import UNDERSTOOD, Api
 from pools.providers.slurm.settings import SlurmSettings
-from tests.contracts.slurm_cluster import ENTER, SlurmCluster, is_installed
+from tests.contracts.slurm.cluster import ENTER, SlurmCluster, is_installed
 from tests.journeys.installation import until
 from tests.support.ports import free_port
 

@@ -32,7 +32,7 @@ from tests.contracts.pods import (
     poll_until,
     running,
 )
-from tests.contracts.ray_cluster import RayCluster
+from tests.contracts.ray.cluster import RayCluster
 from tests.images.registry import missing_programs, running_registry
 from tests.volumes.object_store import SigningServer, object_store
 

@@ -10,7 +10,7 @@ from pools import services
 from pools.models import JoinToken, Machine, Node, NodePool, ScalingEvent
 from pools.providers.static import SILENT_AFTER
 from tests.api.conftest import Caller
-from tests.api.pools.test_joining import MACHINE, reconcile_pool, report_in
+from tests.api.pools.joining.test_joining import MACHINE, reconcile_pool, report_in
 from tests.cast import Cast
 
 TOKENS = "node-pools/metal/join-tokens"

@@ -22,7 +22,7 @@ import yaml
 from pools.kubernetes.api import Api, ApiError
 from pools.kubernetes.credentials import parse_kubeconfig
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 START_SECONDS = 240
 GPU = "berth.dev/gpu"
 

@@ -8,10 +8,10 @@ import pytest
 from pools.kubernetes.cluster import Clusters, PoolAccess
 from pools.kubernetes.runtime import KubernetesRuntime
 from pools.runtimes.base import PodCause, PodReport, PodState, RuntimeFailure
-from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage
+from tests.contracts.kubernetes.stage import POOL, FakeKubernetesStage
 from tests.contracts.pods import ended, poll_until, running
 from tests.fakes.kubernetes.store import Rejection
-from tests.pools.kubernetes.test_clock_skew import make_older
+from tests.pools.kubernetes.api_server.test_clock_skew import make_older
 
 
 def second_runtime(stage: FakeKubernetesStage, root: Path, installation: str) -> KubernetesRuntime:

@@ -16,7 +16,7 @@ from berth.server.front.bodies import BodyLimitMiddleware
 from projects.api.authentication import may_send_large_bodies
 from projects.models import Workload
 from projects.services.people import tokens
-from tests.api.asgi_client import Wire
+from tests.api.transport.asgi_client import Wire
 from tests.cast import make_cast, training
 from tests.support.session_cookies import session_cookie
 

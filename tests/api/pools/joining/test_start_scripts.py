@@ -19,7 +19,7 @@ from pools.joining.instructions import Instructions
 from pools.models import Machine, Node, NodePool, ScalingEvent
 from pools.runtimes.shim.processes import start_time
 from tests.api.conftest import Caller
-from tests.api.pools.test_joining import (
+from tests.api.pools.joining.test_joining import (
     Wired,
     join,
     reconcile_pool,

@@ -19,7 +19,7 @@ from pools.runtimes.base import PodState, RuntimeFailure, StartRejected
 from projects.models import Phase, Quota
 from tests import factories
 from tests.cast import make_cast
-from tests.contracts.kubernetes_stage import FakeKubernetesStage
+from tests.contracts.kubernetes.stage import FakeKubernetesStage
 from tests.contracts.pods import ended, poll_until, running
 from tests.fakes.kubernetes import FakeCluster, serve
 from tests.fakes.kubernetes.store import Rejection

@@ -10,8 +10,8 @@ from pools.kubernetes.api import Api
 from pools.kubernetes.credentials import parse_kubeconfig
 from pools.runtimes.base import PodCause
 from pools.runtimes.files.base import FilesNotFound
-from tests.contracts.kubernetes_cluster import with_shipped_role
-from tests.contracts.kubernetes_stage import RealKubernetesStage
+from tests.contracts.kubernetes.cluster import with_shipped_role
+from tests.contracts.kubernetes.stage import RealKubernetesStage
 from tests.contracts.pods import (
     LEAVES_FILES,
     claim_files_of_an_ended_pod_are_read_without_links,

@@ -3,8 +3,8 @@
 import shutil
 import subprocess
 
-from tests.contracts.slurm_cluster import SlurmCluster
-from tests.contracts.slurm_rest import allow_tokens
+from tests.contracts.slurm.cluster import SlurmCluster
+from tests.contracts.slurm.rest import allow_tokens
 from tests.journeys.installation import until
 from tests.support.ports import free_port
 

@@ -17,8 +17,8 @@ from tests.channels.ssh_user import HOST, PIPES, SshUser
 from tests.channels.test_port_forward import forward
 from tests.channels.test_ssh_files import contents
 from tests.channels.test_ssh_ports import listens
-from tests.contracts.kubernetes_cluster import with_shipped_role
-from tests.contracts.kubernetes_stage import RealKubernetesStage
+from tests.contracts.kubernetes.cluster import with_shipped_role
+from tests.contracts.kubernetes.stage import RealKubernetesStage
 from tests.contracts.pods import poll_until
 from tests.support.ports import free_port
 

@@ -24,7 +24,7 @@ from pytest_django.live_server_helper import LiveServer
 from pools import services
 from pools.joining.instructions import Instructions
 from pools.models import Machine, Node, NodePool
-from tests.api.pools.test_joining import Wired, reconcile_pool
+from tests.api.pools.joining.test_joining import Wired, reconcile_pool
 from tests.cast import Cast
 from tests.contracts.pods import poll_until
 from tests.support.agents import NO_METADATA, REJECTED, write_agent

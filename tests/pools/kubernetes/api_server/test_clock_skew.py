@@ -8,7 +8,7 @@ import pytest
 from pools.kubernetes.nodes import read_inventory
 from pools.kubernetes.settings import KubernetesSettings
 from pools.runtimes.base import PodCause, PodState
-from tests.contracts.kubernetes_stage import POOL, FakeKubernetesStage, fake_kubernetes_stage
+from tests.contracts.kubernetes.stage import POOL, FakeKubernetesStage, fake_kubernetes_stage
 from tests.contracts.pods import ended, poll_until, running
 
 HOUR = timedelta(hours=1)

@@ -10,9 +10,9 @@ from django.test import Client
 from pools.joining.package import agent_version
 from pools.models import Machine, Node, NodePool
 from tests.api.conftest import Caller
-from tests.api.pools.test_agent_service import Host, host
-from tests.api.pools.test_inventory import INVENTORY, join
-from tests.api.pools.test_joining import reconcile_pool, report_in
+from tests.api.pools.joining.test_agent_service import Host, host
+from tests.api.pools.joining.test_inventory import INVENTORY, join
+from tests.api.pools.joining.test_joining import reconcile_pool, report_in
 from tests.cast import Cast
 from tests.contracts.pods import poll_until
 from tests.support.agents import write_agent

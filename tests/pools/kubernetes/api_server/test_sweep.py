@@ -12,7 +12,7 @@ from pools.kubernetes.credentials import Connection
 from pools.kubernetes.settings import KubernetesSettings
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.sweep import sweep
-from tests.contracts.kubernetes_stage import fake_kubernetes_stage
+from tests.contracts.kubernetes.stage import fake_kubernetes_stage
 from tests.contracts.pods import running
 from tests.fakes.kubernetes import FakeCluster, serve
 from tests.pools.stage import START, SYSTEM
