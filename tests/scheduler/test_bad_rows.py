@@ -15,7 +15,7 @@ from scheduler.loop.dispatch import gangs
 from scheduler.loop.dispatch.verdict import GangFacts
 from scheduler.models import Cycle
 from tests.scheduler.stage import NOON, Stage, decide_by
-from tests.scheduler.statements import ONE_CPU
+from tests.scheduler.tick_work.statements import ONE_CPU
 
 
 def test_invalid_stored_document_is_reported_without_changing_its_workload(stage: Stage) -> None:

@@ -11,10 +11,10 @@ from projects.services.workloads import control, edit
 from scheduler.reports.explanations.workload import explain
 from tests.cast import training
 from tests.harness.samples import sample
+from tests.scheduler.arrays.test_arrays import end, submit_array, tasks
 from tests.scheduler.crashes import CrashingScheduler
 from tests.scheduler.stage import Stage
-from tests.scheduler.statements import large_node
-from tests.scheduler.test_arrays import end, submit_array, tasks
+from tests.scheduler.tick_work.statements import large_node
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 ALL = [{"name": "worker", "replicas": 2, "gpu": 2}]  # roles that take all GPUs of both nodes

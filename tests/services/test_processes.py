@@ -18,7 +18,7 @@ from projects.services.inference import requests
 from projects.services.inference.rules import ScaleParameters
 from tests.cast import Cast, make_cast
 from tests.journeys.installation import until
-from tests.scheduler.test_processes import ROOT, Schedulers
+from tests.scheduler.processes.test_processes import ROOT, Schedulers
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.heavy]
 SERVE = f"exec {sys.executable} -m tests.serving.engine.server --port $BERTH_PORT"

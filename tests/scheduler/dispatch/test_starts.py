@@ -8,8 +8,8 @@ from pools.runtimes.base import PodSpec, RuntimeFailure
 from scheduler.loop.dispatch import pods
 from scheduler.loop.dispatch.pods import STARTS_AHEAD
 from tests.fakes.runtime import FakeRuntime
-from tests.scheduler.sizes import fix_tick_size
 from tests.scheduler.stage import Stage
+from tests.scheduler.tick_work.sizes import fix_tick_size
 
 
 class RecordingRuntime(FakeRuntime):

@@ -10,8 +10,8 @@ from scheduler.reports.queues.pending_times import pending_times
 from scheduler.reports.queues.starved import find_shortfalls
 from scheduler.reports.usage.pool_hours import hourly_allocations
 from scheduler.reports.utilization.over_time import MeanGpus, UtilizationHour, hourly_utilization, mean_gpus
+from tests.scheduler.arrays.test_arrays import submit_array
 from tests.scheduler.stage import NOON, Stage
-from tests.scheduler.test_arrays import submit_array
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 

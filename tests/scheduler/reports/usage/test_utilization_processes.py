@@ -9,7 +9,7 @@ from projects.models import Phase, Workload
 from scheduler.models import NodeUtilization, PodUtilization, UtilizationPoint
 from tests.cast import Cast
 from tests.journeys.installation import until
-from tests.scheduler.test_processes import Schedulers, cast, phase, schedulers, submit
+from tests.scheduler.processes.test_processes import Schedulers, cast, phase, schedulers, submit
 from tests.support.present import present
 
 __all__ = ["cast", "schedulers"]

@@ -10,9 +10,9 @@ from pools.models import NodePool
 from projects.models import Audit, Event, Pod, Workload
 from projects.services import workloads
 from projects.services.kept_files import find_kept_pod, kept_pods, release_files
+from tests.scheduler.arrays.test_arrays import submit_array, tasks
 from tests.scheduler.crashes import CrashingScheduler
 from tests.scheduler.stage import Stage
-from tests.scheduler.test_arrays import submit_array, tasks
 
 ONE = [{"name": "worker", "replicas": 1, "gpu": 1}]
 

@@ -12,7 +12,7 @@ from berth.db.models import Lease
 from projects.models import CodeFetch
 from tests.code.git_server import Repository, git
 from tests.contracts.pods import poll_until
-from tests.scheduler.test_git_code import Scene, contents, repository, scene, server
+from tests.scheduler.code.test_git_code import Scene, contents, repository, scene, server
 
 __all__ = ["repository", "scene", "server"]
 

@@ -14,7 +14,7 @@ from scheduler.reports.explanations.workload import explain
 from tests.api.conftest import Caller
 from tests.cast import training
 from tests.scheduler.stage import Stage
-from tests.scheduler.statements import Counts, counted, large_node
+from tests.scheduler.tick_work.statements import Counts, counted, large_node
 
 ACTIVE_PHASES = ("reserved", "starting", "running", "stopping")
 ONE_CPU = [{"name": "worker", "replicas": 1, "cpu": 1}]

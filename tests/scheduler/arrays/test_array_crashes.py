@@ -8,9 +8,9 @@ from projects.models import ArrayState, Audit, Delivery, Event, Phase, Subscript
 from projects.services import arrays
 from tests.cast import training
 from tests.harness.samples import sample
+from tests.scheduler.arrays.test_arrays import ACTIVE_PHASES, ONE_CPU, counts, end, submit_array
 from tests.scheduler.crashes import CrashingScheduler
 from tests.scheduler.stage import Stage
-from tests.scheduler.test_arrays import ACTIVE_PHASES, ONE_CPU, counts, end, submit_array
 from tests.support.crashes import killed_at
 
 POINTS = ("arrays.done",)

@@ -11,7 +11,7 @@ from projects.models import Phase, Pod, Subscription, Workload
 from scheduler.loop.dispatch.checkpoints import CHECK_INTERVAL
 from tests.harness.samples import sample
 from tests.scheduler.stage import Stage
-from tests.scheduler.statements import (
+from tests.scheduler.tick_work.statements import (
     ONE_CPU,
     SIZES,
     Counts,

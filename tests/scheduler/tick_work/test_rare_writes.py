@@ -26,7 +26,7 @@ from scheduler.models import Eviction, Reservation
 from scheduler.registries.base import RegistryError, RegistryFault
 from tests.harness.samples import sample
 from tests.scheduler.stage import Stage
-from tests.scheduler.statements import (
+from tests.scheduler.tick_work.statements import (
     ONE_CPU,
     SIZES,
     Counts,

@@ -23,7 +23,7 @@ from projects.services.workloads import submission
 from tests.cast import Cast, make_cast, training
 from tests.journeys.installation import PATIENCE, until
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SCHEDULER_WITHOUT_TIMED_TICKS = """
 import django
 django.setup()

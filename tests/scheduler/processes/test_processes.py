@@ -18,7 +18,7 @@ from scheduler.models import Allocation, DeviceClaim
 from tests.cast import Cast, make_cast, training
 from tests.journeys.installation import PATIENCE, until
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.timeout(600)
 
 

@@ -11,12 +11,13 @@ from scheduler.loop.cycle_record import RunInterval
 from scheduler.models import Cycle
 from scheduler.reports.explanations import writer
 from scheduler.reports.replay import replay
-from tests.scheduler.sizes import fix_tick_size
 from tests.scheduler.stage import NOON, Stage
-from tests.scheduler.statements import phases, submit_copies
+from tests.scheduler.tick_work.sizes import fix_tick_size
+from tests.scheduler.tick_work.statements import phases, submit_copies
 from tests.support.present import present
 
 COUNT, MOST = 5, 2
+TWO_GPUS = {"name": "worker", "replicas": 1, "gpu": 2}
 
 
 @pytest.fixture
@@ -27,6 +28,21 @@ def stage(stage: Stage) -> Stage:
 
 def live(state: str) -> int:
     return Pod.objects.filter(state=state).count()
+
+
+def submit_queue(stage: Stage, prefix: str = "w") -> None:
+    """Submit more workloads with two GPUs each than fit on the nodes."""
+    for number in range(2 * COUNT):
+        stage.submit(f"{prefix}{number}", project=stage.cast.speech, roles=[TWO_GPUS])
+
+
+def start_before_a_saturated_tick(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> list[Workload]:
+    """Start workloads in one tick, and make the next tick saturated."""
+    fix_tick_size(stage, monkeypatch, COUNT)
+    workloads = submit_copies(stage, COUNT)
+    stage.loop.tick()
+    stage.loop.context.size.is_saturated = True
+    return workloads
 
 
 def test_bundles_beyond_the_maximum_are_committed_in_later_ticks(
@@ -146,10 +162,7 @@ def test_pod_reports_beyond_the_maximum_are_recorded_in_later_ticks(
 def test_saturated_tick_records_a_new_start_one_tick_later(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fix_tick_size(stage, monkeypatch, COUNT)
-    workloads = submit_copies(stage, COUNT)
-    stage.loop.tick()
-    stage.loop.context.size.is_saturated = True
+    workloads = start_before_a_saturated_tick(stage, monkeypatch)
     stage.loop.tick()
     assert live(PodState.RUNNING) == 0
     assert stage.loop.has_more, "the next tick must record the starts"
@@ -164,10 +177,7 @@ def test_saturated_tick_records_a_new_start_one_tick_later(
 def test_start_and_end_of_a_short_run_are_recorded_together(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fix_tick_size(stage, monkeypatch, COUNT)
-    workloads = submit_copies(stage, COUNT)
-    stage.loop.tick()
-    stage.loop.context.size.is_saturated = True
+    workloads = start_before_a_saturated_tick(stage, monkeypatch)
     stage.clock.advance(1)
     stage.loop.tick()
     for row in workloads:
@@ -199,9 +209,7 @@ def test_postponed_start_is_recorded_although_later_changes_exceed_the_maximum(
 @pytest.mark.heavy
 def test_explanations_are_written_in_batches(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "BATCH_SIZE", MOST)
-    role = {"name": "worker", "replicas": 1, "gpu": 2}
-    for number in range(2 * COUNT):
-        stage.submit(f"w{number}", project=stage.cast.speech, roles=[role])
+    submit_queue(stage)
     stage.tick()
     pending = Workload.objects.filter(phase=Phase.PENDING)
     assert pending.count() > MOST
@@ -210,9 +218,7 @@ def test_explanations_are_written_in_batches(stage: Stage, monkeypatch: pytest.M
 
 @pytest.mark.heavy
 def test_workload_that_has_run_since_its_last_explanation_is_explained_again(stage: Stage) -> None:
-    role = {"name": "worker", "replicas": 1, "gpu": 2}
-    for number in range(2 * COUNT):
-        stage.submit(f"w{number}", project=stage.cast.speech, roles=[role])
+    submit_queue(stage)
     stage.tick(2)
     pending = Workload.objects.filter(phase=Phase.PENDING)
     row = pending.order_by("-submitted_at")[0]
@@ -241,9 +247,7 @@ def test_pending_reasons_that_cannot_be_recorded_are_retried_later(
 @pytest.mark.heavy
 def test_queue_positions_are_updated_in_batches(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "MAX_UPDATES", 2)
-    role = {"name": "worker", "replicas": 1, "gpu": 2}
-    for number in range(2 * COUNT):
-        stage.submit(f"w{number}", project=stage.cast.speech, roles=[role])
+    submit_queue(stage)
     stage.tick(2 * COUNT)
     pending = Workload.objects.filter(phase=Phase.PENDING).order_by("explanation__queue_position")
     head, *others = pending
@@ -283,13 +287,10 @@ def test_stale_bundles_are_retried_in_turn(stage: Stage, monkeypatch: pytest.Mon
 def test_reasons_and_snapshots_of_long_queues_are_computed_in_batches(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    role = {"name": "worker", "replicas": 1, "gpu": 2}
-    for number in range(2 * COUNT):
-        stage.submit(f"w{number}", project=stage.cast.speech, roles=[role])
+    submit_queue(stage)
     stage.loop.tick(reconcile=False)
     whole = len([*stage.loop.reconcile_steps()])
-    for number in range(2 * COUNT):
-        stage.submit(f"x{number}", project=stage.cast.speech, roles=[role])
+    submit_queue(stage, "x")
     monkeypatch.setattr(cycle_record, "PART_SIZE", MOST)
     stage.loop.tick(reconcile=False)
     assert len([*stage.loop.reconcile_steps()]) >= whole + 2 * (2 * COUNT // MOST)
@@ -302,11 +303,9 @@ def test_reasons_and_snapshots_of_long_queues_are_computed_in_batches(
 def test_long_queues_are_explained_less_often(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cycle_record, "FREE_SIZE", 1)
     stage.loop.memory.explained = RunInterval(per_second=1)
-    role = {"name": "worker", "replicas": 1, "gpu": 2}
-    for number in range(2 * COUNT):
-        stage.submit(f"w{number}", project=stage.cast.speech, roles=[role])
+    submit_queue(stage)
     stage.tick()
-    last = stage.submit("last", project=stage.cast.speech, roles=[role])
+    last = stage.submit("last", project=stage.cast.speech, roles=[TWO_GPUS])
     stage.tick()
     last.refresh_from_db()
     assert last.explained_at is None

@@ -11,7 +11,7 @@ from scheduler.loop.dispatch import record_reports
 from scheduler.loop.dispatch.limits import DUE_LIMITS
 from scheduler.models import Cycle, QueueStatus
 from tests.scheduler.stage import NOON, Stage
-from tests.scheduler.statements import ONE_CPU, Counts, counted, large_node, submit_copies
+from tests.scheduler.tick_work.statements import ONE_CPU, Counts, counted, large_node, submit_copies
 
 TICK_MAX, RECONCILE_MAX = 14, 8  # maximum number of statements; the pool's listing of nodes is not due
 START_MAX, REPORT_MAX = 31, 12

@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.loop.tick_size import LARGEST, SMALLEST, TickSize
 from tests.scheduler.stage import Stage
-from tests.scheduler.statements import submit_copies
+from tests.scheduler.tick_work.statements import submit_copies
 
 
 def test_tick_size_grows_while_short_ticks_leave_work() -> None:
