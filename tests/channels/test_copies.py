@@ -186,7 +186,7 @@ def test_invalid_requests_and_paths_are_rejected_with_the_reason(site: Site, tmp
     with site.client(site.cast.dave) as client:
         with pytest.raises(Invalid, match="copy_to must be a path"):
             client.workloads.copy_to(site.workload_id, tmp_path / "file", "a\0b")
-        from berth.client.sync.channels import Channel
+        from berth.client.sync.workloads.channels import Channel
 
         for request in ({}, {"command": ["true"], "copy_to": ""}, ["command"]):
             rejected = pytest.raises(Invalid, match=r"exactly one of the keys|is not a JSON object")

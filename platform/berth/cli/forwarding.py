@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 from typing import Protocol
 
-from berth.client.aio.channels import AsyncChannel
+from berth.client.aio.workloads.channels import AsyncChannel
 from berth.client.channels import CHUNK, CREDIT, END, ERRORS, OUTPUT, STATUS
 from berth.client.config import Settings
 from berth.client.errors import ClientError

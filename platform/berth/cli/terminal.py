@@ -15,7 +15,7 @@ from berth.cli.printing.text import print_message
 from berth.client.channels import CHUNK, CREDIT, ERRORS, OUTPUT, STATUS, Terminal
 
 if TYPE_CHECKING:
-    from berth.client.sync.channels import Channel
+    from berth.client.sync.workloads.channels import Channel
 
 
 def describe_terminal() -> Terminal:

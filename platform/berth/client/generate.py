@@ -11,7 +11,7 @@ from pathlib import Path
 from berth.client import model_generator
 
 FOLDER = Path(__file__).parent
-# Not generated, because threads and tasks differ by more than `await`.
+# Not generated, because threads and tasks differ by more than `await`. Paths in `aio` and `sync`.
 HAND_WRITTEN = ("__init__.py", "background.py")
 HEADER = "# Generated from {source} by `python -m berth.client.generate`; do not edit.\n"
 REPLACEMENTS = (
@@ -33,9 +33,14 @@ REPLACEMENTS = (
 
 
 def generate_modules() -> dict[str, str]:
-    """Return the source of each generated module in `berth.client.sync`, keyed by file name."""
-    sources = [file for file in sorted((FOLDER / "aio").glob("*.py")) if file.name not in HAND_WRITTEN]
-    return {file.name: to_synchronous(file.read_text(), f"berth/client/aio/{file.name}") for file in sources}
+    """Return the source of each generated module in `berth.client.sync`, keyed by its path in that folder."""
+    folder = FOLDER / "aio"
+    paths = [str(file.relative_to(folder)) for file in sorted(folder.rglob("*.py"))]
+    return {
+        path: to_synchronous((folder / path).read_text(), f"berth/client/aio/{path}")
+        for path in paths
+        if path not in HAND_WRITTEN
+    }
 
 
 def generate_models() -> dict[str, str]:
@@ -66,4 +71,6 @@ def _run_ruff(text: str, *command: str) -> str:
 if __name__ == "__main__":
     for folder, modules in (("sync", generate_modules()), ("models", generate_models())):
         for name, text in modules.items():
-            (FOLDER / folder / name).write_text(text)
+            file = FOLDER / folder / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text)

@@ -54,7 +54,7 @@ def imported_models() -> dict[str, str]:
     """Return the topic of each generated class that the client imports, sorted by topic and class name."""
     nodes = [
         node
-        for file in (*FOLDER.glob("aio/*.py"), *FOLDER.glob("sessions/*.py"))
+        for file in (*FOLDER.glob("aio/**/*.py"), *FOLDER.glob("sessions/*.py"))
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE)
     ]

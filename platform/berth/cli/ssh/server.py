@@ -17,7 +17,7 @@ from berth.cli.printing.text import printable
 from berth.cli.ssh.ports import connect_port
 from berth.cli.ssh.sessions import PodChannels, Process
 from berth.cli.ssh.settings import SshFiles
-from berth.client.aio.channels import AsyncChannel
+from berth.client.aio.workloads.channels import AsyncChannel
 from berth.client.channels import OUTPUT, STATUS
 from berth.client.errors import ClientError, Unreachable
 

@@ -9,7 +9,7 @@ import asyncssh
 
 from berth.cli.forwarding import PodPort
 from berth.cli.printing.text import message_line
-from berth.client.aio.channels import AsyncChannel
+from berth.client.aio.workloads.channels import AsyncChannel
 from berth.client.channels import (
     CHUNK,
     CREDIT,

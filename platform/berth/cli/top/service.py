@@ -14,7 +14,7 @@ from berth.cli.printing.text import utc_now
 from berth.client.config import InvalidSettings, Settings, load_settings
 from berth.client.retry import RetryPolicy
 from berth.client.sync.transport import Transport
-from berth.client.sync.workloads import Workloads
+from berth.client.sync.workloads.workloads import Workloads
 
 HISTORY = 20
 ROOT = "/api/v1/services/"

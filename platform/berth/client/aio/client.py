@@ -14,45 +14,45 @@ from berth.client.config import Settings, load_settings
 from berth.client.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from berth.client.aio.arrays import AsyncArrays
-    from berth.client.aio.code import AsyncCode
-    from berth.client.aio.history import AsyncAudit, AsyncCycles, AsyncEvents, AsyncEvictions
-    from berth.client.aio.outputs import AsyncFiles, AsyncOutputs
-    from berth.client.aio.people import AsyncMembers, AsyncTokens, AsyncUsers
-    from berth.client.aio.pools import AsyncNodePools, AsyncNodes, AsyncQueues
-    from berth.client.aio.schedules import AsyncSchedules
-    from berth.client.aio.services import AsyncServices
-    from berth.client.aio.session import AsyncSession
-    from berth.client.aio.subscriptions import AsyncSubscriptions
-    from berth.client.aio.templates import AsyncTemplates
-    from berth.client.aio.tenants import (
+    from berth.client.aio.accounts.people import AsyncMembers, AsyncTokens, AsyncUsers
+    from berth.client.aio.accounts.subscriptions import AsyncSubscriptions
+    from berth.client.aio.accounts.tenants import (
         AsyncDepartments,
         AsyncProjects,
         AsyncQuotaGroups,
         AsyncQuotas,
         AsyncSecrets,
     )
+    from berth.client.aio.history import AsyncAudit, AsyncCycles, AsyncEvents, AsyncEvictions
+    from berth.client.aio.pools import AsyncNodePools, AsyncNodes, AsyncQueues
+    from berth.client.aio.services import AsyncServices
+    from berth.client.aio.session import AsyncSession
     from berth.client.aio.usage import AsyncBudgets, AsyncUsage, AsyncUtilization
-    from berth.client.aio.workloads import AsyncWorkloads
+    from berth.client.aio.workloads.arrays import AsyncArrays
+    from berth.client.aio.workloads.code import AsyncCode
+    from berth.client.aio.workloads.outputs import AsyncFiles, AsyncOutputs
+    from berth.client.aio.workloads.schedules import AsyncSchedules
+    from berth.client.aio.workloads.templates import AsyncTemplates
+    from berth.client.aio.workloads.workloads import AsyncWorkloads
     from berth.client.models.people import Identity, PasswordChange
     from berth.client.sessions.options import SessionOptions
 
 # Import each class on first use, because most commands need only one or two of these slow imports.
 RESOURCES = {
-    "workloads": "workloads.AsyncWorkloads",
-    "code": "code.AsyncCode",
-    "arrays": "arrays.AsyncArrays",
-    "outputs": "outputs.AsyncOutputs",
-    "files": "outputs.AsyncFiles",
+    "workloads": "workloads.workloads.AsyncWorkloads",
+    "code": "workloads.code.AsyncCode",
+    "arrays": "workloads.arrays.AsyncArrays",
+    "outputs": "workloads.outputs.AsyncOutputs",
+    "files": "workloads.outputs.AsyncFiles",
     "events": "history.AsyncEvents",
     "evictions": "history.AsyncEvictions",
     "cycles": "history.AsyncCycles",
     "audit": "history.AsyncAudit",
-    "departments": "tenants.AsyncDepartments",
-    "projects": "tenants.AsyncProjects",
-    "quotas": "tenants.AsyncQuotas",
-    "quota_groups": "tenants.AsyncQuotaGroups",
-    "secrets": "tenants.AsyncSecrets",
+    "departments": "accounts.tenants.AsyncDepartments",
+    "projects": "accounts.tenants.AsyncProjects",
+    "quotas": "accounts.tenants.AsyncQuotas",
+    "quota_groups": "accounts.tenants.AsyncQuotaGroups",
+    "secrets": "accounts.tenants.AsyncSecrets",
     "queues": "pools.AsyncQueues",
     "node_pools": "pools.AsyncNodePools",
     "nodes": "pools.AsyncNodes",
@@ -60,12 +60,12 @@ RESOURCES = {
     "usage": "usage.AsyncUsage",
     "utilization": "usage.AsyncUtilization",
     "budgets": "usage.AsyncBudgets",
-    "subscriptions": "subscriptions.AsyncSubscriptions",
-    "schedules": "schedules.AsyncSchedules",
-    "templates": "templates.AsyncTemplates",
-    "tokens": "people.AsyncTokens",
-    "members": "people.AsyncMembers",
-    "users": "people.AsyncUsers",
+    "subscriptions": "accounts.subscriptions.AsyncSubscriptions",
+    "schedules": "workloads.schedules.AsyncSchedules",
+    "templates": "workloads.templates.AsyncTemplates",
+    "tokens": "accounts.people.AsyncTokens",
+    "members": "accounts.people.AsyncMembers",
+    "users": "accounts.people.AsyncUsers",
 }
 
 
@@ -121,7 +121,7 @@ class AsyncClient:
             """Import the class of a resource on first use."""
             if name not in RESOURCES:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            module, _, class_name = RESOURCES[name].partition(".")
+            module, _, class_name = RESOURCES[name].rpartition(".")
             resource = getattr(import_module(f"berth.client.aio.{module}"), class_name)(self._transport)
             setattr(self, name, resource)
             return resource

@@ -17,43 +17,43 @@ from berth.client.sync.transport import Transport
 if TYPE_CHECKING:
     from berth.client.models.people import Identity, PasswordChange
     from berth.client.sessions.options import SessionOptions
-    from berth.client.sync.arrays import Arrays
-    from berth.client.sync.code import Code
-    from berth.client.sync.history import Audit, Cycles, Events, Evictions
-    from berth.client.sync.outputs import Files, Outputs
-    from berth.client.sync.people import Members, Tokens, Users
-    from berth.client.sync.pools import NodePools, Nodes, Queues
-    from berth.client.sync.schedules import Schedules
-    from berth.client.sync.services import Services
-    from berth.client.sync.session import Session
-    from berth.client.sync.subscriptions import Subscriptions
-    from berth.client.sync.templates import Templates
-    from berth.client.sync.tenants import (
+    from berth.client.sync.accounts.people import Members, Tokens, Users
+    from berth.client.sync.accounts.subscriptions import Subscriptions
+    from berth.client.sync.accounts.tenants import (
         Departments,
         Projects,
         QuotaGroups,
         Quotas,
         Secrets,
     )
+    from berth.client.sync.history import Audit, Cycles, Events, Evictions
+    from berth.client.sync.pools import NodePools, Nodes, Queues
+    from berth.client.sync.services import Services
+    from berth.client.sync.session import Session
     from berth.client.sync.usage import Budgets, Usage, Utilization
-    from berth.client.sync.workloads import Workloads
+    from berth.client.sync.workloads.arrays import Arrays
+    from berth.client.sync.workloads.code import Code
+    from berth.client.sync.workloads.outputs import Files, Outputs
+    from berth.client.sync.workloads.schedules import Schedules
+    from berth.client.sync.workloads.templates import Templates
+    from berth.client.sync.workloads.workloads import Workloads
 
 # Import each class on first use, because most commands need only one or two of these slow imports.
 RESOURCES = {
-    "workloads": "workloads.Workloads",
-    "code": "code.Code",
-    "arrays": "arrays.Arrays",
-    "outputs": "outputs.Outputs",
-    "files": "outputs.Files",
+    "workloads": "workloads.workloads.Workloads",
+    "code": "workloads.code.Code",
+    "arrays": "workloads.arrays.Arrays",
+    "outputs": "workloads.outputs.Outputs",
+    "files": "workloads.outputs.Files",
     "events": "history.Events",
     "evictions": "history.Evictions",
     "cycles": "history.Cycles",
     "audit": "history.Audit",
-    "departments": "tenants.Departments",
-    "projects": "tenants.Projects",
-    "quotas": "tenants.Quotas",
-    "quota_groups": "tenants.QuotaGroups",
-    "secrets": "tenants.Secrets",
+    "departments": "accounts.tenants.Departments",
+    "projects": "accounts.tenants.Projects",
+    "quotas": "accounts.tenants.Quotas",
+    "quota_groups": "accounts.tenants.QuotaGroups",
+    "secrets": "accounts.tenants.Secrets",
     "queues": "pools.Queues",
     "node_pools": "pools.NodePools",
     "nodes": "pools.Nodes",
@@ -61,12 +61,12 @@ RESOURCES = {
     "usage": "usage.Usage",
     "utilization": "usage.Utilization",
     "budgets": "usage.Budgets",
-    "subscriptions": "subscriptions.Subscriptions",
-    "schedules": "schedules.Schedules",
-    "templates": "templates.Templates",
-    "tokens": "people.Tokens",
-    "members": "people.Members",
-    "users": "people.Users",
+    "subscriptions": "accounts.subscriptions.Subscriptions",
+    "schedules": "workloads.schedules.Schedules",
+    "templates": "workloads.templates.Templates",
+    "tokens": "accounts.people.Tokens",
+    "members": "accounts.people.Members",
+    "users": "accounts.people.Users",
 }
 
 
@@ -122,7 +122,7 @@ class Client:
             """Import the class of a resource on first use."""
             if name not in RESOURCES:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            module, _, class_name = RESOURCES[name].partition(".")
+            module, _, class_name = RESOURCES[name].rpartition(".")
             resource = getattr(import_module(f"berth.client.sync.{module}"), class_name)(self._transport)
             setattr(self, name, resource)
             return resource

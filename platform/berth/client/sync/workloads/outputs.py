@@ -1,4 +1,4 @@
-# Generated from berth/client/aio/outputs.py by `python -m berth.client.generate`; do not edit.
+# Generated from berth/client/aio/workloads/outputs.py by `python -m berth.client.generate`; do not edit.
 """List and download the outputs of workloads, and the files of failed pods."""
 
 import tempfile

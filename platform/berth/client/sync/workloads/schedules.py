@@ -1,4 +1,4 @@
-# Generated from berth/client/aio/schedules.py by `python -m berth.client.generate`; do not edit.
+# Generated from berth/client/aio/workloads/schedules.py by `python -m berth.client.generate`; do not edit.
 """Manage schedules, which submit a workload document at the times of a cron expression."""
 
 from collections.abc import Iterator, Mapping

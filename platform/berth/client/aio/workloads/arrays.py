@@ -1,9 +1,17 @@
-# Generated from berth/client/aio/arrays.py by `python -m berth.client.generate`; do not edit.
 """Submit, find, follow and control arrays."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Literal
 
+from berth.client.aio.resource import AsyncResource
+from berth.client.aio.workloads.workloads import (
+    POLL_SECONDS,
+    Document,
+    is_id,
+    raise_not_found_for_unknown_project,
+    require_unique_match,
+    select_candidates,
+)
 from berth.client.models.arrays import (
     Array,
     ArrayChange,
@@ -13,58 +21,49 @@ from berth.client.models.arrays import (
 )
 from berth.client.models.metrics import MetricNames, TaskMetric, TaskStop, TaskStops
 from berth.client.models.workloads import Dependencies, Workload
-from berth.client.sync.resource import Resource
-from berth.client.sync.workloads import (
-    POLL_SECONDS,
-    Document,
-    is_id,
-    raise_not_found_for_unknown_project,
-    require_unique_match,
-    select_candidates,
-)
 
 Index = int | str  # an index such as 7, or a range such as "0-99:10"
 
 
-class Arrays(Resource):
-    def submit(self, document: Document, *, key: str | None = None) -> ArraySubmission:
+class AsyncArrays(AsyncResource):
+    async def submit(self, document: Document, *, key: str | None = None) -> ArraySubmission:
         """Submit an array exactly once, even if the request is retried after a lost connection.
 
         Calls with the same `key` count as one submission.
         """
-        return self._post(ArraySubmission, "arrays", document, key=key)
+        return await self._post(ArraySubmission, "arrays", document, key=key)
 
-    def dry_run(self, document: Document) -> ArrayDryRun:
+    async def dry_run(self, document: Document) -> ArrayDryRun:
         """Validate the document and predict the outcome of its tasks, without storing the array."""
-        return self._post(ArrayDryRun, "arrays", document, {"dry_run": True})
+        return await self._post(ArrayDryRun, "arrays", document, {"dry_run": True})
 
-    def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Array]:
+    def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Array]:
         """Iterate over arrays. With `costs=True`, each array includes the cost of its tasks.
 
         Filters: project, state, submitted_by, search, sort.
         """
         return self._iterate(Array, "arrays", filters, limit)
 
-    def get(self, array_id: str) -> ArrayDetail:
-        return self._get(ArrayDetail, f"arrays/{array_id}")
+    async def get(self, array_id: str) -> ArrayDetail:
+        return await self._get(ArrayDetail, f"arrays/{array_id}")
 
-    def find(self, reference: str) -> ArrayDetail:
+    async def find(self, reference: str) -> ArrayDetail:
         """Return the array with the given ID, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
         if is_id(reference):
-            return self.get(reference)
+            return await self.get(reference)
         project, _, name = reference.rpartition("/")
         listed = self.list(search=name, project=project or None, sort="-submitted_at")
         with raise_not_found_for_unknown_project():
-            matching = list(listed) if name else []
-        return self.get(require_unique_match(reference, select_candidates(name, matching), "Array").id)
+            matching = [array async for array in listed] if name else []
+        return await self.get(require_unique_match(reference, select_candidates(name, matching), "Array").id)
 
-    def dependencies(self, array_id: str) -> Dependencies:
+    async def dependencies(self, array_id: str) -> Dependencies:
         """Return the workloads and arrays that this array depends on, and those that depend on it."""
-        return self._get(Dependencies, f"arrays/{array_id}/dependencies")
+        return await self._get(Dependencies, f"arrays/{array_id}/dependencies")
 
     def tasks(
         self, array_id: str, *, all_attempts: bool = False, limit: int | None = None, **filters: object
-    ) -> Iterator[Workload]:
+    ) -> AsyncIterator[Workload]:
         """Iterate over the last attempt of each of the array's tasks. Tasks are workloads.
 
         `all_attempts` includes earlier attempts. Accepts the filters of `workloads.list`, for example
@@ -77,7 +76,7 @@ class Arrays(Resource):
     def metrics(
         self, array_id: str, name: str, *, goal: Literal["min", "max"] = "min", points: int = 0,
         limit: int | None = None,
-    ) -> Iterator[TaskMetric]:  # fmt: skip
+    ) -> AsyncIterator[TaskMetric]:  # fmt: skip
         """Iterate over the tasks that have reported a metric, best value first.
 
         With `goal="max"`, the highest value is the best.
@@ -85,89 +84,89 @@ class Arrays(Resource):
         params = {"name": name, "goal": goal, "points": points}
         return self._iterate(TaskMetric, f"arrays/{array_id}/metrics", params, limit)
 
-    def metric_names(self, array_id: str) -> Sequence[str]:
-        return (self._get(MetricNames, f"arrays/{array_id}/metrics/names")).names
+    async def metric_names(self, array_id: str) -> Sequence[str]:
+        return (await self._get(MetricNames, f"arrays/{array_id}/metrics/names")).names
 
-    def unread_tasks(self, array_id: str) -> int:
+    async def unread_tasks(self, array_id: str) -> int:
         """Return the number of recently ended tasks whose last metrics Berth has not read yet.
 
         Until the number is 0, the best task in `metrics` may be wrong.
         """
-        return (self._get(MetricNames, f"arrays/{array_id}/metrics/names")).unread_tasks
+        return (await self._get(MetricNames, f"arrays/{array_id}/metrics/names")).unread_tasks
 
-    def stops(self, array_id: str) -> Sequence[TaskStop]:
+    async def stops(self, array_id: str) -> Sequence[TaskStop]:
         """Return the tasks that the array's stop rule would stop now."""
-        return (self._get(TaskStops, f"arrays/{array_id}/stops")).stops
+        return (await self._get(TaskStops, f"arrays/{array_id}/stops")).stops
 
-    def cancel(
+    async def cancel(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
     ) -> ArrayChange:
         """Cancel all live tasks, or only those at the given indexes or ranges. A dry run changes nothing."""
-        return self._change(array_id, "cancel", indexes, dry_run)
+        return await self._change(array_id, "cancel", indexes, dry_run)
 
-    def cancel_worst(
+    async def cancel_worst(
         self, array_id: str, count: int, metric: str, *, goal: Literal["min", "max"] = "min",
         dry_run: bool = False,
     ) -> ArrayChange:  # fmt: skip
         """Cancel the live tasks with the worst values of a metric. A dry run changes nothing."""
         body = {"worst": {"metric": metric, "goal": goal, "count": count}}
-        return self._post(ArrayChange, f"arrays/{array_id}/cancel", body, {"dry_run": dry_run})
+        return await self._post(ArrayChange, f"arrays/{array_id}/cancel", body, {"dry_run": dry_run})
 
-    def suspend(
+    async def suspend(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
     ) -> ArrayChange:
         """Suspend all live tasks, or only those at the given indexes or ranges. A dry run changes nothing."""
-        return self._change(array_id, "suspend", indexes, dry_run)
+        return await self._change(array_id, "suspend", indexes, dry_run)
 
-    def resume(
+    async def resume(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
     ) -> ArrayChange:
         """Resume all suspended tasks, or only those at the given indexes or ranges.
 
         A dry run changes nothing.
         """
-        return self._change(array_id, "resume", indexes, dry_run)
+        return await self._change(array_id, "resume", indexes, dry_run)
 
-    def set_max_running(self, array_id: str, max_running: int | None) -> ArrayDetail:
+    async def set_max_running(self, array_id: str, max_running: int | None) -> ArrayDetail:
         """Set the maximum number of tasks that may use resources at the same time.
 
         None removes the maximum.
         """
         body = {"max_running": max_running}
-        return self._send(ArrayDetail, "PATCH", f"arrays/{array_id}", body=body)
+        return await self._send(ArrayDetail, "PATCH", f"arrays/{array_id}", body=body)
 
-    def retry(
+    async def retry(
         self, array_id: str, indexes: Iterable[Index] | None = None, *, dry_run: bool = False
     ) -> ArrayChange:
         """Resubmit the failed tasks, or those at the given indexes or ranges. A dry run changes nothing."""
-        return self._change(array_id, "retry", indexes, dry_run)
+        return await self._change(array_id, "retry", indexes, dry_run)
 
-    def delete(self, array_id: str) -> None:
+    async def delete(self, array_id: str) -> None:
         """Delete an array that has ended, with its tasks and their logs."""
-        self._delete(f"arrays/{array_id}")
+        await self._delete(f"arrays/{array_id}")
 
-    def changes(self, array_id: str, poll: float = POLL_SECONDS) -> Iterator[ArrayDetail]:
+    async def changes(self, array_id: str, poll: float = POLL_SECONDS) -> AsyncIterator[ArrayDetail]:
         """Yield the array now and whenever its task counts change, until all tasks have ended."""
         seen = None
         while True:
-            array = self.get(array_id)
+            array = await self.get(array_id)
             if array.counts != seen or array.has_ended:
                 yield array
             if array.has_ended:
                 return
             seen = array.counts
-            self._transport.sleep(poll)
+            await self._transport.sleep(poll)
 
-    def wait(self, array_id: str, poll: float = POLL_SECONDS) -> ArrayDetail:
+    async def wait(self, array_id: str, poll: float = POLL_SECONDS) -> ArrayDetail:
         """Wait until all tasks have ended, and return the array."""
-        for array in self.changes(array_id, poll):
+        async for array in self.changes(array_id, poll):
             last = array
         return last
 
-    def _change(
+    async def _change(
         self, array_id: str, action: str, indexes: Iterable[Index] | None, dry_run: bool
     ) -> ArrayChange:
         parts: Sequence[Index] | None = None if indexes is None else [*indexes]
         body = {} if parts is None else {"indexes": parts}
         params = {"dry_run": True} if dry_run else None
-        return self._post(ArrayChange, f"arrays/{array_id}/{action}", body, params)
+        return await self._post(ArrayChange, f"arrays/{array_id}/{action}", body, params)

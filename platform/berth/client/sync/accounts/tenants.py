@@ -1,4 +1,4 @@
-# Generated from berth/client/aio/tenants.py by `python -m berth.client.generate`; do not edit.
+# Generated from berth/client/aio/accounts/tenants.py by `python -m berth.client.generate`; do not edit.
 """Manage departments and projects with their quotas and secrets. Concurrent quota edits are detected."""
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-# Generated from berth/client/aio/people.py by `python -m berth.client.generate`; do not edit.
+# Generated from berth/client/aio/accounts/people.py by `python -m berth.client.generate`; do not edit.
 """Manage tokens, roles and user accounts."""
 
 from collections.abc import Iterator, Sequence

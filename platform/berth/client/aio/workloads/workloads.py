@@ -1,14 +1,14 @@
-# Generated from berth/client/aio/workloads.py by `python -m berth.client.generate`; do not edit.
 """Submit, find, follow and control workloads."""
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
+from berth.client.aio.resource import AsyncResource
 from berth.client.channels import CommandResult, Terminal, command_request
 from berth.client.copies import CopyResult, Progress
 from berth.client.errors import Ambiguous, Invalid, NotFound
@@ -31,10 +31,9 @@ from berth.client.models.workloads import (
     Workload,
     WorkloadDetail,
 )
-from berth.client.sync.resource import Resource
 
 if TYPE_CHECKING:
-    from berth.client.sync.channels import Channel
+    from berth.client.aio.workloads.channels import AsyncChannel
 
 MATCHES_PER_PAGE = 500
 POLL_SECONDS = 1.0
@@ -44,8 +43,8 @@ Document = Mapping[str, Any]
 W = TypeVar("W", Workload, Array)
 
 
-class Workloads(Resource):
-    def submit(
+class AsyncWorkloads(AsyncResource):
+    async def submit(
         self, document: Document, *, code: str | Path | None = None, key: str | None = None
     ) -> Submission:
         """Submit a workload exactly once, even if the request is retried after a lost connection.
@@ -55,14 +54,14 @@ class Workloads(Resource):
         """
         if code is not None:
             # Imported on demand, because only code uploads need this module.
-            from berth.client.sync.code import Code
+            from berth.client.aio.workloads.code import AsyncCode
 
             project = str(document.get("project") or "")
-            section = Code(self._transport).upload(code, project=project)
+            section = await AsyncCode(self._transport).upload(code, project=project)
             document = {**document, "code": section}
-        return self._post(Submission, "workloads", document, key=key)
+        return await self._post(Submission, "workloads", document, key=key)
 
-    def submit_many(
+    async def submit_many(
         self, documents: Iterable[Document], *, atomic: bool = False, key: str | None = None
     ) -> Batch:
         """Submit up to 1,000 workloads in one request, exactly once even if the request is retried.
@@ -71,20 +70,20 @@ class Workloads(Resource):
         either all workloads are stored, or none are and Rejected is raised with all problems.
         """
         body = {"items": list(documents), "atomic": atomic}
-        return self._post(Batch, BATCH_PATH, body, key=key)
+        return await self._post(Batch, BATCH_PATH, body, key=key)
 
-    def dry_run(self, document: Document) -> DryRun:
+    async def dry_run(self, document: Document) -> DryRun:
         """Predict what would happen if the workload were submitted now, without storing it."""
-        return self._post(DryRun, "workloads", document, {"dry_run": True})
+        return await self._post(DryRun, "workloads", document, {"dry_run": True})
 
-    def dry_run_change(self, document: Document) -> SmallestChange:
+    async def dry_run_change(self, document: Document) -> SmallestChange:
         """Return the smallest single change that would let the workload start if it were submitted now.
 
         Nothing is stored. Raises Invalid if the document is invalid.
         """
-        return self._post(SmallestChange, CHANGE_PATH, document)
+        return await self._post(SmallestChange, CHANGE_PATH, document)
 
-    def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Workload]:
+    def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Workload]:
         """Iterate over workloads.
 
         Filters: project, department, pool, phase, kind, reason, label, submitted_by, array, in_array,
@@ -92,20 +91,20 @@ class Workloads(Resource):
         """
         return self._iterate(Workload, "workloads", filters, limit)
 
-    def get(self, workload_id: str) -> WorkloadDetail:
-        return self._get(WorkloadDetail, f"workloads/{workload_id}")
+    async def get(self, workload_id: str) -> WorkloadDetail:
+        return await self._get(WorkloadDetail, f"workloads/{workload_id}")
 
-    def find(self, reference: str) -> WorkloadDetail:
+    async def find(self, reference: str) -> WorkloadDetail:
         """Return the workload with the given ID, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
         if is_id(reference):
-            return self.get(reference)
+            return await self.get(reference)
         project, _, name = reference.rpartition("/")
         listed = self.list(search=name, project=project or None, sort="-submitted_at")
         with raise_not_found_for_unknown_project():
-            matching = list(listed) if name else []
-        return self.get(require_unique_match(reference, select_candidates(name, matching)).id)
+            matching = [workload async for workload in listed] if name else []
+        return await self.get(require_unique_match(reference, select_candidates(name, matching)).id)
 
-    def edit(
+    async def edit(
         self, workload_id: str, changes: Document, *, version: int | None = None, dry_run: bool = False
     ) -> Edit:
         """Change keys of a pending or suspended workload's document. A value of None removes the key.
@@ -116,87 +115,87 @@ class Workloads(Resource):
         """
         tag = "*" if version is None else f'"{version}"'
         path, params = f"workloads/{workload_id}", {"dry_run": dry_run}
-        return self._send(Edit, "PATCH", path, params=params, body=changes, headers={"If-Match": tag})
+        return await self._send(Edit, "PATCH", path, params=params, body=changes, headers={"If-Match": tag})
 
-    def cancel(self, workload_id: str) -> WorkloadDetail:
-        return self._act(workload_id, "cancel")
+    async def cancel(self, workload_id: str) -> WorkloadDetail:
+        return await self._act(workload_id, "cancel")
 
-    def suspend(self, workload_id: str) -> WorkloadDetail:
-        return self._act(workload_id, "suspend")
+    async def suspend(self, workload_id: str) -> WorkloadDetail:
+        return await self._act(workload_id, "suspend")
 
-    def resume(self, workload_id: str) -> WorkloadDetail:
-        return self._act(workload_id, "resume")
+    async def resume(self, workload_id: str) -> WorkloadDetail:
+        return await self._act(workload_id, "resume")
 
-    def resubmit(self, workload_id: str, *, key: str | None = None) -> Submission:
+    async def resubmit(self, workload_id: str, *, key: str | None = None) -> Submission:
         """Submit an ended workload again, as a new workload with the next free name, such as `train-2`.
 
         Calls with the same `key` count as one submission. Raises Conflict if the workload has not ended, and
         Invalid if its document is no longer accepted.
         """
-        return self._post(Submission, f"workloads/{workload_id}/resubmit", key=key)
+        return await self._post(Submission, f"workloads/{workload_id}/resubmit", key=key)
 
-    def delete(self, workload_id: str) -> None:
-        self._delete(f"workloads/{workload_id}")
+    async def delete(self, workload_id: str) -> None:
+        await self._delete(f"workloads/{workload_id}")
 
-    def dependencies(self, workload_id: str) -> Dependencies:
+    async def dependencies(self, workload_id: str) -> Dependencies:
         """Return the workloads and arrays that this workload depends on, and those that depend on it."""
-        return self._get(Dependencies, f"workloads/{workload_id}/dependencies")
+        return await self._get(Dependencies, f"workloads/{workload_id}/dependencies")
 
-    def explain(self, workload_id: str) -> Explanation:
-        return self._get(Explanation, f"workloads/{workload_id}/explain")
+    async def explain(self, workload_id: str) -> Explanation:
+        return await self._get(Explanation, f"workloads/{workload_id}/explain")
 
-    def smallest_change(self, workload_id: str) -> SmallestChange:
+    async def smallest_change(self, workload_id: str) -> SmallestChange:
         """Return the smallest single change that would let a pending workload start now.
 
         The server runs the scheduler on modified copies of the cluster's state. This may take seconds for a
         large cluster.
         """
         path = f"workloads/{workload_id}/smallest-change"
-        return self._get(SmallestChange, path)
+        return await self._get(SmallestChange, path)
 
-    def pods(self, workload_id: str) -> Sequence[Pod]:
-        return list(self._iterate(Pod, f"workloads/{workload_id}/pods"))
+    async def pods(self, workload_id: str) -> Sequence[Pod]:
+        return [item async for item in self._iterate(Pod, f"workloads/{workload_id}/pods")]
 
-    def create_port_link(self, workload_id: str, port: str) -> PortLink:
+    async def create_port_link(self, workload_id: str, port: str) -> PortLink:
         """Return a one-time link that opens a port of a running workload in a browser."""
-        return self._post(PortLink, f"workloads/{workload_id}/ports/{port}/link")
+        return await self._post(PortLink, f"workloads/{workload_id}/ports/{port}/link")
 
-    def metrics(
+    async def metrics(
         self, workload_id: str, *, name: str | None = None, points: int | None = None
     ) -> Sequence[Metric]:
         """Return the metrics that the workload has reported, each with at most `points` points."""
         params = {"name": name, "points": points}
-        return list(self._iterate(Metric, f"workloads/{workload_id}/metrics", params))
+        return [item async for item in self._iterate(Metric, f"workloads/{workload_id}/metrics", params)]
 
-    def compare_metric(
+    async def compare_metric(
         self, name: str, workload_ids: Iterable[str], *, points: int | None = None
     ) -> Sequence[ComparedMetric]:
         """Return one metric of up to 20 workloads. Workloads that never reported the metric are omitted."""
         params = {"name": name, "workload": [*workload_ids], "points": points}
-        return (self._get(MetricComparison, "metrics", params)).items
+        return (await self._get(MetricComparison, "metrics", params)).items
 
-    def events(self, workload_id: str) -> Sequence[Event]:
-        return list(self._iterate(Event, f"workloads/{workload_id}/events"))
+    async def events(self, workload_id: str) -> Sequence[Event]:
+        return [item async for item in self._iterate(Event, f"workloads/{workload_id}/events")]
 
-    def evictions(self, workload_id: str) -> Sequence[Eviction]:
-        return list(self._iterate(Eviction, f"workloads/{workload_id}/evictions"))
+    async def evictions(self, workload_id: str) -> Sequence[Eviction]:
+        return [item async for item in self._iterate(Eviction, f"workloads/{workload_id}/evictions")]
 
-    def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> Iterator[WorkloadDetail]:
+    async def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> AsyncIterator[WorkloadDetail]:
         """Yield the workload now and whenever its phase, reason, message or run changes, until it has
         ended.
         """
         seen = None
         while True:
-            workload = self.get(workload_id)
+            workload = await self.get(workload_id)
             state = (workload.phase, workload.reason, workload.message, workload.run)
             if state != seen:
                 yield workload
             if workload.has_ended:
                 return
             seen = state
-            self._transport.sleep(poll)
+            await self._transport.sleep(poll)
 
-    def log(
+    async def log(
         self,
         workload_id: str,
         *,
@@ -214,10 +213,10 @@ class Workloads(Resource):
         """
         params = {"pod": pod, "run": run, "tail": tail, "offset": offset, "limit": limit}
         params |= {"timestamps": True} if timestamps else {}
-        response = self._transport.execute("GET", f"workloads/{workload_id}/logs", params=params)
+        response = await self._transport.execute("GET", f"workloads/{workload_id}/logs", params=params)
         return parse_log_chunk(response, offset or 0)
 
-    def search_log(
+    async def search_log(
         self,
         workload_id: str,
         text: str,
@@ -227,7 +226,7 @@ class Workloads(Resource):
         around: int = 0,
         ignore_case: bool = False,
         limit: int | None = None,
-    ) -> Iterator[LogMatches]:
+    ) -> AsyncIterator[LogMatches]:
         """Yield pages of log lines that contain `text`, with `around` lines of context.
 
         The search stops at the current end of the log.
@@ -240,7 +239,7 @@ class Workloads(Resource):
                 "limit": min(remaining or MATCHES_PER_PAGE, MATCHES_PER_PAGE),
                 "cursor": cursor,
             }
-            response = self._transport.get(f"workloads/{workload_id}/logs/search", query)
+            response = await self._transport.get(f"workloads/{workload_id}/logs/search", query)
             matches = LogMatches.model_validate(response)
             yield matches
             remaining = None if remaining is None else remaining - len(matches.items)
@@ -248,21 +247,22 @@ class Workloads(Resource):
             if cursor is None:
                 return
 
-    def log_stream(
+    async def log_stream(
         self, workload_id: str, *, pod: str | None = None, run: int | None = None, offset: int = 0,
         timestamps: bool = False,
-    ) -> Iterator[bytes]:  # fmt: skip
+    ) -> AsyncIterator[bytes]:  # fmt: skip
         """Stream a pod's log from byte `offset` until the pod has ended.
 
         With `timestamps`, each line begins with its time, as in `log`.
-        To stop earlier, close the iterator (`contextlib.closing`).
+        To stop earlier, close the iterator (`contextlib.aclosing`).
         """
         params = {"pod": pod, "run": run, "offset": offset, "follow": True}
         params |= {"timestamps": True} if timestamps else {}
-        with self._transport.stream(f"workloads/{workload_id}/logs", params) as response:
-            yield from response.iter_bytes()
+        async with self._transport.stream(f"workloads/{workload_id}/logs", params) as response:
+            async for chunk in response.aiter_bytes():
+                yield chunk
 
-    def exec(
+    async def exec(
         self, workload_id: str, command: Sequence[str], *, pod: str | None = None, data: bytes = b""
     ) -> CommandResult:
         """Run a command in a pod (ROLE-INDEX, by default the first) with `data` as input, and return the
@@ -270,21 +270,21 @@ class Workloads(Resource):
 
         The entire output is held in memory.
         """
-        from berth.client.sync.channels import run_command  # slow import that is rarely needed
+        from berth.client.aio.workloads.channels import run_command  # slow import that is rarely needed
 
-        return run_command(self._transport.settings, workload_id, command, pod, data)
+        return await run_command(self._transport.settings, workload_id, command, pod, data)
 
     def open_channel(
         self, workload_id: str, command: Sequence[str], *, pod: str | None = None,
         terminal: Terminal | None = None,
-    ) -> "Channel":  # fmt: skip
+    ) -> "AsyncChannel":  # fmt: skip
         """Return a connection to a command in a pod, for interactive input and output."""
-        from berth.client.sync.channels import Channel  # slow import that is rarely needed
+        from berth.client.aio.workloads.channels import AsyncChannel  # slow import that is rarely needed
 
         request = command_request(command, terminal)
-        return Channel(self._transport.settings, workload_id, request, pod=pod)
+        return AsyncChannel(self._transport.settings, workload_id, request, pod=pod)
 
-    def copy_to(
+    async def copy_to(
         self, workload_id: str, source: str | Path, target: str = "", *, pod: str | None = None,
         progress: Progress | None = None,
     ) -> CopyResult:  # fmt: skip
@@ -293,11 +293,11 @@ class Workloads(Resource):
         The target is relative to the pod's working directory. If it is a directory, the source is copied into
         it. `progress` is called with the bytes that have been copied and their total. Raises CopyFailed.
         """
-        from berth.client.sync.copies import copy_to  # slow import that is rarely needed
+        from berth.client.aio.workloads.copies import copy_to  # slow import that is rarely needed
 
-        return copy_to(self._transport.settings, workload_id, str(source), target, pod, progress)
+        return await copy_to(self._transport.settings, workload_id, str(source), target, pod, progress)
 
-    def copy_from(
+    async def copy_from(
         self, workload_id: str, source: str, target: str | Path = "", *, pod: str | None = None,
         progress: Progress | None = None,
     ) -> CopyResult:  # fmt: skip
@@ -307,17 +307,18 @@ class Workloads(Resource):
         copied into it. `progress` is called with the bytes that have been copied and, for a file, their
         total. Raises CopyFailed.
         """
-        from berth.client.sync.copies import copy_from  # slow import that is rarely needed
+        from berth.client.aio.workloads.copies import copy_from  # slow import that is rarely needed
 
-        return copy_from(self._transport.settings, workload_id, source, str(target), pod, progress)
+        return await copy_from(self._transport.settings, workload_id, source, str(target), pod, progress)
 
-    def code(self, workload_id: str) -> Iterator[bytes]:
+    async def code(self, workload_id: str) -> AsyncIterator[bytes]:
         """Stream a workload's code as a tar archive."""
-        with self._transport.stream(f"workloads/{workload_id}/code") as response:
-            yield from response.iter_bytes()
+        async with self._transport.stream(f"workloads/{workload_id}/code") as response:
+            async for part in response.aiter_bytes():
+                yield part
 
-    def _act(self, workload_id: str, action: str) -> WorkloadDetail:
-        return self._post(WorkloadDetail, f"workloads/{workload_id}/{action}")
+    async def _act(self, workload_id: str, action: str) -> WorkloadDetail:
+        return await self._post(WorkloadDetail, f"workloads/{workload_id}/{action}")
 
 
 def select_candidates(name: str, workloads: Iterable[W]) -> Sequence[W]:

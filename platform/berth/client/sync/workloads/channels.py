@@ -1,4 +1,4 @@
-# Generated from berth/client/aio/channels.py by `python -m berth.client.generate`; do not edit.
+# Generated from berth/client/aio/workloads/channels.py by `python -m berth.client.generate`; do not edit.
 """Connect to commands and programs in pods."""
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-# Generated from berth/client/aio/templates.py by `python -m berth.client.generate`; do not edit.
+# Generated from berth/client/aio/workloads/templates.py by `python -m berth.client.generate`; do not edit.
 """Manage the workload templates of projects."""
 
 from collections.abc import Iterator, Mapping

@@ -1,14 +1,14 @@
+# Generated from berth/client/aio/workloads/workloads.py by `python -m berth.client.generate`; do not edit.
 """Submit, find, follow and control workloads."""
 
 import uuid
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
-from berth.client.aio.resource import AsyncResource
 from berth.client.channels import CommandResult, Terminal, command_request
 from berth.client.copies import CopyResult, Progress
 from berth.client.errors import Ambiguous, Invalid, NotFound
@@ -31,9 +31,10 @@ from berth.client.models.workloads import (
     Workload,
     WorkloadDetail,
 )
+from berth.client.sync.resource import Resource
 
 if TYPE_CHECKING:
-    from berth.client.aio.channels import AsyncChannel
+    from berth.client.sync.workloads.channels import Channel
 
 MATCHES_PER_PAGE = 500
 POLL_SECONDS = 1.0
@@ -43,8 +44,8 @@ Document = Mapping[str, Any]
 W = TypeVar("W", Workload, Array)
 
 
-class AsyncWorkloads(AsyncResource):
-    async def submit(
+class Workloads(Resource):
+    def submit(
         self, document: Document, *, code: str | Path | None = None, key: str | None = None
     ) -> Submission:
         """Submit a workload exactly once, even if the request is retried after a lost connection.
@@ -54,14 +55,14 @@ class AsyncWorkloads(AsyncResource):
         """
         if code is not None:
             # Imported on demand, because only code uploads need this module.
-            from berth.client.aio.code import AsyncCode
+            from berth.client.sync.workloads.code import Code
 
             project = str(document.get("project") or "")
-            section = await AsyncCode(self._transport).upload(code, project=project)
+            section = Code(self._transport).upload(code, project=project)
             document = {**document, "code": section}
-        return await self._post(Submission, "workloads", document, key=key)
+        return self._post(Submission, "workloads", document, key=key)
 
-    async def submit_many(
+    def submit_many(
         self, documents: Iterable[Document], *, atomic: bool = False, key: str | None = None
     ) -> Batch:
         """Submit up to 1,000 workloads in one request, exactly once even if the request is retried.
@@ -70,20 +71,20 @@ class AsyncWorkloads(AsyncResource):
         either all workloads are stored, or none are and Rejected is raised with all problems.
         """
         body = {"items": list(documents), "atomic": atomic}
-        return await self._post(Batch, BATCH_PATH, body, key=key)
+        return self._post(Batch, BATCH_PATH, body, key=key)
 
-    async def dry_run(self, document: Document) -> DryRun:
+    def dry_run(self, document: Document) -> DryRun:
         """Predict what would happen if the workload were submitted now, without storing it."""
-        return await self._post(DryRun, "workloads", document, {"dry_run": True})
+        return self._post(DryRun, "workloads", document, {"dry_run": True})
 
-    async def dry_run_change(self, document: Document) -> SmallestChange:
+    def dry_run_change(self, document: Document) -> SmallestChange:
         """Return the smallest single change that would let the workload start if it were submitted now.
 
         Nothing is stored. Raises Invalid if the document is invalid.
         """
-        return await self._post(SmallestChange, CHANGE_PATH, document)
+        return self._post(SmallestChange, CHANGE_PATH, document)
 
-    def list(self, *, limit: int | None = None, **filters: object) -> AsyncIterator[Workload]:
+    def list(self, *, limit: int | None = None, **filters: object) -> Iterator[Workload]:
         """Iterate over workloads.
 
         Filters: project, department, pool, phase, kind, reason, label, submitted_by, array, in_array,
@@ -91,20 +92,20 @@ class AsyncWorkloads(AsyncResource):
         """
         return self._iterate(Workload, "workloads", filters, limit)
 
-    async def get(self, workload_id: str) -> WorkloadDetail:
-        return await self._get(WorkloadDetail, f"workloads/{workload_id}")
+    def get(self, workload_id: str) -> WorkloadDetail:
+        return self._get(WorkloadDetail, f"workloads/{workload_id}")
 
-    async def find(self, reference: str) -> WorkloadDetail:
+    def find(self, reference: str) -> WorkloadDetail:
         """Return the workload with the given ID, NAME or PROJECT/NAME. Raises NotFound or Ambiguous."""
         if is_id(reference):
-            return await self.get(reference)
+            return self.get(reference)
         project, _, name = reference.rpartition("/")
         listed = self.list(search=name, project=project or None, sort="-submitted_at")
         with raise_not_found_for_unknown_project():
-            matching = [workload async for workload in listed] if name else []
-        return await self.get(require_unique_match(reference, select_candidates(name, matching)).id)
+            matching = list(listed) if name else []
+        return self.get(require_unique_match(reference, select_candidates(name, matching)).id)
 
-    async def edit(
+    def edit(
         self, workload_id: str, changes: Document, *, version: int | None = None, dry_run: bool = False
     ) -> Edit:
         """Change keys of a pending or suspended workload's document. A value of None removes the key.
@@ -115,87 +116,87 @@ class AsyncWorkloads(AsyncResource):
         """
         tag = "*" if version is None else f'"{version}"'
         path, params = f"workloads/{workload_id}", {"dry_run": dry_run}
-        return await self._send(Edit, "PATCH", path, params=params, body=changes, headers={"If-Match": tag})
+        return self._send(Edit, "PATCH", path, params=params, body=changes, headers={"If-Match": tag})
 
-    async def cancel(self, workload_id: str) -> WorkloadDetail:
-        return await self._act(workload_id, "cancel")
+    def cancel(self, workload_id: str) -> WorkloadDetail:
+        return self._act(workload_id, "cancel")
 
-    async def suspend(self, workload_id: str) -> WorkloadDetail:
-        return await self._act(workload_id, "suspend")
+    def suspend(self, workload_id: str) -> WorkloadDetail:
+        return self._act(workload_id, "suspend")
 
-    async def resume(self, workload_id: str) -> WorkloadDetail:
-        return await self._act(workload_id, "resume")
+    def resume(self, workload_id: str) -> WorkloadDetail:
+        return self._act(workload_id, "resume")
 
-    async def resubmit(self, workload_id: str, *, key: str | None = None) -> Submission:
+    def resubmit(self, workload_id: str, *, key: str | None = None) -> Submission:
         """Submit an ended workload again, as a new workload with the next free name, such as `train-2`.
 
         Calls with the same `key` count as one submission. Raises Conflict if the workload has not ended, and
         Invalid if its document is no longer accepted.
         """
-        return await self._post(Submission, f"workloads/{workload_id}/resubmit", key=key)
+        return self._post(Submission, f"workloads/{workload_id}/resubmit", key=key)
 
-    async def delete(self, workload_id: str) -> None:
-        await self._delete(f"workloads/{workload_id}")
+    def delete(self, workload_id: str) -> None:
+        self._delete(f"workloads/{workload_id}")
 
-    async def dependencies(self, workload_id: str) -> Dependencies:
+    def dependencies(self, workload_id: str) -> Dependencies:
         """Return the workloads and arrays that this workload depends on, and those that depend on it."""
-        return await self._get(Dependencies, f"workloads/{workload_id}/dependencies")
+        return self._get(Dependencies, f"workloads/{workload_id}/dependencies")
 
-    async def explain(self, workload_id: str) -> Explanation:
-        return await self._get(Explanation, f"workloads/{workload_id}/explain")
+    def explain(self, workload_id: str) -> Explanation:
+        return self._get(Explanation, f"workloads/{workload_id}/explain")
 
-    async def smallest_change(self, workload_id: str) -> SmallestChange:
+    def smallest_change(self, workload_id: str) -> SmallestChange:
         """Return the smallest single change that would let a pending workload start now.
 
         The server runs the scheduler on modified copies of the cluster's state. This may take seconds for a
         large cluster.
         """
         path = f"workloads/{workload_id}/smallest-change"
-        return await self._get(SmallestChange, path)
+        return self._get(SmallestChange, path)
 
-    async def pods(self, workload_id: str) -> Sequence[Pod]:
-        return [item async for item in self._iterate(Pod, f"workloads/{workload_id}/pods")]
+    def pods(self, workload_id: str) -> Sequence[Pod]:
+        return list(self._iterate(Pod, f"workloads/{workload_id}/pods"))
 
-    async def create_port_link(self, workload_id: str, port: str) -> PortLink:
+    def create_port_link(self, workload_id: str, port: str) -> PortLink:
         """Return a one-time link that opens a port of a running workload in a browser."""
-        return await self._post(PortLink, f"workloads/{workload_id}/ports/{port}/link")
+        return self._post(PortLink, f"workloads/{workload_id}/ports/{port}/link")
 
-    async def metrics(
+    def metrics(
         self, workload_id: str, *, name: str | None = None, points: int | None = None
     ) -> Sequence[Metric]:
         """Return the metrics that the workload has reported, each with at most `points` points."""
         params = {"name": name, "points": points}
-        return [item async for item in self._iterate(Metric, f"workloads/{workload_id}/metrics", params)]
+        return list(self._iterate(Metric, f"workloads/{workload_id}/metrics", params))
 
-    async def compare_metric(
+    def compare_metric(
         self, name: str, workload_ids: Iterable[str], *, points: int | None = None
     ) -> Sequence[ComparedMetric]:
         """Return one metric of up to 20 workloads. Workloads that never reported the metric are omitted."""
         params = {"name": name, "workload": [*workload_ids], "points": points}
-        return (await self._get(MetricComparison, "metrics", params)).items
+        return (self._get(MetricComparison, "metrics", params)).items
 
-    async def events(self, workload_id: str) -> Sequence[Event]:
-        return [item async for item in self._iterate(Event, f"workloads/{workload_id}/events")]
+    def events(self, workload_id: str) -> Sequence[Event]:
+        return list(self._iterate(Event, f"workloads/{workload_id}/events"))
 
-    async def evictions(self, workload_id: str) -> Sequence[Eviction]:
-        return [item async for item in self._iterate(Eviction, f"workloads/{workload_id}/evictions")]
+    def evictions(self, workload_id: str) -> Sequence[Eviction]:
+        return list(self._iterate(Eviction, f"workloads/{workload_id}/evictions"))
 
-    async def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> AsyncIterator[WorkloadDetail]:
+    def changes(self, workload_id: str, poll: float = POLL_SECONDS) -> Iterator[WorkloadDetail]:
         """Yield the workload now and whenever its phase, reason, message or run changes, until it has
         ended.
         """
         seen = None
         while True:
-            workload = await self.get(workload_id)
+            workload = self.get(workload_id)
             state = (workload.phase, workload.reason, workload.message, workload.run)
             if state != seen:
                 yield workload
             if workload.has_ended:
                 return
             seen = state
-            await self._transport.sleep(poll)
+            self._transport.sleep(poll)
 
-    async def log(
+    def log(
         self,
         workload_id: str,
         *,
@@ -213,10 +214,10 @@ class AsyncWorkloads(AsyncResource):
         """
         params = {"pod": pod, "run": run, "tail": tail, "offset": offset, "limit": limit}
         params |= {"timestamps": True} if timestamps else {}
-        response = await self._transport.execute("GET", f"workloads/{workload_id}/logs", params=params)
+        response = self._transport.execute("GET", f"workloads/{workload_id}/logs", params=params)
         return parse_log_chunk(response, offset or 0)
 
-    async def search_log(
+    def search_log(
         self,
         workload_id: str,
         text: str,
@@ -226,7 +227,7 @@ class AsyncWorkloads(AsyncResource):
         around: int = 0,
         ignore_case: bool = False,
         limit: int | None = None,
-    ) -> AsyncIterator[LogMatches]:
+    ) -> Iterator[LogMatches]:
         """Yield pages of log lines that contain `text`, with `around` lines of context.
 
         The search stops at the current end of the log.
@@ -239,7 +240,7 @@ class AsyncWorkloads(AsyncResource):
                 "limit": min(remaining or MATCHES_PER_PAGE, MATCHES_PER_PAGE),
                 "cursor": cursor,
             }
-            response = await self._transport.get(f"workloads/{workload_id}/logs/search", query)
+            response = self._transport.get(f"workloads/{workload_id}/logs/search", query)
             matches = LogMatches.model_validate(response)
             yield matches
             remaining = None if remaining is None else remaining - len(matches.items)
@@ -247,22 +248,21 @@ class AsyncWorkloads(AsyncResource):
             if cursor is None:
                 return
 
-    async def log_stream(
+    def log_stream(
         self, workload_id: str, *, pod: str | None = None, run: int | None = None, offset: int = 0,
         timestamps: bool = False,
-    ) -> AsyncIterator[bytes]:  # fmt: skip
+    ) -> Iterator[bytes]:  # fmt: skip
         """Stream a pod's log from byte `offset` until the pod has ended.
 
         With `timestamps`, each line begins with its time, as in `log`.
-        To stop earlier, close the iterator (`contextlib.aclosing`).
+        To stop earlier, close the iterator (`contextlib.closing`).
         """
         params = {"pod": pod, "run": run, "offset": offset, "follow": True}
         params |= {"timestamps": True} if timestamps else {}
-        async with self._transport.stream(f"workloads/{workload_id}/logs", params) as response:
-            async for chunk in response.aiter_bytes():
-                yield chunk
+        with self._transport.stream(f"workloads/{workload_id}/logs", params) as response:
+            yield from response.iter_bytes()
 
-    async def exec(
+    def exec(
         self, workload_id: str, command: Sequence[str], *, pod: str | None = None, data: bytes = b""
     ) -> CommandResult:
         """Run a command in a pod (ROLE-INDEX, by default the first) with `data` as input, and return the
@@ -270,21 +270,21 @@ class AsyncWorkloads(AsyncResource):
 
         The entire output is held in memory.
         """
-        from berth.client.aio.channels import run_command  # slow import that is rarely needed
+        from berth.client.sync.workloads.channels import run_command  # slow import that is rarely needed
 
-        return await run_command(self._transport.settings, workload_id, command, pod, data)
+        return run_command(self._transport.settings, workload_id, command, pod, data)
 
     def open_channel(
         self, workload_id: str, command: Sequence[str], *, pod: str | None = None,
         terminal: Terminal | None = None,
-    ) -> "AsyncChannel":  # fmt: skip
+    ) -> "Channel":  # fmt: skip
         """Return a connection to a command in a pod, for interactive input and output."""
-        from berth.client.aio.channels import AsyncChannel  # slow import that is rarely needed
+        from berth.client.sync.workloads.channels import Channel  # slow import that is rarely needed
 
         request = command_request(command, terminal)
-        return AsyncChannel(self._transport.settings, workload_id, request, pod=pod)
+        return Channel(self._transport.settings, workload_id, request, pod=pod)
 
-    async def copy_to(
+    def copy_to(
         self, workload_id: str, source: str | Path, target: str = "", *, pod: str | None = None,
         progress: Progress | None = None,
     ) -> CopyResult:  # fmt: skip
@@ -293,11 +293,11 @@ class AsyncWorkloads(AsyncResource):
         The target is relative to the pod's working directory. If it is a directory, the source is copied into
         it. `progress` is called with the bytes that have been copied and their total. Raises CopyFailed.
         """
-        from berth.client.aio.copies import copy_to  # slow import that is rarely needed
+        from berth.client.sync.workloads.copies import copy_to  # slow import that is rarely needed
 
-        return await copy_to(self._transport.settings, workload_id, str(source), target, pod, progress)
+        return copy_to(self._transport.settings, workload_id, str(source), target, pod, progress)
 
-    async def copy_from(
+    def copy_from(
         self, workload_id: str, source: str, target: str | Path = "", *, pod: str | None = None,
         progress: Progress | None = None,
     ) -> CopyResult:  # fmt: skip
@@ -307,18 +307,17 @@ class AsyncWorkloads(AsyncResource):
         copied into it. `progress` is called with the bytes that have been copied and, for a file, their
         total. Raises CopyFailed.
         """
-        from berth.client.aio.copies import copy_from  # slow import that is rarely needed
+        from berth.client.sync.workloads.copies import copy_from  # slow import that is rarely needed
 
-        return await copy_from(self._transport.settings, workload_id, source, str(target), pod, progress)
+        return copy_from(self._transport.settings, workload_id, source, str(target), pod, progress)
 
-    async def code(self, workload_id: str) -> AsyncIterator[bytes]:
+    def code(self, workload_id: str) -> Iterator[bytes]:
         """Stream a workload's code as a tar archive."""
-        async with self._transport.stream(f"workloads/{workload_id}/code") as response:
-            async for part in response.aiter_bytes():
-                yield part
+        with self._transport.stream(f"workloads/{workload_id}/code") as response:
+            yield from response.iter_bytes()
 
-    async def _act(self, workload_id: str, action: str) -> WorkloadDetail:
-        return await self._post(WorkloadDetail, f"workloads/{workload_id}/{action}")
+    def _act(self, workload_id: str, action: str) -> WorkloadDetail:
+        return self._post(WorkloadDetail, f"workloads/{workload_id}/{action}")
 
 
 def select_candidates(name: str, workloads: Iterable[W]) -> Sequence[W]:

@@ -1,75 +1,74 @@
-# Generated from berth/client/aio/copies.py by `python -m berth.client.generate`; do not edit.
 """Copy files and directories to and from pods."""
 
+from berth.client.aio.workloads.channels import AsyncChannel
 from berth.client.channels import CHUNK, ERRORS, OUTPUT, STATUS
 from berth.client.config import Settings
 from berth.client.copies import CopyResult, ErrorLines, Progress, total_size
 from berth.client.errors import CopyFailed
-from berth.client.sync.channels import Channel
 from pools.runtimes.shim.channels.archive import CopyError, base_name
 from pools.runtimes.shim.channels.packing import Packer
 from pools.runtimes.shim.channels.unpacking import Unpacker
 
 
-def copy_to(
+async def copy_to(
     settings: Settings, workload_id: str, source: str, target: str, pod: str | None, progress: Progress | None
 ) -> CopyResult:
     skipped: list[str] = []
     packer = Packer(source, skipped.append)
     total = total_size(source) if progress is not None else 0
-    with Channel(settings, workload_id, {"copy_to": target}, pod=pod) as channel:
+    async with AsyncChannel(settings, workload_id, {"copy_to": target}, pod=pod) as channel:
         upload = _Upload(channel)
         try:
             for part in packer:
-                upload.send(part)
+                await upload.send(part)
                 if progress is not None:
                     progress(packer.size, total)
         except CopyError as error:
             raise CopyFailed(str(error)) from None
-        upload.finish()
+        await upload.finish()
     return CopyResult(packer.files, packer.size, skipped)
 
 
 class _Upload:
     """Input stream of the program that unpacks an archive in the pod."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: AsyncChannel) -> None:
         self._channel = channel
         self._errors = ErrorLines()
 
-    def send(self, data: bytes) -> None:
+    async def send(self, data: bytes) -> None:
         """Send input as soon as the program accepts it. Raises CopyFailed if the program has failed."""
         start = 0
         while start < len(data):
             while self._channel.window <= 0:
-                self._receive()
+                await self._receive()
             part = data[start : start + min(CHUNK, self._channel.window)]
-            self._channel.send_input(part)
+            await self._channel.send_input(part)
             start += len(part)
 
-    def finish(self) -> None:
+    async def finish(self) -> None:
         """End the input, and wait until all files have been written. Raises CopyFailed."""
-        self._channel.end_input()
+        await self._channel.end_input()
         while self._channel.exit_code is None:
-            self._receive()
+            await self._receive()
 
-    def _receive(self) -> None:
-        kind, payload = self._channel.receive()
+    async def _receive(self) -> None:
+        kind, payload = await self._channel.receive()
         if kind == ERRORS:
             self._errors.feed(payload)
         elif kind == STATUS and self._channel.exit_code != 0:
             raise CopyFailed(failure_message(self._channel, self._errors))
 
 
-def copy_from(
+async def copy_from(
     settings: Settings, workload_id: str, source: str, target: str, pod: str | None, progress: Progress | None
 ) -> CopyResult:
     unpacker, errors = Unpacker(target, base_name(source)), ErrorLines()
     try:
-        with Channel(settings, workload_id, {"copy_from": source}, pod=pod) as channel:
-            channel.end_input()
+        async with AsyncChannel(settings, workload_id, {"copy_from": source}, pod=pod) as channel:
+            await channel.end_input()
             while channel.exit_code is None:
-                kind, payload = channel.receive()
+                kind, payload = await channel.receive()
                 if kind == OUTPUT:
                     unpacker.feed(payload)
                     if progress is not None:
@@ -87,7 +86,7 @@ def copy_from(
     return CopyResult(unpacker.files, unpacker.size, errors.summarize())
 
 
-def failure_message(channel: Channel, errors: ErrorLines) -> str:
+def failure_message(channel: AsyncChannel, errors: ErrorLines) -> str:
     """Return the reason why the program in the pod failed."""
     errors.feed(channel.failure.encode("utf-8", "replace"))
     errors.end()

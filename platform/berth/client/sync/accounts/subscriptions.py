@@ -1,4 +1,4 @@
-# Generated from berth/client/aio/subscriptions.py by `python -m berth.client.generate`; do not edit.
+# Generated from berth/client/aio/accounts/subscriptions.py by `python -m berth.client.generate`; do not edit.
 """Manage notification subscriptions and list their deliveries."""
 
 from collections.abc import Iterator, Sequence

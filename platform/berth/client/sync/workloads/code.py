@@ -1,4 +1,4 @@
-# Generated from berth/client/aio/code.py by `python -m berth.client.generate`; do not edit.
+# Generated from berth/client/aio/workloads/code.py by `python -m berth.client.generate`; do not edit.
 """Upload code for workloads."""
 
 from collections.abc import Callable

@@ -1,0 +1,1 @@
+"""Methods for departments, projects, people and their subscriptions."""
