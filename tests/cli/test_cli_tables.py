@@ -16,7 +16,8 @@ from berth.cli.printing.output import ColumnSize, FittedColumn, Output, build_ta
 from berth.cli.printing.quota_table import quota_columns
 from berth.cli.printing.text import format_short_time, utc_now
 from berth.client import Unreachable
-from berth.client.models.pools import Node, NodePool
+from berth.client.models.nodes import Node
+from berth.client.models.pools import NodePool
 from berth.client.models.tenants import Quota
 from berth.client.models.workloads import Workload
 from tests.cli.terminal import Terminal

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from berth.client import Client
-from berth.client.models.outputs import PodOutputs
+from berth.client.models.files import PodOutputs
 from tests.journeys.command import Terminal
 from tests.journeys.guide import guide_examples, run_as_written
 from tests.journeys.installation import until

@@ -19,7 +19,7 @@ from typing import Any
 from berth.client.models import mixins
 
 FOLDER = Path(__file__).parent
-HAND_WRITTEN = ("__init__.py", "base.py", "logs.py", "mixins.py")
+HAND_WRITTEN = ("__init__.py", "base.py", "mixins.py")
 PACKAGE = "berth.client.models."
 TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 FORMATS = {"date-time": "datetime", "decimal": "Decimal"}

@@ -16,7 +16,8 @@ from berth.cli.top.cluster import (
 )
 from berth.cli.top.cluster_app import ClusterTop
 from berth.client import Unreachable
-from berth.client.models.pools import Node, NodePool
+from berth.client.models.nodes import Node
+from berth.client.models.pools import NodePool
 from berth.client.models.usage import Utilization
 from berth.client.models.workloads import Workload
 from tests.client.stub_server import TIME, StubServer, page, workload

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from berth.client.models.pools import Node
+from berth.client.models.nodes import Node
 from berth.client.models.workloads import Event, Pod, Workload
 from pools.runtimes.shim.processes import descendants
 from pools.runtimes.shim.records import read_record

@@ -13,7 +13,8 @@ from berth.core.backports import StrEnum
 
 if TYPE_CHECKING:
     from berth.client import Client
-    from berth.client.models.pools import Node, NodePool
+    from berth.client.models.nodes import Node
+    from berth.client.models.pools import NodePool
     from berth.client.models.usage import Utilization
     from berth.client.models.workloads import Workload
 

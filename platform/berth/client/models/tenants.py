@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from berth.client.models.base import Model
-from berth.client.models.pool_previews import Amounts
+from berth.client.models.nodes import Amounts
 from berth.client.models.pools import IdleRule
 
 

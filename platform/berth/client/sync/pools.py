@@ -4,23 +4,21 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from berth.client.models.pool_previews import PoolPreview
+from berth.client.models.nodes import IssuedJoinToken, JoinToken, Machine, Node, SshHost
 from berth.client.models.pools import (
     AvailablePlugin,
     CapacityPoint,
     Fragmentation,
-    IssuedJoinToken,
-    JoinToken,
-    Machine,
-    Node,
     NodePool,
     PoolCost,
     PoolDiagnosis,
     PoolEnvironment,
+    PoolPreview,
+    ScaledPool,
+    ScalePreview,
+    ScalingEvent,
 )
-from berth.client.models.scaling import ScaledPool, ScalePreview, ScalingEvent
 from berth.client.models.scheduling import Queue
-from berth.client.models.ssh_hosts import SshHost
 from berth.client.sync.resource import Resource
 
 QUEUE_PAGE = 500

@@ -25,7 +25,7 @@ from berth.core.wording.words import format_count
 
 if TYPE_CHECKING:
     from berth.client import Client
-    from berth.client.models.pools import Node
+    from berth.client.models.nodes import Node
 
 NODES_SHOWN = 10  # maximum number of names in the prompt of `berth node uncordon --pool`
 node_app = typer.Typer(no_args_is_help=True, help="Manage nodes.")

@@ -15,7 +15,7 @@ from berth.core.wording.words import format_count
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from berth.client.models.pool_previews import PoolPreview
+    from berth.client.models.pools import PoolPreview
 
 COLUMNS = [
     Column("NODE", lambda n: n.name),

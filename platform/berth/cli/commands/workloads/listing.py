@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from berth.cli.printing.arrays import ArrayRow
     from berth.client import Client
     from berth.client.models.arrays import ArrayDetail
-    from berth.client.models.explanations import Explanation, SmallestChange
-    from berth.client.models.scheduling import Eviction
+    from berth.client.models.scheduling import Eviction, Explanation, SmallestChange
     from berth.client.models.workloads import RunImage, Workload, WorkloadDetail
 
 EVENTS_SHOWN = 10

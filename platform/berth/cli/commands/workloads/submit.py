@@ -25,7 +25,7 @@ from berth.core.wording.words import format_count
 if TYPE_CHECKING:
     from berth.client import Client
     from berth.client.models.arrays import ArrayDryRun, ArraySubmission
-    from berth.client.models.explanations import SmallestChange
+    from berth.client.models.scheduling import SmallestChange
     from berth.client.models.workloads import DryRun, Submission
 
 

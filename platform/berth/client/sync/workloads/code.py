@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from berth.client.code import scan
 from berth.client.errors import ClientError
-from berth.client.models.code import CodeTree, ProjectCode
+from berth.client.models.files import CodeTree, ProjectCode
 from berth.client.sync.resource import Resource
 from berth.core.frames import CONTENT_TYPE
 

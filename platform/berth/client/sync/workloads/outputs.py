@@ -7,7 +7,7 @@ from pathlib import Path
 
 from berth.client.archives import unpack
 from berth.client.http import Params
-from berth.client.models.outputs import KeptFile, OutputFile, PodOutputs
+from berth.client.models.files import KeptFile, OutputFile, PodOutputs
 from berth.client.sync.resource import Resource
 
 KEPT_FILES_PAGE = 10_000  # large pages, because the node reads all directories for each page

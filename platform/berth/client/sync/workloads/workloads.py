@@ -12,11 +12,10 @@ import httpx
 from berth.client.channels import CommandResult, Terminal, command_request
 from berth.client.copies import CopyResult, Progress
 from berth.client.errors import Ambiguous, Invalid, NotFound
+from berth.client.logs import LogChunk
 from berth.client.models.arrays import Array
-from berth.client.models.explanations import Explanation, SmallestChange
-from berth.client.models.logs import LogChunk
 from berth.client.models.metrics import ComparedMetric, Metric, MetricComparison
-from berth.client.models.scheduling import Eviction
+from berth.client.models.scheduling import Eviction, Explanation, SmallestChange
 from berth.client.models.workloads import (
     Batch,
     Cost,  # noqa: F401  (puts the model into this module)
