@@ -68,10 +68,10 @@ def take_screenshots(database_url: str, home: Path, folder: Path, only: list[str
     django.setup()
     from django.core.management import call_command
 
-    from tests.browser.data.fleet import create_fleet
     from tests.browser.data.inference_service import create_service
-    from tests.browser.data.long_log import write_failed_log, write_log
+    from tests.browser.data.pools.fleet import create_fleet
     from tests.browser.data.scene import busy, people_only
+    from tests.browser.data.workloads.long_log import write_failed_log, write_log
     from tests.browser.driver.chromium import chromium
     from tests.browser.driver.site import serving
     from tests.support.present import present

@@ -27,8 +27,8 @@ from projects.services.inference.autoscalers import load_config
 from scheduler.models import Allocation
 from tests import factories as make
 from tests.browser.data.decisions import create_service_start
-from tests.browser.data.evaluation import evaluate
-from tests.browser.data.measurements import create_points
+from tests.browser.data.pools.measurements import create_points
+from tests.browser.data.workloads.evaluation import evaluate
 
 DOCUMENT: dict[str, Any] = {
     "name": "chat-70b",

@@ -16,17 +16,21 @@ from projects.services import quotas, tenants
 from projects.services.people import members, tokens
 from scheduler.models import Allocation, Eviction
 from tests import factories as make
-from tests.browser.data.array import create_array
-from tests.browser.data.booting import create_booting_node
-from tests.browser.data.complete_documents import complete_documents
 from tests.browser.data.decisions import create_decisions
-from tests.browser.data.ended_pods import create_ended_allocations, create_ended_events, create_ended_pods
-from tests.browser.data.evaluation import evaluate, reserve_booting_node
-from tests.browser.data.measurements import create_measurements
+from tests.browser.data.pools.booting import create_booting_node
+from tests.browser.data.pools.measurements import create_measurements
+from tests.browser.data.pools.scaling_history import create_scaling_history
+from tests.browser.data.pools.usage_history import create_usage_history
 from tests.browser.data.project_contents import create_project_contents
 from tests.browser.data.requests import acting
-from tests.browser.data.scaling_history import create_scaling_history
-from tests.browser.data.usage_history import create_usage_history
+from tests.browser.data.workloads.array import create_array
+from tests.browser.data.workloads.complete_documents import complete_documents
+from tests.browser.data.workloads.ended_pods import (
+    create_ended_allocations,
+    create_ended_events,
+    create_ended_pods,
+)
+from tests.browser.data.workloads.evaluation import evaluate, reserve_booting_node
 
 PASSWORD = "correct horse battery"
 # The server that checks the password does not use the faster hasher of the test settings.

@@ -11,7 +11,7 @@ from tests import factories as make
 from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 from tests.browser.driver.chromium import open_settled
-from tests.browser.test_quota_grid import cell
+from tests.browser.quotas.test_quota_grid import cell
 
 BERLIN, TYPED_EXPIRY = ZoneInfo("Europe/Berlin"), "%Y-%m-%dT%H:%M"
 

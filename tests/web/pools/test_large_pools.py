@@ -14,7 +14,7 @@ from pools.models import Node, NodePool
 from scheduler.models import NodeUtilization
 from scheduler.web.pools.node_table import PAGE_SIZE
 from scheduler.web.pools.nodes import MAX_TILES
-from tests.browser.data.fleet import create_fleet
+from tests.browser.data.pools.fleet import create_fleet
 from tests.cast import Cast
 from tests.web.conftest import SignIn, streamed
 

@@ -10,8 +10,8 @@ from playwright.sync_api import expect
 from projects.models import Workload
 from tests import factories as make
 from tests.browser.conftest import Open
-from tests.browser.data.long_log import write_log
 from tests.browser.data.scene import Scene
+from tests.browser.data.workloads.long_log import write_log
 from tests.browser.driver.axe import accessibility_faults
 from tests.browser.driver.chromium import NARROW
 

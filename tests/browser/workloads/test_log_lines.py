@@ -10,7 +10,7 @@ from pools.runtimes.shim.logtimes import append_entries
 from projects.models import Pod
 from tests.browser.conftest import Open
 from tests.browser.driver.axe import accessibility_faults
-from tests.browser.test_logs import pods, write
+from tests.browser.workloads.test_logs import pods, write
 
 MINUTE = 60_000
 START = 1_767_225_600_000  # 2026-01-01, 00:00:00 UTC

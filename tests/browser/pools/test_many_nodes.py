@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from pools.models import Node
 from tests.browser.conftest import Open
-from tests.browser.data.fleet import create_fleet
+from tests.browser.data.pools.fleet import create_fleet
 from tests.browser.data.scene import Scene
 
 pytestmark = pytest.mark.heavy

@@ -13,8 +13,8 @@ from projects.services.quotas import budgets
 from scheduler.models import Allocation, UsageHour, UtilizationPoint
 from scheduler.reports.usage.budgets import FULL_PERCENT, budget_statuses
 from tests import factories as make
-from tests.browser.data.array import USAGE as LR_SWEEP_USAGE
 from tests.browser.data.requests import acting
+from tests.browser.data.workloads.array import USAGE as LR_SWEEP_USAGE
 
 WEEKS = 8
 MEASURED_HOURS = 7 * 24

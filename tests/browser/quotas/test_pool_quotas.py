@@ -8,7 +8,7 @@ from tests.browser.conftest import Open
 from tests.browser.data.scene import Scene
 from tests.browser.driver.axe import accessibility_faults
 from tests.browser.driver.chromium import open_settled
-from tests.browser.test_quota_grid import cell
+from tests.browser.quotas.test_quota_grid import cell
 
 
 def test_clicked_quota_value_is_replaced_by_typing_and_saved(opened: Open, scene: Scene) -> None:
