@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.decide import commit, machine
 from benchmarks.setup.arguments import parser
-from tests.journeys.service_story import play, play_briefly, running_service
+from tests.journeys.services.service_story import play, play_briefly, running_service
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 DATA, CHART = DOCS / "elastic-service.json", DOCS / "elastic-service.svg"

@@ -3,11 +3,11 @@
 import subprocess
 from collections.abc import Callable
 
-from tests.journeys.host_namespaces import NamespaceHost
 from tests.journeys.installation import until
 from tests.journeys.kills.faults import Fault, Hanging, Pids, find_processes, kill
 from tests.journeys.kills.traffic import PATIENCE
-from tests.journeys.ssh_installation import agents
+from tests.journeys.on_hosts.host_namespaces import NamespaceHost
+from tests.journeys.on_hosts.ssh_installation import agents
 
 FOREIGN_FILE = "theirs"
 

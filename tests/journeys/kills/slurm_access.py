@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from tests.contracts.slurm.cluster import FAULTS, SlurmCluster
 from tests.contracts.slurm.rest import SlurmRestServer
 from tests.journeys.kills.faults import Fault, Hanging
-from tests.journeys.slurm_pool import installation_settings
+from tests.journeys.on_slurm.slurm_pool import installation_settings
 
 PROGRAMS = ("squeue", "squeue", "sbatch", "sbatch", "scancel")
 METHODS = ("GET", "GET", "POST", "POST", "DELETE")

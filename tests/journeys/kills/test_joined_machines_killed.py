@@ -12,7 +12,6 @@ import pytest
 
 from pools.joining.package import agent_package
 from tests.journeys.command import Terminal, sign_in
-from tests.journeys.host_namespaces import SERVER, NamespaceHost, needs_namespaces
 from tests.journeys.installation import InstallContext, until
 from tests.journeys.kills.faults import Fault, Hanging, kill_berth, strike_at_random
 from tests.journeys.kills.hosts import (
@@ -21,7 +20,8 @@ from tests.journeys.kills.hosts import (
     start_foreign_process,
 )
 from tests.journeys.kills.traffic import PATIENCE, Traffic, live_rows
-from tests.journeys.ssh_installation import (
+from tests.journeys.on_hosts.host_namespaces import SERVER, NamespaceHost, needs_namespaces
+from tests.journeys.on_hosts.ssh_installation import (
     ROLE,
     SshInstallation,
     read_log_text,

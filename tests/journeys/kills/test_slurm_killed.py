@@ -23,7 +23,7 @@ from tests.journeys.installation import Installation, InstallContext, command_li
 from tests.journeys.kills.faults import Fault, Hanging, find_processes, kill, kill_berth, strike_at_random
 from tests.journeys.kills.slurm_access import Access, ProgramAccess, RestAccess, faulty_proxy
 from tests.journeys.kills.traffic import PATIENCE, Traffic, live_rows
-from tests.journeys.slurm_pool import ROLE, create_pool, provider_settings
+from tests.journeys.on_slurm.slurm_pool import ROLE, create_pool, provider_settings
 from tests.support.ports import free_port
 
 pytestmark = [

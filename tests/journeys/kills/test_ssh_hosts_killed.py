@@ -13,7 +13,6 @@ import yaml
 from berth.client.errors import ClientError
 from pools.providers.ssh.endpoint import normalize_host_key
 from tests.journeys.command import Terminal, sign_in
-from tests.journeys.host_namespaces import NamespaceHost, needs_namespaces
 from tests.journeys.installation import InstallContext, until
 from tests.journeys.kills.faults import Fault, Hanging, kill, kill_berth, strike_at_random
 from tests.journeys.kills.hosts import (
@@ -23,7 +22,8 @@ from tests.journeys.kills.hosts import (
     start_foreign_process,
 )
 from tests.journeys.kills.traffic import PATIENCE, Traffic, live_rows
-from tests.journeys.ssh_installation import (
+from tests.journeys.on_hosts.host_namespaces import NamespaceHost, needs_namespaces
+from tests.journeys.on_hosts.ssh_installation import (
     ROLE,
     SshInstallation,
     read_log_text,

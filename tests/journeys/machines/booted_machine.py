@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from tests.journeys.host_namespaces import NamespaceHost
 from tests.journeys.installation import child_pids, until
+from tests.journeys.on_hosts.host_namespaces import NamespaceHost
 
 SYSTEMD = Path("/lib/systemd/systemd")
 # Only these units of this machine take part in a boot. None of them is a service.

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.journeys.host_namespaces import SERVER, NamespaceHost
 from tests.journeys.machines.booted_machine import BootedMachine
+from tests.journeys.on_hosts.host_namespaces import SERVER, NamespaceHost
 from tests.pools.aws.ec2_account import Ec2Account
 
 METADATA = "/latest/meta-data/"

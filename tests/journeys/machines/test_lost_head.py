@@ -14,9 +14,9 @@ import pytest
 from berth.client.models.workloads import Workload
 from pools.joining.package import agent_package
 from tests.journeys.command import Terminal, sign_in
-from tests.journeys.host_namespaces import DRIVER, SERVER, NamespaceHost, needs_namespaces
 from tests.journeys.installation import InstallContext, until
-from tests.journeys.ssh_installation import SshInstallation, read_log_text, ssh_installation
+from tests.journeys.on_hosts.host_namespaces import DRIVER, SERVER, NamespaceHost, needs_namespaces
+from tests.journeys.on_hosts.ssh_installation import SshInstallation, read_log_text, ssh_installation
 from tests.support.agents import NO_METADATA
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(2400), needs_namespaces]

@@ -15,12 +15,12 @@ import yaml
 from berth.client.models.workloads import Workload
 from tests.contracts.slurm.cluster import SlurmCluster, missing_programs, slurm_cluster
 from tests.journeys.command import Terminal, sign_in
-from tests.journeys.host_namespaces import DRIVER, needs_namespaces
 from tests.journeys.installation import Installation, InstallContext, until
 from tests.journeys.machines.booted_machine import needs_systemd
 from tests.journeys.machines.ec2_machine import Ec2Machine, ec2_machine
-from tests.journeys.slurm_pool import provider_settings
-from tests.journeys.ssh_installation import SshInstallation, read_log_text, ssh_installation
+from tests.journeys.on_hosts.host_namespaces import DRIVER, needs_namespaces
+from tests.journeys.on_hosts.ssh_installation import SshInstallation, read_log_text, ssh_installation
+from tests.journeys.on_slurm.slurm_pool import provider_settings
 from tests.pools.aws.ec2_account import IMAGE_PARAMETER, REGION, ec2_account, subnets
 
 MISSING = missing_programs()

@@ -9,9 +9,9 @@ import yaml
 
 from berth.client.models.workloads import Workload
 from tests.journeys.command import Terminal, sign_in
-from tests.journeys.host_namespaces import NamespaceHost, needs_namespaces
 from tests.journeys.installation import InstallContext, until
-from tests.journeys.ssh_installation import SshInstallation, read_log_text, ssh_installation
+from tests.journeys.on_hosts.host_namespaces import NamespaceHost, needs_namespaces
+from tests.journeys.on_hosts.ssh_installation import SshInstallation, read_log_text, ssh_installation
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600), needs_namespaces]
 LONG = 1200.0  # nodes take minutes to boot on a busy machine

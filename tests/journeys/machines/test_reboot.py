@@ -9,10 +9,10 @@ import pytest
 
 from pools.joining.package import agent_package
 from tests.journeys.command import Terminal, sign_in
-from tests.journeys.host_namespaces import SERVER, needs_namespaces
 from tests.journeys.installation import InstallContext, until
 from tests.journeys.machines.booted_machine import BootedMachine, needs_systemd
-from tests.journeys.ssh_installation import read_log_text, ssh_installation
+from tests.journeys.on_hosts.host_namespaces import SERVER, needs_namespaces
+from tests.journeys.on_hosts.ssh_installation import read_log_text, ssh_installation
 from tests.support.agents import NO_METADATA
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1800), needs_namespaces, needs_systemd]

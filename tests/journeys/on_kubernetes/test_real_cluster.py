@@ -12,7 +12,7 @@ from tests.images.registry import Registry
 from tests.journeys.command import Terminal
 from tests.journeys.installation import Installation, until
 from tests.journeys.on_kubernetes.prod import Prod, Users, create_pool, sign_in_users
-from tests.journeys.test_ports import Browser
+from tests.journeys.sessions.test_ports import Browser
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 

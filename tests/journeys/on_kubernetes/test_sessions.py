@@ -20,7 +20,7 @@ from tests.images.registry import Registry
 from tests.journeys.installation import ROOT, Installation, InstallContext, until
 from tests.journeys.on_kubernetes.link import link_to
 from tests.journeys.on_kubernetes.prod import Prod, Users, sign_in_users
-from tests.journeys.test_ports import Browser
+from tests.journeys.sessions.test_ports import Browser
 from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
@@ -145,7 +145,7 @@ def test_session_reports_an_image_without_python(client: Client, prod: Prod) -> 
 def test_port_is_reachable_through_the_api_server(
     users: Users, client: Client, prod: Prod, image: str
 ) -> None:
-    program = (ROOT / "tests" / "journeys" / "echo_server.py").read_text()
+    program = (ROOT / "tests" / "journeys" / "sessions" / "echo_server.py").read_text()
     only_loopback = (
         'import os; assert os.environ["BERTH_HOST"] == "0.0.0.0"; os.environ["BERTH_HOST"] = "127.0.0.1"\n'
     )

@@ -9,8 +9,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.driver.chromium import PROGRAM, chromium
 from tests.journeys.guide import guide_examples
+from tests.journeys.in_browser.pages import SLOW, signed_in, wait_until_running
 from tests.journeys.installation import Installation
-from tests.journeys.pages import SLOW, signed_in, wait_until_running
 
 pytestmark = [
     pytest.mark.heavy,

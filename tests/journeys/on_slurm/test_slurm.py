@@ -12,7 +12,7 @@ from tests.journeys.command import Terminal, sign_in
 from tests.journeys.first_chapter import LONG, FirstChapter
 from tests.journeys.guide import run_as_written
 from tests.journeys.installation import InstallContext, until
-from tests.journeys.slurm_pool import installation_settings, provider_settings
+from tests.journeys.on_slurm.slurm_pool import installation_settings, provider_settings
 from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.journeys.command import Terminal
-from tests.journeys.host_namespaces import SERVER, NamespaceHost, namespace_hosts
 from tests.journeys.installation import Installation, InstallContext, command_line
+from tests.journeys.on_hosts.host_namespaces import SERVER, NamespaceHost, namespace_hosts
 from tests.support.ports import free_port
 
 ROLE = {"cpu": os.cpu_count() or 1, "memory_mib": 64}  # this role needs a whole host

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.driver.chromium import PROGRAM, chromium
+from tests.journeys.in_browser.pages import SLOW, signed_in, wait_until_running
 from tests.journeys.installation import ROOT, Installation
-from tests.journeys.pages import SLOW, signed_in, wait_until_running
 
 pytestmark = [
     pytest.mark.heavy,

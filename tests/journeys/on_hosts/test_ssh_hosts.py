@@ -13,9 +13,9 @@ import yaml
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.first_chapter import LONG, FirstChapter
 from tests.journeys.guide import run_as_written
-from tests.journeys.host_namespaces import NamespaceHost, needs_namespaces
 from tests.journeys.installation import InstallContext, until
-from tests.journeys.ssh_installation import SshInstallation, agents, read_log_text, ssh_installation
+from tests.journeys.on_hosts.host_namespaces import NamespaceHost, needs_namespaces
+from tests.journeys.on_hosts.ssh_installation import SshInstallation, agents, read_log_text, ssh_installation
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600), needs_namespaces]
 # The hosts have four GPUs each, as in the guide, but share the cores and the memory of this machine.

@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.kubernetes import FakeCluster, serve
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import Installation, InstallContext, until
-from tests.journeys.test_kubernetes import create_pool, find_pods, submit, write_kubeconfig
+from tests.journeys.on_kubernetes.test_kubernetes import create_pool, find_pods, submit, write_kubeconfig
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 

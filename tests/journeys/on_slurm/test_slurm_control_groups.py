@@ -9,7 +9,7 @@ from tests.contracts.slurm.cluster import SlurmCluster, missing_programs, slurm_
 from tests.journeys.command import Terminal, sign_in
 from tests.journeys.first_chapter import LONG
 from tests.journeys.installation import Installation, InstallContext, until
-from tests.journeys.slurm_pool import create_pool, installation_settings, provider_settings
+from tests.journeys.on_slurm.slurm_pool import create_pool, installation_settings, provider_settings
 from tests.support.ports import free_port
 
 MEMORY = Path("/sys/fs/cgroup/memory")

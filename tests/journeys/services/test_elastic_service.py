@@ -11,7 +11,7 @@ import pytest
 
 from projects.engine.replicas.config import IN_CONDITIONS, OUT_CONDITIONS
 from projects.serving.routers import SGLangRouter
-from tests.journeys.service_story import AUTOSCALER, SERVICE, Story, play, running_service
+from tests.journeys.services.service_story import AUTOSCALER, SERVICE, Story, play, running_service
 from tests.serving.routers import WIRE
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]

@@ -16,7 +16,7 @@ from tests.support.agents import start_agent
 
 GPUS = len(nvidia_gpus())
 ENDED = ("cancelled", "completed", "failed")
-PROGRAM = str(ROOT / "tests" / "journeys" / "use_gpu.py")
+PROGRAM = str(ROOT / "tests" / "journeys" / "on_gpus" / "use_gpu.py")
 pytestmark = [
     pytest.mark.heavy,
     pytest.mark.timeout(900),

@@ -56,7 +56,7 @@ def assert_every_line_is_json(logs: Path) -> None:
 
 def submit_interactive(terminal: Terminal, folder: Path) -> str:
     """Submit an interactive workload, wait until it is ready, and return its ID."""
-    program = ROOT / "tests" / "journeys" / "echo_server.py"
+    program = ROOT / "tests" / "journeys" / "sessions" / "echo_server.py"
     document = folder / "desk.yaml"
     document.write_text(
         f"name: desk\nkind: interactive\nports: [{{name: lab}}]\ncommand: exec python {program}\n"
