@@ -15,7 +15,7 @@ from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
-from projects.api.workloads.schemas import BlockerResponse, PhaseName
+from projects.api.workloads.schemas import AwaitedEndResponse, BlockerResponse, PhaseName
 from projects.services.workloads.prediction import validate
 from scheduler.api import evictions
 from scheduler.engine.smallest_change.change import ChangeKind
@@ -43,6 +43,9 @@ class ExplanationResponse(ResponseModel):
     expected_start: datetime | None
     expected_start_reason: str = Field(
         description="Assumptions of the estimate, or the reason there is none."
+    )
+    expected_start_after: list[AwaitedEndResponse] = Field(
+        description="Workloads whose ends the estimate depends on: at most five, those that end last."
     )
     burst: str = Field(
         description="When a workload with `burst_after` may use its last pool, and the price there; empty if "

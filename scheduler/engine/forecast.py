@@ -4,7 +4,7 @@ At its declared end, a workload frees its GPUs, CPUs and memory, which pending w
 The estimate ignores later submissions and fragmentation.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from heapq import heapify, heappop, heappush
@@ -54,10 +54,14 @@ class Forecast:
     """Estimated start time of a pending workload, in seconds since the epoch.
 
     `at` is None if the start time is unknown. `because` states the assumptions, or why there is no estimate.
+    `after` contains the names and ends of the workloads whose resources the estimate waits for, in the order
+    of their ends: if the last of them ended later, so would the wait. It is empty if the workload waits only
+    for the end of its backoff.
     """
 
     at: int | None
     because: str
+    after: tuple[tuple[str, int], ...] = ()
 
 
 def forecasts(snapshot: Snapshot, plan: Plan) -> Mapping[str, Forecast]:
@@ -94,8 +98,9 @@ def _forecast(
 ) -> Forecast:
     if rejection.expected_start is not None:
         # Workloads behind this one in the queue cannot use its capacity.
-        future.start(workload, rejection.expected_start)
-        return Forecast(rejection.expected_start, ASSUMPTIONS)
+        after = future.start(workload, rejection.expected_start).after
+        in_time = tuple(end for end in after if end[1] <= rejection.expected_start)
+        return Forecast(rejection.expected_start, ASSUMPTIONS, in_time)
     exceeded = bounds.exceeded_by(workload, rejection)
     if exceeded is not None:
         is_limit = exceeded.reason in LIMIT_REASONS
@@ -126,7 +131,8 @@ class _FutureCapacity:
         for node in snapshot.nodes:
             if node.name in nodes:
                 _add_amounts(self._free, node.capacity)
-        self._ends: list[tuple[int, tuple[int, int, int]]] = []
+        self._ends: list[tuple[int, tuple[int, int, int], str]] = []
+        self._latest: dict[str, int] = {}  # ends of the workloads that freed resources at the current time
         self._freed_later: Sums = [0, 0, 0]
         self._undeclared: Sums = [0, 0, 0]
         for workload, amounts in _allocations(snapshot, plan, nodes, by_name):
@@ -141,13 +147,45 @@ class _FutureCapacity:
             missing = requested[kind] - self._free[kind] - self._freed_later[kind]
             if missing > 0 and requested[kind]:
                 return Forecast(None, self._no_start_reason(kind, resource, missing))
-        while self._ends and (self._ends[0][0] <= earliest or not _fits_within(requested, self._free)):
-            self._now, freed = max(self._now, self._ends[0][0]), heappop(self._ends)[1]
+        short = [kind for kind in range(3) if requested[kind] > self._free[kind]]
+        awaited: list[tuple[str, tuple[int, int, int], int]] = []
+        while self._ends:
+            fits = _fits_within(requested, self._free)
+            if fits and self._ends[0][0] > earliest:
+                break
+            end, freed, name = heappop(self._ends)
+            if not fits and any(freed[kind] for kind in short):
+                awaited.append((name, freed, end))
+            if end > self._now:
+                self._now, self._latest = end, {}
+            self._latest[name] = end
             _add_amounts(self._free, freed)
             _add_amounts(self._freed_later, tuple(-amount for amount in freed))
         at = max(self._now, earliest)
+        if at <= self._began:
+            self._allocate_until_end(workload, requested, at)
+            return Forecast(None, CAPACITY_FREE)
+        after = self._necessary(awaited, requested) if short else self._latest if at == self._now else {}
         self._allocate_until_end(workload, requested, at)
-        return Forecast(at, ASSUMPTIONS) if at > self._began else Forecast(None, CAPACITY_FREE)
+        return Forecast(at, ASSUMPTIONS, tuple(after.items()))
+
+    def _necessary(
+        self, awaited: Sequence[tuple[str, tuple[int, int, int], int]], requested: tuple[int, int, int]
+    ) -> dict[str, int]:
+        """Return the names and ends of the workloads without whose resources the request would not fit.
+
+        A workload is left out if enough is free without it and those that were left out before, which end
+        earlier.
+        """
+        spare = list(self._free)
+        result: dict[str, int] = {}
+        for name, freed, end in awaited:
+            rest = [has - amount for has, amount in zip(spare, freed, strict=True)]
+            if _fits_within(requested, rest):
+                spare = rest
+            else:
+                result[name] = end
+        return result
 
     def _allocate_until_end(self, workload: Workload, amounts: tuple[int, int, int], since: int) -> None:
         _add_amounts(self._free, tuple(-amount for amount in amounts))
@@ -155,7 +193,7 @@ class _FutureCapacity:
             _add_amounts(self._undeclared, amounts)
         else:
             _add_amounts(self._freed_later, amounts)
-            heappush(self._ends, (max(self._now, since + workload.max_runtime), amounts))
+            heappush(self._ends, (max(self._now, since + workload.max_runtime), amounts, workload.name))
 
     def _no_start_reason(self, kind: int, resource: str, missing: int) -> str:
         undeclared = self._undeclared[kind]

@@ -224,8 +224,9 @@ def test_two_pools_do_not_evict_for_the_same_quota() -> None:
     )
     assert outcome(plan) == [("reclaim", "v1", "cloud")]
     assert blockers(plan, "v2")[Reason.WOULD_EXCEED_FAIR_SHARE] == (
-        "0 allocated + 8 requested = 8 GPUs, more than the fair share (0) and quota (0) of vision. "
-        "Only free capacity can be used. vision has 8 of its 8 GPUs allocated across h100: 8 in cloud."
+        "With this workload, vision would have 8 GPUs allocated (0 now), more than its fair share (0) and "
+        "quota (0). Only free capacity can be used. "
+        "vision has 8 of its 8 GPUs allocated across h100: 8 in cloud."
     )
 
 

@@ -212,6 +212,15 @@ class RoleLimitsResponse(PodLimitsResponse):
     role: str
 
 
+class AwaitedEndResponse(ResponseModel):
+    """Workload whose end the expected start of a pending workload depends on."""
+
+    workload: str = Field(
+        description="`project/name`, or `a workload of another project` if you may not see it."
+    )
+    end: datetime = Field(description="End of its maximum runtime.")
+
+
 class DryRunResponse(ResponseModel):
     """Predicted outcome of the next scheduling cycle if nothing else changes."""
 
@@ -226,6 +235,10 @@ class DryRunResponse(ResponseModel):
     ] = ""
     expected_start: datetime | None = None
     expected_start_reason: str = ""
+    expected_start_after: Annotated[
+        list[AwaitedEndResponse],
+        Field(description="Workloads whose ends the estimate depends on: at most five, those that end last."),
+    ] = []
     may_change_at: Annotated[
         datetime | None,
         Field(

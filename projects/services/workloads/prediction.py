@@ -43,6 +43,7 @@ class Prediction:
     queue_position_reason: str = ""
     expected_start: datetime | None = None
     expected_start_reason: str = ""
+    expected_start_after: list[dict[str, Any]] = field(default_factory=list)
     may_change_at: datetime | None = None  # time at which another workload's next backoff ends
     nodes_to_boot: int = 0  # number of nodes that must boot; 0 if the workload also needs anything else
     warnings: list[str] = field(default_factory=list)

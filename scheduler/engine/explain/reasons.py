@@ -39,8 +39,9 @@ MESSAGE_TEMPLATES: Mapping[Reason, str] = {
     "({bound_of}): {allocated} allocated to them, {requested} requested{held_quota}.",
     Reason.DEPARTMENT_OVERSOLD: "Non-preemptible workloads must also fit in the quota of department {queue} "
     "({bound_of}): {allocated} allocated to them, {requested} requested.",
-    Reason.WOULD_EXCEED_FAIR_SHARE: "{allocated} allocated + {requested} requested = {total}, more than the "
-    "fair share ({share}) and quota ({quota}) of {queue}. Only free capacity can be used{until_turn}.",
+    Reason.WOULD_EXCEED_FAIR_SHARE: "With this workload, {queue} would have {total} allocated ({allocated} "
+    "now), more than its fair share ({share}) and quota ({quota}). "
+    "Only free capacity can be used{until_turn}.",
     Reason.WAITING_FOR_CAPACITY: "{shortage}{held}.",
     Reason.FRAGMENTED: "Enough is free, but {fragmentation}{consolidation}{held}.",
     Reason.TOPOLOGY: "Would fit, but not within one {level}{held}.",
@@ -71,7 +72,7 @@ class _ValuesWithDefault(dict[str, object]):
 
 def blocker(reason: Reason, numbers: Numbers) -> Blocker:
     """Format one reason as a blocker with a message. The amounts in `numbers` are in engine units."""
-    values = _ValuesWithDefault({key: _convert_units(key, value, numbers) for key, value in numbers.items()})
+    values = _ValuesWithDefault({key: convert_units(key, value, numbers) for key, value in numbers.items()})
     for key in AMOUNTS:
         if key in numbers:
             values[f"{key}_of"] = _amount_with_unit(key, numbers)
@@ -82,7 +83,7 @@ def blocker(reason: Reason, numbers: Numbers) -> Blocker:
     return Blocker(reason, f"{message}{_group_sentence(numbers)}", dict(numbers))
 
 
-def _convert_units(key: str, value: object, numbers: Numbers) -> object:
+def convert_units(key: str, value: object, numbers: Numbers) -> object:
     """Convert thousandths to GPUs or CPUs, MiB to text with a unit, and None to text. Return other values
     unchanged.
     """
@@ -151,7 +152,7 @@ def _group_sentence(numbers: Numbers) -> str:
     if "group" not in numbers:
         return ""
     allocated, quota = (
-        _convert_units("group_allocated", numbers["group_allocated"], numbers),
+        convert_units("group_allocated", numbers["group_allocated"], numbers),
         numbers["group_quota"],
     )
     pools = f": {numbers['group_pools']}" if numbers["group_pools"] else ""
@@ -165,7 +166,7 @@ def _group_sentence(numbers: Numbers) -> str:
 def _cluster_quota_phrases(numbers: Numbers) -> Iterator[tuple[str, str]]:
     resource, name = numbers.get("resource"), str(numbers.get("cluster_resource"))
     bound, used, requested = (
-        _convert_units(key, numbers.get(key), numbers) for key in ("bound", "used", "requested")
+        convert_units(key, numbers.get(key), numbers) for key in ("bound", "used", "requested")
     )
     allowed = f"{_amount_with_unit('bound', numbers)} ({name})"
     if resource == "gpu":
@@ -180,18 +181,17 @@ def _get_integer(numbers: Numbers, key: str) -> int:
 
 
 def _shortage_phrase(numbers: Numbers) -> str:
-    free, missing = (_convert_units(key, numbers.get(key), numbers) for key in ("free", "missing"))
+    free = convert_units("free", numbers.get("free"), numbers)
     if numbers.get("resource") == "pods":
         count = format_count(_get_integer(numbers, "requested"), "replica")
         return f"Nodes have reached their maximum number of pods: {count} requested, {free} placeable"
     if numbers.get("resource") == "replicas":
         return f"No matching node is ready for {format_count(_get_integer(numbers, 'requested'), 'replica')}"
-    sentence = f"{_amount_with_unit('requested', numbers)} requested, {free} free"
+    sentence = f"Needs {_amount_with_unit('requested', numbers)}, {free_phrase(numbers, 'free')} free"
     if numbers.get("leaving"):
         sentence += (
-            f" (including {_convert_units('leaving', numbers['leaving'], numbers)} once pods have stopped)"
+            f" (including {convert_units('leaving', numbers['leaving'], numbers)} once pods have stopped)"
         )
-    sentence += f", {missing} missing"
     if numbers.get("also"):
         sentence += f"; also missing: {numbers['also']}"
     if numbers.get("cordoned"):
@@ -202,6 +202,17 @@ def _shortage_phrase(numbers: Numbers) -> str:
     if numbers.get("avoided"):
         sentence += f"; {_amount_with_unit('avoided', numbers)} free on nodes where the workload failed"
     return sentence
+
+
+def free_phrase(numbers: Numbers, key: str) -> str:
+    """Return an amount with the verb that follows it, such as "1.25 are", "1 is", "none are" or "4 GiB is".
+
+    The verb is plural after "none" if more than one unit is requested.
+    """
+    amount, requested = _get_integer(numbers, key), _get_integer(numbers, "requested")
+    countable = numbers.get("resource", "gpu") in ("gpu", "cpu")
+    verb = "are" if countable and (amount or requested) != MILLI else "is"
+    return f"{convert_units(key, amount, numbers) if amount else 'none'} {verb}"
 
 
 def _consolidation_phrase(numbers: Numbers) -> str:
@@ -237,11 +248,11 @@ def _reclaim_phrase(numbers: Numbers) -> str:
         resource = _amount_with_unit("reclaimable", numbers)
         return f"{resource[:1].upper()}{resource[1:]} can be {action}"
     total = format_amount(str(numbers["resource"]), missing + amount)
-    return f"Only {_convert_units('reclaimable', amount, numbers)} of the missing {total} can be {action}"
+    return f"Only {convert_units('reclaimable', amount, numbers)} of the missing {total} can be {action}"
 
 
 def _fragmentation_phrase(numbers: Numbers) -> str:
-    free, block = (_convert_units(key, numbers.get(key), numbers) for key in ("free", "biggest_block"))
+    free, block = (convert_units(key, numbers.get(key), numbers) for key in ("free", "biggest_block"))
     most = numbers.get("spread_per_node")
     if isinstance(most, int):
         count = format_count(_get_integer(numbers, "requested"), "replica")

@@ -21,10 +21,12 @@ from projects.services.workloads.bursting import burst_sentence
 from scheduler.engine.plan import Reason
 from scheduler.models import Eviction, QueueStatus
 from scheduler.reports import selectors
+from scheduler.reports.explanations.awaited_ends import AwaitedEnd, awaited_ends
 from scheduler.reports.explanations.boots import expected_end_of_boots, expected_end_of_reserved_boots
 from scheduler.reports.explanations.pending_history import PendingReason, pending_history
 from scheduler.reports.fair_share.trace import share_trace
 from scheduler.reports.queues.group_quotas import AllocatedOutside, allocated_in_other_pools, remaining_bound
+from scheduler.reports.visibility import Viewer, viewer_for
 
 MOST_EVICTIONS = 20
 PENDING_PHASES = ("pending", "reserved")
@@ -45,6 +47,7 @@ class Explanation:
     ordering: list[str]
     expected_start: datetime | None
     expected_start_reason: str
+    expected_start_after: list[AwaitedEnd]
     burst: str  # sentence about the pool that `burst_after` delays, or empty
     idle: str  # warning about idle GPUs, or the rules that apply
     blockers: list[dict[str, Any]]
@@ -82,6 +85,7 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
         ordering=stored.get("ordering", []),
         expected_start=starts,
         expected_start_reason=because,
+        expected_start_after=expected_start_after(viewer_for(actor), stored, starts),
         burst=burst_sentence(workload, now) if workload.phase in PENDING_PHASES else "",
         idle=idle_status(workload).sentence,
         blockers=[_with_remaining_seconds(now, blocker) for blocker in stored.get("blockers", [])],
@@ -118,6 +122,16 @@ def expected_start(workload: Workload, now: datetime) -> tuple[datetime | None, 
         if start is not None:
             return start, because
     return None, stored.get("expected_start_reason", "")
+
+
+def expected_start_after(
+    viewer: Viewer, stored: Mapping[str, Any], start: datetime | None
+) -> list[AwaitedEnd]:
+    """Return the workloads whose ends the expected start depends on, unless the start waits for boots."""
+    ends, estimate = stored.get("expected_start_after"), stored.get("expected_start")
+    if not ends or start is None or not estimate or parse_datetime(estimate) != start:
+        return []
+    return awaited_ends(viewer, ends)
 
 
 def _awaited_message(actor: Actor, workload: Workload, stored: Mapping[str, Any]) -> str | None:

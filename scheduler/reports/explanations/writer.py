@@ -15,10 +15,12 @@ from projects.models import Phase, Workload
 from projects.services import announce
 from projects.services.arrays.progress import lock_task_arrays
 from projects.services.workloads.unschedulable import REASON, report_unschedulable
+from scheduler.engine.explain.headline import headline
 from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast
 from scheduler.engine.plan import Blocker, Reason, Rejection
 from scheduler.loop.observe.view import ClusterView
+from scheduler.reports.explanations.awaited_ends import stored_ends
 from scheduler.reports.visibility import redact_blocker
 
 ACTOR = "scheduler"
@@ -65,7 +67,8 @@ ANNOUNCED = compiled_once(
         .order_by("pk")
     )
 )
-QueueProgress = tuple[int, int, str]  # (queue position, expected start, explanation of the expected start)
+# (queue position, expected start, explanation of the expected start, workloads that it waits for)
+QueueProgress = tuple[int, int, str, tuple[tuple[str, int], ...]]
 NO_FORECASTS: Mapping[str, Forecast] = MappingProxyType({})
 Reasons = tuple[Reason, ...]
 State = tuple[Reasons, int, QueueProgress]  # (reasons, hash of the other values, progress)
@@ -126,7 +129,7 @@ class ExplanationWriter:
             if workload is None or workload.phase not in (Phase.PENDING, Phase.RESERVED):
                 continue
             expected = predicted.get(rejection.workload) or Forecast(rejection.expected_start, "")
-            progress = (rejection.position or 0, expected.at or 0, expected.because)
+            progress = (rejection.position or 0, expected.at or 0, expected.because, expected.after)
             reasons = tuple(blocker.reason for blocker in rejection.blockers)
             state = (
                 reasons,
@@ -177,17 +180,19 @@ def _build_row(pk: uuid.UUID, rejection: Rejection, expected: Forecast) -> NewRo
     reasons = [redact_blocker(blocker, rejection.workload) for blocker in rejection.blockers]
     first = reasons[0]
     reason = str(first.reason) if is_schedulable(rejection.blockers) else REASON
+    fact = headline([(each.reason, each.numbers) for each in reasons]) if reason != REASON else ""
     starts = expected.at
     return (
         pk,
         reason,
-        first.message,
+        f"{fact}." if fact and not first.message.startswith(fact) else first.message,
         {
             "pool": rejection.pool,
             "queue_position": rejection.position,
             "ordering": list(rejection.key),
             "expected_start": None if starts is None else datetime.fromtimestamp(starts, UTC).isoformat(),
             "expected_start_reason": expected.because,
+            "expected_start_after": stored_ends(expected.after),
             "blockers": [
                 {"reason": str(b.reason), "message": b.message, "numbers": dict(b.numbers)} for b in reasons
             ],

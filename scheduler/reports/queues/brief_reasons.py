@@ -1,7 +1,7 @@
 """Format pending reasons briefly, with the numbers first."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,17 +11,10 @@ from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_amount, to_words
 from projects.models import Workload
 from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from scheduler.engine.explain.headline import BOUNDED, headline
 from scheduler.engine.plan import Reason
 from scheduler.models import QueueStatus
 
-# Reasons that concern a queue's limit, quota or fair share, with the name of that bound.
-BOUNDED: Mapping[Reason, str] = {
-    Reason.WOULD_EXCEED_FAIR_SHARE: "fair share",
-    Reason.PROJECT_LIMIT: "limit",
-    Reason.DEPARTMENT_LIMIT: "limit",
-    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "quota",
-    Reason.DEPARTMENT_OVERSOLD: "quota",
-}
 # Minimum time from the end of a restart delay to a start that waits for more than the delay.
 DELAY_MARGIN = timedelta(minutes=1)
 AWAITS_SHARE = "awaits_share"  # attribute that `load_awaited_shares` sets
@@ -32,17 +25,26 @@ COUNTED_BACKOFF = re.compile(r"^Can start again at (?P<end>[^,]+), after (?P<cau
 
 
 def short_reason(workload: Workload) -> str:
-    """Return one short line that says why a workload is pending, such as "Would exceed fair share".
+    """Return one short line that says why a workload is pending, such as "Needs 6 GPUs, 1.25 are free".
 
-    For a restart delay, the line states the end of the delay and what the workload waits for after that. For
-    a workload that can never start, the line is the workload's message.
+    For a restart delay, the line states the end of the delay and, if that does not suffice, what the workload
+    waits for after that. For a workload that can never start, the line is the workload's message.
     """
     if workload.reason == UNSCHEDULABLE:
         return workload.message[:1].upper() + workload.message[1:] or "Can never start"
     if workload.reason != Reason.BACKOFF or workload.backoff_until is None:
-        return to_words(workload.reason) or "Not evaluated yet"
-    text = f"{CAN_START}{workload.backoff_until:%Y-%m-%d %H:%M:%S} UTC"
-    return _with_wait_after_delay(workload, text)
+        return _fact(workload) or to_words(workload.reason) or "Not evaluated yet"
+    until = f"{workload.backoff_until:%Y-%m-%d %H:%M:%S} UTC"
+    return (
+        f"Waits {awaited} from {until}" if (awaited := awaited_after_delay(workload)) else CAN_START + until
+    )
+
+
+def _fact(workload: Workload) -> str:
+    blockers = (workload.explanation or {}).get("blockers") or []
+    if not blockers or blockers[0].get("reason") != workload.reason:
+        return ""
+    return headline([(each["reason"], each.get("numbers") or {}) for each in blockers])
 
 
 def brief_reason(workload: Workload) -> str:
@@ -112,15 +114,20 @@ def _backoff_phrase(message: str) -> str:
 
 
 def _with_wait_after_delay(workload: Workload, text: str) -> str:
-    """Append the wait that follows the restart delay, for fair share or in the queue, if the workload is not
-    expected to start when the delay ends.
+    """Append the wait that follows the restart delay, if any."""
+    awaited = awaited_after_delay(workload)
+    return f"{text.removesuffix('.')}, then waits {awaited}" if awaited else text
+
+
+def awaited_after_delay(workload: Workload) -> str:
+    """Return "for fair share" or "in the queue" if the workload is not expected to start when its restart
+    delay ends, and otherwise an empty string.
     """
     if not waits_after_delay(workload):
-        return text
+        return ""
     if not hasattr(workload, AWAITS_SHARE):
         load_awaited_shares([workload])
-    awaited = "for fair share" if getattr(workload, AWAITS_SHARE, False) else "in the queue"
-    return f"{text.removesuffix('.')}, then waits {awaited}"
+    return "for fair share" if getattr(workload, AWAITS_SHARE, False) else "in the queue"
 
 
 def _format_number(resource: str, amount: Any) -> str:

@@ -48,7 +48,7 @@ def with_boot_forecast(prediction: Prediction, missing: MissingNodes, now: datet
     prediction = replace(prediction, nodes_to_boot=missing.count)
     if prediction.expected_start is not None and (start is None or prediction.expected_start <= start):
         return prediction
-    return replace(prediction, expected_start=start, expected_start_reason=because)
+    return replace(prediction, expected_start=start, expected_start_reason=because, expected_start_after=[])
 
 
 def _reserved_nodes(bundles: Sequence[Bundle], view: ClusterView) -> MissingNodes | None:

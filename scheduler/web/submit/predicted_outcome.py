@@ -1,5 +1,6 @@
 """Predicted outcome of a submission or an edit, prepared for display."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.utils import timezone
@@ -10,9 +11,10 @@ from projects.actor import Actor
 from projects.services.workloads.prediction import Prediction, TasksPrediction
 from scheduler.engine.plan import Reason
 from scheduler.models import QueueStatus
+from scheduler.reports.explanations.awaited_ends import AwaitedEnd
 from scheduler.web.submit.cost import describe_cost
 from scheduler.web.submit.verdict import Verdict, build_verdict
-from scheduler.web.workloads.details import LIMIT_SOURCES, limit_lines
+from scheduler.web.workloads.details import LIMIT_SOURCES, limit_lines, link_ends
 
 EXCEEDS_SHARE = str(Reason.WOULD_EXCEED_FAIR_SHARE)
 
@@ -31,6 +33,9 @@ class PredictedOutcome:
     array: TasksPrediction | None = None
     gpus_max: float = 0  # GPUs of all replicas of an elastic workload, else 0
     cost: str = ""
+    start_after: Sequence[
+        tuple[str, str]
+    ] = ()  # clause about the workloads that have to end first, with links
 
     @property
     def verdict(self) -> Verdict | None:
@@ -102,6 +107,8 @@ class PredictedOutcome:
         assert self.prediction is not None
         self.gpus_max = 0 if self.array else count_max_gpus(spec)
         gpus = max(count_max_gpus(spec), self.prediction.workload["gpus"])
+        ends = [AwaitedEnd(**each) for each in self.prediction.expected_start_after]
+        self.start_after = link_ends(actor, ends)
         self.cost = describe_cost(
             actor,
             self.prediction,

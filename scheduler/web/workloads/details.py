@@ -1,7 +1,7 @@
 """Data for a workload's page: pods, reasons, evictions and documents."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -10,25 +10,29 @@ from django.urls import reverse
 
 from berth.core.values.amounts import MILLI
 from berth.core.wording.blocker_numbers import format_numbers
-from berth.core.wording.words import format_count
+from berth.core.wording.words import format_count, to_words
 from berth.documents.ordered import dump_workload
 from berth.server.web.numbers import memory
 from projects.actor import Actor
 from projects.models import Phase, Pod, Workload, WorkloadArray
 from projects.selectors import pods
+from scheduler.engine.explain.headline import BOUNDED, headline
 from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
 from scheduler.reports.evictions.rows import lost_gpu_seconds
+from scheduler.reports.explanations.awaited_ends import AwaitedEnd, ends_sentence
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
 from scheduler.reports.queues.brief_reasons import (
     BACKOFF_END,
     CAN_START,
     COUNTED_BACKOFF,
+    awaited_after_delay,
     waits_after_delay,
 )
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
+from scheduler.web.workloads.change_link import link_workloads
 
 MAX_EVICTIONS, MAX_PODS = 20, 500
 ONLY_FREE = "Only free capacity can be used."
@@ -47,20 +51,25 @@ LIMIT_SOURCES = {"document": "as declared", "request": "as requested", "pool": "
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
+    """Pending reason. `fact` states it in one line, such as "Needs 6 GPUs, 1.25 are free", or is empty."""
+
     reason: str
     message: str
     numbers: list[tuple[str, str]]
+    fact: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingDetail:
     """Pending reasons from the last cycle that evaluated the workload, and the states of its queues."""
 
+    title: str  # the fact or, after a restart delay, what the workload waits for; empty without reasons
     decisive: Obstacle | None  # the reason to address first
     others: list[Obstacle]
     after_delay: str  # sentence about the wait after the restart delay, or empty
     above_share: str  # sentence about reserved GPUs above the fair share, or empty
     explanation: Explanation
+    start_after: list[tuple[str, str]]  # workloads whose ends the expected start depends on, with links
     pool: str
     queues: list[dict[str, Any]]
 
@@ -97,12 +106,16 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
     queues = _with_trace_urls(actor, workload, explanation.queue)
     wait = _wait_after_delay(workload, queues[0])
     _mark_deciding_amount(queues, explanation.blockers)
+    awaited = awaited_after_delay(workload)
+    title = "" if decisive is None else decisive.fact or to_words(decisive.reason)
     return PendingDetail(
+        title=f"Waits {awaited}" if awaited else title,
         decisive=decisive,
         others=others,
         after_delay=wait,
         above_share=_reserved_above_share(workload, queues[0]),
         explanation=explanation,
+        start_after=link_ends(actor, explanation.expected_start_after),
         pool=str((workload.explanation or {}).get("pool") or ""),
         queues=queues,
     )
@@ -138,8 +151,8 @@ def _wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str:
     needed = held + requested
     queue["deciding"], queue["needed"] = "share", needed
     return (
-        f"Then waits for fair share: {held:g} allocated + {requested:g} requested = {needed:g} GPUs, "
-        f"more than the fair share ({share:g}) of {queue['name']}."
+        f"Then waits for fair share: with this workload, {queue['name']} would have "
+        f"{format_count(needed, 'GPU')} allocated ({held:g} now), more than its fair share ({share:g})."
     )
 
 
@@ -171,8 +184,14 @@ def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]
     return result
 
 
-def build_obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
-    return [
+def link_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[str, str]]:
+    """Return the clause about the workloads that an estimate waits for, split into texts with URLs or ""."""
+    return link_workloads(actor, ends_sentence(ends), [end.workload for end in ends if end.is_visible])
+
+
+def build_obstacles(blockers: Sequence[Mapping[str, Any]]) -> list[Obstacle]:
+    """Return the reasons. The first one has the fact that keeps the workload pending, if numbers state it."""
+    obstacles = [
         Obstacle(
             str(blocker["reason"]),
             _name_restart_delay(str(blocker["message"])),
@@ -180,6 +199,8 @@ def build_obstacles(blockers: Iterable[Mapping[str, Any]]) -> list[Obstacle]:
         )
         for blocker in blockers
     ]
+    fact = headline([(str(each["reason"]), each.get("numbers") or {}) for each in blockers])
+    return [replace(each, fact="" if index else fact) for index, each in enumerate(obstacles)]
 
 
 def _name_restart_delay(message: str) -> str:
@@ -191,25 +212,39 @@ def _name_restart_delay(message: str) -> str:
 
 
 def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[Obstacle]]:
-    """Return the decisive reason, or None, and the other reasons without NothingToReclaim. If the decisive
-    reason says that only free capacity can be used, the shortage that follows becomes part of this reason.
+    """Return the decisive reason, or None, and the other reasons without NothingToReclaim.
+
+    If the decisive reason says that only free capacity can be used, the shortage that follows becomes part of
+    it. A message that only repeats the fact is replaced by what can be reclaimed.
     """
     others = [obstacle for obstacle in reasons[1:] if obstacle.reason != NOTHING_TO_RECLAIM]
     decisive = next(iter(reasons), None)
-    if decisive and others and others[0].reason in SHORTAGES and decisive.message.endswith(ONLY_FREE):
+    if decisive is None:
+        return None, others
+    if others and others[0].reason in SHORTAGES and decisive.message.endswith(ONLY_FREE):
         shortage = others.pop(0)
-        start = shortage.message[0].lower() + shortage.message[1:]
-        message = f"{decisive.message.removesuffix('.')}: {start}"
+        is_stated = shortage.message == f"{decisive.fact}."
+        message = decisive.message if is_stated else f"{decisive.message} {shortage.message}"
         decisive = replace(decisive, message=message, numbers=[*decisive.numbers, *shortage.numbers])
+    elif decisive.message == f"{decisive.fact}.":
+        reclaimable = (obstacle.message for obstacle in reasons if obstacle.reason == NOTHING_TO_RECLAIM)
+        decisive = replace(decisive, message=next(reclaimable, ""))
     return decisive, others
 
 
 def _unmentioned_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the nonzero numbers that the message does not mention."""
+    """Return the nonzero numbers that the message does not mention.
+
+    Missing amounts follow from the fact. If the total does not suffice, its distribution does not matter.
+    """
     in_message = set(re.findall(r"[\w.-]*\w", str(blocker["message"])))
+    reason = blocker["reason"]
+    implied = {"missing"} if reason in BOUNDED or reason == Reason.WAITING_FOR_CAPACITY else set()
+    hidden = implied | ({"biggest_block"} if reason == Reason.WAITING_FOR_CAPACITY else set())
+    numbers = {key: value for key, value in (blocker.get("numbers") or {}).items() if key not in hidden}
     return [
         (label, text)
-        for label, text in format_numbers(blocker.get("numbers") or {})
+        for label, text in format_numbers(numbers)
         if text not in ("0", "0 s") and text.split()[0] not in in_message
     ]
 

@@ -84,7 +84,7 @@ def test_memory_is_named_first_if_it_is_the_blocking_resource(cluster: Cluster, 
     pending = submit(dave, "second", replicas=1, gpu=1, memory_mib="6Gi")
     cluster.run(5)
     message = get_explanation(dave, pending)["blockers"][0]["message"]
-    assert message == "6 GiB of memory requested, 4 GiB free, 2 GiB missing."
+    assert message == "Needs 6 GiB of memory, 4 GiB is free."
 
 
 @pytest.mark.heavy

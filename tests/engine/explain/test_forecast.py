@@ -23,8 +23,36 @@ def full_cluster(**more: Any) -> World:
 
 
 def test_first_queued_workload_is_expected_to_start_once_enough_workloads_end() -> None:
-    assert expected_start(full_cluster().queued("p/a", "p", 4)) == {"p/a": Forecast(NOON + 600, ASSUMPTIONS)}
-    assert expected_start(full_cluster().queued("p/a", "p", 6)) == {"p/a": Forecast(NOON + 1200, ASSUMPTIONS)}
+    first, second = ("p/first", NOON + 600), ("p/second", NOON + 1200)
+    assert expected_start(full_cluster().queued("p/a", "p", 4)) == {
+        "p/a": Forecast(NOON + 600, ASSUMPTIONS, (first,))
+    }
+    assert expected_start(full_cluster().queued("p/a", "p", 6)) == {
+        "p/a": Forecast(NOON + 1200, ASSUMPTIONS, (first, second))
+    }
+
+
+def test_estimate_names_only_the_workloads_without_whose_end_the_request_would_not_fit() -> None:
+    world = World(n0=8).department("d", None).project("p", "d", None)
+    world.running("p/one", "p", "n0", since=100, max_runtime=400)
+    world.running("p/four", "p", "n0 n0 n0 n0", since=100, max_runtime=700)
+    world.running("p/three", "p", "n0 n0 n0", since=100, max_runtime=1300)
+    estimates = expected_start(world.queued("p/a", "p", 4, max_runtime=50).queued("p/b", "p", 1))
+    assert estimates["p/a"].after == (("p/four", NOON + 600),)
+    assert (estimates["p/b"].at, estimates["p/b"].after) == (NOON + 600, (("p/four", NOON + 600),)), (
+        "it starts with the workload ahead, once more is free than that one needs"
+    )
+
+
+def test_estimate_that_waits_for_a_pending_workload_ahead_names_it() -> None:
+    world = full_cluster().queued("p/a", "p", 4, max_runtime=50).queued("p/b", "p", 3)
+    assert expected_start(world)["p/b"].after == (("p/a", NOON + 650),)
+
+
+def test_estimate_that_waits_only_for_the_backoff_names_no_workload() -> None:
+    world = World(n0=8).department("d", None).project("p", "d", None)
+    estimates = expected_start(world.queued("p/a", "p", 1, backoff_until=NOON + 90))
+    assert (estimates["p/a"].at, estimates["p/a"].after) == (NOON + 90, ())
 
 
 def test_later_queued_workload_is_expected_to_start_after_earlier_workloads() -> None:

@@ -312,7 +312,7 @@ def test_verdict_of_an_array_covers_all_tasks(cast: Cast, dave: Client) -> None:
     page = text_of(dave, ARRAY.replace("tasks: 2", "tasks: 30"))
     assert "2 of 30 tasks would start immediately, 28 would be queued" in page
     assert "vision · 30 tasks · 30 GPUs in total (1 per task)" in page
-    assert "1 GPU requested, 0 free, 1 missing." in page, "the reason of the queued tasks"
+    assert "Needs 1 GPU, none is free" in page, "the reason of the queued tasks"
     assert "All 2 tasks would start immediately" in text_of(dave, ARRAY)
     one_at_a_time = text_of(dave, ARRAY.replace("tasks: 2", "tasks: 4, max_running: 1"))
     assert "1 of 4 tasks would start immediately, 3 would be queued" in one_at_a_time

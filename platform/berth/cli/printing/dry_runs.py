@@ -45,7 +45,9 @@ def _start_lines(result: "DryRun") -> Iterator[str]:
     """Yield lines about the queue position, the expected start, and when the prediction may change."""
     if result.queue_position_reason:
         yield f"Queue position {result.queue_position}: {result.queue_position_reason}."
-    if line := format_expected_start(result.expected_start, result.expected_start_reason):
+    if line := format_expected_start(
+        result.expected_start, result.expected_start_reason, result.expected_start_after
+    ):
         yield line
     if result.may_change_at is not None:
         at = format_time(result.may_change_at)

@@ -1,17 +1,19 @@
 """Print blockers, fair shares, and the effects of quota changes."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from berth.cli.printing.output import print_section
 from berth.cli.printing.text import format_number, format_time, printable
+from berth.core.wording.awaited import describe_ends
 from berth.core.wording.blocker_numbers import format_numbers
 
 if TYPE_CHECKING:
     from berth.client.models.tenants import (
         ShareTrace,
     )
+    from berth.client.models.workloads import AwaitedEnd
 
 QUEUE_FIELDS = ("quota", "share", "allocated", "reserved", "requested", "limit")
 
@@ -21,10 +23,15 @@ def format_blocker_numbers(numbers: Mapping[str, Any]) -> str:
     return ", ".join(f"{printable(label)} {printable(text)}" for label, text in format_numbers(numbers))
 
 
-def format_expected_start(at: datetime | None, reason: str) -> str:
-    """Return a sentence about the expected start, or "" if neither a time nor a reason is known."""
+def format_expected_start(at: datetime | None, reason: str, after: Sequence["AwaitedEnd"]) -> str:
+    """Return sentences about the expected start, the workloads that have to end first, and the assumptions.
+
+    The result is "" if neither a time nor a reason is known.
+    """
     if at is not None:
-        return f"Expected start: {format_time(at)}" + (f", {reason}." if reason else ".")
+        ends = describe_ends([(each.workload, format_time(each.end)) for each in after])
+        sentence = f"Expected start: {format_time(at)}" + (f", {ends}." if ends else ".")
+        return f"{sentence} The estimate holds {reason}." if reason else sentence
     return f"Expected start unknown: {reason}." if reason else ""
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from berth.client.models.base import Model
 from berth.client.models.mixins import HealthMixin
-from berth.client.models.workloads import Blocker
+from berth.client.models.workloads import AwaitedEnd, Blocker
 
 
 class Cycle(Model):
@@ -97,6 +97,8 @@ class Explanation(Model):
     expected_start: datetime | None = None
     expected_start_reason: str = ""
     """Assumptions of the estimate, or the reason there is none."""
+    expected_start_after: list[AwaitedEnd] = []
+    """Workloads whose ends the estimate depends on: at most five, those that end last."""
     burst: str = ""
     """When a workload with `burst_after` may use its last pool, and the price there; empty if it may use
     all of its pools."""

@@ -23,6 +23,15 @@ class Blocker(Model):
     numbers: dict[str, Any] = {}
 
 
+class AwaitedEnd(Model):
+    """Workload whose end the expected start of a pending workload depends on."""
+
+    workload: str = ""
+    """`project/name`, or `a workload of another project` if you may not see it."""
+    end: datetime
+    """End of its maximum runtime."""
+
+
 class PodLimits(Model):
     """Resource limits of a pod. None means unlimited.  The source is `document`, `request` (the pool sets
     limits to requests) or `pool` (the pool's default)."""
@@ -60,6 +69,8 @@ class DryRun(Model):
     """Why the workload directly ahead in the queue comes first."""
     expected_start: datetime | None = None
     expected_start_reason: str = ""
+    expected_start_after: list[AwaitedEnd] = []
+    """Workloads whose ends the estimate depends on: at most five, those that end last."""
     may_change_at: datetime | None = None
     """When the next restart delay of a pending workload in the same pools ends, if the outcome is
     `would_stay_pending`. Fair shares change then, so the outcome may change, too."""

@@ -89,7 +89,24 @@ def test_expected_start_is_stated_once_with_its_assumptions(cast: Cast, sign_in:
     workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     assert page.count("Expected start: ") == 1
-    assert "</time> is expected if nothing new is queued ahead." in page
+    assert page.count("Starts by itself about <time") == 1
+    assert "<summary>How sure is this?</summary>" in page
+    assert "The estimate holds if nothing new is queued ahead." in page
+
+
+def test_workloads_that_have_to_end_first_are_named_and_linked(cast: Cast, sign_in: SignIn) -> None:
+    starts = timezone.now() + timedelta(hours=2)
+    own = make.workload(cast.vision, "mine", phase="running", run=1)
+    make.workload(cast.ads, "theirs", phase="running", run=1)
+    ends = [["ads/theirs", (starts - timedelta(minutes=5)).isoformat()], [own.handle, starts.isoformat()]]
+    explanation = {"queue_position": 2, "expected_start": starts.isoformat(), "expected_start_after": ends}
+    workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation)
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    text = re.sub(r"<time[^>]*>[^<]*</time>", "TIME", page)
+    link = f'<a href="/workloads/{own.pk}">vision/mine</a>'
+    assert f", when a workload of another project (TIME) and {link} (TIME) end." in text
+    assert "ads/theirs" in sign_in("alice").get(f"/workloads/{workload.pk}").content.decode()
+    assert "ads/theirs" not in page
 
 
 @pytest.mark.heavy
@@ -112,7 +129,7 @@ def test_workload_that_waits_for_local_nodes_is_expected_to_start_within_seconds
     workload = make.workload(cast.vision, "train", phase="pending", explanation=explanation)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     assert page.count("Expected start: ") == 1
-    assert "</time> is expected if nodes boot within seconds, as usual on this machine." in page
+    assert "The estimate holds if nodes boot within seconds, as usual on this machine." in page
 
 
 def test_reserved_workload_starts_when_its_own_nodes_have_booted(cast: Cast, sign_in: SignIn) -> None:
@@ -137,7 +154,7 @@ def test_reserved_workload_starts_when_its_own_nodes_have_booted(cast: Cast, sig
     assert "Project vision is 1 GPU above its fair share of 2 GPUs." in page
     starts = f'<time datetime="{present(node.ready_at).isoformat()}"'
     assert f"Expected start: {starts}" in page and "boot time is unknown" not in page
-    assert "</time> is expected if node boots has booted by then." in page
+    assert "The estimate holds if node boots has booted by then." in page
     assert f'pending since <time datetime="{workload.pending_since.isoformat()}"' in page
     assert '<h2 id="why-title">Reserved</h2>' in page and "Waiting for scale up" not in page
     answer = client.get(f"/api/v1/workloads/{workload.pk}/explain").json()
@@ -334,7 +351,7 @@ def test_header_of_each_tab_states_the_restart_delay_once(cast: Cast, sign_in: S
         ).strip()
 
     for tab in ("", "/timeline", "/spec"):
-        assert header(tab) == "Waiting to restart. Queue position 4 in pool local. Can start from TIME."
+        assert header(tab) == "Can start from TIME. Queue position 4 in pool local."
     blockers = [{**blockers[0], "reason": "ProjectLimit"}]
     workload.explanation = {"queue_position": 4, "pool": "local", "blockers": blockers}
     workload.reason, workload.message = "ProjectLimit", "A limit."

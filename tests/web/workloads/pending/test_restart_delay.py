@@ -31,12 +31,12 @@ def test_page_keeps_the_smallest_change_card_if_no_change_helps(
         (
             4,
             60,
-            "12 allocated + 4 requested = 16 GPUs, more than the fair share (11) of vision.",
+            "vision would have 16 GPUs allocated (12 now), more than its fair share (11).",
         ),
         (
             1,
             60,
-            "12 allocated + 1 requested = 13 GPUs, more than the fair share (11) of vision.",
+            "vision would have 13 GPUs allocated (12 now), more than its fair share (11).",
         ),
         (4, 2, ""),
     ],
@@ -63,7 +63,10 @@ def test_restart_delay_names_what_the_workload_then_waits_for(
     needed = '<td class="num deciding" data-label="Fair share">'
     assert (needed in page and f"{12 + requested} needed" in page) is bool(expected)
     rows = client.get("/workloads").content.decode()
-    assert re.search(r"Can start from <time[^>]*>[^<]*</time>(, then waits for fair share)?<", rows)
-    assert ("then waits for fair share" in rows) is bool(expected)
+    line = "Waits for fair share from" if expected else "Can start from"
+    for text in (rows, page, client.get(f"/workloads/{workload.pk}/timeline").content.decode()):
+        assert re.search(rf"{line} <time[^>]*>[^<]*</time>", text)
+    title = "Waits for fair share</h2>" if expected else "Waiting to restart</h2>"
+    assert title in page
     queue = client.get("/queue").content.decode()
     assert ("then waits for fair share" in queue) is bool(expected)

@@ -223,7 +223,9 @@ def _print_explanation(
         print_section(f"Queue position {explanation.queue_position}{_in_pool(workload)}")
         for line in explanation.ordering:
             print(f"  {printable(line)}")
-    if line := format_expected_start(explanation.expected_start, explanation.expected_start_reason):
+    if line := format_expected_start(
+        explanation.expected_start, explanation.expected_start_reason, explanation.expected_start_after
+    ):
         print(f"\n{printable(line)}")
     for sentence in (explanation.burst, explanation.idle, change.sentence if change else ""):
         if sentence:

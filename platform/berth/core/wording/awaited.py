@@ -1,0 +1,21 @@
+"""Wording for the workloads whose ends an expected start depends on."""
+
+from collections.abc import Sequence
+
+from berth.core.wording.words import join_words
+
+MAX_NAMED = 3  # maximum number of workloads that a clause names
+
+
+def describe_ends(ends: Sequence[tuple[str, str]]) -> str:
+    """Return a clause such as "when ads/nightly (05:58) and ads/refresh (06:04) end", or "" without ends.
+
+    Each end is a workload and a formatted time, in the order of time. If there are many, the last ones are
+    named.
+    """
+    if not ends:
+        return ""
+    named = [f"{workload} ({time})" for workload, time in ends[-MAX_NAMED:]]
+    if len(ends) > MAX_NAMED:
+        return f"when {join_words(named)} and workloads before them end"
+    return f"when {join_words(named)} {'ends' if len(named) == 1 else 'end'}"

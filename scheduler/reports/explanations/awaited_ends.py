@@ -1,0 +1,43 @@
+"""Workloads whose ends the expected start of a pending workload depends on."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from berth.core.wording.awaited import describe_ends
+from scheduler.reports.visibility import HIDDEN_WORKLOAD, Viewer, project_of_handle
+
+MAX_AWAITED = 5  # maximum number of workloads that are stored and shown, those that end last
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedEnd:
+    """Workload whose resources an estimate waits for. `workload` is `project/name`, or redacted."""
+
+    workload: str
+    end: datetime
+
+    @property
+    def is_visible(self) -> bool:
+        return self.workload != HIDDEN_WORKLOAD
+
+
+def stored_ends(after: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
+    """Return the names and ends of a forecast as they are stored, with ISO 8601 times."""
+    return [(name, datetime.fromtimestamp(end, UTC).isoformat()) for name, end in after[-MAX_AWAITED:]]
+
+
+def awaited_ends(viewer: Viewer, stored: Iterable[Sequence[str]]) -> list[AwaitedEnd]:
+    """Return the stored ends, without the names of workloads that the viewer may not see."""
+    return [
+        AwaitedEnd(
+            name if viewer.can_see_project_named(project_of_handle(name)) else HIDDEN_WORKLOAD,
+            datetime.fromisoformat(end),
+        )
+        for name, end in stored
+    ]
+
+
+def ends_sentence(ends: Sequence[AwaitedEnd]) -> str:
+    """Return a clause with times in UTC, such as "when ads/ctr-nightly (2026-11-30 05:58:00 UTC) ends"."""
+    return describe_ends([(each.workload, f"{each.end:%Y-%m-%d %H:%M:%S} UTC") for each in ends])
