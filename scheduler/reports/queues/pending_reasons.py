@@ -1,10 +1,11 @@
 """Counts of pending workloads by reason."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db.models import Count, Min, QuerySet
+from django.db.models import Count, Min, QuerySet, Sum
 
 from projects.known_words import RESERVED
 from projects.models import Phase, Workload
@@ -20,21 +21,31 @@ class PendingCounts:
     total: int
     by_reason: list[tuple[str, int]]  # (reason, count) pairs, most frequent first
     held_arrays: int  # arrays without a reason, because all pending tasks wait for earlier tasks
+    gpu_milli: Mapping[str, int]  # requested milli-GPU by reason, without tasks that wait for earlier tasks
 
 
 def count_by_reason(rows: QuerySet[Workload]) -> PendingCounts:
     groups = rows.order_by().values_list("array", "phase", "reason", "held")
-    reasons, firsts = Counter[str](), dict[UUID, tuple[bool, int, str]]()
-    for array, phase, reason, held, count, index in groups.annotate(n=Count("pk"), at=Min("array_index")):
+    reasons, gpu_milli, firsts = Counter[str](), Counter[str](), dict[UUID, tuple[bool, int, str]]()
+    of_arrays = Counter[UUID]()
+    for array, phase, reason, held, count, index, milli in groups.annotate(
+        n=Count("pk"), at=Min("array_index"), milli=Sum("gpu_milli_min")
+    ):
         shown = RESERVED if phase == Phase.RESERVED else reason
         if array is None:
             reasons[shown] += count
+            gpu_milli[shown] += milli
         else:
             first = held, index or 0, shown
             firsts[array] = min(first, firsts.get(array, first))
-    reasons.update(reason for held, _, reason in firsts.values() if not held)
+            of_arrays[array] += 0 if held else milli
+    for array, (held, _, reason) in firsts.items():
+        if not held:
+            reasons[reason] += 1
+            gpu_milli[reason] += of_arrays[array]
     return PendingCounts(
         reasons.total() + (held_arrays := sum(held for held, _, _ in firsts.values())),
         sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0])),
         held_arrays,
+        gpu_milli,
     )

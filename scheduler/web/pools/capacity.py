@@ -9,9 +9,11 @@ from django.db.models import Sum
 from berth.core.values.amounts import MILLI
 from berth.server.web.charts.bars import Bar, stacked_bar
 from pools.models import Node, NodePool
-from pools.models.node import HOSTING, PENDING
+from pools.models.node import HOSTING, PENDING, NodeState
 from scheduler.models import Allocation, Reservation
 from scheduler.reports.queues.queue_totals import GPU, totals_by_queue
+
+CLOSED = (NodeState.CORDONED, NodeState.DRAINING)  # states of nodes that run pods, but accept no new pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,8 @@ class Capacity:
     """GPU capacity in milli-GPU.
 
     `reserved` includes GPUs of booting nodes, and GPUs where evicted pods are still stopping. `reserved_idle`
-    is the part on unallocated GPUs of nodes that can host pods.
+    is the part on unallocated GPUs of nodes that can host pods. `closed` is the part of `total` on cordoned
+    and draining nodes, which accept no new pods, and `closed_free` the unallocated part of `closed`.
     """
 
     total: int
@@ -27,6 +30,8 @@ class Capacity:
     pending: int
     reserved: int = 0
     reserved_idle: int = 0
+    closed: int = 0
+    closed_free: int = 0
 
     def __add__(self, other: "Capacity") -> "Capacity":
         return Capacity(
@@ -35,12 +40,23 @@ class Capacity:
             self.pending + other.pending,
             self.reserved + other.reserved,
             self.reserved_idle + other.reserved_idle,
+            self.closed + other.closed,
+            self.closed_free + other.closed_free,
         )
 
     @property
     def existing(self) -> int:
         """GPUs of nodes that can host pods, and of booting nodes."""
         return self.total + self.pending
+
+    @property
+    def ready(self) -> int:
+        """GPUs of nodes that accept new pods."""
+        return self.total - self.closed
+
+    @property
+    def booting_unreserved(self) -> int:
+        return self.pending - self.reserved_booting
 
     @property
     def free(self) -> int:
@@ -98,6 +114,8 @@ def capacity_by_pool(pools: Iterable[NodePool]) -> dict[int, Capacity]:
             allocated[pool] += total.allocated[GPU]
             reserved[pool] += total.reserved[GPU]
     reserved_idle = _reserved_unallocated(selected_pools) if reserved.total() else Counter[int]()
+    closed = Counter({pool.pk: sum(gpus[pool.pk, state] for state in CLOSED) for pool in selected_pools})
+    closed_allocated = _allocated_on_closed_nodes(selected_pools) if closed.total() else Counter[int]()
     return {
         pool.pk: Capacity(
             total=sum(gpus[pool.pk, state] for state in HOSTING),
@@ -105,6 +123,8 @@ def capacity_by_pool(pools: Iterable[NodePool]) -> dict[int, Capacity]:
             pending=sum(gpus[pool.pk, state] for state in PENDING),
             reserved=reserved[pool.pk],
             reserved_idle=reserved_idle[pool.pk],
+            closed=closed[pool.pk],
+            closed_free=max(0, closed[pool.pk] - closed_allocated[pool.pk]),
         )
         for pool in selected_pools
     }
@@ -114,6 +134,17 @@ def _gpus_by_state(pools: list[NodePool]) -> Counter[tuple[int, str]]:
     """Return the milli-GPU on nodes, by pool and node state."""
     rows = Node.objects.filter(pool__in=pools).order_by().values_list("pool_id", "state")
     return Counter({(pool, state): MILLI * gpus for pool, state, gpus in rows.annotate(n=Sum("gpus"))})
+
+
+def _allocated_on_closed_nodes(pools: list[NodePool]) -> Counter[int]:
+    """Return the allocated milli-GPU on cordoned and draining nodes, keyed by pool ID."""
+    allocations = Allocation.objects.filter(
+        node__pool__in=pools, node__state__in=CLOSED, released_at__isnull=True
+    )
+    result = Counter[int]()
+    for pool, devices, milli in allocations.values_list("node__pool_id", "devices", "gpu_milli"):
+        result[pool] += milli * len(devices)
+    return result
 
 
 def _reserved_unallocated(pools: list[NodePool]) -> Counter[int]:

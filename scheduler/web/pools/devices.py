@@ -1,6 +1,6 @@
 """Map of a node's devices and the workloads on each device, without names of hidden workloads."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -39,6 +39,7 @@ class DeviceMap:
     holders: list[AllocatedPart] = field(default_factory=list)
     reserved_for: str = ""  # handle of the workload that the device is reserved for
     reserved_hue: str = ""  # colour of that workload's project
+    reserved_milli: int = 0
     is_booting: bool = False  # True if the node is not ready yet
     bound_at: datetime | None = None  # time at which the latest holder was bound
     measured: DeviceMeasurements | None = None  # latest measurements of the device, if any
@@ -103,6 +104,13 @@ class NodeMap:
         return sum(device.allocated for device in self.devices)
 
     @property
+    def reserved_projects(self) -> list[str]:
+        """Names of the projects with reserved devices. Hidden projects share one name."""
+        return sorted(
+            {device.reserved_for.partition("/")[0] for device in self.devices if device.reserved_for}
+        )
+
+    @property
     def reservations(self) -> list[tuple[str, int]]:
         """Workloads with reserved devices, each with the number of devices."""
         return list(Counter(device.reserved_for for device in self.devices if device.reserved_for).items())
@@ -149,21 +157,22 @@ def _unallocated_devices(node: Node) -> list[DeviceMap]:
     return [DeviceMap(index, is_booting=is_booting) for index in range(node.gpus)]
 
 
-def build_legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int]]:
-    """Return the hue, name and allocated milli-GPU of each visible project that has allocated or reserved
-    devices, sorted by name. Hidden projects share one entry at the end.
+def build_legend(maps: Iterable[NodeMap]) -> list[tuple[str, str, int, int]]:
+    """Return the hue, name, allocated and reserved milli-GPU of each visible project that has allocated or
+    reserved devices, sorted by name. Hidden projects share one entry at the end.
     """
-    milli_by_project: dict[tuple[int, str, str], int] = defaultdict(int)
+    allocated, reserved = Counter[tuple[bool, str, str]](), Counter[tuple[bool, str, str]]()
     for node_map in maps:
         for device in node_map.devices:
             for holder in device.holders:
                 name = holder.pod.workload.project.name if holder.pod else "Other projects"
-                milli_by_project[(holder.pod is None, name, holder.hue)] += holder.milli
+                allocated[holder.pod is None, name, holder.hue] += holder.milli
             if device.reserved_hue:
                 is_hidden = device.reserved_hue == OTHER_PROJECTS_HUE
                 name = "Other projects" if is_hidden else device.reserved_for.partition("/")[0]
-                milli_by_project[(is_hidden, name, device.reserved_hue)] += 0
-    return [(colour, name, milli) for (_, name, colour), milli in sorted(milli_by_project.items())]
+                reserved[is_hidden, name, device.reserved_hue] += device.reserved_milli
+    projects = sorted(allocated.keys() | reserved.keys())
+    return [(key[2], key[1], allocated[key], reserved[key]) for key in projects]
 
 
 def _add_allocations(maps: dict[int, NodeMap], visible: set[int]) -> None:
@@ -197,6 +206,7 @@ def _add_reservations(maps: dict[int, NodeMap], visible: set[int]) -> None:
         for index in row.devices:
             devices = maps[row.node_id].devices
             if index < len(devices):
+                devices[index].reserved_milli += row.gpu_milli
                 devices[index].reserved_for = row.workload.handle if seen else "another project"
                 devices[index].reserved_hue = (
                     project_hue(row.workload.project_id) if seen else OTHER_PROJECTS_HUE

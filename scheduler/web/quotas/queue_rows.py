@@ -39,6 +39,11 @@ class PoolBar:
     def is_over(self) -> bool:
         return self.held > self.quota
 
+    @property
+    def difference(self) -> int:
+        """Milli-GPU over quota, or unused quota."""
+        return abs(self.held - self.quota)
+
 
 @dataclass
 class QuotaLine:
@@ -158,6 +163,16 @@ class QuotaLine:
         if any(quota.group_id is not None for quota in self.quotas):
             return max(0, self.held - self.gpus) if self.gpus is not None else 0
         return sum(self._over_quota_by_pool.values())
+
+    @property
+    def over_in_total(self) -> int:
+        """Amount by which the total allocation exceeds the total quota, or 0."""
+        return max(0, self.held - self.gpus) if self.gpus is not None else 0
+
+    @property
+    def is_over_by_reservation(self) -> bool:
+        """Whether only reserved GPUs are over quota."""
+        return 0 < self.over_quota <= self.reserved and self.allocated + self.over_quota <= self.held
 
     @property
     def over_quota_pool(self) -> str:

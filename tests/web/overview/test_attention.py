@@ -226,8 +226,12 @@ def test_workload_larger_than_the_rest_of_the_fair_share_needs_attention(cast: C
         "Exceeds fair share", "large", f"/workloads/{large.pk}/review-change",
     )  # fmt: skip
     assert item.text == (
-        f"requests 8 GPUs, but vision has 5 GPUs left of its fair share in pool {cast.pool.name}."
+        f"requests 8 GPUs, but vision has 5 GPUs left of its fair share in pool {cast.pool.name}. No start "
+        "is expected. A request of up to 5 GPUs would stay within the share."
     )
+    Workload.objects.filter(pk=large.pk).update(explanation={"expected_start": make.ago().isoformat()})
+    assert sign_in("dave").get("/").context["attention"] == [], "the workload starts without a change"
+    Workload.objects.filter(pk=large.pk).update(explanation={})
     assert sign_in("carol").get("/").context["attention"][0].path == item.path
     type(status).objects.filter(pk=status.pk).update(requested=[11000, 0, 0])
     (item,) = sign_in("dave").get("/").context["attention"]

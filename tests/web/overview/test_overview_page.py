@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from berth.server.web.charts.bars import stacked_bar
+from berth.server.web.charts.bars import gpu_ticks, stacked_bar
 from berth.server.web.overview.page import ReasonCount, balance_columns, utilization_chart
 from pools.models import Node, NodePool
 from projects.models import Quota, Workload, WorkloadArray
@@ -26,7 +26,7 @@ from tests.web.conftest import SignIn, streamed, submit_array
 def figure(client: Client, title: str) -> tuple[str, str]:
     text = client.get("/").content.decode()
     scope = r"(?: <span[^>]*>[^<]*</span>)?"
-    label = rf'<div class="label">{re.escape(title)}{scope}</div>'
+    label = rf'<div class="label">{re.escape(title.replace("(24 h)", "(24&nbsp;h)"))}{scope}</div>'
     match = re.search(rf'<a class="figure" href="([^"]*)">{label}(.*?)</a>', text, re.DOTALL)
     assert match, title
     return match[1].replace("&amp;", "&"), re.sub(r"<[^>]+>", " ", match[2])
@@ -189,7 +189,7 @@ def test_overview_of_a_new_installation_explains_when_utilization_will_be_shown(
     ],
 )
 def test_overview_columns_have_similar_heights(own: int, maps: int, expected: dict[str, bool]) -> None:
-    reason = ReasonCount("OverQuota", 1, stacked_bar([], 1, ""))
+    reason = ReasonCount("OverQuota", 1, 1000, stacked_bar([], 1, ""))
     node: Any = SimpleNamespace(devices=[None] * 8)
     assert balance_columns([None] * own, [], [reason] * 3, [node] * maps) == expected  # type: ignore[list-item]
 
@@ -318,6 +318,7 @@ def test_counts_by_pending_reason_add_up_to_the_number_of_pending_workloads(
     assert figure(client, "Pending")[1].split() == ["1", "plus", "parts", "of", "1", "array"]
     reasons = client.get("/").context["reasons"]
     assert [(reason.is_held, reason.count) for reason in reasons] == [(False, 1), (True, 1)]
+    assert [reason.gpu_milli for reason in reasons] == [1000, 0]
     assert "Waiting for earlier tasks" in client.get("/").content.decode()
 
 
@@ -352,6 +353,15 @@ def test_pools_with_many_devices_are_shown_as_bars(
     assert (pool, gpus.allocated, gpus.free) == (cast.pool, 2000, 2000)
 
 
+@pytest.mark.parametrize(
+    ("scale", "labels"),
+    [(0, []), (1000, ["0", "1"]), (5000, ["0", "2", "4"]), (20_000, ["0", "8", "16"])],
+)
+def test_project_bars_have_few_axis_labels_in_whole_gpus(scale: int, labels: list[str]) -> None:
+    assert [each.text for each in gpu_ticks(scale)] == labels
+    assert all(0 <= each.position <= 100 for each in gpu_ticks(scale))
+
+
 def test_utilization_chart_has_axis_labels_in_whole_gpus() -> None:
     at = make.ago(hours=1)
     chart = utilization_chart([MeanGpus(at, total=0.5, allocated=0.2, measured=0.0, used=0.0)])
@@ -371,7 +381,11 @@ def test_overview_names_the_pool_in_which_a_project_is_over_quota(
     amount = next(part for part in text.split('<div class="queue">') if ">vision</a>" in part)
     held = Workload.objects.get(pk=running.pk).gpu_milli_now // 1000
     words = " ".join(re.sub(r"<[^>]+>", " ", amount).split())
-    assert f"{held} of quota 1 in {cast.pool.name} 0 of quota 8 in other {held} of quota 9" in words
+    assert f"{held} of quota 1 in {cast.pool.name} , 1 over 0 of quota 8 in other , 8 unused" in words
+    assert f"{held} of quota 9" in words and "over in total" not in words
+    Quota.objects.filter(pool=other).update(gpu_milli=500)
+    text = sign_in("alice").get("/").content.decode()
+    assert "0.5 over in total" in text.partition(">vision</a>")[2].partition('<div class="queue')[0]
     assert "fair share 2" in words, "queues over quota have a fair share too"
     marks = re.findall(r'<line class="quota" x1="(\d+)"', amount)
     assert [int(mark) for mark in marks] == [89, 711], "each bar has the mark of its pool's quota"
@@ -392,7 +406,7 @@ def test_overview_shows_reserved_gpus_beside_allocated_gpus_of_the_same_pools(
     card = card.partition("</section>")[0]
     amount = next(part for part in card.split('<div class="queue">') if ">vision</a>" in part)
     words = " ".join(re.sub(r"<[^>]+>", " ", amount).split())
-    assert "1 over quota 2 + 2 reserved of quota 3" in words and "unused" not in words
+    assert "1 of the 2 reserved over quota 2 + 2 reserved of quota 3" in words and "unused" not in words
     assert {"reserved", "reserved-over"} <= set(re.findall(r'<i class="([\w-]+)"></i>', card))
 
 

@@ -23,8 +23,22 @@ def test_overview_shows_for_which_project_a_booting_node_is_reserved(cast: Cast,
     assert "4 ready, 4 booting (reserved)" in " ".join(figure.split())
     assert text.count(f'<rect class="hue-{cast.vision.pk % 14} reserved"') == 4
     assert 'title="GPU 0: booting, reserved for vision/next"' in text
+    assert "booting, reserved for vision</span>" in text and "0 + 4 reserved</span>" in text
     legend = text.partition('id="map-title"')[2].partition('class="legend"')[2]
     assert f'class="hue-{cast.vision.pk % 14}"' in legend, "the colour of the reservation is explained"
+
+
+def test_free_gpus_of_cordoned_nodes_are_counted_separately(
+    cast: Cast, sign_in: SignIn, running: Workload
+) -> None:
+    nodes = ("", f"/node-pools/{cast.pool.name}")
+    texts = [sign_in("alice").get(path or "/").content.decode() for path in nodes]
+    assert not any("cordoned or draining" in text for text in texts)
+    make.node(cast.pool, gpus=4, state="cordoned")
+    overview, pool = (sign_in("alice").get(path or "/").content.decode() for path in nodes)
+    assert "4 ready, 4 cordoned or draining" in overview
+    assert "4 of them on cordoned or draining nodes" in overview
+    assert "of 8, 4 of them on cordoned or draining nodes" in pool and "on ready nodes" not in pool
 
 
 def test_gpus_over_quota_in_a_pool_without_a_quota_are_shown(
@@ -46,6 +60,6 @@ def test_longest_wait_counts_workloads_that_are_pending_again(cast: Cast, sign_i
         row = make.workload(cast.vision, name, pools=[cast.pool.name], submitted_at=submitted)
         Workload.objects.filter(pk=row.pk).update(first_started_at=started)
     text = sign_in("dave").get("/").content.decode()
-    note = text.partition("Median wait (24 h)")[2].partition('class="note"')[2].partition("</a>")[0]
+    note = text.partition("Median wait (24&nbsp;h)")[2].partition('class="note"')[2].partition("</a>")[0]
     words = " ".join(re.sub(r"<[^>]+>", " ", note).split())
-    assert words.endswith("longest 10 min , 2 starts") and "p95" not in words
+    assert "> of 2 that started, longest 10 min one still pending since" in words and "p95" not in words

@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass
 
+from berth.core.values.amounts import MILLI
+from berth.server.web.numbers import thousandths
+
 WIDTH = 1000
+TICKS_MAX = 4  # maximum number of intervals between the labels of an axis
 BREAK = 20  # width of the gap and of the end piece of a bar that exceeds the scale
 
 
@@ -11,6 +15,14 @@ class BarPart:
     x: int
     width: int
     kind: str  # used | over | reserved | reserved-over | requested | running | failed | cancelled | hue-N
+
+
+@dataclass(frozen=True, slots=True)
+class AxisLabel:
+    """Label below bars, with its position in percent of their full width."""
+
+    position: float
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +85,16 @@ def quota_bar(
 def bar_scale(longest: int) -> int:
     """Return a scale with room for pending GPUs to the right of the longest amount."""
     return longest * 5 // 4
+
+
+def gpu_ticks(scale: int) -> list[AxisLabel]:
+    """Return up to five labels in whole GPUs for bars whose full width is `scale` milli-GPU."""
+    if scale <= 0:
+        return []
+    step = MILLI
+    while scale > TICKS_MAX * step:
+        step *= 2
+    return [AxisLabel(round(100 * at / scale, 2), thousandths(at)) for at in range(0, scale + 1, step)]
 
 
 def stacked_bar(amounts: list[tuple[int, str]], total: int, label: str) -> Bar:

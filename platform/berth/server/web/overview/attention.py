@@ -302,21 +302,22 @@ def _exceeds_share(shortfall: Shortfall, pending: _PendingDemand) -> bool:
 
 
 def _too_large_for_share(actor: Actor, shortfall: Shortfall, smallest: int) -> Iterator[AttentionItem]:
-    """Yield an item for the project's smallest pending workload in the pool."""
+    """Yield an item for the project's smallest pending workload in the pool, unless its start is expected."""
     rows = _pending_workloads(actor).filter(
         project__name=shortfall.project, pools__contains=[shortfall.pool], gpu_milli_min=smallest
     )
     workload = rows.select_related("array", "project").order_by("since", "pk").first()
-    if workload is None:  # the workload has started in the meantime
-        return
+    if workload is None or (workload.explanation or {}).get("expected_start"):
+        return  # the workload has started in the meantime, or starts without a change
     name, path, per_task = workload.name, _workload_path(workload), ""
     if workload.array is not None:
         name, path, per_task = workload.array.name, reverse("array", args=[workload.array.pk]), " per task"
     elif may(actor, Action.OPERATE, workload):
         path = reverse("review-change", args=[workload.pk])
+    left, requested = format_gpus(shortfall.below_share), f"{format_gpus(smallest)}{per_task}"
     text = (
-        f"requests {format_gpus(smallest)}{per_task}, but {shortfall.project} has "
-        f"{format_gpus(shortfall.below_share)} left of its fair share in pool {shortfall.pool}."
+        f"requests {requested}, but {shortfall.project} has {left} left of its fair share in pool "
+        f"{shortfall.pool}. No start is expected. A request of up to {left} would stay within the share."
     )
     yield AttentionItem("Exceeds fair share", "warn", name, path, text)
 

@@ -13,8 +13,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from berth.core.values.amounts import MILLI
-from berth.core.wording.words import format_count
-from berth.server.web.charts.bars import Bar, stacked_bar
+from berth.core.wording.words import format_gpus
+from berth.server.web.charts.bars import Bar, gpu_ticks, stacked_bar
 from berth.server.web.charts.columns import ColumnChart, stacked_columns
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.overview.attention import attention_items
@@ -64,13 +64,14 @@ EMPTY_HEIGHT = 220  # height of an empty card
 
 @dataclass(frozen=True, slots=True)
 class ReasonCount:
-    """Number of workloads that are pending for one reason.
+    """Number of workloads that are pending for one reason, and the GPUs that they request.
 
     `is_held` is True for arrays that wait for earlier tasks.
     """
 
     reason: str
     count: int
+    gpu_milli: int
     bar: Bar
     is_held: bool = False
 
@@ -111,6 +112,7 @@ def index(request: Request) -> HttpResponse:
         "queues": queues,
         "bar_kinds": {part.kind for bar in bars for part in bar.parts},
         "has_share_marks": any(bar.share is not None for bar in bars),
+        "ticks": gpu_ticks(next((line.scale for _, lines, _ in queues for line in lines), 0)),
         "used_this_hour": round(hourly_means[-1].used, 1) * MILLI if hourly_means[-1].measured else None,
         "counts": count_by_state(actor, shown, now),
         "reasons": reasons[:REASONS_MAX],
@@ -284,14 +286,16 @@ def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
     """
     rows = workloads(actor).filter(phase__in=PENDING_PHASES, pools__overlap=[pool.name for pool in pools])
     counts = count_by_reason(rows)
-    most = max([counts.held_arrays, *(count for _, count in counts.by_reason)])
+    most = max(counts.gpu_milli.values(), default=0)
 
-    def count_bar(count: int) -> Bar:
-        return stacked_bar([(count, "requested")], most, format_count(count, "workload"))
+    def reason_count(reason: str, count: int, *, is_held: bool = False) -> ReasonCount:
+        milli = 0 if is_held else counts.gpu_milli.get(reason, 0)
+        bar = stacked_bar([(milli, "requested")], most, format_gpus(milli))
+        return ReasonCount(reason, count, milli, bar, is_held)
 
-    reasons = [ReasonCount(reason, count, count_bar(count)) for reason, count in counts.by_reason]
+    reasons = [reason_count(reason, count) for reason, count in counts.by_reason]
     if counts.held_arrays:
-        reasons.append(ReasonCount("", counts.held_arrays, count_bar(counts.held_arrays), is_held=True))
+        reasons.append(reason_count("", counts.held_arrays, is_held=True))
     return reasons
 
 
