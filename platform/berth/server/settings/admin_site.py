@@ -87,7 +87,7 @@ UNFOLD: dict[str, Any] = {
         lambda request: static("berth/css/admin-forms.css"),
     ],
     "SCRIPTS": [
-        lambda request: static("berth/js/zone.js"),
+        lambda request: static("berth/js/times/zone.js"),
         lambda request: static("berth/js/admin.js"),
     ],
     "ENVIRONMENT": "berth.server.web.admin_site.landing.zone_label",
