@@ -92,7 +92,7 @@ def _role_clause(change: Change) -> str:
         case ChangeKind.SPREAD_RAISED:
             return f"{after} replicas of {role} instead of {before} could run on a node"
         case ChangeKind.REQUEST_LOWERED if change.resource == "replicas":
-            return f"{role} needed {_amount_phrase(change)}"
+            return f"it had {_amount_phrase(change).replace('replica', f'{change.subject} replica', 1)}"
         case ChangeKind.REQUEST_LOWERED:
             verb = "had a limit of" if change.resource.startswith("limit.") else "requested"
             return f"each replica of {role} {verb} {_amount_phrase(change)}"

@@ -33,8 +33,8 @@ from scheduler.web.workloads.change_link import (
     describe_losses,
     document_with_change,
     link_to_quota_pool_or_node,
-    link_workloads,
     note_about_admins,
+    split_effects,
 )
 
 
@@ -73,9 +73,11 @@ def _render_card(request: Request, workload: Workload, text: str, answer: Render
     if change is None or change["kind"] == ChangeKind.BACKOFF_OVER:
         return HttpResponse()
     edits = _find_edits(text, workload, change)
+    sentence, effects = split_effects(request.actor, answer.sentence, answer.affected)
     context = {
-        "sentence": link_workloads(request.actor, answer.sentence, answer.affected),
-        "losses": describe_losses(request.actor, answer.evicted, timezone.now()),
+        "sentence": sentence,
+        "effects": effects,
+        "losses": describe_losses(request.actor, workload.project, answer.evicted, timezone.now()),
         "note": note_about_admins(request.actor, workload.project, change),
         "link": link_to_quota_pool_or_node(request.actor, workload.project, change),
         "step": f"set:{json.dumps(edits)}" if edits else "",

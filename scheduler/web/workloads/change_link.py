@@ -33,7 +33,10 @@ ROLE_RESOURCES = ("cpu", "memory_mib", "gpu_memory_mib")
 URL_MAX = 4000  # well below 8 KiB, to which proxies often limit the request line
 DEFAULT_NAME = RoleSpec.model_fields["name"].default
 
+EFFECTS = " This would "  # begins the sentence about the effects of a change
+
 Change = Mapping[str, Any]
+LinkedText = list[tuple[str, str]]  # texts, each with its URL or ""
 Document = dict[str, Any]
 
 
@@ -87,11 +90,11 @@ def link_to_quota_pool_or_node(actor: Actor, project: Project, change: Change) -
     return None
 
 
-def link_workloads(actor: Actor, sentence: str, handles: Sequence[str]) -> list[tuple[str, str]]:
+def link_workloads(actor: Actor, sentence: str, handles: Sequence[str]) -> LinkedText:
     """Split a sentence at the named workloads. Return each part with its URL, or "" for other text."""
     names = [handle.partition("/")[::2] for handle in handles if handle in sentence]
     if not names:
-        return [(sentence, "")]
+        return [(sentence, "")] if sentence else []
     named = Q(*(Q(project__name=project, name=name) for project, name in names), _connector=Q.OR)
     rows = workloads(actor).filter(named, phase__in=LIVE_PHASES)
     urls = {row.handle: reverse("workload", args=[row.pk]) for row in rows}
@@ -101,8 +104,18 @@ def link_workloads(actor: Actor, sentence: str, handles: Sequence[str]) -> list[
     return [(part, urls.get(part, "")) for part in parts if part]
 
 
-def describe_losses(actor: Actor, handles: Sequence[str], now: datetime) -> str:
-    """Return sentences about the GPUs and the work that up to three evicted workloads would lose, or ""."""
+def split_effects(actor: Actor, sentence: str, handles: Sequence[str]) -> tuple[LinkedText, LinkedText]:
+    """Split a sentence about a change, with links, into the change and its effects on other workloads."""
+    change, separator, effects = sentence.partition(EFFECTS)
+    effects = f"{EFFECTS.lstrip()}{effects}" if separator else ""
+    return link_workloads(actor, change, handles), link_workloads(actor, effects, handles)
+
+
+def describe_losses(actor: Actor, project: Project, handles: Sequence[str], now: datetime) -> str:
+    """Return sentences about the GPUs and the work that up to three evicted workloads would lose, or "".
+
+    Workloads of `project` are marked, because the user may prefer to keep them.
+    """
     names = [handle.partition("/")[::2] for handle in handles[:NAMED_MAX]]
     if not names:
         return ""
@@ -112,7 +125,8 @@ def describe_losses(actor: Actor, handles: Sequence[str], now: datetime) -> str:
         assert row.started_at is not None, "the filter excludes workloads that have not started"
         seconds = lost_gpu_seconds(row.gpu_milli_now, row.started_at, row.last_checkpoint_at, now)
         gpus, work = format_gpus(row.gpu_milli_now), format_gpu_time(seconds)
-        sentences.append(f"{row.handle} would lose {gpus} and {work} of work.")
+        own = ", of the same project," if row.project_id == project.pk else ""
+        sentences.append(f"{row.handle}{own} would lose {gpus} and {work} of work.")
     return " ".join(sorted(sentences))
 
 

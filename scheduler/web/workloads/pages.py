@@ -44,11 +44,10 @@ from scheduler.reports.what_if.smallest_change import NOT_PENDING, RenderedChang
 from scheduler.web.utilization.pages import is_unmeasured, utilization_strip, workload_utilization
 from scheduler.web.workloads import details
 from scheduler.web.workloads.change_link import (
-    ChangeLink,
     change_link,
     describe_losses,
-    link_workloads,
     note_about_admins,
+    split_effects,
 )
 from scheduler.web.workloads.code import role_commands
 from scheduler.web.workloads.failure import describe_failure, first_failed_pod
@@ -63,7 +62,7 @@ Context = dict[str, Any]
 EVICTIONS_ON_OVERVIEW, EVENTS_ON_OVERVIEW = 5, 6
 PLACED = r"[\d,]+ pods? with .+ on .+\.$"  # matches messages about a placement, not about start progress
 MEASURED_PHASES = (Phase.RUNNING, Phase.STOPPING)
-TRY_CHANGES = "The edit page shows the expected start for several changes together."
+STARTS_NOW = "The workload would start now"
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources"))
 
@@ -127,22 +126,22 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         return render(request, "scheduler/workloads/next_cycle.html")
     link = change_link(request.actor, workload, change) if change else None
     note = note_about_admins(request.actor, workload.project, change) if change else ""
-    if answer.outcome == Outcome.NO_CHANGE and _may_try_changes(request, workload):
-        link, note = ChangeLink("Try changes", reverse("workload-edit", args=[workload.pk])), TRY_CHANGES
-    sentence = link_workloads(request.actor, answer.sentence, answer.affected)
+    sentence, effects = split_effects(request.actor, answer.sentence, answer.affected)
+    now = timezone.now()
+    start, _ = expected_start(workload, now)
     context = {
+        "workload": workload,
         "sentence": sentence,
+        "is_start": answer.sentence.startswith(STARTS_NOW),
+        "effects": effects,
+        "start": start if start is not None and start > now else None,
+        "has_no_change": answer.outcome == Outcome.NO_CHANGE,
+        "may_edit": may(request.actor, Action.OPERATE, workload) and is_editable(workload),
         "link": link,
         "note": note,
-        "losses": describe_losses(request.actor, answer.evicted, timezone.now()),
-        "evicts": answer.evicted_workloads > 0,
+        "losses": describe_losses(request.actor, workload.project, answer.evicted, now),
     }
     return render(request, "scheduler/workloads/smallest_change.html", context)
-
-
-def _may_try_changes(request: Request, workload: Workload) -> bool:
-    is_operator = may(request.actor, Action.OPERATE, workload)
-    return request.GET.get("page") != "edit" and is_operator and is_editable(workload)
 
 
 @signed_in

@@ -101,7 +101,7 @@ def test_smallest_change_is_returned_as_a_sentence_and_as_data(
     workload = workloads.submit(actor=cast.dave, project=cast.vision, document=training(roles=roles))
     assert dave.get(f"workloads/{workload.pk}/smallest-change").json() == {
         "outcome": "change",
-        "sentence": "The workload would start now if role worker needed 2 replicas instead of 3.",
+        "sentence": "The workload would start now if it had 2 worker replicas instead of 3.",
         "change": {
             "kind": "request_lowered", "subject": "worker", "resource": "replicas", "pool": "",
             "before": 3, "after": 2,
@@ -113,7 +113,7 @@ def test_smallest_change_is_returned_as_a_sentence_and_as_data(
 def test_smallest_change_is_found_for_a_document_without_storing_it(gpu_node: None, dave: Caller) -> None:
     document = training(project="vision", roles=[{"name": "worker", "replicas": 3, "gpu": 1}])
     answer = dave("POST", "workloads:smallest-change", document).json()
-    assert answer["sentence"] == "The workload would start now if role worker needed 2 replicas instead of 3."
+    assert answer["sentence"] == "The workload would start now if it had 2 worker replicas instead of 3."
     assert (answer["outcome"], answer["change"]["after"]) == ("change", 2)
     invalid = dave("POST", "workloads:smallest-change", {**document, "roles": []})
     assert invalid.status_code == 422 and invalid.json()["errors"][0]["path"] == "roles"

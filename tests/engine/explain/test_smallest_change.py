@@ -131,7 +131,7 @@ def test_smallest_sufficient_number_of_replicas_per_node_is_suggested() -> None:
 @pytest.mark.parametrize(
     ("lowered", "clause"),
     [
-        (role(min=8), "role worker needed 5 replicas instead of 8"),
+        (role(min=8), "it had 5 worker replicas instead of 8"),
         (role(ask=request(7)), "each replica of role worker requested 5 GPUs instead of 7"),
         (role(ask=request(1, gpu_memory=100_000)),
          "each replica of role worker requested 72 GiB of GPU memory instead of 100000 MiB"),
@@ -156,12 +156,12 @@ def test_smallest_relative_decrease_of_a_request_is_preferred() -> None:
     # Giving up three of eight replicas is a smaller decrease than giving up one of two GPUs.
     roles = (role("many", 8, ask=request(1)), role("few", 1, ask=request(2)))
     world = one_project(n=8).queued("w", "p", roles=roles)
-    assert sentence(world) == would_start("role many needed 6 replicas instead of 8")
+    assert sentence(world) == would_start("it had 6 many replicas instead of 8")
 
 
 def test_lowering_the_request_by_more_than_half_is_the_last_resort() -> None:
     world = World(n=2).department("d", 8).project("p", "d", 8).queued("w", "p", 40)
-    assert sentence(world) == would_start("role worker needed 2 replicas instead of 40")
+    assert sentence(world) == would_start("it had 2 worker replicas instead of 40")
 
 
 def test_request_many_times_larger_than_a_node_is_lowered_to_the_node_size() -> None:

@@ -34,7 +34,7 @@ def test_smaller_gang_is_suggested_before_more_nodes_than_the_pools_maximum() ->
     result = smallest_change(full_node(nodes_max=2).queued("w", "p", roles=(gang,)).snapshot(), "w")
     assert result.outcome is Outcome.SCHEDULABLE
     assert change_sentence(result, "p") == (
-        "The workload could start once resources are free if role worker needed 8 replicas instead of 10."
+        "The workload could start once resources are free if it had 8 worker replicas instead of 10."
     )
 
 
@@ -44,7 +44,7 @@ def test_smaller_gang_is_suggested_if_the_request_alone_exceeds_a_partly_used_li
     gang = role("worker", 6, ask=request(1))
     result = smallest_change(world.queued("w", "p", roles=(gang,)).snapshot(), "w")
     assert change_sentence(result, "p") == (
-        "The workload could start once resources are free if role worker needed 4 replicas instead of 6."
+        "The workload could start once resources are free if it had 4 worker replicas instead of 6."
     )
 
 

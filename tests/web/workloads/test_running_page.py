@@ -44,6 +44,10 @@ def test_card_without_a_change_leads_to_the_edit_page(
     workload = make.workload(cast.vision, "train", phase="pending", by=cast.dave.user)
     address = f"/workloads/{workload.pk}/smallest-change"
     client = sign_in("dave")
-    assert f'href="/workloads/{workload.pk}/edit">Try changes' in client.get(address).content.decode()
-    assert "Try changes" not in client.get(address, {"page": "edit"}).content.decode()
-    assert "Try changes" not in sign_in("erin").get(address).content.decode()
+    link = f'<a href="/workloads/{workload.pk}/edit">edit page</a>'
+    card = client.get(address).content.decode()
+    assert link in card and "No single change helps</h2>" in card and 'class="button' not in card
+    assert link not in sign_in("erin").get(address).content.decode()
+    workload.explanation = {"expected_start": make.ago(minutes=-30).isoformat()}
+    workload.save()
+    assert "Nothing to do: it starts by itself</h2>" in client.get(address).content.decode()

@@ -189,7 +189,7 @@ def with_change(monkeypatch: pytest.MonkeyPatch, kind: str, **values: object) ->
 
 
 def link_in(card: str) -> str:
-    match = re.search(r'<a class="button primary" id="make-change" href="([^"]*)">', card)
+    match = re.search(r'<a class="button" id="make-change" href="([^"]*)">', card)
     return html.unescape(match[1]) if match else ""
 
 
@@ -207,8 +207,16 @@ def test_smallest_change_states_what_evicted_workloads_would_lose(
     )  # fmt: skip
     monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
     card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
-    assert "vision/victim would lose 4 GPUs and 8.0 GPU-h of work." in card
+    loss = "vision/victim, of the same project, would lose 4 GPUs and 8.0 GPU-h of work."
+    assert loss in card and "without a change" not in card
     assert 'class="button" id="make-change"' in card
+    workload.explanation = {"expected_start": make.ago(minutes=-30).isoformat()}
+    workload.save()
+    card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
+    change, effects, later = re.split(r'<span class="warn">|</li><li>', card)
+    assert "Now, with a change:" in change and "would start now if it changed." in change
+    assert "This would evict" in effects and loss in effects
+    assert "Later, without a change:" in later and "No workload has to be evicted." in later
 
 
 @pytest.mark.parametrize(

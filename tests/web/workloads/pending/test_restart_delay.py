@@ -22,7 +22,7 @@ def test_page_keeps_the_smallest_change_card_if_no_change_helps(
     monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
     workload = make.workload(cast.vision, "train", phase="pending")
     card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
-    assert "Smallest change" in card and answer.sentence in card
+    assert "No single change helps</h2>" in card and answer.sentence in card
 
 
 @pytest.mark.parametrize(
