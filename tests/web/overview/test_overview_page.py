@@ -239,62 +239,6 @@ def test_list_sorted_by_pending_time_is_paginated(cast: Cast, sign_in: SignIn) -
     assert len(statements) <= 20
 
 
-def test_users_own_workloads_show_each_array_as_one_row(cast: Cast, sign_in: SignIn) -> None:
-    queued, running, ended = (submit_array(cast, name, 4) for name in ("queued", "running", "ended"))
-    for position, task in enumerate(Workload.objects.filter(array=queued).order_by("-array_index")):
-        explanation = {
-            "queue_position": 7 + position,
-            "expected_start": f"2026-11-28T12:0{position}:00+00:00",
-        }
-        Workload.objects.filter(pk=task.pk).update(explanation=explanation)
-    Workload.objects.filter(array=running, array_index=0).update(phase="running", gpu_milli_now=1000)
-    Workload.objects.filter(array=ended).update(phase="failed", exit_code=1, ended_at=make.ago())
-    WorkloadArray.objects.filter(pk=ended.pk).update(state="failed", ended_at=make.ago())
-    make.workload(cast.vision, "alone", phase="running", by=cast.dave.user, submitted_at=make.ago(hours=1))
-    answer = sign_in("dave").get("/")
-    rows = [(own.workload or own.array).name for own in answer.context["mine"]]
-    assert rows == ["queued", "running", "alone", "ended"]
-    first = answer.context["mine"][0]
-    assert (first.position, first.expected_start.minute) == (7, 0)
-    text = re.sub(r"<[^>]+>", " ", answer.content.decode())
-    assert re.search(r"running\s+vision · 4 tasks\s+Running\s+1 running, 3 pending\s+1\s", text)
-    assert re.search(r"ended\s+vision · 4 tasks\s+Failed\s+\S+ \S+ UTC\s*,\s+4 failed", text)
-    assert sign_in("carol").get("/").context["mine"] == []
-
-
-def test_users_workloads_without_a_known_start_show_the_same_text_as_the_queue(
-    cast: Cast, sign_in: SignIn
-) -> None:
-    because = "workloads without a maximum runtime have to end first"
-    array, by = submit_array(cast, "grid", 2), cast.dave.user
-    explanation = {"queue_position": 3, "expected_start_reason": because}
-    Workload.objects.filter(array=array).update(explanation=explanation)
-    make.workload(cast.vision, "alone", by=by, explanation=explanation | {"queue_position": 2})
-    make.workload(cast.vision, "too-large", by=by, reason="Unschedulable", submitted_at=make.ago(hours=1))
-    make.workload(cast.vision, "broken", by=by, phase="failed", gpus=2)
-    text = sign_in("dave").get("/").content.decode()
-    card = text.partition('aria-labelledby="mine-title"')[2].partition("</section>")[0]
-    words = " ".join(re.sub(r"<[^>]+>", " ", card).split())
-    assert "alone vision Pending position 2 starts when others end 1 GPU requested" in words
-    assert "grid vision · 2 tasks Pending 2 pending position 3 starts when others end 1 GPU per task" in words
-    assert "too-large vision Unschedulable Can never start 1 GPU requested" in words
-    assert re.search(r"broken vision Failed \S.* 2 GPUs requested", words)
-
-
-def test_overview_statement_count_does_not_grow_with_arrays(cast: Cast, sign_in: SignIn) -> None:
-    counts, client = [], sign_in("dave")
-    for number in range(3):
-        array = submit_array(cast, f"grid-{number}", 2)
-        Workload.objects.filter(array=array, array_index=0).update(
-            phase="failed", exit_code=1, ended_at=make.ago()
-        )
-        Workload.objects.filter(array=array, array_index=1).update(reason="Unschedulable")
-        with CaptureQueriesContext(connection) as statements:
-            assert len(client.get("/").context["mine"]) == number + 1
-        counts.append(len(statements))
-    assert counts[1:] == counts[1:2] * 2, counts
-
-
 def test_overview_shows_evictions_first_to_users_who_cannot_submit(
     cast: Cast, sign_in: SignIn, running: Workload
 ) -> None:
