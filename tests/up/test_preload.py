@@ -39,8 +39,8 @@ preload.main()
 SUPERVISOR = """
 import json, os, signal, socket, subprocess, sys, time
 from pathlib import Path
-from berth.server.up.forks import Forks
-from berth.server.up.orphans import adopt_orphans, find_orphans
+from berth.server.up.supervision.forks import Forks
+from berth.server.up.supervision.orphans import adopt_orphans, find_orphans
 from berth.tied import tie_to_parent
 
 place = Path(sys.argv[1])

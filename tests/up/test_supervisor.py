@@ -10,9 +10,9 @@ from typing import BinaryIO
 import pytest
 
 from berth.server.up.address import bind_socket, socket_url
-from berth.server.up.child import LOG_LIMIT, Child, Process, command_launcher
 from berth.server.up.claim import lock_home_directory, write_status
 from berth.server.up.errors import StartupError
+from berth.server.up.supervision.child import LOG_LIMIT, Child, Process, command_launcher
 from berth.tied import tie_to_parent
 from tests.journeys.installation import until
 
@@ -82,9 +82,9 @@ SUPERVISED = """
 import sys
 from pathlib import Path
 from berth.tied import tie_to_parent
-from berth.server.up.child import Child, command_launcher
-from berth.server.up.orphans import adopt_orphans
-from berth.server.up.supervisor import Supervisor
+from berth.server.up.supervision.child import Child, command_launcher
+from berth.server.up.supervision.orphans import adopt_orphans
+from berth.server.up.supervision.supervisor import Supervisor
 
 place = Path(sys.argv[1])
 pod = (place / "pod.py")

@@ -1,9 +1,9 @@
 """Entry point of `python -m berth.server.up.preload`: load Berth once, then fork its processes.
 
 The argument is the file descriptor of the socket on which the supervisor requests processes (see
-`berth.server.up.forks`). This process starts no thread and opens no database connection, because forked
-processes cannot use them. Before the first fork, it reads a row of each table, so that forked processes share
-the state that the first use of the models and the database driver creates.
+`berth.server.up.supervision.forks`). This process starts no thread and opens no database connection,
+because forked processes cannot use them. Before the first fork, it reads a row of each table, so that
+forked processes share the state that the first use of the models and the database driver creates.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from berth.server.up.forks import MESSAGE_MAX, READY
+from berth.server.up.supervision.forks import MESSAGE_MAX, READY
 from berth.tied import end_with_parent
 
 # File descriptors per request: the socket for the reply to the supervisor, the log and, for a web process,

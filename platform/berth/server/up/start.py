@@ -14,11 +14,8 @@ from typing import TYPE_CHECKING, TextIO
 from berth.db.embedded.cluster import DatabaseSetupError, EmbeddedCluster
 from berth.home import home
 from berth.server.up.address import bind_socket, socket_url, wait_until_ready
-from berth.server.up.child import Child
 from berth.server.up.claim import lock_home_directory, write_status
 from berth.server.up.errors import UNUSABLE_DATABASE, StartupError
-from berth.server.up.forks import Forks
-from berth.server.up.orphans import adopt_orphans
 from berth.server.up.processes import (
     database,
     environment,
@@ -26,8 +23,11 @@ from berth.server.up.processes import (
     programs,
     web_process_count,
 )
-from berth.server.up.separate import call_in_fork
-from berth.server.up.supervisor import Supervisor
+from berth.server.up.supervision.child import Child
+from berth.server.up.supervision.forks import Forks
+from berth.server.up.supervision.orphans import adopt_orphans
+from berth.server.up.supervision.separate import call_in_fork
+from berth.server.up.supervision.supervisor import Supervisor
 from berth.tied import tie_to_parent
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from berth.server.up.child import Child
-from berth.server.up.orphans import find_orphans, reap_orphans
+from berth.server.up.supervision.child import Child
+from berth.server.up.supervision.orphans import find_orphans, reap_orphans
 
 SIGNALS = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HOUSEKEEPING_SECONDS = 30.0

@@ -1,0 +1,1 @@
+"""Start, fork, restart and stop processes, and adopt orphans."""
