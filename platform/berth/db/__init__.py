@@ -1,1 +1,1 @@
-"""Foundation of everything that uses the database: queries, writes, loops, and the embedded server."""
+"""Database layer: queries, writes, loops of background processes, and the embedded PostgreSQL."""

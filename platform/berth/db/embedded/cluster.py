@@ -1,4 +1,4 @@
-"""Embedded PostgreSQL for installations without a database server."""
+"""Create, start and stop the embedded PostgreSQL cluster."""
 
 import contextlib
 import fcntl

@@ -1,1 +1,1 @@
-"""Methods for workloads and what belongs to them: arrays, code, outputs, schedules and templates."""
+"""Methods for workloads, arrays, code, outputs, schedules and templates, and channels to pods."""

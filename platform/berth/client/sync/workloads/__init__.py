@@ -1,2 +1,2 @@
 # Generated from berth/client/aio/workloads/__init__.py by `python -m berth.client.generate`; do not edit.
-"""Methods for workloads and what belongs to them: arrays, code, outputs, schedules and templates."""
+"""Methods for workloads, arrays, code, outputs, schedules and templates, and channels to pods."""

@@ -1,1 +1,1 @@
-"""Validation rules that involve several fields of a document."""
+"""Validation rules of workload documents."""
