@@ -303,23 +303,14 @@ def _ended(scene: Scene) -> None:
         ("ads", "ranker-test", "grace", Phase.CANCELLED, "Cancelled by grace.", None),
         ("speech", "tts-smoke", "hiro", Phase.COMPLETED, "All pods succeeded.", 0),
     ):
+        # The first run of vit-baseline was evicted.
+        submitted_at = make.ago(hours=4 if name == "vit-baseline" else 3.05)
+        started_at, ended_at = make.ago(hours=3), make.ago(hours=2)
         scene.workloads[name] = make.workload(
-            scene.projects[project],
-            name,
-            replicas=2,
-            by=scene.people[by],
-            pools=["train"],
-            phase=phase,
-            message=message,
-            exit_code=code,
-            started_at=make.ago(hours=3),
-            first_started_at=make.ago(hours=3),
-            # The first run of vit-baseline was evicted.
-            submitted_at=make.ago(hours=4 if name == "vit-baseline" else 3.05),
-            ended_at=make.ago(hours=2),
-            since=make.ago(hours=2),
-            run=1,
-        )
+            scene.projects[project], name, replicas=2, by=scene.people[by], pools=["train"], phase=phase,
+            message=message, exit_code=code, started_at=started_at, first_started_at=started_at,
+            submitted_at=submitted_at, ended_at=ended_at, since=ended_at, run=1,
+        )  # fmt: skip
 
 
 def _history(scene: Scene) -> None:

@@ -1,0 +1,229 @@
+"""Tests for the smallest change on the page of a pending workload."""
+
+import html
+import re
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from berth.core.errors import RateLimited
+from projects.services.workloads.submission import submit
+from scheduler.reports.what_if.smallest_change import RenderedChange
+from scheduler.web.workloads import pages
+from tests import factories as make
+from tests.cast import Cast, training
+from tests.web.conftest import SignIn
+
+
+def test_pending_workload_page_loads_the_smallest_change(cast: Cast, sign_in: SignIn) -> None:
+    make.node(cast.pool)
+    make.quota(cast.vision, cast.pool, 0, over_quota=False)
+    workload = make.workload(cast.vision, "train", phase="pending")
+    client = sign_in("dave")
+    page = client.get(f"/workloads/{workload.pk}").content.decode()
+    path = f"/workloads/{workload.pk}/smallest-change"
+    assert f'hx-get="{path}"' in page
+    assert "Searching…" in page
+    card = client.get(path).content.decode()
+    assert "Smallest change" in card
+    assert "The workload would start now if project vision had a quota of 1 GPU instead of 0." in card
+
+
+def test_other_tenants_cannot_load_the_smallest_change(cast: Cast, sign_in: SignIn) -> None:
+    workload = make.workload(cast.vision, "train", phase="pending")
+    assert sign_in("grace").get(f"/workloads/{workload.pk}/smallest-change").status_code == 404
+
+
+@pytest.mark.heavy
+def test_running_workload_has_no_smallest_change(cast: Cast, sign_in: SignIn) -> None:
+    workload = make.workload(cast.vision, "train", phase="running")
+    client = sign_in("dave")
+    assert client.get(f"/workloads/{workload.pk}/smallest-change").content == b""
+    assert "Searching…" not in client.get(f"/workloads/{workload.pk}").content.decode()
+
+
+@pytest.mark.heavy
+def test_rate_limited_search_shows_when_to_retry(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reject(*_: object) -> None:
+        raise RateLimited(2, "vision already has the maximum of 3 dry runs in progress. Try again in 2 s.")
+
+    monkeypatch.setattr(pages, "find_smallest_change", reject)
+    workload = make.workload(cast.vision, "train", phase="pending")
+    card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
+    assert "Try again in 2 s." in card
+
+
+def with_change(monkeypatch: pytest.MonkeyPatch, kind: str, **values: object) -> None:
+    change = {
+        "kind": kind,
+        "subject": "",
+        "resource": "",
+        "pool": "",
+        "before": None,
+        "after": None,
+        **values,
+    }
+    answer = RenderedChange("found", "The workload would start now if it changed.", change)
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+
+
+def link_in(card: str) -> str:
+    match = re.search(r'<a class="button" id="make-change" href="([^"]*)">', card)
+    return html.unescape(match[1]) if match else ""
+
+
+def test_smallest_change_states_what_evicted_workloads_would_lose(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = make.workload(
+        cast.vision, "victim", phase="running", gpus=4, gpu_milli_now=4000, started_at=make.ago(hours=2)
+    )
+    workload = make.workload(cast.vision, "train", phase="pending", priority=50, gpus=4)
+    answer = RenderedChange(
+        "found", f"The workload would start now if it changed. This would evict {victim.handle}.",
+        {"kind": "preemptible", "subject": "", "resource": "", "pool": "", "before": None, "after": None},
+        evicted_workloads=1, affected=(victim.handle,), evicted=(victim.handle,),
+    )  # fmt: skip
+    monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
+    card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
+    loss = "vision/victim, of the same project, would lose 4 GPUs and 8.0 GPU-h of work."
+    assert loss in card and "without a change" not in card
+    assert 'class="button" id="make-change"' in card
+    workload.explanation = {"expected_start": make.ago(minutes=-30).isoformat()}
+    workload.save()
+    card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
+    change, effects, later = re.split(r'<span class="warn">|</li><li>', card)
+    assert "Now, with a change:" in change and "would start now if it changed." in change
+    assert "This would evict" in effects and loss in effects
+    assert "Later, without a change:" in later and "No workload has to be evicted." in later
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "changed"),
+    [
+        ("priority_raised", {"before": 50, "after": 60}, "Priority: 50 → <strong>60"),
+        ("preemptible", {}, r"Preemptible: [\w ]+ → <strong>\w+"),
+        ("request_lowered", {"subject": "worker", "resource": "devices", "before": 4, "after": 2},
+         "GPUs per pod: 4 → <strong>2"),
+        ("request_lowered", {"subject": "worker", "resource": "replicas", "before": 2, "after": 1},
+         "Replicas: 2 → <strong>1"),
+        ("label_dropped", {"subject": "worker", "resource": "zone"}, r"node_selector|Node selector"),
+        ("pool_allowed", {"subject": "spare"}, "Node pools: "),
+        ("max_runtime_lowered", {"before": 3600, "after": 60}, "Max runtime: 1h → <strong>1m"),
+    ],
+)  # fmt: skip
+def test_smallest_change_links_to_an_edit_form_that_contains_the_change(
+    kind: str, values: dict[str, object], changed: str,
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    make.pool("spare")
+    role = {"name": "worker", "replicas": 2, "gpu": 4, "node_selector": {"zone": "a"}}
+    document = {
+        **training("train", priority=50, max_runtime=3600, roles=[role]), "pools": [cast.pool.name],
+    }  # fmt: skip
+    workload = submit(actor=cast.dave, project=cast.vision, document=document)
+    with_change(monkeypatch, kind, **values)
+    client = sign_in("dave")
+    link = link_in(client.get(f"/workloads/{workload.pk}/smallest-change").content.decode())
+    assert link.startswith(f"/workloads/{workload.pk}/edit?")
+    assert re.search(changed, client.get(link).content.decode())
+    workload.refresh_from_db()
+    assert workload.priority == 50, "the change is not saved yet"
+
+
+def nested(depth: int) -> str:
+    return '{"env":' * depth + "1" + "}" * depth
+
+
+LONG_ROLE = {"command": f"python -c '{'pass; ' * 1000}'"}
+ROLE_WITH_VARIABLES = {"command": "true", "env": {"TOKEN": "s3cret"}}
+
+
+@pytest.mark.every_case
+@pytest.mark.parametrize("is_grouped", [False, True])
+@pytest.mark.parametrize("values", [LONG_ROLE, ROLE_WITH_VARIABLES], ids=["long", "variables"])
+def test_link_to_the_edit_form_omits_a_change_that_must_not_be_in_a_url(
+    values: dict[str, object], is_grouped: bool, cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Proxies reject long URLs and log short ones. The patch contains all roles.
+    role = {"name": "worker", "replicas": 2, "gpu": 4, **values}
+    roles = {"groups": [{"name": "all", "roles": [role]}]} if is_grouped else {"roles": [role]}
+    document = training("train") | roles
+    del document["command"]
+    if is_grouped:
+        del document["roles"]
+    workload = submit(actor=cast.dave, project=cast.vision, document=document)
+    with_change(monkeypatch, "request_lowered", subject="worker", resource="replicas", before=2, after=1)
+    card = sign_in("dave").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
+    assert link_in(card) == f"/workloads/{workload.pk}/edit"
+    assert "Edit workload" in card
+
+
+def test_smallest_change_links_to_the_quota_only_for_users_who_may_set_it(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = make.workload(cast.vision, "train", phase="pending")
+    with_change(monkeypatch, "quota_raised", subject="vision", pool=cast.pool.name, resource="gpu", after=2)
+    path = f"/workloads/{workload.pk}/smallest-change"
+    assert link_in(sign_in("alice").get(path).content.decode()) == f"/quotas/projects/vision/{cast.pool.name}"
+    card = sign_in("dave").get(path).content.decode()
+    assert link_in(card) == ""
+    assert "bob can make this change." in card
+    assert "can make this change" not in sign_in("alice").get(path).content.decode()
+
+
+def test_member_sees_which_platform_admins_can_change_the_pool(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = make.workload(cast.vision, "train", phase="pending")
+    with_change(monkeypatch, "nodes_added", pool=cast.pool.name, before=0, after=2)
+    path = f"/workloads/{workload.pk}/smallest-change"
+    assert "alice can make this change." in sign_in("dave").get(path).content.decode()
+    assert "can make this change" not in sign_in("alice").get(path).content.decode()
+
+
+def test_viewer_sees_the_smallest_change_without_a_button(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = make.workload(cast.vision, "train", phase="pending")
+    with_change(monkeypatch, "priority_raised", before=50, after=60)
+    card = sign_in("erin").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
+    assert "would start now if it changed" in card
+    assert link_in(card) == ""
+
+
+def test_page_states_once_when_a_workload_can_start_after_its_restart_delay(
+    cast: Cast, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    until, start = (timezone.now() + timedelta(minutes=minutes) for minutes in (5, 30))
+    explanation = {"queue_position": 2, "pool": "local", "expected_start": start.isoformat()}
+    workload = make.workload(
+        cast.vision, "train", phase="pending", backoff_until=until, explanation=explanation
+    )
+    with_change(monkeypatch, "backoff_over", before=300, after=0)
+    client = sign_in("dave")
+    page = client.get(f"/workloads/{workload.pk}").content.decode()
+    head = re.sub(r"<time datetime=\"([^\"]+)\"[^>]*>[^<]*</time>", r"\1", page[page.index('class="lead') :])
+    assert ">Queue position 2</a> in pool <a" in head
+    assert f"Can start from {until.isoformat()} (restart delay).</span>" in head
+    assert f"Expected start: {start.isoformat()} ({start.isoformat()}).</span>" in head
+    assert client.get(f"/workloads/{workload.pk}/smallest-change").content == b""
+
+
+@pytest.mark.parametrize(("reason", "is_searching"), [("Backoff", False), ("WaitingForCapacity", True)])
+def test_search_for_a_change_is_announced_unless_only_a_restart_delay_remains(
+    reason: str, is_searching: bool, cast: Cast, sign_in: SignIn
+) -> None:
+    workload = make.workload(cast.vision, "train", phase="pending", reason=reason)
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    assert ("Searching…" in page) is is_searching
+
+
+@pytest.mark.parametrize("patch", ["[", "[1]", '"text"', "", *(nested(depth) for depth in (100, 350, 5000))])
+def test_edit_form_ignores_an_invalid_patch(patch: str, cast: Cast, sign_in: SignIn) -> None:
+    workload = submit(actor=cast.dave, project=cast.vision, document=training("train"))
+    answer = sign_in("dave").get(f"/workloads/{workload.pk}/edit", {"patch": patch})
+    assert "data-unchanged" in answer.content.decode()
