@@ -30,6 +30,7 @@ from projects.selectors import workload_count
 from projects.web.workloads.filters import reason_condition
 from projects.web.workloads.request_words import load_request_words
 from scheduler.models import Reservation
+from scheduler.reports.explanations.workload import expected_start_after
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.pool_findings import format_node_names
 from scheduler.reports.queues.brief_reasons import load_awaited_shares
@@ -44,6 +45,7 @@ from scheduler.reports.queues.queue_list import (
     unschedulable_workloads,
 )
 from scheduler.reports.queues.queue_ordering import describe_queue_states
+from scheduler.reports.visibility import viewer_for
 from scheduler.web.hidden_queue import (
     HiddenWorkloadsRow,
     add_placeholders,
@@ -76,7 +78,12 @@ COLUMNS: tuple[Column[QueueEntry], ...] = (
     ),
     Column("priority", "Priority", lambda row: row[0].priority, order="priority", number=True),
     Column(
-        "since", "Pending since", lambda row: row[0].pending_since, order="pending_since", is_secondary=True
+        "since",
+        "Pending since",
+        lambda row: row[0].pending_since,
+        order="pending_since",
+        is_secondary=True,
+        page_title="Pending",
     ),
     Column("reason", "Pending reason", lambda row: row[0].reason, order="reason"),
     Column(
@@ -151,6 +158,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     entries = listing.rows if listing else []
     load_request_words([row for row, *_ in entries])
     load_awaited_shares([row for row, *_ in entries])
+    _load_awaited_ends(request.actor, entries)
     length = queue_length(pool) if pools else None
     unschedulable = count_unschedulable(request.actor, pool) if length and length.unschedulable else 0
     impossible = list[Any]()
@@ -314,6 +322,14 @@ def _queue_entries(rows: list[Any]) -> list[QueueEntry]:
         expected = _expected_ready(nodes) or (parse_datetime(starts) if starts else None)
         result.append((row, expected, row.queue_position != NOT_EVALUATED, _reservation_phrase(nodes)))
     return result
+
+
+def _load_awaited_ends(actor: Actor, entries: Sequence[QueueEntry]) -> None:
+    """Set the visible workload whose end each expected start waits for, or an empty string."""
+    viewer = viewer_for(actor)
+    for row, starts, *_ in entries:
+        ends = expected_start_after(viewer, row.explanation or {}, starts)
+        row.starts_after = ends[-1].workload if ends and ends[-1].is_visible else ""
 
 
 def _reserved_nodes(workloads: list[UUID]) -> dict[UUID, list[Node]]:

@@ -7,7 +7,9 @@ from itertools import groupby
 from typing import Any
 
 from projects.models import Phase
+from scheduler.engine.explain.headline import BOUNDED
 from scheduler.engine.plan import Reason
+from scheduler.reports.queues.brief_reasons import brief_reason
 from scheduler.reports.queues.queue_ordering import describe_order_difference, is_not_ready
 
 # (workload, expected start, whether the workload has been evaluated, phrase about its reserved nodes)
@@ -17,7 +19,7 @@ QueueEntry = tuple[Any, datetime | None, bool, str]
 RESERVED, QUEUED, NEW = "Reserved", "In queue order", "New"
 NOT_READY, RESTARTING = "Cannot start yet", "Waiting to restart"
 NOTES = {
-    RESERVED: "nodes already chosen, ahead of the queue",
+    RESERVED: "next, on nodes already chosen",
     NOT_READY: "last in the queue until the reason no longer applies",
     RESTARTING: "last in the queue until their restart delay ends",
     NEW: "not evaluated yet",
@@ -100,11 +102,13 @@ def _fold_key(row: Any) -> tuple[object, ...]:
 def describe_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
     """Set each row's section, and the reason why the row is ahead of a higher-priority workload.
 
-    A section is set only on its first row, and not at all if all rows are simply in queue order. Rows that
-    are not in queue order have neither sections nor reasons.
+    A section is set only on its first row, and not at all if all rows are simply in queue order. A row whose
+    pending reason is in the title of its section is marked, and so is a row with the same pending reason as
+    the row before it. Rows that are not in queue order have neither sections nor reasons nor marks.
     """
     for row, *_ in entries:
         row.section, row.ahead_of, row.ahead_because = None, None, ""
+        row.is_reason_in_title, row.same_reason_as = False, ""
     if not in_order:
         return
     sections = [(title, [row for row, *_ in rows]) for title, rows in groupby(entries, _section_title)]
@@ -115,6 +119,18 @@ def describe_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
             is_restarting = title == NOT_READY and all(row.reason == Reason.BACKOFF for row in rows)
             shown = RESTARTING if is_restarting else title
             rows[0].section = QueueSection(shown, NOTES.get(shown, ""))
+            for row in rows:
+                row.is_reason_in_title = shown in (RESERVED, RESTARTING)
+        _mark_same_reasons(rows)
+
+
+def _mark_same_reasons(rows: Sequence[Any]) -> None:
+    """Store the name of the first of several consecutive rows of a project with the same pending reason."""
+    listed = [row for row in rows if not row.is_folded]
+    runs = groupby(listed, lambda row: (row.project_id, row.reason, brief_reason(row)))
+    for _, (first, *others) in ((key, tuple(run)) for key, run in runs if key[1] in BOUNDED):
+        for row in others:
+            row.same_reason_as = first.array.name if first.folded_tasks else first.name
 
 
 def _section_title(entry: QueueEntry) -> str:

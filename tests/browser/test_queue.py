@@ -44,7 +44,7 @@ def test_explanations_open_next_to_their_buttons_and_all_columns_fit(
     with opened("ada", viewport=viewport) as (page, faults):
         open_settled(page, "/queue?pool=train")
         row = page.get_by_role("row").filter(has_text=pending.name)
-        expect(row).to_contain_text("2 requested, 12 allocated of fair share 11")
+        expect(row).to_contain_text("vision: 12 of fair share\N{NO-BREAK SPACE}11")
         assert page.locator(".table-wrap").evaluate(OVERFLOW) == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
         for button, words in (

@@ -50,9 +50,8 @@ def _fact(workload: Workload) -> str:
 def brief_reason(workload: Workload) -> str:
     """Return a short form of the first pending reason for use in lists.
 
-    For example: "2 requested, 12 allocated of fair share 11". The queue is named unless it is the workload's
-    project. For held quota, and for reasons that do not concern a queue's bounds, the text is the workload's
-    message, reworded for restart delays.
+    For example: "vision: 12 of fair share 11", for 12 allocated GPUs. For held quota, and for reasons that
+    do not concern a queue's bounds, the text is the workload's message, reworded for restart delays.
     """
     blockers = (workload.explanation or {}).get("blockers") or [{}]
     numbers = blockers[0].get("numbers") or {}
@@ -64,12 +63,9 @@ def brief_reason(workload: Workload) -> str:
     ):
         return _with_wait_after_delay(workload, _backoff_phrase(workload.message))
     resource, queue = str(numbers["resource"]), numbers["queue"]
-    keys = ("allocated", "requested", "bound")
-    allocated, requested, most = (_format_number(resource, numbers[key]) for key in keys)
-    kind = "CPUs " if resource == "cpu" else ""
-    where = "" if queue == workload.project.name else f" in {queue}"
-    bound = BOUNDED[Reason(workload.reason)]
-    return f"{requested} {kind}requested, {allocated} allocated of {bound} {most}{where}"
+    allocated, most = (_format_number(resource, numbers[key]) for key in ("allocated", "bound"))
+    unit = " CPUs" if resource == "cpu" else ""
+    return f"{queue}: {allocated} of {BOUNDED[Reason(workload.reason)]}\N{NO-BREAK SPACE}{most}{unit}"
 
 
 def waits_after_delay(workload: Workload) -> bool:

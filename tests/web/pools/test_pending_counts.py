@@ -70,8 +70,8 @@ def test_queue_page_counts_the_pending_workloads_outside_the_queue(
     length = queue_length(cast.pool)
     assert (length.workloads, length.held_tasks, length.unschedulable) == (2, 20, 1)
     text = sign_in("alice").get("/queue").content.decode()
-    assert "2 workloads in the queue" in text
-    assert "20 more array tasks are waiting for earlier tasks." in text
+    assert "2 workloads, " in text
+    assert "20 array tasks wait for earlier tasks." in text
     link = re.search(r'<a href="(/workloads[^"]*)">1 pending workload can never start as specified</a>', text)
     assert link
     page = sign_in("alice").get(link[1].replace("&amp;", "&"))
@@ -106,4 +106,4 @@ def test_queue_counts_an_array_as_one_workload(sign_in: SignIn, cast: Cast, pend
     assert page.context["reasons"] == [("OverQuota", 2)]
     [(heading, _)] = page.context["groups"]
     assert heading is None or heading.workloads == 2
-    assert "2 workloads in the queue" in page.content.decode()
+    assert "2 workloads, " in page.content.decode()

@@ -31,6 +31,7 @@ def rows(client: Client, path: str = "/queue?pool=local") -> list[str]:
     """Return the position and the name of every row, and the titles of pools and sections."""
     body = client.get(path).content.decode().partition("</thead>")[2].partition("</table>")[0]
     result = []
+    body = re.sub(r'<span class="queue-of">[^<]*</span>', "", body)
     for row in re.findall(r"<tr[^>]*>(.*?)</tr>", body, re.DOTALL):
         position = re.search(r'<td class="num[^>]*>(?:<button[^>]*>|<span[^>]*>)?([^<]*)', row)
         name = re.search(r"<th[^>]*>(?:<a[^>]*>)?([^<]*)", row)
@@ -114,7 +115,7 @@ def test_reserved_and_new_hidden_workloads_have_placeholders(cast: Cast, sign_in
     client = sign_in("dave")
     assert rows(client) == [f"reserved {ONE}", "1 first", f"new {SEVERAL}"]
     make.workload(cast.vision, "own", phase=Phase.RESERVED, pools=["local"])
-    text = "\N{EN DASH} own", f"reserved {ONE}", "In queue order", "1 first", f"new {SEVERAL}"
+    text = "next own", f"reserved {ONE}", "In queue order", "1 first", f"new {SEVERAL}"
     assert rows(client)[1:] == list(text)
 
 

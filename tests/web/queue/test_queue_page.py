@@ -53,7 +53,7 @@ def test_counts_include_only_visible_workloads(cast: Cast, sign_in: SignIn) -> N
     queue(cast.ads, "theirs", "ProjectLimit")
     page = sign_in("dave").get(ADDRESS)
     assert page.context["reasons"] == [("ProjectLimit", 1)]
-    assert "2 workloads in the queue" in page.content.decode()
+    assert "2 workloads, 2 GPUs requested." in page.content.decode()
     assert "You can see 1 of the 2 workloads." in page.content.decode()
 
 
@@ -65,7 +65,7 @@ def test_queues_of_all_pools_are_listed_with_their_counts(cast: Cast, sign_in: S
     make.workload(cast.vision, "there", reason="WaitingForScaleUp", explanation=elsewhere)
     client = sign_in("alice")
     text = client.get("/queue").content.decode()
-    assert "2 workloads in the queues of all pools" in text and "Each array" not in text
+    assert "2 workloads, 2 GPUs requested." in text and "Each array" not in text
     assert "The boot time is unknown." in text
     assert [name for name, count in client.get("/queue").context["pools"] if count == 1] == ["local", "spare"]
     assert names(client) == ["here"]
@@ -94,9 +94,9 @@ def test_short_pending_reason_begins_with_the_relevant_numbers(cast: Cast) -> No
     numbers = {"resource": "gpu", "queue": "vision", "allocated": 12_000, "requested": 2000, "bound": 11_500}
     blockers = [{"reason": "WouldExceedFairShare", "message": "long", "numbers": numbers}]
     row = make.workload(cast.vision, "w", reason="WouldExceedFairShare", explanation={"blockers": blockers})
-    assert brief_reason(row) == "2 requested, 12 allocated of fair share 11.5"
-    numbers["queue"] = "research"
-    assert brief_reason(row) == "2 requested, 12 allocated of fair share 11.5 in research"
+    assert brief_reason(row) == "vision: 12 of fair share\N{NO-BREAK SPACE}11.5"
+    numbers |= {"queue": "research", "resource": "cpu"}
+    assert brief_reason(row) == "research: 12 of fair share\N{NO-BREAK SPACE}11.5 CPUs"
     row.reason = "Backoff"
     row.message = "Can start again at 2026-11-28 12:31:00 UTC, after 1 eviction."
     assert brief_reason(row) == "After 1 eviction, can start from 2026-11-28 12:31:00 UTC"
@@ -214,8 +214,7 @@ def test_array_tasks_with_the_same_pending_reason_share_one_row(cast: Cast, sign
     descending = client.get(f"{ADDRESS}&sort=-position").content.decode()
     assert "1\N{EN DASH}11" in descending and "11 tasks, 0 to 10" in descending
     assert f'href="/arrays/{array.pk}?state=pending">sweep</a>' in page
-    assert "2 workloads in the queue of pool local" in text
-    assert "Each array counts as one workload." in text
+    assert "2 workloads, " in text and 'title="Each array counts as one workload"' in page
     assert answer.context["reasons"] == [("ProjectLimit", 2)], "an array counts once"
     assert answer.context["queued"] == 2
     assert "sweep-7</a>" in client.get(f"{ADDRESS}&search=sweep").content.decode()
@@ -227,15 +226,45 @@ def submit_array(cast: Cast, name: str, tasks: int) -> WorkloadArray:
     return arrays.submit(actor=cast.dave, document=document).array
 
 
-def test_users_own_workloads_have_a_tab(cast: Cast, sign_in: SignIn) -> None:
+def test_users_can_filter_the_queue_by_their_own_workloads(cast: Cast, sign_in: SignIn) -> None:
     queue(cast.vision, "theirs", "ProjectLimit")
     explanation = {"pool": "local", "queue_position": 2}
     make.workload(cast.vision, "own", by=cast.dave.user, reason="Backoff", explanation=explanation)
     client = sign_in("dave")
     assert names(client, "&mine=1") == ["own"]
     assert client.get(ADDRESS).context["own"] == 1
-    assert ">Mine <" in client.get(ADDRESS).content.decode()
-    assert ">Mine <" not in sign_in("carol").get(ADDRESS).content.decode()
+    assert "Me (1)</option>" in client.get(ADDRESS).content.decode()
+    assert "Me (" not in sign_in("carol").get(ADDRESS).content.decode()
+
+
+def test_rows_with_the_same_pending_reason_state_it_once(cast: Cast, sign_in: SignIn) -> None:
+    starts = make.ago(hours=-1).isoformat()
+    after = {
+        "expected_start": starts,
+        "expected_start_after": [["vision/ends", starts], ["ads/hidden", starts]],
+    }
+    for position, (name, project) in enumerate(
+        (("first", cast.vision), ("second", cast.vision), ("other", cast.speech)), start=1
+    ):
+        numbers = {
+            "resource": "gpu",
+            "queue": project.name,
+            "allocated": 4000,
+            "requested": 1000,
+            "bound": 4500,
+        }
+        blockers = [{"reason": "WouldExceedFairShare", "message": "long", "numbers": numbers}]
+        explanation = {"pool": "local", "queue_position": position, "blockers": blockers, **after}
+        after = {"expected_start": starts, "expected_start_after": [["vision/ends", starts]]}
+        make.workload(project, name, reason="WouldExceedFairShare", explanation=explanation)
+    page = sign_in("alice").get(ADDRESS).content.decode()
+    assert page.count("vision: 4 of fair share") == page.count("speech: 4 of fair share") == 1
+    assert page.count("same as first") == 1
+    assert page.count('after <span class="nowrap">vision/ends</span>') == 2
+    assert page.count('after <span class="nowrap">ads/hidden</span>') == 1
+    assert "ads/hidden" not in sign_in("dave").get(ADDRESS).content.decode()
+    by_name = sign_in("alice").get(f"{ADDRESS}&sort=name").content.decode()
+    assert by_name.count("vision: 4 of fair share") == 2, "rows are not grouped in another order"
 
 
 def test_statement_count_does_not_depend_on_the_number_of_rows(cast: Cast, sign_in: SignIn) -> None:
@@ -265,7 +294,7 @@ def test_workloads_in_the_reserved_phase_come_first_without_a_position(cast: Cas
     assert (row.name, expected, next_row.name) == ("waiting", ready_at, "first")
     assert reservation == "starts on local-3 once it has booted"
     text = sign_in("alice").get(ADDRESS).content.decode()
-    assert '<strong>Reserved</strong><span class="sub">starts on local-3 once it has booted</span>' in text
+    assert ">Starts on local-3 once it has booted<" in text
     csv = streamed(sign_in("alice").get(f"{ADDRESS}&format=csv")).decode()
     assert [line.split(",")[:2] for line in csv.splitlines()[1:]] == [["", "waiting"], ["1", "first"]]
 

@@ -37,7 +37,7 @@ def test_pages_show_cpus_and_memory_of_workloads_without_gpus(
         assert "3 cores, 4 GiB" in text, path
         assert not re.search(r"\b0 of 0\b|\b0 GPUs requested|\b0 requested", text), path
     assert "no GPU" in text_of(client, "/workloads")
-    assert "in the queue of pool local, no GPU requested" in text_of(client, "/queue")
+    assert "workload, no GPU requested." in text_of(client, "/queue")
 
 
 def test_tables_of_workloads_without_gpus_have_no_gpu_columns(
