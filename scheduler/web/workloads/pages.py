@@ -56,7 +56,7 @@ from scheduler.web.workloads.metrics import load_metrics
 from scheduler.web.workloads.outputs import load_outputs
 from scheduler.web.workloads.pod_groups import pod_table
 from scheduler.web.workloads.terminal import load_terminal
-from scheduler.web.workloads.timeline import TimelineEntry, timeline
+from scheduler.web.workloads.timeline.entries import TimelineEntry, timeline
 
 Context = dict[str, Any]
 EVICTIONS_ON_OVERVIEW, EVENTS_ON_OVERVIEW = 5, 6

@@ -62,7 +62,8 @@ def test_timeline_shows_starts_preemptions_and_durations(cast: Cast, sign_in: Si
     ]
     assert lasted == [("pending for", 30), ("ran for", 29), ("pending for", 10)]
     text = answer.content.decode()
-    assert f'href="/evictions/{eviction.pk}">Eviction {eviction.pk}</a>' in text
+    number = f'<span class="visually-hidden"> {eviction.pk}</span>'
+    assert f'href="/evictions/{eviction.pk}">Show eviction{number}</a>' in text
     assert "Preempted for vision/theirs: lower priority.<" in text
 
 
@@ -85,7 +86,7 @@ def test_timeline_words_a_restart_delay_like_the_header(cast: Cast, sign_in: Sig
     )  # fmt: skip
     text = sign_in("erin").get(f"/workloads/{ours.pk}/timeline").content.decode()
     assert "Can start from <time" in text and "Can start again" not in text
-    assert "Waiting to restart for 3 min 5" in text, "until the evaluation whose time the entry shows"
+    assert "Waiting to restart for 4 min" in text, "until now, the time that the entry shows"
 
 
 @pytest.mark.heavy
@@ -103,7 +104,8 @@ def test_timeline_of_the_preemptor_links_to_the_eviction(cast: Cast, sign_in: Si
     record_event(theirs, "submitted", "Submitted by carol.", 70)
     assert titles(sign_in("dave"), theirs) == ["Evicted another workload", "Submitted"]
     assert (
-        f"Eviction {eviction.pk}" in sign_in("dave").get(f"/workloads/{theirs.pk}/timeline").content.decode()
+        f'href="/evictions/{eviction.pk}">Show eviction'
+        in sign_in("dave").get(f"/workloads/{theirs.pk}/timeline").content.decode()
     )
 
 
@@ -124,7 +126,7 @@ def test_timeline_of_a_pending_workload_shows_its_reason(cast: Cast, sign_in: Si
     )  # fmt: skip
     record_event(pending, "submitted", "Submitted by dave.", 10)
     first, _ = sign_in("dave").get(f"/workloads/{pending.pk}/timeline").context["timeline"].entries
-    assert (first.title, first.message) == ("Still pending", "vision holds its fair share.")
+    assert (first.title, first.message) == ("Now pending", "vision holds its fair share.")
 
 
 def test_events_show_the_time_of_day_with_seconds(cast: Cast, sign_in: SignIn) -> None:
@@ -181,7 +183,7 @@ def test_pending_workload_shows_the_pending_time_per_reason(cast: Cast, sign_in:
     )  # fmt: skip
     record_event(pending, "submitted", "Submitted by dave.", 50)
     assert pending_reasons(sign_in("dave"), pending) == [
-        ("Still pending", ["WouldExceedFairShare 6", "Fragmented 3"])
+        ("Now pending", ["WouldExceedFairShare 6", "Fragmented 3"])
     ]
 
 
@@ -193,9 +195,7 @@ def test_many_changes_of_the_pending_reason_are_summarized(cast: Cast, sign_in: 
         since=make.ago(minutes=61), pending_reasons=make.reasons(*flips),
     )  # fmt: skip
     client = sign_in("dave")
-    assert pending_reasons(client, pending) == [
-        ("Still pending", ["Fragmented 45", "WouldExceedFairShare 15"])
-    ]
+    assert pending_reasons(client, pending) == [("Now pending", ["Fragmented 45", "WouldExceedFairShare 15"])]
     assert "Timeline (9 reasons)" in client.get(f"/workloads/{pending.pk}/timeline").content.decode()
 
 
@@ -243,13 +243,24 @@ def test_timeline_shows_the_last_checkpoint_expected_events_and_periods(cast: Ca
     record_event(ours, "pending", "Requeued after 1 eviction.", 10, reason="Preempted")
     client = sign_in("dave")
     assert titles(client, ours) == [
-        "Expected start", "Restart delay ends", "Still pending", "Pending", "Preempted", "Last checkpoint",
+        "Expected start", "Restart delay ends", "Now pending", "Pending", "Preempted", "Last checkpoint",
         "Running", "Submitted",
     ]  # fmt: skip
     page = client.get(f"/workloads/{ours.pk}/timeline")
     timeline = page.context["timeline"]
-    assert round(timeline.running / timedelta(minutes=1)) == 39
-    assert [part.kind for part in timeline.periods.parts] == ["requested", "used", "track", "requested"]
-    assert page.content.decode().count('<li class="future">') == 2
+    bar = timeline.periods
+    assert [(part.state, part.is_expected) for part in bar.parts] == [
+        ("pending", False), ("running", False), ("stopping", False), ("pending", False), ("pending", True),
+    ]  # fmt: skip
+    assert [(part.x, part.width) for part in bar.parts] == [
+        (0, 100), (100, 390), (490, 10), (500, 100), (600, 400),
+    ]  # fmt: skip
+    totals = [(state, round(spent / timedelta(minutes=1))) for state, spent in bar.totals]
+    assert totals == [("pending", 20), ("running", 39), ("stopping", 1)]
+    assert (bar.now, bar.evictions) == (600, (490,))
+    keys = {entry.title: entry.period for entry in timeline.entries if entry.period is not None}
+    assert keys == {"Submitted": 0, "Running": 1, "Preempted": 2, "Pending": 3, "Expected start": 4}
+    assert 'class="estimate">about <time' in page.content.decode()
+    assert page.content.decode().count('<li class="future ') == 2
     overview = client.get(f"/workloads/{ours.pk}").content.decode()
     assert "Restart delay ends" not in overview and "Last checkpoint</strong>" not in overview

@@ -47,5 +47,9 @@
     readout.classList.toggle("before", share > 0.6);
     readout.style.left = `${left}px`;
   });
+  document.addEventListener("pointerover", (event) => { // light up a period on the bar and its entry in the list
+    const key = event.target.closest?.("[data-period]")?.dataset.period;
+    for (const each of document.querySelectorAll("[data-period]")) each.classList.toggle("lit", each.dataset.period === key);
+  });
   document.addEventListener("pointerleave", () => document.querySelector(".readout.on")?.classList.remove("on"));
 })();

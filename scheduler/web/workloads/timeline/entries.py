@@ -7,11 +7,10 @@ from itertools import zip_longest
 
 from django.utils import timezone
 
-from berth.core.wording.words import format_count
-from berth.server.web.charts.bars import Bar, stacked_bar
 from projects.actor import Actor
 from projects.models import Event, Phase, Workload
 from projects.selectors import events
+from scheduler.engine.plan import Reason
 from scheduler.reports.evictions.rendering import KIND_TITLES, RenderedEviction
 from scheduler.reports.explanations.pending_history import (
     PendingReason,
@@ -19,9 +18,19 @@ from scheduler.reports.explanations.pending_history import (
     reasons_in_period,
     total_by_reason,
 )
-from scheduler.reports.explanations.workload import expected_start
-from scheduler.reports.queues.brief_reasons import BACKOFF_END, CAN_START
+from scheduler.reports.explanations.workload import expected_start, expected_start_after
+from scheduler.reports.queues.brief_reasons import short_reason
+from scheduler.reports.visibility import viewer_for
+from scheduler.web.workloads.details import link_ends
 from scheduler.web.workloads.edit_labels import with_field_labels
+from scheduler.web.workloads.timeline.periods import (
+    STATES,
+    Period,
+    PeriodBar,
+    expected_period,
+    find_periods,
+    period_bar,
+)
 
 MAX_EVENTS = 100
 MAX_LISTED_REASONS = 4  # maximum number of listed reasons; longer pending periods show one total per reason
@@ -46,9 +55,9 @@ PHASE_TITLES = {
     Phase.RUNNING: "Running",
     Phase.STOPPING: "Stopping",
 }
-EVICTED_ANOTHER, STILL_PENDING = "Evicted another workload", "Still pending"
+EVICTED_ANOTHER, STILL_PENDING = "Evicted another workload", "Now pending"
 FUTURE = "future"  # tone of events that are expected
-WAITING, RUNNING = KINDS = ("requested", "used")  # parts of the bar of periods
+EVICTION = "eviction"  # state of entries that are marked on the bar
 STILL_RUNNING = (EVICTED_ANOTHER, "Scaled down", "Pod warning", "Preemption signal")
 TONES = {"running": "good", "completed": "good", "failed": "bad", "stopping": "warn", "lost": "bad",
          "engine_failed": "bad", "pod_warning": "warn", "unschedulable": "bad"}  # fmt: skip
@@ -81,20 +90,22 @@ class TimelineEntry:
     lasted_verb: str = ""
     evictions: tuple[RenderedEviction, ...] = ()
     reasons: PendingReasons | None = None
+    is_estimate: bool = False
+    links: tuple[tuple[str, str], ...] = ()  # texts that follow the title, with URLs or ""
+    state: str = ""  # state that begins with the entry, or "eviction"
+    period: int | None = None  # number of the period on the bar
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """Timeline entries, latest first. `more` is True if there are older events.
 
-    `periods` is a bar of the time spent pending and running so far, with the total of each.
+    `periods` is a bar of the workload's states so far and of what is expected.
     """
 
     entries: tuple[TimelineEntry, ...]
     more: bool
-    periods: Bar | None = None
-    pending: timedelta = timedelta()
-    running: timedelta = timedelta()
+    periods: PeriodBar | None = None
 
 
 def timeline(
@@ -131,58 +142,39 @@ def timeline(
     complete = [_with_reasons(entry, history, now) for entry in _with_durations(entries)]
     evaluated_at = workload.explained_at if workload.reason and workload.phase in PENDING_PHASES else None
     if shows_still_pending and evaluated_at is not None:
-        message = BACKOFF_END.sub(CAN_START, workload.message)
-        last = TimelineEntry(evaluated_at, STILL_PENDING, message, "warn")
+        is_delayed = workload.reason == Reason.BACKOFF and workload.backoff_until is not None
+        message = f"{short_reason(workload)}." if is_delayed else workload.message
+        last = TimelineEntry(max(now, evaluated_at), STILL_PENDING, message, "", state="pending")
         complete.append(
             replace(
                 last,
-                reasons=_summarize_reasons(reasons_in_period(history, workload.since, None), evaluated_at),
+                reasons=_summarize_reasons(reasons_in_period(history, workload.since, None), now),
             )
         )
     if not shows_still_pending:
         return Timeline(tuple(reversed(_without_repetitions(complete))), len(rows) > MAX_EVENTS)
-    spans = _periods(complete, workload, now)
     complete += _checkpoint_entries(workload)
     complete.sort(key=lambda entry: entry.at)
-    complete += _expected_entries(workload, now)
+    complete += _expected_entries(actor, workload, now)
+    periods = find_periods(reversed(shown), workload, now)
+    is_pending = workload.phase in PENDING_PHASES
+    expected = expected_period(workload, expected_start(workload, now)[0] if is_pending else None, now)
+    evicted = [entry.at for entry in complete if entry.state == EVICTION]
+    complete = _with_periods(complete, [*periods, *([expected] if expected else [])])
     return Timeline(
         tuple(reversed(_without_repetitions(complete))),
         len(rows) > MAX_EVENTS,
-        _period_bar(spans),
-        *(sum((end - begin for kind, begin, end in spans if kind == each), timedelta()) for each in KINDS),
+        period_bar(periods, expected, evicted, is_live=workload.ended_at is None),
     )
 
 
-def _periods(
-    entries: Iterable[TimelineEntry], workload: Workload, now: datetime
-) -> list[tuple[str, datetime, datetime]]:
-    """Return the pending and running periods, oldest first, including the current one."""
-    spans = [
-        (RUNNING if entry.lasted_verb == "ran for" else WAITING, entry.at - entry.lasted, entry.at)
-        for entry in entries
-        if entry.lasted is not None
+def _with_periods(entries: Iterable[TimelineEntry], periods: Sequence[Period]) -> list[TimelineEntry]:
+    """Add to each entry the number of the period that it begins, or of the expected one that it ends."""
+    begins = {period.begin: number for number, period in enumerate(periods) if not period.is_expected}
+    ends = {period.end: number for number, period in enumerate(periods) if period.is_expected}
+    return [
+        replace(entry, period=(ends if entry.tone == FUTURE else begins).get(entry.at)) for entry in entries
     ]
-    current = WAITING if workload.phase in PENDING_PHASES else RUNNING
-    if workload.phase in (*PENDING_PHASES, Phase.RUNNING) and workload.since <= now:
-        begin = workload.since if workload.phase == Phase.RUNNING else workload.pending_since
-        spans.append((current, max([begin, *(end for _, _, end in spans[-1:])]), now))
-    return spans
-
-
-def _period_bar(spans: Sequence[tuple[str, datetime, datetime]]) -> Bar | None:
-    """Return a bar of the periods and the gaps between them, or None if there are fewer than two periods."""
-    if len(spans) < 2:
-        return None
-    amounts, at = [], spans[0][1]
-    for kind, begin, end in spans:
-        amounts += [(_seconds(begin - at), "track"), (_seconds(end - begin), kind)]
-        at = end
-    label = f"{format_count(len(spans), 'period')} of pending and running time"
-    return stacked_bar(amounts, sum(amount for amount, _ in amounts), label)
-
-
-def _seconds(length: timedelta) -> int:
-    return max(0, round(length.total_seconds()))
 
 
 def _checkpoint_entries(workload: Workload) -> list[TimelineEntry]:
@@ -193,18 +185,25 @@ def _checkpoint_entries(workload: Workload) -> list[TimelineEntry]:
     return [TimelineEntry(saved, "Last checkpoint", message, "")]
 
 
-def _expected_entries(workload: Workload, now: datetime) -> list[TimelineEntry]:
+def _expected_entries(actor: Actor, workload: Workload, now: datetime) -> list[TimelineEntry]:
     """Return the future events that are known: end of the restart delay, start, and end of the runtime."""
     expected = []
     if workload.phase == Phase.PENDING and workload.backoff_until is not None:
-        expected.append((workload.backoff_until, "Restart delay ends"))
+        expected.append(TimelineEntry(workload.backoff_until, "Restart delay ends", "", FUTURE))
     start = expected_start(workload, now)[0] if workload.phase in PENDING_PHASES else None
     if start is not None:
-        expected.append((start, "Expected start"))
+        ends = expected_start_after(viewer_for(actor), workload.explanation or {}, start)
+        links = tuple(link_ends(actor, ends))
+        expected.append(
+            TimelineEntry(
+                start, "Expected start", "", FUTURE, is_estimate=True, links=links, state="starting"
+            )
+        )
     if workload.phase == Phase.RUNNING and workload.started_at is not None and workload.max_runtime:
         end = workload.started_at + timedelta(seconds=workload.max_runtime)
-        expected.append((end, "Reaches max runtime"))
-    return [TimelineEntry(at, title, "", FUTURE) for at, title in sorted(expected) if at > now]
+        expected.append(TimelineEntry(end, "Reaches max runtime", "", FUTURE))
+    expected.sort(key=lambda entry: (entry.at, entry.title))
+    return [entry for entry in expected if entry.at > now]
 
 
 def _build_entry(row: Event, workload: Workload, evictions: tuple[RenderedEviction, ...]) -> TimelineEntry:
@@ -217,7 +216,8 @@ def _build_entry(row: Event, workload: Workload, evictions: tuple[RenderedEvicti
     message = f"{row.message.removesuffix('.')}." if eviction and row.message else row.message
     if row.kind == "edited":
         message = with_field_labels(message, row.data.get("paths", ()), workload.spec)
-    return TimelineEntry(row.at, title, message, tone, evictions=evictions)
+    state = EVICTION if eviction or evictions else STATES.get(row.kind, "")
+    return TimelineEntry(row.at, title, message, tone, evictions=evictions, state=state)
 
 
 def _partial_eviction(kind: str) -> str | None:
@@ -239,7 +239,8 @@ def _take_matching_evictions(row: Event, unmatched: list[RenderedEviction]) -> t
 
 def _eviction_entry(eviction: RenderedEviction) -> TimelineEntry:
     title = KIND_TITLES.get(eviction.row.kind, "Evicted")
-    return TimelineEntry(eviction.row.at, title, f"{eviction.summary}.", "warn", evictions=(eviction,))
+    message = f"{eviction.summary}."
+    return TimelineEntry(eviction.row.at, title, message, "warn", evictions=(eviction,), state=EVICTION)
 
 
 def _with_durations(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
