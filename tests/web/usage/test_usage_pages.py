@@ -245,8 +245,8 @@ def test_each_project_has_the_same_colour_on_all_pages(cast: Cast, sign_in: Sign
         line.name: line.hue for line in client.get("/usage?span=24h&by=project&sort=name").context["lines"]
     }
     assert colors == {"vision": project_hue(cast.vision.pk), "ads": project_hue(cast.ads.pk)}
-    ((on_overview, name, _),) = client.get("/").context["legend"]
-    ((on_pool, _, _),) = client.get(f"/node-pools/{cast.pool.name}").context["legend"]
+    ((on_overview, name, *_),) = client.get("/").context["legend"]
+    ((on_pool, *_),) = client.get(f"/node-pools/{cast.pool.name}").context["legend"]
     assert name == "ads" and on_overview == on_pool == colors["ads"] != colors["vision"]
     erin = sign_in("erin").get("/usage?span=24h").context["lines"]
     assert [(line.name, line.hue) for line in erin] == [("vision", colors["vision"])]
