@@ -27,6 +27,11 @@ class Activity:
     state: str = ""  # title of a service's status, which is shown in place of its phase
     nodes: str = ""  # node names, unless the workload is a service or an inference engine
 
+    @property
+    def details(self) -> list[str]:
+        """The parts of the details, which are not broken over lines. The first one is capitalized."""
+        return f"{self.detail[:1].upper()}{self.detail[1:]}".split(", ") if self.detail else []
+
     def __str__(self) -> str:
         return self.text
 
@@ -87,10 +92,9 @@ def _describe_serving(workloads: Mapping[UUID, Workload]) -> dict[UUID, Activity
 
 
 def _service_activity(workload: Workload, engines: Sequence[InferenceEngine]) -> Activity:
-    """Return the status of a service. External engines are also counted separately, because they hold none
-    of its GPUs.
-    """
+    """Return the status of a service. The details count external engines, which hold none of its GPUs."""
     status = serving_status(workload, engines)
     external = sum(engine.origin == Origin.EXTERNAL for engine in engines)
-    text = f"{status.count} engines serving" + (f" ({external} external)" if external else "")
-    return Activity(text, status.causes, "" if status.tone == "good" else status.tone, status.title)
+    details = ", ".join(filter(None, (status.causes, f"{external} external" if external else "")))
+    tone = "" if status.tone == "good" else status.tone
+    return Activity(f"{status.count} engines serving", details, tone, status.title)

@@ -177,6 +177,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "empty_title": "No live workloads" if has_any else "No workloads yet",
         "columns": [(key, COLUMNS[key]) for key in columns if key in with_values],
         "shows_state": "state" in columns,
+        "is_compact": request.GET.get("compact") == "1",
         "all_columns": [(key, column, key in columns) for key, column in COLUMNS.items()],
         "chosen": ",".join(columns) if columns != DEFAULT_COLUMNS else "",
         "views": SavedView.objects.filter(user=request.actor.user),

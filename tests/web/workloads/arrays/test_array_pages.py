@@ -66,7 +66,7 @@ def test_each_array_is_counted_and_listed_in_one_state(
     WorkloadArray.objects.filter(name="completed").update(state="completed", ended_at=make.ago())
     expected = {
         "live": ["alone", "pending", "suspended", "sweep"], "pending": ["alone", "pending"],
-        "running": ["sweep"], "suspended": ["suspended"], "ended": ["completed"],
+        "running": ["sweep"], "suspended": ["suspended"], "ended": ["completed"], "failed": [],
         "all": ["alone", "completed", "pending", "suspended", "sweep"],
     }  # fmt: skip
     client = sign_in("erin")

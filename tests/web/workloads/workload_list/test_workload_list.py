@@ -240,7 +240,7 @@ def test_tabs_count_added_engines_like_the_overview(cast: Cast, sign_in: SignIn)
         "suspended": "Suspended 0", "ended": "Ended 0", "failed": "Failed 0", "all": "All 5",
     }  # fmt: skip
     figures = sign_in("dave").get("/").content.decode()
-    assert "including 2 engines" in figures and "including 1 engine<" in figures
+    assert "including 2 added engines" in figures and "including 1 added engine<" in figures
 
 
 def test_engine_is_listed_where_its_service_does_not_match_the_filters(cast: Cast, sign_in: SignIn) -> None:
@@ -301,6 +301,15 @@ def test_pending_tab_states_how_many_workloads_have_reserved_resources(cast: Cas
     assert "reserved)" not in client.get("/workloads").content.decode()
     make.workload(cast.vision, "reserved", phase="reserved")
     assert 'Pending <span class="faint">2 (1 reserved)</span>' in client.get("/workloads").content.decode()
+
+
+def test_rows_can_be_compact(cast: Cast, sign_in: SignIn) -> None:
+    make.workload(cast.vision, "train", phase="running")
+    client = sign_in("dave")
+    table = '<table class="stacked workload-rows{}">'
+    assert table.format("") in client.get("/workloads").content.decode()
+    page = client.get("/workloads?compact=1").content.decode()
+    assert table.format(" compact") in page and 'name="compact" value="1" form="filters" checked' in page
 
 
 def test_unschedulable_workloads_have_a_red_badge_and_a_tab(cast: Cast, sign_in: SignIn) -> None:

@@ -28,7 +28,7 @@ from berth.server.web.states import chip, tone, workload_chip
 from berth.server.web.zones import reader_zone
 from projects.access import may_submit_anywhere
 from projects.engine.cron_words import describe_cron
-from projects.models import Workload
+from projects.models import Workload, WorkloadKind
 from projects.web.services.conditions import use_condition_titles
 from projects.web.workloads.filters import ALL_RUNNING
 from scheduler.reports.evictions.predicted import build_prediction_table
@@ -156,6 +156,13 @@ def icon(name: str) -> SafeString:
         static("berth/icons.svg"),
         name,
     )
+
+
+@register.filter
+def kind_icon(kind: str) -> str:
+    """Return the name of the icon of a workload kind."""
+    icons: dict[str, str] = {WorkloadKind.INTERACTIVE: "session", WorkloadKind.SERVICE: "services"}
+    return icons.get(kind, "training")
 
 
 @register.inclusion_tag("web/parts/bar.html")
