@@ -10,7 +10,7 @@ from berth.core.values.amounts import Amounts, Bounds
 
 
 class Kind(StrEnum):
-    """Kind of engine action that produced a bundle. Drains are handled in `dispatch/drains.py`."""
+    """Kind of engine action that produced a bundle. Drains are handled in `dispatch/evictions/drains.py`."""
 
     START = "start"
     GROW = "grow"

@@ -45,17 +45,19 @@ from scheduler.loop.cycle_record import (
     write_next_reasons,
 )
 from scheduler.loop.decide import decide_pools
-from scheduler.loop.dispatch import record_reports, start_pods, stop_pods
-from scheduler.loop.dispatch.arrays import advance_arrays
+from scheduler.loop.dispatch import ReportSummary, record_reports, start_pods, stop_pods
 from scheduler.loop.dispatch.checkpoints import CHECK_INTERVAL, record_checkpoints
+from scheduler.loop.dispatch.cleanup.leftovers import (
+    delete_logs_of_deleted_workloads,
+    queue_workspace_deletions,
+)
+from scheduler.loop.dispatch.cleanup.sweep import sweep
 from scheduler.loop.dispatch.cluster_quotas import record_cluster_quotas
-from scheduler.loop.dispatch.dependencies import cancel_dependents
-from scheduler.loop.dispatch.drains import evict_from_overdue_drains
-from scheduler.loop.dispatch.leftovers import delete_logs_of_deleted_workloads, queue_workspace_deletions
-from scheduler.loop.dispatch.limits import IdleTracker, end_overdue
-from scheduler.loop.dispatch.rendezvous import rendezvous_for_plan
-from scheduler.loop.dispatch.reports import ReportSummary
-from scheduler.loop.dispatch.sweep import sweep
+from scheduler.loop.dispatch.evictions.drains import evict_from_overdue_drains
+from scheduler.loop.dispatch.lifecycle.arrays import advance_arrays
+from scheduler.loop.dispatch.lifecycle.dependencies import cancel_dependents
+from scheduler.loop.dispatch.lifecycle.limits import IdleTracker, end_overdue
+from scheduler.loop.dispatch.starts.rendezvous import rendezvous_for_plan
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.loop.queries import POOLS, PROJECTS
 from scheduler.loop.reconcile.demand import report_demand, report_empty_drains

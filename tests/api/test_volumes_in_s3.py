@@ -16,9 +16,9 @@ from pools.joining import secrets
 from pools.models import NodePool
 from projects.api.volumes import CALLS_MAX
 from projects.models import Audit, Pod, PodOutputs, Project, Workload
-from scheduler.loop.dispatch.images import NO_IMAGE
-from scheduler.loop.dispatch.pod_specs import build_pod_spec
-from scheduler.loop.dispatch.secrets import SecretReader
+from scheduler.loop.dispatch.starts.images import NO_IMAGE
+from scheduler.loop.dispatch.starts.pod_specs import build_pod_spec
+from scheduler.loop.dispatch.starts.secrets import SecretReader
 from scheduler.loop.observe.specs import SpecCache
 from tests import factories as make
 from tests.api.conftest import Caller

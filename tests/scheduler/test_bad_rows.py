@@ -11,8 +11,8 @@ from scheduler.engine.model import Snapshot
 from scheduler.engine.plan import Plan
 from scheduler.loop import cycle_record
 from scheduler.loop.cycle_record import CycleRun
-from scheduler.loop.dispatch import gangs
-from scheduler.loop.dispatch.verdict import GangFacts
+from scheduler.loop.dispatch.lifecycle import gangs
+from scheduler.loop.dispatch.lifecycle.verdict import GangFacts
 from scheduler.models import Cycle
 from tests.scheduler.stage import NOON, Stage, decide_by
 from tests.scheduler.tick_work.statements import ONE_CPU

@@ -21,16 +21,16 @@ from projects.models import Phase, Pod, PodState, Workload
 from projects.services.secrets import MissingSecret
 from projects.services.workloads.phase_transitions import PhaseTransition
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.endpoints import assign_endpoints, is_service_pod
-from scheduler.loop.dispatch.gangs import change_phases_and_stop_pods
-from scheduler.loop.dispatch.images import NO_IMAGE, RunImages, resolve_images
-from scheduler.loop.dispatch.notices import record_notices, stop_notice
-from scheduler.loop.dispatch.pod_specs import awaits_address, build_pod_spec
-from scheduler.loop.dispatch.ports import assign_ports, has_ports
-from scheduler.loop.dispatch.rejected_starts import handle_rejections, was_rejected_recently
-from scheduler.loop.dispatch.rendezvous import assign_rendezvous
-from scheduler.loop.dispatch.secrets import SecretReader, record_secret_uses
-from scheduler.loop.dispatch.start_messages import store_start_messages
+from scheduler.loop.dispatch.evictions.notices import record_notices, stop_notice
+from scheduler.loop.dispatch.evictions.rejected_starts import handle_rejections, was_rejected_recently
+from scheduler.loop.dispatch.lifecycle.gangs import change_phases_and_stop_pods
+from scheduler.loop.dispatch.starts.endpoints import assign_endpoints, is_service_pod
+from scheduler.loop.dispatch.starts.images import NO_IMAGE, RunImages, resolve_images
+from scheduler.loop.dispatch.starts.messages import store_start_messages
+from scheduler.loop.dispatch.starts.pod_specs import awaits_address, build_pod_spec
+from scheduler.loop.dispatch.starts.ports import assign_ports, has_ports
+from scheduler.loop.dispatch.starts.rendezvous import assign_rendezvous
+from scheduler.loop.dispatch.starts.secrets import SecretReader, record_secret_uses
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.queries import PROJECTS
 

@@ -21,17 +21,20 @@ from pools.runtimes.base import PodState as Reported
 from projects.models import Pod, PodState
 from projects.models.workloads import LIVE_POD_STATES
 from scheduler.loop.context import Runtimes, SchedulerContext
-from scheduler.loop.dispatch.cluster_evictions import find_cluster_evictions, record_cluster_evictions
-from scheduler.loop.dispatch.gangs import (
+from scheduler.loop.dispatch.cleanup.kept_files import keep_files
+from scheduler.loop.dispatch.evictions.cluster_evictions import (
+    find_cluster_evictions,
+    record_cluster_evictions,
+)
+from scheduler.loop.dispatch.lifecycle.gangs import (
     apply_gang_verdicts,
     evaluate_gangs,
     lock_gangs,
     recount_gpus,
     workloads_to_evaluate,
 )
-from scheduler.loop.dispatch.kept_files import keep_files
-from scheduler.loop.dispatch.start_messages import progress_messages, store_start_messages
-from scheduler.loop.dispatch.verdict import IMAGE_PULL_FAILED, OUT_OF_MEMORY, WORKSPACE_FULL
+from scheduler.loop.dispatch.lifecycle.verdict import IMAGE_PULL_FAILED, OUT_OF_MEMORY, WORKSPACE_FULL
+from scheduler.loop.dispatch.starts.messages import progress_messages, store_start_messages
 from scheduler.loop.observe.live_rows import PodRow
 from scheduler.loop.queries import POOLS
 from scheduler.loop.reconcile.pod_warnings import find_warnings, record_warnings

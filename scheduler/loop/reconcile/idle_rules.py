@@ -27,7 +27,7 @@ from projects.services import announce, audit, events
 from projects.services.notifications.deliveries import IdleReport, enqueue_idle
 from projects.services.workloads.phase_transitions import PhaseTransition
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.gangs import ACTOR, change_phases_and_stop_pods
+from scheduler.loop.dispatch.lifecycle.gangs import ACTOR, change_phases_and_stop_pods
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pools.runtimes.base import PodState as Reported
 from projects.engine.pod_sentences import pod_subject
 from projects.models import Pod, PodState, Workload
 from projects.services import announce, events
-from scheduler.loop.dispatch.gangs import ACTOR
+from scheduler.loop.dispatch.lifecycle.gangs import ACTOR
 from scheduler.loop.observe.live_rows import PodRow
 
 log = logging.getLogger(__name__)

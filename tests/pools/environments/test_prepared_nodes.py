@@ -17,9 +17,9 @@ from pools.providers.hardware import Device, Machine
 from pools.providers.local import LocalProvider
 from pools.providers.prepared import PreparedNodes
 from pools.services.environments import delete_unused_environments
-from scheduler.loop.dispatch.images import NO_IMAGE
-from scheduler.loop.dispatch.pod_specs import build_pod_spec
-from scheduler.loop.dispatch.secrets import SecretReader
+from scheduler.loop.dispatch.starts.images import NO_IMAGE
+from scheduler.loop.dispatch.starts.pod_specs import build_pod_spec
+from scheduler.loop.dispatch.starts.secrets import SecretReader
 from tests.pools.stage import START, SYSTEM, Stage
 
 pytestmark = pytest.mark.django_db

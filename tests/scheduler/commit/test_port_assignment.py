@@ -4,7 +4,7 @@ from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
 
-from scheduler.loop.dispatch.ports import _free_ports
+from scheduler.loop.dispatch.starts.ports import _free_ports
 
 
 def pod(*ports: dict[str, Any]) -> Any:

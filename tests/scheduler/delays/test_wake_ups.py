@@ -16,7 +16,7 @@ from django.db import connection
 from berth.db.loops.wake import Waiter, WakeResult, wake
 from projects.models import Phase, Pod, Quota, Workload
 from scheduler.loop import tick
-from scheduler.loop.dispatch.sweep import MIN_ENDED_AGE
+from scheduler.loop.dispatch.cleanup.sweep import MIN_ENDED_AGE
 from scheduler.loop.leader import EMPTY_SECONDS, IDLE_SECONDS, QUIET_SECONDS, Scheduler
 from tests.harness.samples import sample
 from tests.scheduler.stage import Stage

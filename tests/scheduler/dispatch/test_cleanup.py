@@ -11,7 +11,7 @@ from pools.runtimes.base import RuntimeFailure
 from projects.models import Leftover, Phase, Workload
 from projects.services.workloads import control
 from scheduler import tasks
-from scheduler.loop.dispatch.leftovers import (
+from scheduler.loop.dispatch.cleanup.leftovers import (
     RETRY_INTERVAL,
     delete_logs_of_deleted_workloads,
     queue_workspace_deletions,

@@ -7,7 +7,7 @@ from pools.models import Node
 from pools.runtimes.base import PodCause
 from projects.models import Event, Phase, Workload
 from projects.services.workloads import control
-from scheduler.loop.dispatch.verdict import PEER_FAILURES_MAX
+from scheduler.loop.dispatch.lifecycle.verdict import PEER_FAILURES_MAX
 from scheduler.models import Eviction
 from tests.scheduler.stage import Stage
 

@@ -14,7 +14,7 @@ from pools.runtimes.base import PodCause
 from projects.models import Event, Phase, Workload, WorkloadRole
 from projects.services.arrays import submission as arrays
 from projects.services.workloads import editing
-from scheduler.loop.dispatch.limits import PULL_TIMEOUT, START_TIMEOUT
+from scheduler.loop.dispatch.lifecycle.limits import PULL_TIMEOUT, START_TIMEOUT
 from scheduler.registries.base import RegistryError, RegistryFault
 from tests.harness.samples import sample
 from tests.scheduler.crashes import CrashingScheduler

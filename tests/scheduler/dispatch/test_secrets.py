@@ -137,7 +137,8 @@ def test_value_of_a_secret_recreated_during_the_run_is_masked(
         )  # fmt: skip
 
     monkeypatch.setattr(
-        "scheduler.loop.dispatch.secrets.plugin_secrets", lambda pool, _: list(PluginSecret.objects.all())
+        "scheduler.loop.dispatch.starts.secrets.plugin_secrets",
+        lambda pool, _: list(PluginSecret.objects.all()),
     )
     set_secrets(1)
     roles = [{"name": "worker", "min": 1, "max": 2, "gpu": 1}]
@@ -163,7 +164,9 @@ def test_uses_of_image_credentials_and_plugin_secrets_are_recorded(
         pool=stage.cast.pool, plugin="hub", parameter="token", variable="HUB_TOKEN",
         sealed=seal("plugin-value"), set_at=timezone.now(),
     )  # fmt: skip
-    monkeypatch.setattr("scheduler.loop.dispatch.secrets.plugin_secrets", lambda pool, _: [plugin_secret])
+    monkeypatch.setattr(
+        "scheduler.loop.dispatch.starts.secrets.plugin_secrets", lambda pool, _: [plugin_secret]
+    )
     for name, registry in (("login", "ghcr.io"), ("other", "docker.io")):
         content = SecretContent("registry-password", registry=registry, username="vision")
         set_project_secret(

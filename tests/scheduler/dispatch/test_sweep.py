@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pools.runtimes.base import RuntimeFailure
-from scheduler.loop.dispatch.sweep import FORGETS_AHEAD, MIN_ENDED_AGE, sweep
+from scheduler.loop.dispatch.cleanup.sweep import FORGETS_AHEAD, MIN_ENDED_AGE, sweep
 from tests.fakes.runtime import FakeRuntime
 from tests.scheduler.stage import Stage
 

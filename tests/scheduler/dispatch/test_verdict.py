@@ -9,7 +9,7 @@ import pytest
 from berth.core.spec import parse_workload
 from projects.engine.retries import RetryState
 from scheduler.engine.model import Group, Request, Role
-from scheduler.loop.dispatch.verdict import PEER_FAILURES_MAX, GangFacts, PodFact, decide_verdict
+from scheduler.loop.dispatch.lifecycle.verdict import PEER_FAILURES_MAX, GangFacts, PodFact, decide_verdict
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 

@@ -21,7 +21,7 @@ from django_q.models import OrmQ, Schedule
 from berth.server.api.models import StoredResponse
 from projects.models import ApiToken, Audit, Delivery, Event, Leftover
 from scheduler import tasks
-from scheduler.loop.dispatch.leftovers import RETRY_INTERVAL, queue_workspace_deletions
+from scheduler.loop.dispatch.cleanup.leftovers import RETRY_INTERVAL, queue_workspace_deletions
 from scheduler.management.commands import prune
 from scheduler.models import Cycle
 from scheduler.schedules import PERIODIC_TASKS, sync_schedules

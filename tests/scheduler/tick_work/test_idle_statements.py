@@ -8,7 +8,7 @@ from projects.models import Phase, Project, Workload
 from scheduler.loop import cycle_record
 from scheduler.loop.cycle_record import RECORD_EVERY, RunInterval
 from scheduler.loop.dispatch import record_reports
-from scheduler.loop.dispatch.limits import DUE_LIMITS
+from scheduler.loop.dispatch.lifecycle.limits import DUE_LIMITS
 from scheduler.models import Cycle, QueueStatus
 from tests.scheduler.stage import NOON, Stage
 from tests.scheduler.tick_work.statements import ONE_CPU, Counts, counted, large_node, submit_copies

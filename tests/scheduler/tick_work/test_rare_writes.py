@@ -20,8 +20,8 @@ from projects.services.secrets import set_project_secret
 from scheduler.loop.commit.reservations import drop_stale_reservations
 from scheduler.loop.dispatch import record_reports, start_pods
 from scheduler.loop.dispatch.checkpoints import record_checkpoints
-from scheduler.loop.dispatch.drains import evict_from_overdue_drains
-from scheduler.loop.dispatch.limits import end_overdue
+from scheduler.loop.dispatch.evictions.drains import evict_from_overdue_drains
+from scheduler.loop.dispatch.lifecycle.limits import end_overdue
 from scheduler.models import Eviction, Reservation
 from scheduler.registries.base import RegistryError, RegistryFault
 from tests.harness.samples import sample

@@ -11,7 +11,7 @@ from pools.kubernetes.cluster import PoolAccess
 from pools.kubernetes.credentials import Connection
 from pools.kubernetes.settings import KubernetesSettings
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.sweep import sweep
+from scheduler.loop.dispatch.cleanup.sweep import sweep
 from tests.contracts.kubernetes.stage import fake_kubernetes_stage
 from tests.contracts.pods import running
 from tests.fakes.kubernetes import FakeCluster, serve

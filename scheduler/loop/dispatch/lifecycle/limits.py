@@ -34,8 +34,8 @@ from projects.models import Phase, Pod, PodState, PortLink, RunImage, Session, W
 from projects.models.workloads import ENDED_PHASES
 from projects.services.workloads.phase_transitions import PhaseTransition
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.gangs import change_phases_and_stop_pods
-from scheduler.loop.dispatch.retries import node_names, transition_after_failure
+from scheduler.loop.dispatch.lifecycle.gangs import change_phases_and_stop_pods
+from scheduler.loop.dispatch.lifecycle.retries import node_names, transition_after_failure
 from scheduler.loop.observe.specs import SpecCache
 
 log = logging.getLogger(__name__)

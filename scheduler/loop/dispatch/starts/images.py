@@ -23,8 +23,8 @@ from projects.models import Phase, Pod, RunImage, Workload
 from projects.services.secrets import RegistryAuth, UnusableSecret, registry_auths
 from projects.services.workloads.phase_transitions import PhaseTransition
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.gangs import change_phases_and_stop_pods
-from scheduler.loop.dispatch.retries import transition_after_failure
+from scheduler.loop.dispatch.lifecycle.gangs import change_phases_and_stop_pods
+from scheduler.loop.dispatch.lifecycle.retries import transition_after_failure
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.registries.base import Resolution, RunKey
 

@@ -18,7 +18,7 @@ from projects.services import announce, events
 from projects.services.workloads.phase_transitions import PhaseTransition
 from scheduler.engine.backoff import backoff_seconds
 from scheduler.loop.context import SchedulerContext, SentCommands
-from scheduler.loop.dispatch.gangs import (
+from scheduler.loop.dispatch.lifecycle.gangs import (
     ACTOR,
     START_REJECTED,
     Gang,
@@ -26,7 +26,7 @@ from scheduler.loop.dispatch.gangs import (
     change_phases_and_stop_pods,
     load_gangs,
 )
-from scheduler.loop.dispatch.verdict import meets_all_minimums
+from scheduler.loop.dispatch.lifecycle.verdict import meets_all_minimums
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from projects.models import Phase, Pod, PodState, Workload
 from projects.models.workloads import LIVE_POD_STATES
 from projects.services import announce
 from projects.services.workloads.phase_transitions import PhaseTransition, change_phases
-from scheduler.loop.dispatch.retries import (
+from scheduler.loop.dispatch.lifecycle.retries import (
     failure_columns,
     failure_event_data,
     node_names,
@@ -25,7 +25,7 @@ from scheduler.loop.dispatch.retries import (
     retry_state,
     store_increased_memory,
 )
-from scheduler.loop.dispatch.verdict import LIVE_STATES, GangFacts, PodFact, Verdict, decide_verdict
+from scheduler.loop.dispatch.lifecycle.verdict import LIVE_STATES, GangFacts, PodFact, Verdict, decide_verdict
 from scheduler.loop.observe.specs import ParsedSpec, SpecCache
 from scheduler.loop.queries import PROJECTS
 from scheduler.reports.usage.allocation_hours import update_gpu_totals

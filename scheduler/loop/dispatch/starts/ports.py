@@ -10,7 +10,7 @@ from pools.runtimes.base import Runtime, RuntimeFailure
 from pools.runtimes.capabilities import runtime_capabilities
 from projects.models import Pod
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.assign_once import assign_missing_values
+from scheduler.loop.dispatch.starts.assign_once import assign_missing_values
 
 log = logging.getLogger(__name__)
 

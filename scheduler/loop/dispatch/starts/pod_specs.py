@@ -23,9 +23,9 @@ from pools.runtimes.enclosure.levels import pod_uid
 from projects.models import Pod, Session
 from projects.models.workloads import LIVE_POD_STATES
 from projects.services.secrets import MissingSecret, UnusableSecret
-from scheduler.loop.dispatch.images import NO_IMAGE, ReadyImage
-from scheduler.loop.dispatch.ports import port_env, port_secret_env
-from scheduler.loop.dispatch.secrets import SecretReader
+from scheduler.loop.dispatch.starts.images import NO_IMAGE, ReadyImage
+from scheduler.loop.dispatch.starts.ports import port_env, port_secret_env
+from scheduler.loop.dispatch.starts.secrets import SecretReader
 
 # Kinds of workloads that get no additional pods while running.
 FIXED_KINDS = ("training", "interactive")

@@ -18,7 +18,7 @@ from projects.services.secrets import (
     unseal_secret,
 )
 from scheduler.loop.context import SchedulerContext
-from scheduler.loop.dispatch.images import RunImages
+from scheduler.loop.dispatch.starts.images import RunImages
 
 AnySecret = Secret | PluginSecret
 VALUE_KINDS = {

@@ -1,0 +1,1 @@
+"""Stop pods without a row, and delete what ended pods and deleted workloads leave behind."""

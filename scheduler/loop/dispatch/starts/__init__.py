@@ -1,0 +1,1 @@
+"""Give pods what they need to start: image, spec, secrets, ports and addresses."""
