@@ -241,10 +241,12 @@ def _next_start(queued: QuerySet[Workload]) -> datetime | None:
 
 
 def _expected_end(idle: IdleReason | None, estimate: RuntimeEstimate | None) -> datetime | None:
-    """Return when the last task ends, or None if tasks are running or the next start is unknown."""
-    if idle is None or idle.starts is None or estimate is None or estimate.remaining is None:
+    """Return when the last task ends, or None if this or the next start is unknown."""
+    if estimate is None or estimate.remaining is None or (idle is not None and idle.starts is None):
         return None
-    return max(idle.starts, timezone.now()) + timedelta(seconds=estimate.remaining)
+    now = timezone.now()
+    starts = now if idle is None or idle.starts is None else max(idle.starts, now)
+    return starts + timedelta(seconds=estimate.remaining)
 
 
 def _as_csv(

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Count, Max, OuterRef, Subquery, Sum
 
-from berth.core.wording.words import format_count
+from berth.core.wording.words import format_count, to_words
 from berth.server.web.charts.bars import Bar, stacked_bar
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.models.workloads import LIVE_PHASES
@@ -59,6 +59,14 @@ class ArrayProgress:
         if self.pending:
             return str(Phase.PENDING)
         return str(Phase.SUSPENDED) if self.counts.suspended else self.outcome
+
+    @property
+    def state_text(self) -> str:
+        """Text of the state's label on the array's page, with the progress of an active array."""
+        percent = min(99, round(100 * self.counts.completed / max(1, self.counts.total)))
+        if self.outcome != ArrayState.ACTIVE or not percent or self.is_unschedulable:
+            return ""
+        return f"{to_words(self.state)}, {percent}% completed"
 
     @property
     def is_unschedulable(self) -> bool:

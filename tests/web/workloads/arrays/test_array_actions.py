@@ -58,7 +58,7 @@ def test_array_failures_are_grouped_with_a_log_for_each_group(
     assert f'<a href="/workloads/{killed.pk}">9</a>' in page
     assert f'<a href="/arrays/{sweep.pk}?state=failed#tasks">Tasks 0 to 6, 8, 10 to 39</a>' in page
     assert f'data-log-line="/workloads/{first.pk}/log?pod={pod.pk}&amp;tail=40"' in page
-    assert f'href="/workloads/{first.pk}/logs">Show log' in page
+    assert f'href="/workloads/{first.pk}/logs">Log of task {first.array_index}</a>' in page
     assert "6 more tasks with the same state and reason: sweep-1 to sweep-6" in words
     listed = page.partition('id="tasks"')[2]
     assert re.findall(r">(sweep-\d+)</a>", listed)[:2] == ["sweep-0", "sweep-7"]

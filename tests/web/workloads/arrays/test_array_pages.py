@@ -361,7 +361,7 @@ def test_array_page_explains_why_no_task_runs(sweep: WorkloadArray, sign_in: Sig
     page = client.get(address)
     notice = page.content.decode().partition("No task is running.")[2].partition("</p>")[0]
     words = " ".join(re.sub(r"<[^>]+>", " ", notice).split()).replace(" :", ":")
-    assert words.endswith("sweep-4: Project limit. 1 GPU requested.")
+    assert words.endswith("sweep-4: Project limit (1 GPU requested).")
     assert f"Next start expected at {due:%Y-%m-%d %H:%M} UTC ." in words, "the earliest start of all tasks"
     tasks.filter(held=False, phase="pending").update(
         reason="Unschedulable", message="requests 64 GPUs, but nodes have 8.", explanation=None
@@ -377,13 +377,13 @@ def test_array_that_waits_between_tasks_is_pending_since_its_last_task_ended(
 ) -> None:
     client, tasks, ended = sign_in("dave"), Workload.objects.filter(array=sweep), make.ago(minutes=4)
     title = text(client, f"/arrays/{sweep.pk}").partition("<h1>")[2].partition("</h1>")[0]
-    assert ">Running<" in title
+    assert ">Running" in title
     tasks.filter(array_index=3).update(
         phase="completed", first_started_at=make.ago(minutes=9), since=ended, ended_at=ended, gpu_milli_now=0
     )
     tasks.filter(array_index__gt=5).update(held=True)
     title = text(client, f"/arrays/{sweep.pk}").partition("<h1>")[2].partition("</h1>")[0]
-    assert ">Pending<" in title
+    assert ">Pending" in title
     row = text(client, "/workloads").partition(f'id="a-{sweep.pk}"')[2].partition("</tr>")[0]
     assert ">Pending<" in row and '<span class="nowrap">2 of 120 completed</span>' in row
     assert f'datetime="{ended.isoformat()}" data-style="lasting"' in row
