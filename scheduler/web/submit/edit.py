@@ -3,10 +3,12 @@
 import json
 import uuid
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from django.http import HttpResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from berth.core.errors import BerthError, Invalid, PreconditionFailed
@@ -17,6 +19,7 @@ from berth.core.spec.parsing.manifest import is_manifest
 from berth.core.values.durations import format_duration
 from berth.documents import read_document
 from berth.documents.ordered import dump_workload
+from berth.server.web.numbers import NO_VALUE, thousandths
 from berth.server.web.pages import Request, page, signed_in, success_response
 from projects.access import Action, require
 from projects.models import Phase, Workload
@@ -24,10 +27,11 @@ from projects.selectors import find_workload
 from projects.services import workloads
 from projects.services.workloads import DocumentChange, Edit
 from projects.services.workloads.prediction import Prediction, predict_edit
+from scheduler.reports.explanations.workload import expected_start
 from scheduler.web.submit.form.code import code_context
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
 from scheduler.web.submit.form.field_kinds import MEMORY, SECONDS_KIND, format_memory
-from scheduler.web.submit.form.fields import FormChoices, FormField
+from scheduler.web.submit.form.fields import SCHEDULING_TITLE, WORKLOAD_TITLE, FormChoices, FormField
 from scheduler.web.submit.form.presentation import ShownForm, prepare_form
 from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.submit.predicted_outcome import PredictedOutcome
@@ -58,6 +62,24 @@ class EditPage(PredictedOutcome):
     @property
     def changes(self) -> list[DocumentChange]:
         return self.edit.changes if self.edit else []
+
+    @property
+    def effects(self) -> list[tuple[str, str, str]]:
+        """Names of values that the changes affect, with each value before and after. Times are in UTC."""
+        seen, stored = self.prediction, self.workload.explanation or {}
+        if seen is None or not self.changes or self.workload.phase != Phase.PENDING:
+            return []
+        start, _ = expected_start(self.workload, timezone.now())
+        starts_now = seen.outcome in ("would_start", "would_evict")
+        position = stored.get("queue_position") or NO_VALUE
+        new_start = "now" if starts_now else _format_start(seen.expected_start)
+        new_position = NO_VALUE if starts_now else seen.queue_position or NO_VALUE
+        rows = [
+            ("GPUs", thousandths(self.workload.gpu_milli_min), f"{seen.workload['gpus']:g}"),
+            ("Expected start", _format_start(start), new_start),
+            ("Queue position", str(position), str(new_position)),
+        ]
+        return [row for row in rows if row[1] != row[2]]
 
 
 @signed_in
@@ -183,6 +205,8 @@ def _render_page(request: Request, draft: Draft, edit_page: EditPage, *, status:
         read_only=FIXED_FIELDS,
         stored=edit_page.workload.spec if edit_page.workload.run else None,
     )
+    if edit_page.workload.phase == Phase.PENDING:
+        _put_workload_after_scheduling(shown)
     data = {**(draft.form_data or {}), "project": edit_page.workload.project.name}
     context = {
         "text": draft.text,
@@ -205,6 +229,13 @@ def _render_page(request: Request, draft: Draft, edit_page: EditPage, *, status:
     )
 
 
+def _put_workload_after_scheduling(shown: ShownForm) -> None:
+    """Move resources and scheduling to the top, because they decide when a pending workload starts."""
+    titles = [part.title for part in shown.parts]
+    if titles[:1] == [WORKLOAD_TITLE] and SCHEDULING_TITLE in titles:
+        shown.parts.insert(titles.index(SCHEDULING_TITLE), shown.parts.pop(0))
+
+
 @dataclass(frozen=True, slots=True)
 class ShownChange:
     """Changed value, with the label of its form field, or with its path in the document if it has
@@ -225,6 +256,10 @@ def _describe_change(change: DocumentChange, shown: ShownForm) -> ShownChange:
     if field_shown is not None:
         field_shown.stored = before
     return ShownChange(label, field_shown is None, before, after)
+
+
+def _format_start(at: datetime | None) -> str:
+    return "unknown" if at is None else f"{at:%Y-%m-%d %H:%M} UTC"
 
 
 def _format_value(value: Any, form_field: FormField | None) -> str:

@@ -49,7 +49,7 @@ def test_prediction_is_updated_with_the_form_before_submission(opened: Open, sce
         expect(page.get_by_role("heading", name="Would be queued")).to_be_visible()
         answer = page.locator("#answer")
         expect(answer).to_contain_text("Project vision is limited to 16 GPUs: 12 allocated, 12 requested.")
-        expect(answer).to_contain_text("Missing8 GPUs")
+        expect(answer).to_contain_text("Needs 12 GPUs, 4 are left of vision's limit (16)")
         expect(
             page.get_by_role("status").filter(has_text="Would be queued. Project vision is limited to")
         ).to_be_attached()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from django.utils import timezone
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from projects.models import Workload
 from tests import factories as make
@@ -53,7 +53,7 @@ def test_tabs_work_with_the_keyboard_and_without_scripts(opened: Open, scene: Sc
         page.keyboard.press("Enter")
         expect(page).to_have_url(f"/workloads/{workload.pk}/timeline")
         expect(tabs.locator("[aria-current=page]")).to_have_text("Timeline")
-        expect(page.get_by_role("heading", name="Evictions of this workload")).to_be_visible()
+        expect(page.get_by_role("heading", name="Timeline")).to_be_visible()
 
 
 @pytest.mark.heavy
@@ -129,11 +129,32 @@ def test_times_of_new_parts_are_converted_before_the_browser_paints_them(opened:
 
 def test_edit_page_of_a_queued_workload_applies_its_smallest_change(opened: Open, scene: Scene) -> None:
     workload = scene.workloads["policy-sweep"]
+    held: list[Route] = []
     with opened("ada") as (page, faults):
+        page.route("**/edit/prediction", lambda route: held.append(route))  # noqa: PLW0108
         page.goto(f"/workloads/{workload.pk}/edit")
+        expect(page.get_by_text("No changes yet")).to_be_visible()
         card = page.get_by_role("region", name="Smallest change")
         expect(card).to_contain_text("The workload would start")
-        expect(page.locator("#prediction-title")).to_be_visible()
         card.get_by_role("button", name="Apply to the form").click()
         expect(page.get_by_role("region", name="Changes").locator("li")).not_to_have_count(0)
+        expect(page.get_by_text("No changes yet")).to_be_hidden()
+        page.route("**/edit/prediction", lambda route: route.continue_())
+        for route in held:  # the first response belongs to a part that the change has replaced
+            route.continue_()
+        expect(page.locator(".effects")).to_contain_text("GPUs 6 → 5")
+        expect(page.locator(".effects")).to_contain_text("→ now")
+        page.wait_for_load_state("networkidle")
+        assert faults == []
+
+
+def test_phones_fold_the_details_of_the_verdict(opened: Open, scene: Scene) -> None:
+    workload = scene.workloads["policy-sweep"]
+    with opened("ada", viewport={"width": 390, "height": 844}) as (page, faults):
+        page.goto(f"/workloads/{workload.pk}/edit")
+        expect(page.locator("#prediction-title")).to_be_visible()
+        reason = page.locator("#verdict-details p").first
+        expect(reason).to_be_hidden()
+        page.locator("#verdict-details > summary").click()
+        expect(reason).to_be_visible()
         assert faults == []

@@ -50,7 +50,7 @@ RETRY_HINT = (
 MORE_OF_WORKLOAD = "Environment, labels and working directory"
 MORE_OF_ROLE = "GPU models, GPU memory, topology and role overrides"
 MORE_OF_SCHEDULING = "Preemption, restarts, topology and timeouts"
-GIT_TITLE = "Code from Git"
+WORKLOAD_TITLE, SCHEDULING_TITLE, GIT_TITLE = "Workload", "Scheduling", "Code from Git"
 GIT_HINT = "https://HOST/PATH or USER@HOST:PATH. Berth fetches the files once, after the submission"
 HOST_KEY_HINT = "Type and public key of the server, unless an admin has stored them: ssh-ed25519 AAAA..."
 AUTOSCALER_HINT = "With a minimum or maximum, the autoscaler changes the number of engines"
@@ -116,11 +116,11 @@ def build_parts(data: Mapping[str, Any], offer: FormChoices) -> list[FormPart]:
     roles = list(role_locations(data, ()))
     return [
         FormPart(
-            "Workload", *_workload_fields(offer, has_image="image" in data), more_title=MORE_OF_WORKLOAD
+            WORKLOAD_TITLE, *_workload_fields(offer, has_image="image" in data), more_title=MORE_OF_WORKLOAD
         ),
         *([FormPart("Service", _service_fields())] if data.get("kind") == "service" else ()),
         *(_role_part(data, at, alone=len(roles) == 1, last=at == roles[-1]) for at in roles),
-        FormPart("Scheduling", _scheduling_fields(data, offer), _advanced_fields(), MORE_OF_SCHEDULING),
+        FormPart(SCHEDULING_TITLE, _scheduling_fields(data, offer), _advanced_fields(), MORE_OF_SCHEDULING),
         FormPart("Secrets and outputs", _file_fields(), summary="Secrets to receive, files to store"),
         *(
             ()

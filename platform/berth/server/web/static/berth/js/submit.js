@@ -87,6 +87,8 @@
   function enableSave(isUnchanged) {
     const save = form.querySelector("[name=step][value=save]");
     if (save) save.disabled = isUnchanged && !isCodeChosen;
+    const note = document.getElementById("no-changes");
+    if (note) note.hidden = !save?.disabled;
     const discard = document.getElementById("discard");
     if (discard) discard.textContent = isUnchanged && !isCodeChosen ? discard.dataset.unchangedLabel : discard.dataset.changedLabel;
   }
@@ -105,6 +107,10 @@
   document.addEventListener("htmx:beforeRequest", (event) => {
     event.detail.xhr.edits = edits;
     const submitter = event.detail.requestConfig.triggeringEvent?.submitter;
+    const source = event.detail.elt;
+    if (source.closest("#prediction")) { // a part that was replaced meanwhile sends its events nowhere else
+      source.addEventListener("htmx:beforeSwap", (swap) => { if (!source.isConnected) swap.detail.shouldSwap = false; });
+    }
     if (event.detail.elt === form) sending = !submitter?.value.includes(":"); // values with a colon, such as add:roles, edit the form
   });
   document.addEventListener("htmx:beforeSwap", (event) => { // drop responses that are older than the input
@@ -145,6 +151,19 @@
     event.preventDefault();
     showLine(Number(link.dataset.line));
   });
+  // On phones, the details of the verdict are folded until the user opens them.
+  const isNarrow = matchMedia("(max-width: 40rem)");
+  let isUnfolded = false;
+  function foldDetails() {
+    const details = document.getElementById("verdict-details");
+    if (details && isNarrow.matches && !isUnfolded) details.open = false;
+  }
+  document.addEventListener("click", (event) => {
+    const details = event.target.closest?.("#verdict-details > summary")?.parentElement;
+    if (details) isUnfolded = !details.open;
+  });
+  document.addEventListener("htmx:afterSwap", foldDetails);
+  foldDetails();
   // On phones, the verdict stays at the bottom while its card is out of sight.
   const answer = document.getElementById("answer");
   if (answer) {
