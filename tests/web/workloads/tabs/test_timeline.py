@@ -261,6 +261,6 @@ def test_timeline_shows_the_last_checkpoint_expected_events_and_periods(cast: Ca
     keys = {entry.title: entry.period for entry in timeline.entries if entry.period is not None}
     assert keys == {"Submitted": 0, "Running": 1, "Preempted": 2, "Pending": 3, "Expected start": 4}
     assert 'class="estimate">about <time' in page.content.decode()
-    assert page.content.decode().count('<li class="future ') == 2
+    assert page.content.decode().count('<li class="future') == 2
     overview = client.get(f"/workloads/{ours.pk}").content.decode()
     assert "Restart delay ends" not in overview and "Last checkpoint</strong>" not in overview
