@@ -3,22 +3,21 @@
 from projects.models.arrays import ArrayState, WorkloadArray
 from projects.models.autoscaling import Autoscaler, MetricsPoint, Scaling
 from projects.models.budgets import Budget, BudgetWarning
-from projects.models.channels import OpenChannel
 from projects.models.code import CodeChunk, CodeFetch, CodeTree
-from projects.models.deliveries import Delivery
 from projects.models.history import Audit, Event, QuotaChange, QuotaExpiry
-from projects.models.idle import IdleWarning
-from projects.models.images import RunImage
-from projects.models.leftovers import Leftover
-from projects.models.metrics import Metric, MetricsReader
-from projects.models.outputs import OutputState, PodOutputs
+from projects.models.notifications import Delivery, Subscription
 from projects.models.people import ApiToken, Identity, Membership, Role, SavedView
-from projects.models.ports import PortLink
+from projects.models.pods.channels import OpenChannel
+from projects.models.pods.idle import IdleWarning
+from projects.models.pods.images import RunImage
+from projects.models.pods.leftovers import Leftover
+from projects.models.pods.metrics import Metric, MetricsReader
+from projects.models.pods.outputs import OutputState, PodOutputs
+from projects.models.pods.ports import PortLink
 from projects.models.scaling import InferenceEngine, ScaleRequest, ScaleStep, Service
 from projects.models.schedules import Schedule, ScheduleRun
 from projects.models.secrets import ProjectSecret, SecretUse, SecretValue, UserSecret
 from projects.models.sessions import Call, Session, SessionWorker
-from projects.models.subscriptions import Subscription
 from projects.models.templates import Template
 from projects.models.tenants import Department, Project, Quota, RemovedQuota
 from projects.models.workloads import (

@@ -20,7 +20,7 @@ from berth.server.web.pages import Request, confirm_page, form_page, page, signe
 from projects.access import Action, administered_departments, administered_projects, may
 from projects.actor import Actor
 from projects.models import Delivery, Subscription
-from projects.models.subscriptions import MAX_PENDING_MINUTES
+from projects.models.notifications import MAX_PENDING_MINUTES
 from projects.selectors import departments, find_owner, projects, subscriptions
 from projects.services.notifications import subscriptions as service
 

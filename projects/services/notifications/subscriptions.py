@@ -15,7 +15,7 @@ from projects.access import Action, may, require, visible_projects
 from projects.actor import Actor
 from projects.delivering.destination import find_rejection_without_lookup
 from projects.models import Delivery, Subscription
-from projects.models.subscriptions import EVENTS, MAX_PENDING_MINUTES, WORKLOAD_EVENTS
+from projects.models.notifications import EVENTS, MAX_PENDING_MINUTES, WORKLOAD_EVENTS
 from projects.models.tenants import Tenant, owner_columns
 from projects.services import audit
 from projects.services.notifications.notify import TASK, build_delivery, create_deliveries
