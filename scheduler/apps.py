@@ -20,8 +20,8 @@ class SchedulerConfig(AppConfig):
 
     def ready(self) -> None:
         from berth.server.tracing import tasks  # noqa: F401  (connects the signal receivers)
+        from projects.services.workloads.pending.smallest_change import register_change_finder
         from projects.services.workloads.prediction import register_predictor
-        from projects.services.workloads.smallest_change import register_change_finder
 
         register_predictor(_predict_start)
         register_change_finder(_find_smallest_change)

@@ -28,7 +28,7 @@ from projects.models import (
     WorkloadRole,
 )
 from projects.services import workloads
-from projects.services.workloads.smallest_change import unredacted_smallest_change
+from projects.services.workloads.pending.smallest_change import unredacted_smallest_change
 
 PHASES = {
     "pending": "warning", "reserved": "info", "starting": "info", "running": "success", "stopping": "warning",

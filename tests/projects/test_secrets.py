@@ -25,7 +25,8 @@ from projects.services.secrets import (
     set_project_secret,
     unseal_secret,
 )
-from projects.services.workloads import editing, secret_support
+from projects.services.workloads import editing
+from projects.services.workloads.checks.secrets import NONE_YET
 from tests import factories as make
 from tests.cast import Cast, training
 
@@ -198,7 +199,7 @@ def test_document_may_use_secrets_of_its_project_and_pool(cast: Cast) -> None:
 
 def test_error_for_an_unknown_secret_suggests_the_nearest_name(cast: Cast) -> None:
     missing = "is not a secret of project vision or of its pools"
-    assert problems(cast, "hf-tokn")["secrets[0].name"] == (missing, secret_support.NONE_YET)
+    assert problems(cast, "hf-tokn")["secrets[0].name"] == (missing, NONE_YET)
     set_secret(cast.alice, cast.pool, "hf-token", TOKEN)
     set_secret(cast.alice, cast.ads, "hf-tokn", TOKEN)
     assert problems(cast, "hf-tokn") == {"secrets[0].name": (missing, "Did you mean `hf-token`?")}

@@ -14,8 +14,8 @@ from berth.core.spec import WorkloadSpec, parse_workload
 from projects.actor import Actor
 from projects.models import Workload
 from projects.models.workloads import ENDED_PHASES
+from projects.services.workloads.checks.runtimes import describe_limits
 from projects.services.workloads.editing import Edit
-from projects.services.workloads.runtime_support import describe_limits
 from projects.services.workloads.submission import (
     Draft,
     collect_warnings,

@@ -28,21 +28,21 @@ from projects.services import announce, audit, events
 from projects.services.code_fetches import store_fetches, waiting_message
 from projects.services.dependencies import check_dependencies, missing_dependencies
 from projects.services.inference import services
-from projects.services.workloads.bursting import burst_sentence
-from projects.services.workloads.checks import (
+from projects.services.workloads.checks.code import find_code, pools_for_code, request_code
+from projects.services.workloads.checks.features import pools_with_features
+from projects.services.workloads.checks.general import (
     check_array_use,
     check_deadline,
     check_runnable,
     resolve_pools,
     resolve_project,
 )
-from projects.services.workloads.code_support import find_code, pools_for_code, request_code
-from projects.services.workloads.feature_support import pools_with_features
-from projects.services.workloads.runtime_support import limit_warnings, pools_for_image
-from projects.services.workloads.secret_support import pools_with_secrets
+from projects.services.workloads.checks.runtimes import limit_warnings, pools_for_image
+from projects.services.workloads.checks.secrets import pools_with_secrets
+from projects.services.workloads.checks.volumes import pools_with_volumes
+from projects.services.workloads.pending.bursting import burst_sentence
 from projects.services.workloads.storing import store_workloads
 from projects.services.workloads.submission_view import SubmissionView
-from projects.services.workloads.volume_support import pools_with_volumes
 
 MAX_GANG_GPU = 10**9  # maximum milli-GPU per gang
 

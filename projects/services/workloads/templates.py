@@ -16,7 +16,7 @@ from projects.access import Action, require
 from projects.actor import Actor
 from projects.models import Project, Template
 from projects.services.project_rows import audit_change, check_version, may_change_row, next_version
-from projects.services.workloads.runtime_support import check_image
+from projects.services.workloads.checks.runtimes import check_image
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 MAX_PER_PROJECT = 200

@@ -13,7 +13,7 @@ from berth.server.web.charts.bars import Bar, stacked_bar
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.models.workloads import LIVE_PHASES
 from projects.services.arrays import TaskCounts, count_tasks_by_array
-from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from projects.known_words import REASONS, RESERVED
 from projects.models import ArrayState, Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
 from projects.selectors import id_condition, workload_count, workloads
-from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE_REASON
+from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE_REASON
 
 ALL_RUNNING = r"^((\d+) of \2 pods running\.|All required pods are running\.)$"
 STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {

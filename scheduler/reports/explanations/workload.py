@@ -17,7 +17,7 @@ from projects.models import Phase, Quota, Workload
 from projects.models.tenants import applies_to_any
 from projects.services.arrays.waiting import explain_held_task
 from projects.services.dependencies import current_waiting_message
-from projects.services.workloads.bursting import burst_sentence
+from projects.services.workloads.pending.bursting import burst_sentence
 from scheduler.engine.plan import Reason
 from scheduler.models import Eviction, QueueStatus
 from scheduler.reports import selectors

@@ -14,7 +14,7 @@ from berth.db.queries.compiled import compiled_once
 from projects.models import Phase, Workload
 from projects.services import announce
 from projects.services.arrays.progress import lock_task_arrays
-from projects.services.workloads.unschedulable import REASON, report_unschedulable
+from projects.services.workloads.pending.unschedulable import REASON, report_unschedulable
 from scheduler.engine.explain.headline import headline
 from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast

@@ -10,7 +10,7 @@ from django.utils.dateparse import parse_datetime
 from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_amount, to_words
 from projects.models import Workload
-from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from scheduler.engine.explain.headline import BOUNDED, headline
 from scheduler.engine.plan import Reason
 from scheduler.models import QueueStatus

@@ -6,7 +6,7 @@ from django.db.models import Sum
 
 from pools.models import NodePool
 from projects.models import Phase, Workload
-from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 
 
 def pending_by_project(pools: Iterable[NodePool], *, can_start: bool = False) -> dict[int, int]:

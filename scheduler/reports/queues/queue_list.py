@@ -11,7 +11,7 @@ from pools.models import NodePool
 from projects.actor import Actor
 from projects.models import Phase, Workload
 from projects.selectors import workload_count, workloads
-from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 NO_POSITION, NOT_EVALUATED = 0, 2**31 - 1

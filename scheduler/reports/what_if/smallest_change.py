@@ -17,7 +17,7 @@ from berth.core.spec import WorkloadSpec
 from berth.core.values.amounts import MILLI
 from projects.models import Phase, Workload
 from projects.services.arrays.waiting import explain_held_task
-from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from scheduler.engine.layout.carry_over import is_same_cluster
 from scheduler.engine.model import Snapshot
 from scheduler.engine.smallest_change.change import Change, ChangeKind, Value

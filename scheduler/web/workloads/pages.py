@@ -26,7 +26,7 @@ from projects.selectors import find_workload
 from projects.services.code import describe_code
 from projects.services.dependencies import dependency_statuses, find_dependents
 from projects.services.workloads import current_quota_warnings, is_editable, ports, resubmission_obstacle
-from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.filters import ALL_RUNNING
 from projects.web.workloads.replicas import load_replicas
 from projects.web.workloads.request_words import load_request_words

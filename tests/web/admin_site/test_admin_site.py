@@ -19,7 +19,7 @@ from berth.core.errors import RateLimited
 from berth.server.settings.admin_site import SECTIONS
 from pools.models import NodePool
 from projects.models import Audit, Delivery, Department, Membership, Quota, Workload
-from projects.services.workloads import smallest_change
+from projects.services.workloads.pending import smallest_change
 from scheduler.engine.decide import decide
 from scheduler.loop.engine_version import engine_version
 from scheduler.loop.snapshots import compress_document

@@ -5,7 +5,7 @@ from django.utils.safestring import SafeString
 
 from berth.core.wording.words import to_words
 from projects.models import Phase, Workload
-from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 
 TONES = {
     "pending": "warn",

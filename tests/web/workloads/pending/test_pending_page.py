@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from berth.documents.ordered import dump_workload
 from projects.models import Quota, Workload
-from projects.services.workloads.unschedulable import report_unschedulable
+from projects.services.workloads.pending.unschedulable import report_unschedulable
 from scheduler.engine.explain.reasons import blocker
 from scheduler.engine.plan import Reason
 from scheduler.models import Eviction

@@ -17,7 +17,7 @@ from projects.idle_gpus import idle_since
 from projects.models import ArrayState, BudgetWarning, Delivery, Phase, Workload, WorkloadArray
 from projects.selectors import budgets, workload_count, workloads
 from projects.services.arrays import failure_sentence, failures_by_array
-from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.failed_pods import load_log_addresses
 from projects.web.workloads.filters import failed_since
 from scheduler.reports.pool_diagnosis import RECONCILER, find_pool_errors

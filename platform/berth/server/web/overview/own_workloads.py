@@ -13,7 +13,7 @@ from projects.actor import Actor
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
 from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 from projects.selectors import arrays, workloads
-from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.workloads.engine_rows import insert_inference_engine_rows, without_engines
 from projects.web.workloads.request_words import load_request_words

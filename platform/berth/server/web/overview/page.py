@@ -28,7 +28,7 @@ from projects.actor import Actor
 from projects.known_names import unknown_pool_problem
 from projects.models import ArrayState, Phase, Workload
 from projects.selectors import workload_count, workloads
-from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.engine_rows import engine_count
 from projects.web.workloads.filters import failed_since, state_condition
 from scheduler.models import Eviction

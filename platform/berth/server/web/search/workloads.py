@@ -18,7 +18,7 @@ from projects.actor import Actor
 from projects.models import ArrayState, InferenceEngine, Phase, Workload, WorkloadArray, WorkloadKind
 from projects.models.workloads import LIVE_PHASES
 from projects.selectors import arrays, id_condition, workload_count, workloads
-from projects.services.workloads.unschedulable import REASON as UNSCHEDULABLE
+from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.arrays.progress import load_progress
 from projects.web.workloads.filters import filter_workloads, one_row_per_array, parse_filters
 

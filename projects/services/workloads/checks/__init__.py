@@ -1,0 +1,1 @@
+"""Check what a workload document refers to: its project, pools, code, secrets and volumes."""
