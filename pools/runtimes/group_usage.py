@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pools.runtimes.base import PodUsage
-from pools.runtimes.shim.cgroups import CPU, MEMORY, USAGE
+from pools.runtimes.shim.limits.cgroups import CPU, MEMORY, USAGE
 
 _MIB = 1024 * 1024
 _NANOSECONDS, _MICROSECONDS = 1e-9, 1e-6

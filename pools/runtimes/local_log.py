@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pools.runtimes.base import LogChunk
-from pools.runtimes.shim.podlog import read_gap
+from pools.runtimes.shim.logs.podlog import read_gap
 
 SIDE_FILES = (".gap", ".times")
 _BLOCK = 65536

@@ -1,4 +1,4 @@
-"""Read the times when a pod wrote the parts of its log. See `pools.runtimes.shim.logtimes`."""
+"""Read the times when a pod wrote the parts of its log. See `pools.runtimes.shim.logs.logtimes`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pools.runtimes.base import LogTime
-from pools.runtimes.shim.logtimes import ENTRY_BYTES, append_entries, decode_entry, encode_entry, times_path
+from pools.runtimes.shim.logs.logtimes import (
+    ENTRY_BYTES,
+    append_entries,
+    decode_entry,
+    encode_entry,
+    times_path,
+)
 
 _BATCH = 1024
 

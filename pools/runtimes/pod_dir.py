@@ -19,12 +19,12 @@ from pathlib import Path
 from pools.runtimes.base import PodCause, PodReport, PodSpec, PodState, StopNotice
 from pools.runtimes.files.base import FilesNotFound
 from pools.runtimes.images.store import remove_container
-from pools.runtimes.shim.cgroups import remove as remove_cgroups
 from pools.runtimes.shim.channels.listener import SOCKET
+from pools.runtimes.shim.enclosure.shared_memory import remove_unused
+from pools.runtimes.shim.limits.cgroups import remove as remove_cgroups
 from pools.runtimes.shim.processes import boot_id, process_ids, send_signal
 from pools.runtimes.shim.records import Record, read_fields, read_record, sync_directory, write_record
 from pools.runtimes.shim.secrets import Secrets
-from pools.runtimes.shim.shared_memory import remove_unused
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a tmpfs; its directories for secrets are private
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

@@ -11,9 +11,9 @@ import pytest
 from pools.runtimes.base import PodCause, PodState, PodUsage
 from pools.runtimes.enclosure.limits import MIB, PROCESSES_MAX
 from pools.runtimes.group_usage import group_usage
-from pools.runtimes.shim import cgroups
-from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgroups
 from pools.runtimes.shim.entry import OPEN_FILES_HARD, OPEN_FILES_SOFT
+from pools.runtimes.shim.limits import cgroups
+from pools.runtimes.shim.limits.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgroups
 from pools.runtimes.shim.records import read_fields
 from tests.contracts.pods import LocalStage, ended, kill, order, poll_until, running
 

@@ -13,8 +13,8 @@ import pytest
 from pools.runtimes.base import VolumeMount
 from pools.runtimes.enclosure.command import FileSystemView, Mount, own_mounts
 from pools.runtimes.enclosure.levels import PATHS_VARIABLE, IsolationLevel
-from pools.runtimes.shim.mounts import can_mount
-from pools.runtimes.shim.prepared import FILE
+from pools.runtimes.shim.enclosure.mounts import can_mount
+from pools.runtimes.shim.enclosure.prepared import FILE
 from pools.runtimes.shim.processes import children, descendants, is_running
 from pools.runtimes.shim.server import SPARES
 from tests.contracts.pods import LocalStage, ended, kill, order, poll_until, running

@@ -13,7 +13,7 @@ from berth.cli.main import app
 from berth.server.doctor import server
 from pools.runtimes.enclosure import seccomp
 from pools.runtimes.local import LocalRuntime
-from pools.runtimes.shim import cgroups
+from pools.runtimes.shim.limits import cgroups
 
 VARIABLES = ("BERTH_ISOLATION", "BERTH_LIMITS", "BERTH_SECCOMP", "DATABASE_URL")
 

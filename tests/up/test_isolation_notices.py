@@ -9,7 +9,7 @@ from berth.server.up import isolation
 from berth.server.up.errors import StartupError
 from berth.server.up.isolation import choose_local_settings
 from pools.providers.hardware import Machine, simulated_devices
-from pools.runtimes.shim import cgroups
+from pools.runtimes.shim.limits import cgroups
 
 
 @pytest.fixture(autouse=True)

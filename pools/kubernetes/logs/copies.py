@@ -18,7 +18,7 @@ from pools.runtimes import local_log
 from pools.runtimes.base import LogTime
 from pools.runtimes.local import LOG_LIMIT
 from pools.runtimes.log_times import extend_times
-from pools.runtimes.shim.podlog import PodLog, read_gap
+from pools.runtimes.shim.logs.podlog import PodLog, read_gap
 from pools.runtimes.shim.records import sync_directory
 
 FETCH_BYTES = 8 * 1024 * 1024

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pools.runtimes.base import PodSpec
 from pools.runtimes.enclosure.levels import LIMITS_VARIABLE, Isolation
-from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgroups
+from pools.runtimes.shim.limits.cgroups import CPU, MEMORY, PROCESSES, CannotLimit, Cgroups
 from pools.runtimes.shim.records import Record
 
 MIB = 1024 * 1024

@@ -16,7 +16,7 @@ from pools.runtimes.enclosure.command import (
     without_temporary_paths,
 )
 from pools.runtimes.enclosure.levels import IsolationLevel
-from pools.runtimes.shim.prepared import FILE
+from pools.runtimes.shim.enclosure.prepared import FILE
 from pools.runtimes.shim.records import Record, write_record
 
 

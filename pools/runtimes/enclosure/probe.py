@@ -18,7 +18,7 @@ from pools.runtimes.enclosure.limits import with_limits
 from pools.runtimes.enclosure.machine import machine_view
 from pools.runtimes.enclosure.pod import PodFiles, enclosure_fields
 from pools.runtimes.enclosure.seccomp import find_filter_program
-from pools.runtimes.shim.namespaces import KILLED
+from pools.runtimes.shim.enclosure.namespaces import KILLED
 from pools.runtimes.shim.records import Record, read_record, write_record
 
 PROBE_SECONDS = 60.0

@@ -16,11 +16,11 @@ import warnings  # noqa: F401 (os.execvpe imports it, and it is not in the conta
 from pools.runtimes.images.podman import Podman, PodmanTimeout
 from pools.runtimes.images.store import ImageStore, container_name, removal_arguments, remove_traces
 from pools.runtimes.images.traces import kill_processes
+from pools.runtimes.shim.enclosure.namespaces import Namespaces
+from pools.runtimes.shim.enclosure.shared_memory import SharedMemory
 from pools.runtimes.shim.interrupts import Interrupted, Interrupts
-from pools.runtimes.shim.namespaces import Namespaces
 from pools.runtimes.shim.processes import descendants
 from pools.runtimes.shim.records import Record, write_record
-from pools.runtimes.shim.shared_memory import SharedMemory
 from pools.runtimes.shim.wakes import wake_listeners
 
 REPORT_SECONDS = 1.0

@@ -8,12 +8,12 @@ import os
 import select
 import time
 
-from pools.runtimes.shim.checks import Checks
+from pools.runtimes.shim.enclosure.prepared import PreparedEnclosure
 from pools.runtimes.shim.interrupts import Interrupts
-from pools.runtimes.shim.logtimes import LogTimes
+from pools.runtimes.shim.limits.checks import Checks
+from pools.runtimes.shim.logs.logtimes import LogTimes
+from pools.runtimes.shim.logs.podlog import PodLog
 from pools.runtimes.shim.pod import MIB, Pod
-from pools.runtimes.shim.podlog import PodLog
-from pools.runtimes.shim.prepared import PreparedEnclosure
 from pools.runtimes.shim.processes import open_anchor
 from pools.runtimes.shim.records import Record, read_fields, read_record, write_record
 from pools.runtimes.shim.secrets import Secrets

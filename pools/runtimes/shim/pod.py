@@ -7,12 +7,13 @@ import _signal as signal  # type: ignore[import-not-found]
 import os
 import time
 
-from pools.runtimes.shim.cgroups import MEMORY, CannotLimit, pod_cgroups
 from pools.runtimes.shim.channels.listener import Channels
+from pools.runtimes.shim.enclosure.namespaces import Namespaces
+from pools.runtimes.shim.enclosure.prepared import PreparedEnclosure
+from pools.runtimes.shim.enclosure.shared_memory import SharedMemory
 from pools.runtimes.shim.entry import LIMITS, PID_DIGITS, PodEntry
 from pools.runtimes.shim.interrupts import Interrupts
-from pools.runtimes.shim.namespaces import Namespaces
-from pools.runtimes.shim.prepared import PreparedEnclosure
+from pools.runtimes.shim.limits.cgroups import MEMORY, CannotLimit, pod_cgroups
 from pools.runtimes.shim.processes import (
     current_descendants,
     descendants,
@@ -24,7 +25,6 @@ from pools.runtimes.shim.processes import (
 )
 from pools.runtimes.shim.records import Record, sync, sync_directory, write_record
 from pools.runtimes.shim.secrets import VARIABLE, Secrets
-from pools.runtimes.shim.shared_memory import SharedMemory
 
 TYPE_CHECKING = False  # importing `typing` would take half as long as starting Python
 if TYPE_CHECKING:

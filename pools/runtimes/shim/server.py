@@ -16,7 +16,7 @@ import os
 import select
 import sys
 
-from pools.runtimes.shim.prepared import FILE
+from pools.runtimes.shim.enclosure.prepared import FILE
 from pools.runtimes.shim.spare import become_spare, run_assigned_pod
 
 TYPE_CHECKING = False  # importing `typing` would take half as long as starting Python

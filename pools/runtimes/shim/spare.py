@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import select
 
-from pools.runtimes.shim.builder import Builder
+from pools.runtimes.shim.enclosure.builder import Builder
+from pools.runtimes.shim.enclosure.mounts import can_mount
+from pools.runtimes.shim.enclosure.prepared import FILE, PreparedEnclosure
 from pools.runtimes.shim.main import main
-from pools.runtimes.shim.mounts import can_mount
-from pools.runtimes.shim.prepared import FILE, PreparedEnclosure
 from pools.runtimes.shim.records import read_fields
 
 

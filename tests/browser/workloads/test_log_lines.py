@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from pools.runtimes.shim.logtimes import append_entries
+from pools.runtimes.shim.logs.logtimes import append_entries
 from projects.models import Pod
 from tests.browser.conftest import Open
 from tests.browser.driver.axe import accessibility_faults

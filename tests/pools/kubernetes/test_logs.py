@@ -11,7 +11,7 @@ from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.logs.stream import PENDING_MAX, copy_stream
 from pools.runtimes.local_log import read_log
 from pools.runtimes.log_times import read_times
-from pools.runtimes.shim.podlog import read_gap
+from pools.runtimes.shim.logs.podlog import read_gap
 
 STAMP = b"2026-01-01T00:00:0%d.000000000Z "
 

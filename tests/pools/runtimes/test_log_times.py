@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pools.runtimes.log_times import extend_times, read_times
-from pools.runtimes.shim import logtimes
-from pools.runtimes.shim.logtimes import ENTRY_BYTES, LIMIT_MIN, LogTimes, append_entries, times_path
-from pools.runtimes.shim.podlog import PodLog
+from pools.runtimes.shim.logs import logtimes
+from pools.runtimes.shim.logs.logtimes import ENTRY_BYTES, LIMIT_MIN, LogTimes, append_entries, times_path
+from pools.runtimes.shim.logs.podlog import PodLog
 
 
 class Writer:
@@ -16,7 +16,7 @@ class Writer:
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path, self.now = path, 1000.0
-        monkeypatch.setattr("pools.runtimes.shim.logtimes.time.time", lambda: self.now)
+        monkeypatch.setattr("pools.runtimes.shim.logs.logtimes.time.time", lambda: self.now)
         path.touch()
         self.log = PodLog(str(path), 1 << 20, LogTimes(str(path), 1 << 20))
 

@@ -12,7 +12,7 @@ import pytest
 from pools.runtimes import shims
 from pools.runtimes.base import RuntimeFailure
 from pools.runtimes.shim.channels.listener import SOCKET
-from pools.runtimes.shim.prepared import FILE
+from pools.runtimes.shim.enclosure.prepared import FILE
 from pools.runtimes.shim.processes import children, is_running, process_ids
 from pools.runtimes.shim.server import SPARES
 from tests.contracts.pods import LocalStage, ended, kill, order, poll_until, running

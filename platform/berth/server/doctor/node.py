@@ -13,7 +13,7 @@ from pools.runtimes.device_usage import DeviceProbe
 from pools.runtimes.enclosure.devices import DECLARED_VARIABLE, amd_render_nodes, nvidia_gpus, simulates_gpus
 from pools.runtimes.enclosure.levels import Isolation, IsolationLevel, IsolationPolicy
 from pools.runtimes.local import LocalRuntime
-from pools.runtimes.shim.cgroups import CPU, MEMORY, PROCESSES
+from pools.runtimes.shim.limits.cgroups import CPU, MEMORY, PROCESSES
 
 HERE = "this machine"
 VERSION_SECONDS = 10.0

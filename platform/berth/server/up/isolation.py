@@ -14,7 +14,7 @@ from pools.runtimes.enclosure.levels import (
     IsolationPolicy,
 )
 from pools.runtimes.local import LocalRuntime
-from pools.runtimes.shim.cgroups import CPU, MEMORY
+from pools.runtimes.shim.limits.cgroups import CPU, MEMORY
 
 GPUS_VARIABLE, DEMO_GPUS = "BERTH_DECLARED_GPUS", "8"
 OFF = f"""\

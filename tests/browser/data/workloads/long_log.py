@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from pools.runtimes.pod_dir import PodDir
-from pools.runtimes.shim.logtimes import append_entries
+from pools.runtimes.shim.logs.logtimes import append_entries
 from projects.models import Workload
 from tests.support.present import present
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 
-from pools.runtimes.shim.cgroups import MEMORY
-from pools.runtimes.shim.disk import DiskUsage
-from pools.runtimes.shim.podlog import CHECK_SECONDS, PodLog
+from pools.runtimes.shim.limits.cgroups import MEMORY
+from pools.runtimes.shim.limits.disk import DiskUsage
+from pools.runtimes.shim.logs.podlog import CHECK_SECONDS, PodLog
 from pools.runtimes.shim.records import write_record
 from pools.runtimes.shim.wakes import wake_listeners
 

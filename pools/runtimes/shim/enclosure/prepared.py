@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pools.runtimes.shim.builder import Builder
+from pools.runtimes.shim.enclosure.builder import Builder
 
 TYPE_CHECKING = False  # importing `typing` would take half as long as starting Python
 if TYPE_CHECKING:

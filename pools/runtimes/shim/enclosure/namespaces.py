@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 
-from pools.runtimes.shim.builder import Builder
-from pools.runtimes.shim.mounts import Mounts
-from pools.runtimes.shim.shared_memory import SharedMemory
+from pools.runtimes.shim.enclosure.builder import Builder
+from pools.runtimes.shim.enclosure.mounts import Mounts
+from pools.runtimes.shim.enclosure.shared_memory import SharedMemory
 
 TYPE_CHECKING = False  # importing `typing` would take half as long as starting Python
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ _KEEP_SIZE_AND_PUNCH_HOLE = 0x02 | 0x01
 
 TYPE_CHECKING = False  # importing `typing` would take half as long as starting Python
 if TYPE_CHECKING:
-    from pools.runtimes.shim.logtimes import LogTimes
+    from pools.runtimes.shim.logs.logtimes import LogTimes
 
 
 def read_gap(path: str) -> tuple[int, int]:

@@ -1,0 +1,1 @@
+"""Build the enclosure that isolates a pod: its namespaces, mounts and shared memory."""

@@ -1,0 +1,1 @@
+"""Write a pod's log, and record the times of its parts."""
