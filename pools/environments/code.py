@@ -13,7 +13,7 @@ _ROOTS = {"berth": Path(berth.__path__[0]).parent, "pools": Path(pools.__path__[
 _PARTS = (
     "berth/__init__.py", "berth/core/**/*.py", "berth/client/**/*.py", "berth/worker/**/*.py",
     "berth/examples/**/*.py", "pools/__init__.py", "pools/plugins/**/*.py", "pools/runtimes/__init__.py",
-    "pools/runtimes/shim/*.py",
+    "pools/runtimes/shim/__init__.py", "pools/runtimes/shim/channels/*.py",
 )  # fmt: skip
 
 
