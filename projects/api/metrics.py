@@ -18,11 +18,12 @@ from berth.server.api.requests import ListQuery, Query, Word, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
-from projects import reported_metrics, selectors
+from projects import selectors
 from projects.api.workloads.schemas import PhaseName
 from projects.engine.metrics import POINTS_MAX, Point
 from projects.models import Metric
-from projects.reported_metrics import Goal
+from projects.queries import reported_metrics
+from projects.queries.reported_metrics import Goal
 from projects.services.arrays.stop_rules import PREVIEW_TASKS_MAX, preview_stops
 
 COMPARED_MAX = 20

@@ -21,8 +21,8 @@ from projects.api.departments import TenantChanges
 from projects.api.lookups import resolve_department
 from projects.known_names import unknown_department_problem
 from projects.models import Project
+from projects.queries.volumes import project_volumes
 from projects.services import tenants
-from projects.volumes import project_volumes
 
 BY_NAME = Order("name", ("name",))
 

@@ -23,9 +23,9 @@ from pools import selectors as machines
 from pools.models import Node, NodePool
 from projects import selectors
 from projects.access import visible_nodes, visible_pools
-from projects.idle_gpus import RUNNING_STATES, idle_since
 from projects.known_names import unknown_pool_problem, unknown_project_problem
 from projects.models import Pod, Workload
+from projects.queries.idle_gpus import RUNNING_STATES, idle_since
 from scheduler.api.utilization_shapes import (
     DeviceUtilizationResponse,
     UtilizationPointResponse,

@@ -7,9 +7,9 @@ from django.db.models import Sum
 from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_count, format_gpus, to_words
 from pools.models.node import PENDING
-from projects.idle_gpus import idle_since
 from projects.models import Phase, Pod, PodState, Quota, Workload
 from projects.models.tenants import applies_to_any
+from projects.queries.idle_gpus import idle_since
 from scheduler.reports.pool_findings import MAX_NAMED, Finding, PoolFacts, RemedyForm, Severity, to_sentence
 from scheduler.reports.queues.pending_reasons import count_by_reason
 

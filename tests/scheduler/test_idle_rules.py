@@ -7,8 +7,8 @@ import pytest
 from berth.core.errors import Forbidden, Invalid
 from berth.core.idle_rule import IdleRule, normalize_rule, parse_text
 from pools.models import NodePool
-from projects.idle_rules import idle_status
 from projects.models import Audit, Delivery, Event, IdleWarning, Project, Workload
+from projects.queries.idle_rules import idle_status
 from projects.services import tenants, workloads
 from projects.services.notifications.subscriptions import subscribe
 from scheduler.loop.reconcile.idle_rules import IDLE_RULES_INTERVAL

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from berth.server.api.responses import ResponseModel, from_milli
 from projects.api.workloads.schemas import CostResponse, DryRunResponse
-from projects.costs import array_costs
 from projects.models import WorkloadArray
+from projects.queries.costs import array_costs
 from projects.services.arrays import TaskCounts, count_tasks_by_array
 
 ArrayStateName = Literal["active", "completed", "failed", "cancelled"]

@@ -38,7 +38,7 @@ from projects.api.arrays.schemas import (
 from projects.api.workloads.schemas import DryRunResponse
 from projects.known_names import unknown_project_problem, unknown_user_problem
 from projects.models import WorkloadArray
-from projects.reported_metrics import Goal
+from projects.queries.reported_metrics import Goal
 from projects.services import arrays
 
 TASKS_PER_REQUEST = 50  # number of stored tasks that count as one request against the rate limit

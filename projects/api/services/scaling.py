@@ -16,7 +16,7 @@ from berth.server.api.schema import operation
 from projects.api.services import scaling_schemas as schemas
 from projects.api.services.views import ServiceView
 from projects.models import ScaleRequest
-from projects.service_selectors import find_request, select_requests
+from projects.queries.services import find_request, select_requests
 from projects.services.inference import requests
 from projects.services.inference.addresses import addresses, new_addresses
 from projects.services.inference.requests import AcceptedRequest

@@ -21,7 +21,7 @@ from projects.api.workloads.schemas import PhaseName
 from projects.engine.scaling import FINAL
 from projects.known_names import unknown_project_problem
 from projects.models import InferenceEngine, Pod, ScaleRequest, Service
-from projects.service_selectors import find_service, services
+from projects.queries.services import find_service, services
 from projects.services.inference import weight_updates
 from projects.services.inference.rules import InvalidScaleRequest, service_settings
 

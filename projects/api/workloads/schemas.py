@@ -14,9 +14,9 @@ from django.utils import timezone
 from pydantic import Field, RootModel
 
 from berth.server.api.responses import DecimalText, ProblemResponse, ResponseModel, from_milli
-from projects.costs import workload_cost, workload_costs
-from projects.idle_rules import idle_status
 from projects.models import Phase, Pod, PodState, Workload, WorkloadRole
+from projects.queries.costs import workload_cost, workload_costs
+from projects.queries.idle_rules import idle_status
 from projects.services.code import describe_code
 from projects.services.workloads import Edit, Submission
 from projects.services.workloads.prediction import Prediction

@@ -17,7 +17,7 @@ from projects.engine.stop_rules import TaskReports, TaskStop, decide_stops, step
 from projects.models import ArrayState, Audit, Metric, Phase, Workload, WorkloadArray
 from projects.models.arrays import STOP_RULE_REASON
 from projects.models.workloads import ENDED_PHASES
-from projects.reported_metrics import Goal, ranked_tasks, to_series
+from projects.queries.reported_metrics import Goal, ranked_tasks, to_series
 from projects.services import audit
 from projects.services.arrays import progress
 from projects.services.arrays.rows import lock_array

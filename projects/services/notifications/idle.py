@@ -6,8 +6,8 @@ from django.conf import settings
 from django.db import transaction
 
 from berth.core.spec.values.addresses import Channel
-from projects.idle_gpus import idle_since
 from projects.models import Delivery, Phase, Subscription, Workload
+from projects.queries.idle_gpus import idle_since
 from projects.services.notifications.notify import (
     create_delivery,
     lock_subscription,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from berth.server.web.charts.lines import LineChart, line_chart
 from projects.models import Metric, Workload, WorkloadArray
-from projects.reported_metrics import Goal, metric_names, ranked_tasks, to_series
+from projects.queries.reported_metrics import Goal, metric_names, ranked_tasks, to_series
 
 RANKED_MAX, LINES_MAX, POINTS = 20, 8, 100
 

@@ -21,9 +21,9 @@ from berth.server.api.transport.streaming import csv_response
 from berth.server.web.lists.paging import PageSlice, load_slice
 from berth.server.web.pages import Request, page, signed_in
 from projects.access import Action, may
-from projects.costs import array_gpu_hours_and_cost
 from projects.models import ArrayState, Phase, Workload, WorkloadArray
-from projects.reported_metrics import may_report
+from projects.queries.costs import array_gpu_hours_and_cost
+from projects.queries.reported_metrics import may_report
 from projects.selectors import find_array, workloads
 from projects.services.arrays import TaskCounts, count_tasks
 from projects.services.arrays.stop_rules import PREVIEW_TASKS_MAX, parse_stop_rule, preview_stops

@@ -15,7 +15,7 @@ from berth.server.web.forms import Form
 from berth.server.web.pages import Request, confirm_page, form_page, signed_in, success_response
 from projects.access import Action, require
 from projects.models import Service
-from projects.service_selectors import find_request, find_service
+from projects.queries.services import find_request, find_service
 from projects.services.inference import autoscalers, requests
 from projects.services.inference.addresses import new_addresses
 from projects.services.inference.rules import ScaleParameters, engine_count

@@ -19,7 +19,7 @@ from projects.engine.replicas.conditions import conditions
 from projects.engine.scaling import FINAL
 from projects.models import InferenceEngine, Pod, ScaleRequest, Service
 from projects.models.workloads import ENDED_PHASES
-from projects.service_selectors import find_service, services
+from projects.queries.services import find_service, services
 from projects.services.inference.autoscalers import load_config
 from projects.services.inference.rules import service_settings
 from projects.web.services.charts import (

@@ -10,8 +10,8 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from berth.core.values.amounts import MILLI
-from projects.costs import array_costs, workload_costs
 from projects.models import Workload
+from projects.queries.costs import array_costs, workload_costs
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from berth.core.values.amounts import MILLI
 from berth.server.web.charts.bars import stacked_bar
-from projects.idle_gpus import idle_since, last_measured_at, mean_utilization
 from projects.models import Phase, Workload
+from projects.queries.idle_gpus import idle_since, last_measured_at, mean_utilization
 
 SAME_TIME = timedelta(minutes=2)
 

@@ -7,8 +7,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
-from projects.idle_gpus import idle_since
 from projects.models import Phase, Workload
+from projects.queries.idle_gpus import idle_since
 from scheduler.reports.utilization import summary
 
 MILLI, MIB = 1000.0, 1024.0 * 1024.0

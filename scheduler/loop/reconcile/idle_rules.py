@@ -21,8 +21,8 @@ from berth.db.queries import prepared
 from berth.db.writes.set_writes import write_in_halves
 from projects.actor import Actor
 from projects.engine.idle_rules import IdleFacts, IdleStep, IssuedWarning, next_step
-from projects.idle_gpus import MAX_MEASUREMENT_AGE
 from projects.models import Audit, IdleWarning, Phase, Workload
+from projects.queries.idle_gpus import MAX_MEASUREMENT_AGE
 from projects.services import announce, audit, events
 from projects.services.notifications.deliveries import IdleReport, enqueue_idle
 from projects.services.workloads.phase_transitions import PhaseTransition

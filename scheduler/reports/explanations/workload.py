@@ -12,9 +12,9 @@ from django.utils.dateparse import parse_datetime
 from berth.core.values.amounts import MILLI, RESOURCES
 from pools.models import NodePool
 from projects.actor import Actor
-from projects.idle_rules import idle_status
 from projects.models import Phase, Quota, Workload
 from projects.models.tenants import applies_to_any
+from projects.queries.idle_rules import idle_status
 from projects.services.arrays.waiting import explain_held_task
 from projects.services.dependencies import current_waiting_message
 from projects.services.workloads.pending.bursting import burst_sentence

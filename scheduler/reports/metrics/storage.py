@@ -11,7 +11,7 @@ from berth.db.loops.crash_points import crash_point
 from berth.db.loops.lease import HeldLease, fenced_transaction
 from projects.engine.metrics import METRICS_MAX, Sample, Series
 from projects.models import Metric, MetricsReader, Pod
-from projects.reported_metrics import to_series
+from projects.queries.reported_metrics import to_series
 from projects.services.secrets import workload_maskers
 
 SUMMARY_FIELDS = [

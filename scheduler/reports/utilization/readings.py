@@ -16,7 +16,7 @@ from berth.db.loops.crash_points import assert_no_transaction
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
 from pools.runtimes.base import DeviceUsage, Measurements, PodUsage, Runtime, RuntimeFailure
-from projects.idle_gpus import RUNNING_STATES
+from projects.queries.idle_gpus import RUNNING_STATES
 from scheduler import models
 
 log = logging.getLogger(__name__)

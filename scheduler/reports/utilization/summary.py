@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from pools.models import Node, NodePool
 from pools.models.node import HOSTING
-from projects.idle_gpus import MAX_MEASUREMENT_AGE, RUNNING_STATES
+from projects.queries.idle_gpus import MAX_MEASUREMENT_AGE, RUNNING_STATES
 from scheduler.models import Allocation, NodeUtilization
 from scheduler.reports.utilization.readings import DeviceMeasurement
 

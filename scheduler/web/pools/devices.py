@@ -14,8 +14,8 @@ from pools.models import Node, NodePool
 from pools.models.node import ALIVE, PENDING
 from projects.access import visible_projects
 from projects.actor import Actor
-from projects.idle_gpus import MAX_MEASUREMENT_AGE
 from projects.models import Pod, Workload
+from projects.queries.idle_gpus import MAX_MEASUREMENT_AGE
 from scheduler.models import Allocation, Reservation
 from scheduler.reports.utilization.summary import DeviceMeasurements, devices_by_node
 

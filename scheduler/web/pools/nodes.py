@@ -20,8 +20,8 @@ from pools.models.node import ALIVE, HOSTING, PENDING, NodeState
 from pools.web.nodes import NODE_ACTIONS
 from projects.access import visible_nodes, visible_projects
 from projects.actor import Actor
-from projects.idle_gpus import MAX_MEASUREMENT_AGE
 from projects.models import Pod
+from projects.queries.idle_gpus import MAX_MEASUREMENT_AGE
 from scheduler.models import Allocation
 from scheduler.reports.pool_findings import Finding
 from scheduler.web.pools.devices import NodeMap, measured_node_maps

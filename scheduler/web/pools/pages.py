@@ -23,7 +23,7 @@ from pools.models import NodePool, ScalingEvent
 from pools.models.scaling import ScalingKind
 from pools.scale_down import list_blocked_actions
 from projects.access import Action, may, visible_pools
-from projects.volumes import visible_volumes
+from projects.queries.volumes import visible_volumes
 from scheduler.reports.fragmentation import Fragmentation, FragmentationLevel, measure_fragmentation
 from scheduler.reports.pool_diagnosis import diagnose_pool
 from scheduler.reports.pool_findings import Finding, Severity

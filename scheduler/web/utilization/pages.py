@@ -21,8 +21,8 @@ from berth.server.web.pages import Request, signed_in
 from pools.models import Node, NodePool
 from pools.selectors import nodes
 from projects.access import visible_nodes
-from projects.idle_gpus import MAX_MEASUREMENT_AGE, idle_since
 from projects.models import Phase, Workload
+from projects.queries.idle_gpus import MAX_MEASUREMENT_AGE, idle_since
 from projects.selectors import find_workload
 from scheduler.reports.utilization import summary
 from scheduler.reports.utilization.over_time import MeanUtilization

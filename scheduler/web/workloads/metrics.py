@@ -16,7 +16,7 @@ from berth.server.web.pages import Request, signed_in
 from projects.actor import Actor
 from projects.engine.metrics import Point, Series
 from projects.models import Metric, Workload
-from projects.reported_metrics import may_report, to_series, workload_metrics
+from projects.queries.reported_metrics import may_report, to_series, workload_metrics
 from projects.selectors import find_workload, workloads
 
 POINTS = 200

@@ -18,10 +18,10 @@ from berth.core.errors import RateLimited
 from berth.server.web.pages import Request, page, signed_in
 from projects.access import Action, may
 from projects.actor import Actor
-from projects.costs import workload_cost, workload_gpu_hours
-from projects.idle_gpus import idle_since
-from projects.idle_rules import idle_status
 from projects.models import Phase, Workload
+from projects.queries.costs import workload_cost, workload_gpu_hours
+from projects.queries.idle_gpus import idle_since
+from projects.queries.idle_rules import idle_status
 from projects.selectors import find_workload
 from projects.services.code import describe_code
 from projects.services.dependencies import dependency_statuses, find_dependents

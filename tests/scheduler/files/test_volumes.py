@@ -10,8 +10,8 @@ from pools.models import NodePool
 from pools.runtimes.base import VolumeMount
 from pools.services import edit_pool
 from projects.models import Phase, Workload
+from projects.queries.volumes import project_volumes, visible_volumes
 from projects.services.tenants import create_project, delete_project
-from projects.volumes import project_volumes, visible_volumes
 from scheduler.loop.observe.specs import SpecCache
 from scheduler.loop.observe.view import observe
 from scheduler.simulator.scenario.export import snapshot_to_scenario

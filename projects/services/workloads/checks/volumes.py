@@ -8,8 +8,8 @@ from berth.core.spec import WorkloadSpec
 from pools.engine.volumes import Volume, usable_volumes
 from pools.models import NodePool
 from projects.models import Project
+from projects.queries.volumes import count_nodes, node_labels
 from projects.services.workloads.submission_view import SubmissionView
-from projects.volumes import count_nodes, node_labels
 
 NONE_YET = "nothing, because no pool has volumes for this project; platform admins can add volumes to pools"
 POOLS_SHOWN = 5

@@ -10,8 +10,8 @@ from django.db.models import Q
 from berth.db.loops import lease
 from pools.runtimes.base import DeviceUsage, RuntimeFailure
 from pools.runtimes.enclosure.levels import Isolation, IsolationLevel, IsolationPolicy
-from projects.idle_gpus import MAX_MEASUREMENT_AGE, idle_since
 from projects.models import Workload
+from projects.queries.idle_gpus import MAX_MEASUREMENT_AGE, idle_since
 from scheduler import models
 from scheduler.reports.utilization import summary
 from scheduler.reports.utilization.over_time import choose_step, hourly_utilization, utilization_points

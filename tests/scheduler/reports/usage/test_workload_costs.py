@@ -6,8 +6,8 @@ from decimal import Decimal
 
 from pools.models import NodePool, PoolPrice
 from projects.api.workloads.schemas import serialize_workload
-from projects.costs import array_costs, workload_costs
 from projects.models import Workload
+from projects.queries.costs import array_costs, workload_costs
 from projects.services import arrays
 from projects.services.workloads import control
 from scheduler.reports.usage.query import usage_request

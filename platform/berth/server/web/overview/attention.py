@@ -13,8 +13,8 @@ from berth.core.wording.words import format_count, format_gpus
 from pools.models import NodePool
 from projects.access import Action, may
 from projects.actor import Actor
-from projects.idle_gpus import idle_since
 from projects.models import ArrayState, BudgetWarning, Delivery, Phase, Workload, WorkloadArray
+from projects.queries.idle_gpus import idle_since
 from projects.selectors import budgets, workload_count, workloads
 from projects.services.arrays import failure_sentence, failures_by_array
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE

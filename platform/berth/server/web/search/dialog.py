@@ -47,6 +47,7 @@ from projects.access import visible_nodes, visible_pools, with_roles
 from projects.actor import Actor
 from projects.models import Phase, Service, Workload, WorkloadArray
 from projects.models.workloads import LIVE_PHASES
+from projects.queries.services import services
 from projects.selectors import (
     arrays,
     id_condition,
@@ -56,7 +57,6 @@ from projects.selectors import (
     templates,
     workloads,
 )
-from projects.service_selectors import services
 from projects.web.services.serving import load_serving_statuses
 from projects.web.workloads.engine_rows import without_engines
 

@@ -10,8 +10,8 @@ from berth.server.web.search.workloads import array_hits, state_of
 from pools.models.node import NodeState
 from projects.access import visible_nodes, visible_pools
 from projects.actor import Actor
+from projects.queries.services import services
 from projects.selectors import arrays, workloads
-from projects.service_selectors import services
 from scheduler.reports.evictions.rendering import render_with_links
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for

@@ -1,0 +1,1 @@
+"""Queries for costs, idle GPUs, reported metrics, services and volumes."""
