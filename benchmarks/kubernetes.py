@@ -25,17 +25,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.setup.arguments import parser
-from benchmarks.setup.bare_pods import (
+from benchmarks.setup.kubernetes.bare_pods import (
     bound_pods,
     create_bare_pods,
     minimal_pods,
     same_pods,
     unscheduled_pods,
 )
-from benchmarks.setup.counted_requests import Requests, counted_requests
-from benchmarks.setup.mirror_memory import measure_mirror, memory_mib
+from benchmarks.setup.kubernetes.counted_requests import Requests, counted_requests
+from benchmarks.setup.kubernetes.mirror_memory import measure_mirror, memory_mib
+from benchmarks.setup.kubernetes.program_cpu import cpu_by_program, per_pod
 from benchmarks.setup.own_database import own_database
-from benchmarks.setup.program_cpu import cpu_by_program, per_pod
 from benchmarks.ticks import timed_steps
 from berth.core.garbage import relax_garbage_collection
 
@@ -83,9 +83,9 @@ class Running:
 
 @contextmanager
 def real_cluster(kubeconfig: Path, nodes: int) -> Iterator[Running]:
-    from benchmarks.setup.fake_kubelets import LABEL
+    from benchmarks.setup.kubernetes.fake_kubelets import LABEL
 
-    program = "benchmarks.setup.fake_kubelets"
+    program = "benchmarks.setup.kubernetes.fake_kubelets"
     command = [sys.executable, "-m", program, str(kubeconfig), str(nodes), str(nodes)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as kubelets:
         assert kubelets.stdin

@@ -29,7 +29,7 @@ import httpx
 from benchmarks.setup.arguments import parser
 from benchmarks.setup.cluster import Cluster, await_nodes, create_cluster
 from benchmarks.setup.own_database import own_database
-from benchmarks.setup.server_processes import ServerProcesses, server_processes, wait_until
+from benchmarks.setup.processes.server_processes import ServerProcesses, server_processes, wait_until
 
 SCALE = 0.1
 RESERVATION_AFTER = 2  # in seconds; all workloads run for at most a second

@@ -21,6 +21,7 @@ import psycopg
 
 from benchmarks.decide import RESULTS, commit, machine
 from benchmarks.setup.arguments import parser
+from benchmarks.setup.processes.timed_preload import STEPS
 from benchmarks.setup.stages import (
     PERCENTS,
     TOTAL,
@@ -32,7 +33,6 @@ from benchmarks.setup.stages import (
     percentile,
     table,
 )
-from benchmarks.setup.timed_preload import STEPS
 from berth.client import Client
 from berth.client.config import Settings
 from berth.db.embedded.cluster import EmbeddedCluster
@@ -83,7 +83,9 @@ def main() -> None:
         steps = Path(place) / "steps"
         steps.mkdir()
         settings = {"BERTH_RATE_READ": "1000000000", "BERTH_RATE_WRITE": "1000000000", STEPS: str(steps)}
-        berth = Installation(Path(place) / "home", module="benchmarks.setup.timed_up", settings=settings)
+        berth = Installation(
+            Path(place) / "home", module="benchmarks.setup.processes.timed_up", settings=settings
+        )
         try:
             berth.start("--demo")
             times = submit_all(berth, count, random.Random(arguments.seed))

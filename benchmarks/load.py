@@ -23,7 +23,7 @@ from benchmarks import kueue
 from benchmarks.setup.arguments import parser
 from benchmarks.setup.cluster import POOL, Cluster, await_nodes, create_cluster
 from benchmarks.setup.own_database import own_database
-from benchmarks.setup.server_processes import ServerProcesses, server_processes, wait_until
+from benchmarks.setup.processes.server_processes import ServerProcesses, server_processes, wait_until
 
 Row = dict[str, Any]
 BATCH = 1000

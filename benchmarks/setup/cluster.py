@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from benchmarks.setup.server_processes import wait_until
+from benchmarks.setup.processes.server_processes import wait_until
 
 POOL = "bench"
 

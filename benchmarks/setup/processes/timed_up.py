@@ -7,7 +7,7 @@ from typing import Any
 from berth.server.up import processes
 from berth.server.up.__main__ import main
 
-MODULE, TIMED_MODULE = "berth.server.up.preload", "benchmarks.setup.timed_preload"
+MODULE, TIMED_MODULE = "berth.server.up.preload", "benchmarks.setup.processes.timed_preload"
 
 command_launcher = processes.command_launcher
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from benchmarks.setup.program_cpu import cpu_by_program, per_pod
+from benchmarks.setup.kubernetes.program_cpu import cpu_by_program, per_pod
 
 PATIENCE_SECONDS = 1800
 INSTALLATION_LABEL, GPU = "berth.dev/installation", "nvidia.com/gpu"

@@ -1,4 +1,4 @@
-"""Simulate nodes in a real Kubernetes cluster: `python -m benchmarks.setup.fake_kubelets`.
+"""Simulate nodes in a real Kubernetes cluster: `python -m benchmarks.setup.kubernetes.fake_kubelets`.
 
 The program creates nodes and foreign pods, reports the pods bound to these nodes as running, and removes pods
 that are deleted. It prints `ready`, then reads commands from stdin: `end N` completes N pods that are not

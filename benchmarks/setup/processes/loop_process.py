@@ -1,4 +1,4 @@
-"""Scheduler process of a benchmark: `python -m benchmarks.setup.loop_process REPORT`.
+"""Scheduler process of a benchmark: `python -m benchmarks.setup.processes.loop_process REPORT`.
 
 It runs `run_scheduler` with measurements. On SIGUSR1, it writes a JSON report on the rounds since the last
 report: the longest wall and CPU time, the steps of the slowest rounds, the CPU time by step, and the number

@@ -19,7 +19,7 @@ import psutil
 from benchmarks.setup.cpu_time import own_seconds, tree_seconds
 from berth.server.up.address import bind_socket, socket_url, wait_until_ready
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PATIENCE = 900.0  # patience in seconds
 UNLIMITED = "1000000000"
 SETTINGS = {
@@ -82,7 +82,7 @@ def server_processes(settings: Mapping[str, str]) -> Iterator[ServerProcesses]:
         number, report = listening.fileno(), Path(place) / "report.json"
         env.setdefault("BERTH_HOME", place)
         web = _start(stack, ["berth.server.up.serve", "--fd", str(number)], env, (number,))
-        loop = _start(stack, ["benchmarks.setup.loop_process", str(report)], env)
+        loop = _start(stack, ["benchmarks.setup.processes.loop_process", str(report)], env)
         address = socket_url(listening)
         assert wait_until_ready(address, should_continue=web.is_running), "the web process did not start"
         yield ServerProcesses(address, web, loop, _database(), report)

@@ -15,7 +15,7 @@ def measure_mirror(kubeconfig: str, installation: str) -> dict[str, Any]:
 
     Return the number of objects, the duration of the lists in seconds, and the memory in MiB.
     """
-    command = [sys.executable, "-m", "benchmarks.setup.mirror_memory", installation]
+    command = [sys.executable, "-m", "benchmarks.setup.kubernetes.mirror_memory", installation]
     output = subprocess.run(command, input=kubeconfig, capture_output=True, text=True, check=True).stdout
     figures: dict[str, Any] = json.loads(output)
     return figures

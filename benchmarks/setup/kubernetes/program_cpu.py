@@ -9,7 +9,7 @@ PROGRAMS = {
     "kube-apiserver": "API server", "etcd": "etcd", "kube-scheduler": "scheduler",
     "kube-controller": "controller manager", "postgres": "PostgreSQL",
 }  # fmt: skip
-KUBELETS = b"benchmarks.setup.fake_kubelets"
+KUBELETS = b"benchmarks.setup.kubernetes.fake_kubelets"
 
 
 def cpu_by_program() -> Counter[str]:

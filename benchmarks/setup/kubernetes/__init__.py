@@ -1,0 +1,1 @@
+"""Nodes, pods and measurements of the Kubernetes benchmark."""

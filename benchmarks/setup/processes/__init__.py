@@ -1,0 +1,1 @@
+"""Start Berth's processes for benchmarks, and record what they do."""
