@@ -3,11 +3,9 @@
 from django.urls import URLPattern, URLResolver, path
 
 from projects.api import (
-    account,
     code,
     departments,
     history,
-    members,
     metrics,
     outputs,
     projects,
@@ -15,10 +13,10 @@ from projects.api import (
     secrets,
     subscriptions,
     templates,
-    users,
     volumes,
 )
 from projects.api.arrays import views as arrays
+from projects.api.people import account, members, users
 from projects.api.quotas import changes as quota_changes
 from projects.api.quotas import groups as quota_groups
 from projects.api.quotas import views as quotas

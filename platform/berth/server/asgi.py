@@ -21,7 +21,7 @@ from berth.server.api.transport.asgi import RestRouter
 from berth.server.front.bodies import BodyLimitMiddleware
 from berth.server.front.threads import RequestThreads
 from berth.server.web.live.request_ids import with_request_id
-from projects.api.authentication import may_send_large_bodies
+from projects.api.people.authentication import may_send_large_bodies
 from projects.port_proxy.links import load_port_origins
 from projects.port_proxy.proxy import PortProxy
 from scheduler.api.channels.consumer import ChannelConsumer

@@ -13,7 +13,7 @@ from berth.server.api.parsers import BODY_MAX
 from berth.server.api.transport.asgi import RestRouter
 from berth.server.front import bodies
 from berth.server.front.bodies import BodyLimitMiddleware
-from projects.api.authentication import may_send_large_bodies
+from projects.api.people.authentication import may_send_large_bodies
 from projects.models import Workload
 from projects.services.people import tokens
 from tests.api.transport.asgi_client import Wire

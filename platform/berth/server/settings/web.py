@@ -135,8 +135,8 @@ BERTH_SESSION_MIB = env.int("BERTH_SESSION_MIB", default=512)
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "projects.api.authentication.BearerTokenAuthentication",
-        "projects.api.authentication.BrowserSessionAuthentication",
+        "projects.api.people.authentication.BearerTokenAuthentication",
+        "projects.api.people.authentication.BrowserSessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_PARSER_CLASSES": [

@@ -22,7 +22,7 @@ from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from projects import selectors
 from projects.access import has_admin_role
-from projects.api.members import MemberResponse, serialize_member
+from projects.api.people.members import MemberResponse, serialize_member
 from projects.models.workloads import LIVE_PHASES
 from projects.services.people import accounts, members
 

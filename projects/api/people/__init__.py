@@ -1,0 +1,1 @@
+"""REST endpoints for user accounts, members and sign-in."""
