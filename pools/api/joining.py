@@ -26,7 +26,7 @@ from berth.server.api.schema import operation
 from berth.server.api.views import TokenlessView
 from berth.server.wiring import load_wiring
 from pools import services
-from pools.api.inventory import InventoryBody
+from pools.api.schemas.inventory import InventoryBody
 from pools.environments.code import worker_code
 from pools.environments.progress import Phase
 from pools.joining import secrets

@@ -18,8 +18,8 @@ from berth.server.api.requests import Body, ListQuery, parse_body, parse_query
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from pools import joined_machines, services
-from pools.api.inventory import InventoryResponse, inventory_response
 from pools.api.pools import PoolView, ReasonBody
+from pools.api.schemas.inventory import InventoryResponse, inventory_response
 from pools.models import JoinToken, Machine
 from pools.services.machines import LIFETIME, MAX_LIFETIME, MAX_MACHINES, check_removable
 

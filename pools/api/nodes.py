@@ -18,10 +18,10 @@ from berth.server.api.responses import Amounts, ResponseModel, from_milli
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from pools import selectors, services
-from pools.api.capacity import annotate_allocated, node_capacity, node_free_capacity
-from pools.api.inventory import InventoryResponse, inventory_response
-from pools.api.pool_shapes import LevelChoice
 from pools.api.pools import ReasonBody
+from pools.api.schemas.capacity import annotate_allocated, node_capacity, node_free_capacity
+from pools.api.schemas.inventory import InventoryResponse, inventory_response
+from pools.api.schemas.pools import LevelChoice
 from pools.models import Node, NodePool
 
 BY_POOL_AND_ORDINAL = Order("place", ("pool__name", "ordinal", "id"))

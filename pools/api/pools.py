@@ -31,9 +31,9 @@ from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
 from berth.server.wiring import load_wiring
 from pools import selectors, services
-from pools.api.capacity import pool_capacity
-from pools.api.draining import ScaledPoolResponse, scaled_pool_response
-from pools.api.pool_shapes import CreatePoolBody, NodePoolResponse, PoolValues, to_pool_response
+from pools.api.schemas.capacity import pool_capacity
+from pools.api.schemas.draining import ScaledPoolResponse, scaled_pool_response
+from pools.api.schemas.pools import CreatePoolBody, NodePoolResponse, PoolValues, to_pool_response
 from pools.models import NodePool, ScalingEvent
 from pools.models.scaling import ScalingKind
 from pools.providers.base import Shape

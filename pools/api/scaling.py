@@ -12,14 +12,14 @@ from berth.server.api.requests import Body, Query, etag, parse_body, parse_query
 from berth.server.api.responses import ResponseModel
 from berth.server.api.schema import operation
 from pools import services
-from pools.api.draining import (
+from pools.api.pools import PoolView
+from pools.api.schemas.draining import (
     DrainingNodeResponse,
     ScaledPoolResponse,
     draining_node_responses,
     scaled_pool_response,
 )
-from pools.api.pool_shapes import INT_MAX
-from pools.api.pools import PoolView
+from pools.api.schemas.pools import INT_MAX
 from pools.scale_down import list_blocked_actions, list_nodes_to_drain
 
 

@@ -15,7 +15,7 @@ from berth.server.api.requests import Body, ListQuery, Word, parse_body, parse_q
 from berth.server.api.responses import ResponseModel, created_response, no_content
 from berth.server.api.schema import operation
 from berth.server.api.views import ApiView
-from pools.api.idle_rules import IdleRuleResponse, IdleRuleValues
+from pools.api.schemas.idle_rules import IdleRuleResponse, IdleRuleValues
 from projects import selectors
 from projects.api.departments import TenantChanges
 from projects.api.lookups import resolve_department

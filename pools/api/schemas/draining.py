@@ -6,8 +6,8 @@ from datetime import datetime
 from pydantic import Field
 
 from berth.server.api.responses import ResponseModel
-from pools.api.capacity import pool_capacity
-from pools.api.pool_shapes import NodePoolResponse, to_pool_response
+from pools.api.schemas.capacity import pool_capacity
+from pools.api.schemas.pools import NodePoolResponse, to_pool_response
 from pools.models import NodePool
 from pools.scale_down import NodeToDrain, list_nodes_to_drain
 

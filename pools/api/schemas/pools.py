@@ -13,10 +13,10 @@ from berth.core.spec.values.quantities import Cores, Moment, to_thousandths
 from berth.core.spec.values.texts import Text
 from berth.server.api.requests import Body
 from berth.server.api.responses import Amounts, ResponseModel, from_milli
-from pools.api.default_limits import DefaultLimitsResponse, DefaultLimitsValues
-from pools.api.idle_rules import IdleRuleResponse, IdleRuleValues
-from pools.api.image_policies import ImagePolicyResponse, ImagePolicyValues
-from pools.api.volumes import VolumeResponse, VolumeValues, volume_responses
+from pools.api.schemas.default_limits import DefaultLimitsResponse, DefaultLimitsValues
+from pools.api.schemas.idle_rules import IdleRuleResponse, IdleRuleValues
+from pools.api.schemas.image_policies import ImagePolicyResponse, ImagePolicyValues
+from pools.api.schemas.volumes import VolumeResponse, VolumeValues, volume_responses
 from pools.costs import current_price
 from pools.engine.budgets import DisruptionReason
 from pools.engine.node_spec import FIELDS

@@ -1,0 +1,1 @@
+"""REST models for settings of pools, and for responses about pools and nodes."""
