@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from berth.core.clock import SystemClock
-from pools.kubernetes.api import Api, ApiError
-from pools.kubernetes.credentials import Connection
+from pools.kubernetes.api_server.api import Api, ApiError
+from pools.kubernetes.api_server.credentials import Connection
 from pools.kubernetes.manifests import namespace_manifest
 from pools.kubernetes.mirror import Mirror
 from pools.kubernetes.nodes import INSTALLATION_LABEL

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from pools.kubernetes.api import CONNECTED, AccessDenied, Api, ApiError, Unreachable
+from pools.kubernetes.api_server.api import CONNECTED, AccessDenied, Api, ApiError, Unreachable
 from pools.kubernetes.files.container import ANNOTATION as FILES_ANNOTATION
 from pools.kubernetes.manifests import INSTANCE_ANNOTATION, is_namespace_of
 from pools.kubernetes.nodes import ENDED, INSTALLATION_LABEL, POOL_LABEL

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from pools.kubernetes.api import ApiError, Unreachable
+from pools.kubernetes.api_server.api import ApiError, Unreachable
 from pools.kubernetes.cluster import Cluster, ForeignNamespace, PoolAccess, ensure_namespace
 from pools.kubernetes.code.delivery import CodeDeliveries
 from pools.kubernetes.files.collection import FileCollector

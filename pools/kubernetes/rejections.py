@@ -2,7 +2,7 @@
 
 import re
 
-from pools.kubernetes.api import ApiError
+from pools.kubernetes.api_server.api import ApiError
 from pools.runtimes.base import PodSpec
 
 WHOLE_DEVICE = 1000

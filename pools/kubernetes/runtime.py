@@ -14,7 +14,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pools.kubernetes.api import Api
+from pools.kubernetes.api_server.api import Api
 from pools.kubernetes.channels.loop import CHANNELS
 from pools.kubernetes.cluster import PoolAccess, UnusableCluster, check_access
 from pools.kubernetes.files.collection import read_source

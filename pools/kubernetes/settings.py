@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from pools.kubernetes.credentials import BYTES_MAX
+from pools.kubernetes.api_server.credentials import BYTES_MAX
 from pools.providers.validation import parse_settings
 
 Kubeconfig = Annotated[

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from berth.core.wording.words import format_count
-from pools.kubernetes.api import AccessDenied, ApiError, Unreachable
+from pools.kubernetes.api_server.api import AccessDenied, ApiError, Unreachable
 from pools.kubernetes.cluster import PoolAccess
 from pools.kubernetes.manifests import INSTANCE_ANNOTATION
 from pools.kubernetes.mirror import Mirror

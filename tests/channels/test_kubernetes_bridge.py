@@ -10,13 +10,13 @@ from unittest.mock import Mock
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
-from pools.kubernetes.api import Api
+from pools.kubernetes.api_server.api import Api
+from pools.kubernetes.api_server.credentials import Connection
 from pools.kubernetes.channels import commands as commands_module
 from pools.kubernetes.channels.bridge import Bridge
 from pools.kubernetes.channels.forwarding import KnownPorts
 from pools.kubernetes.channels.loop import ChannelLoop
 from pools.kubernetes.channels.session import PROTOCOL, start_session
-from pools.kubernetes.credentials import Connection
 from pools.runtimes.base import RuntimeFailure
 from pools.runtimes.shim.channels.frames import (
     CHUNK,

@@ -14,12 +14,12 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
-from pools.kubernetes.api import Api
+from pools.kubernetes.api_server.api import Api
+from pools.kubernetes.api_server.credentials import Connection
 from pools.kubernetes.channels import forwarding
 from pools.kubernetes.channels.forwarding import KnownPorts, find_port
 from pools.kubernetes.channels.loop import ChannelLoop
 from pools.kubernetes.channels.session import PROTOCOL
-from pools.kubernetes.credentials import Connection
 from pools.runtimes.shim.channels.frames import (
     END,
     ERRORS,

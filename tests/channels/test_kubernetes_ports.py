@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
-from pools.kubernetes.api import Api
+from pools.kubernetes.api_server.api import Api
+from pools.kubernetes.api_server.credentials import Connection
 from pools.kubernetes.channels.loop import ChannelLoop
 from pools.kubernetes.channels.ports import NotListening, connect_port
 from pools.kubernetes.channels.session import PROTOCOL
-from pools.kubernetes.credentials import Connection
 from pools.runtimes.base import ChannelRejected
 
 PATIENCE = 180.0

@@ -11,9 +11,9 @@ import pytest
 
 from pools import services
 from pools.joining import secrets
-from pools.kubernetes.api import Api
+from pools.kubernetes.api_server.api import Api
+from pools.kubernetes.api_server.credentials import Connection, parse_kubeconfig
 from pools.kubernetes.cluster import Clusters, PoolAccess
-from pools.kubernetes.credentials import Connection, parse_kubeconfig
 from pools.kubernetes.settings import KubernetesSettings, kubernetes_settings
 from pools.models import NodePool, SshHost
 from pools.providers.base import (

@@ -66,8 +66,8 @@ def create_bare_pods(
     With `are_run`, also return how many started to run per second. Wait until the pods are deleted, because
     their deletion would slow down the next step.
     """
-    from pools.kubernetes.api import Api
-    from pools.kubernetes.credentials import parse_kubeconfig
+    from pools.kubernetes.api_server.api import Api
+    from pools.kubernetes.api_server.credentials import parse_kubeconfig
 
     api = Api(parse_kubeconfig(kubeconfig))
     namespace = f"bare-{time.monotonic_ns()}"

@@ -47,7 +47,7 @@ class Requests:
 def counted_requests() -> Iterator[Requests]:
     import httpx
 
-    from pools.kubernetes.calls import Connections
+    from pools.kubernetes.api_server.calls import Connections
 
     requests, send, stream = Requests(), Connections.send, httpx.Client.stream
 

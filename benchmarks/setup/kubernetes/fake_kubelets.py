@@ -19,8 +19,8 @@ from typing import Any
 
 import httpx
 
-from pools.kubernetes.api import CONNECTED, Api, ApiError, Unreachable
-from pools.kubernetes.credentials import parse_kubeconfig
+from pools.kubernetes.api_server.api import CONNECTED, Api, ApiError, Unreachable
+from pools.kubernetes.api_server.credentials import parse_kubeconfig
 
 LABEL, NAMESPACE, PREFIX = "berth.dev/benchmark", "berth-benchmark-others", "fake-"
 GPU = "nvidia.com/gpu"

@@ -22,8 +22,8 @@ def measure_mirror(kubeconfig: str, installation: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    from pools.kubernetes.api import Api
-    from pools.kubernetes.credentials import parse_kubeconfig
+    from pools.kubernetes.api_server.api import Api
+    from pools.kubernetes.api_server.credentials import parse_kubeconfig
     from pools.kubernetes.mirror import Mirror
 
     api = Api(parse_kubeconfig(sys.stdin.read()))

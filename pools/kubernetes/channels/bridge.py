@@ -6,7 +6,7 @@ import socket
 from collections.abc import Coroutine
 from typing import Any
 
-from pools.kubernetes.api import Api
+from pools.kubernetes.api_server.api import Api
 from pools.kubernetes.channels import programs, scripts
 from pools.kubernetes.channels.client import ChannelClient
 from pools.kubernetes.channels.commands import Command, parse_command

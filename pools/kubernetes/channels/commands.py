@@ -6,7 +6,7 @@ import secrets
 from collections.abc import AsyncIterator
 from typing import Any
 
-from pools.kubernetes.api import Api
+from pools.kubernetes.api_server.api import Api
 from pools.kubernetes.channels import scripts
 from pools.kubernetes.channels.client import ChannelClient, terminal_size
 from pools.kubernetes.channels.session import Session, read_status, start_session

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from pools.kubernetes.api import Api, ApiError, Unreachable
+from pools.kubernetes.api_server.api import Api, ApiError, Unreachable
 from pools.kubernetes.channels.client import ChannelClient
 from pools.kubernetes.channels.ports import NotListening, PortConnection, connect_port
 from pools.kubernetes.channels.tasks import cancel_task

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
 from typing import Any, TypeVar
 
-from pools.kubernetes.api import Api
+from pools.kubernetes.api_server.api import Api
 from pools.kubernetes.channels.bridge import Bridge
 from pools.kubernetes.channels.forwarding import KnownPorts
 from pools.kubernetes.channels.ports import PortConnection, connect_port

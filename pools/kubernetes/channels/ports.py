@@ -11,7 +11,7 @@ from contextlib import suppress
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from pools.kubernetes.api import Api
+from pools.kubernetes.api_server.api import Api
 from pools.kubernetes.channels.session import open_socket
 from pools.runtimes.base import ChannelRejected
 

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pools.kubernetes.api import Api
+from pools.kubernetes.api_server.api import Api
 from pools.kubernetes.channels.client import ChannelClient
 from pools.kubernetes.channels.session import Session, read_status, start_session
 from pools.kubernetes.channels.tasks import cancel_task

@@ -10,7 +10,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.typing import Subprotocol
 
-from pools.kubernetes.api import Api, Unreachable
+from pools.kubernetes.api_server.api import Api, Unreachable
 from pools.kubernetes.manifests import CONTAINER
 from pools.runtimes.base import ChannelRejected, RuntimeFailure
 from pools.runtimes.ray.agents import enable_keepalive

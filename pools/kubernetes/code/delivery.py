@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from pools.kubernetes.api import Api
+from pools.kubernetes.api_server.api import Api
 from pools.kubernetes.channels.loop import CHANNELS
 from pools.kubernetes.code.transfer import CodeSource, TransferFailed, TransferInterrupted, send_code
 from pools.runtimes.base import PodSpec

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from pools.kubernetes.api import Api
+from pools.kubernetes.api_server.api import Api
 from pools.kubernetes.channels.session import Session, read_status, start_session
 from pools.kubernetes.channels.tasks import cancel_task
 from pools.kubernetes.code.container import BLOCK, CONTAINER, INCOMPLETE, MISSING, end_marker, unpack_command

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pools.kubernetes.api import Api
+from pools.kubernetes.api_server.api import Api
 from pools.kubernetes.channels.loop import CHANNELS
 from pools.kubernetes.channels.session import Session, read_status, start_session
 from pools.kubernetes.files.archive import BrokenArchive, FilesTooLarge, Unpacker

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from pools.kubernetes.api import Api, ApiError, Unreachable
+from pools.kubernetes.api_server.api import Api, ApiError, Unreachable
 from pools.kubernetes.logs.copies import LogCopies
 from pools.kubernetes.manifests import CONTAINER
 

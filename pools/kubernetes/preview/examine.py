@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from berth.core.wording.words import format_count
-from pools.kubernetes.api import Api, ApiError
+from pools.kubernetes.api_server.api import Api, ApiError
 from pools.kubernetes.cluster import PoolAccess
 from pools.kubernetes.manifests import namespace_name
 from pools.kubernetes.nodes import INSTALLATION_LABEL, ClusterNode, Inventory, is_large_enough, read_inventory

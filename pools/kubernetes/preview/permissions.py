@@ -6,7 +6,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from pools.kubernetes.api import Api, ApiError
+from pools.kubernetes.api_server.api import Api, ApiError
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 THREADS = 8

@@ -10,9 +10,9 @@ from berth.core.errors import Invalid
 from berth.core.problems import Problem
 from berth.db.loops.reconnect import reconnects
 from pools.joining.sealed import UnsealError, seal, unseal
-from pools.kubernetes.api import Api
+from pools.kubernetes.api_server.api import Api
+from pools.kubernetes.api_server.credentials import Connection, in_cluster_connection, parse_kubeconfig
 from pools.kubernetes.cluster import Clusters, PoolAccess, UnusableCluster
-from pools.kubernetes.credentials import Connection, in_cluster_connection, parse_kubeconfig
 from pools.kubernetes.settings import THROUGH_API_SERVER, KubernetesSettings, kubernetes_settings
 from pools.models import NodePool
 from pools.providers.base import ProviderError, ProviderErrorKind

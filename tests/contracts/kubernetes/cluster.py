@@ -19,8 +19,8 @@ from typing import Any
 import httpx
 import yaml
 
-from pools.kubernetes.api import Api, ApiError
-from pools.kubernetes.credentials import parse_kubeconfig
+from pools.kubernetes.api_server.api import Api, ApiError
+from pools.kubernetes.api_server.credentials import parse_kubeconfig
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 START_SECONDS = 240

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pools.kubernetes.api import Api
+from pools.kubernetes.api_server.api import Api
+from pools.kubernetes.api_server.credentials import Connection
 from pools.kubernetes.cluster import Clusters, PoolAccess
-from pools.kubernetes.credentials import Connection
 from pools.kubernetes.files.store import CopyLimits
 from pools.kubernetes.runtime import KubernetesRuntime
 from pools.kubernetes.settings import KubernetesSettings, kubernetes_settings

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pools.kubernetes.api import Api, ApiError
-from pools.kubernetes.credentials import in_cluster_connection, parse_kubeconfig
+from pools.kubernetes.api_server.api import Api, ApiError
+from pools.kubernetes.api_server.credentials import in_cluster_connection, parse_kubeconfig
 from pools.kubernetes.preview.permissions import PERMISSIONS, REVIEW, REVIEWS
 from tests.contracts.kubernetes.cluster import with_shipped_role
 from tests.contracts.kubernetes.stage import RealKubernetesStage

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from pools.kubernetes.api import Api
-from pools.kubernetes.credentials import parse_kubeconfig
+from pools.kubernetes.api_server.api import Api
+from pools.kubernetes.api_server.credentials import parse_kubeconfig
 from pools.runtimes.shim.channels.frames import (
     CHUNK,
     CREDIT,
@@ -43,8 +43,8 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 OPEN_AND_WAIT = """
 import sys, time
 from pathlib import Path
-from pools.kubernetes.credentials import parse_kubeconfig
-from pools.kubernetes.api import Api
+from pools.kubernetes.api_server.credentials import parse_kubeconfig
+from pools.kubernetes.api_server.api import Api
 from pools.kubernetes.channels.loop import CHANNELS
 from pools.runtimes.shim.channels.frames import START, encode_frame
 kubeconfig, pod, request = sys.argv[1:]

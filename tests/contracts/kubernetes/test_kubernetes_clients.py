@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pools.kubernetes.api import Api
-from pools.kubernetes.credentials import parse_kubeconfig
+from pools.kubernetes.api_server.api import Api
+from pools.kubernetes.api_server.credentials import parse_kubeconfig
 from pools.runtimes.base import PodSpec, VolumeMount
 from tests.channels.conftest import Site, running_site
 from tests.channels.ssh_user import HOST, PIPES, SshUser

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pools.kubernetes.api import Api
-from pools.kubernetes.credentials import parse_kubeconfig
+from pools.kubernetes.api_server.api import Api
+from pools.kubernetes.api_server.credentials import parse_kubeconfig
 from pools.runtimes.base import PodCause, PodSpec
 from projects.code.archive import archive_parts
 from tests.code.code_server import SECRET, CodeServer, send_archive, send_half, send_problem

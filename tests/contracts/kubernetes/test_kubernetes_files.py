@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pools.kubernetes.api import Api
-from pools.kubernetes.credentials import parse_kubeconfig
+from pools.kubernetes.api_server.api import Api
+from pools.kubernetes.api_server.credentials import parse_kubeconfig
 from pools.runtimes.base import PodCause
 from pools.runtimes.files.base import FilesNotFound
 from tests.contracts.kubernetes.cluster import with_shipped_role

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pools.kubernetes.api import Api
-from pools.kubernetes.credentials import parse_kubeconfig
+from pools.kubernetes.api_server.api import Api
+from pools.kubernetes.api_server.credentials import parse_kubeconfig
 from tests.contracts.kubernetes.cluster import missing_parts, real_cluster, set_gpus, with_shipped_role
 from tests.images.registry import Registry, missing_programs, running_registry
 from tests.journeys.on_kubernetes.prod import Prod

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pools.kubernetes.credentials import parse_kubeconfig
+from pools.kubernetes.api_server.credentials import parse_kubeconfig
 from tests.contracts.kubernetes.cluster import flatten
 
 

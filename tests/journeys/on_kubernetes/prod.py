@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pools.kubernetes.api import Api
+from pools.kubernetes.api_server.api import Api
 from pools.kubernetes.nodes import INSTALLATION_LABEL, POOL_LABEL
 from tests.contracts.kubernetes.cluster import GPU
 from tests.images.registry import PASSWORD, USER, Registry

@@ -11,7 +11,7 @@ from django.db import transaction
 from berth.core.errors import Conflict, Invalid
 from pools import services
 from pools.joining.sealed import seal
-from pools.kubernetes.api import Unreachable
+from pools.kubernetes.api_server.api import Unreachable
 from pools.kubernetes.cluster import Clusters, PoolAccess
 from pools.models import NodeClaim, NodePool
 from pools.providers.kubernetes import KubernetesProvider

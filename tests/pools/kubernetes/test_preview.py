@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pools.kubernetes import api
+from pools.kubernetes.api_server import api
+from pools.kubernetes.api_server.credentials import Connection
 from pools.kubernetes.cluster import Clusters, PoolAccess
-from pools.kubernetes.credentials import Connection
 from pools.kubernetes.preview.examine import examine_cluster
 from pools.kubernetes.settings import kubernetes_settings
 from pools.providers.base import Shape

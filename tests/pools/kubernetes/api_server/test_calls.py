@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pools.kubernetes.api import Api, Unreachable
-from pools.kubernetes.credentials import Connection
+from pools.kubernetes.api_server.api import Api, Unreachable
+from pools.kubernetes.api_server.credentials import Connection
 
 COMPRESSED = gzip.compress(b"{}")
 DAMAGED = {

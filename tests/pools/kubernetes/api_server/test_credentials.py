@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from berth.core.errors import Invalid
-from pools.kubernetes.credentials import in_cluster_connection, parse_kubeconfig
+from pools.kubernetes.api_server.credentials import in_cluster_connection, parse_kubeconfig
 
 PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\n").decode()
 

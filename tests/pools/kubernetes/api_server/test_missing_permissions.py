@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pools.kubernetes.api import Unreachable
+from pools.kubernetes.api_server.api import Unreachable
 from pools.kubernetes.preview.permissions import PERMISSIONS
 from pools.runtimes.base import RuntimeFailure
 from tests.contracts.kubernetes.stage import POOL, FakeKubernetesStage, fake_kubernetes_stage

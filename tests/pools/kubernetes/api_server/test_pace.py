@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pools.kubernetes.pace import PAUSE_MAX, Pace
+from pools.kubernetes.api_server.pace import PAUSE_MAX, Pace
 from pools.runtimes.base import RuntimeFailure
 from tests.contracts.kubernetes.stage import POOL, fake_kubernetes_stage
 from tests.contracts.pods import running

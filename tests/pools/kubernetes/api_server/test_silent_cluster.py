@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pools.kubernetes import api, calls
+from pools.kubernetes.api_server import api, calls
 from pools.kubernetes.worker import THREADS
 from pools.models import Node
 from pools.runtimes.base import PodState, RuntimeFailure, StartRejected

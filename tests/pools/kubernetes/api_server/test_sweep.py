@@ -7,8 +7,8 @@ import pytest
 
 from berth.db.loops import lease
 from pools import services
+from pools.kubernetes.api_server.credentials import Connection
 from pools.kubernetes.cluster import PoolAccess
-from pools.kubernetes.credentials import Connection
 from pools.kubernetes.settings import KubernetesSettings
 from scheduler.loop.context import SchedulerContext
 from scheduler.loop.dispatch.cleanup.sweep import sweep

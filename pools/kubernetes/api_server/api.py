@@ -19,9 +19,16 @@ import httpx
 
 from berth.core.errors import Invalid
 from berth.core.problems import Problem
-from pools.kubernetes.calls import CONNECT_SECONDS, CONNECTIONS_MAX, ERRORS, SECONDS, Connections, Response
-from pools.kubernetes.credentials import PATH, Connection
-from pools.kubernetes.pace import Pace
+from pools.kubernetes.api_server.calls import (
+    CONNECT_SECONDS,
+    CONNECTIONS_MAX,
+    ERRORS,
+    SECONDS,
+    Connections,
+    Response,
+)
+from pools.kubernetes.api_server.credentials import PATH, Connection
+from pools.kubernetes.api_server.pace import Pace
 
 PAGE = 500  # maximum number of objects per page of a list response
 TEXT_MAX = 500
