@@ -1,0 +1,92 @@
+"""Tests for services and their added engines in the workload list."""
+
+import re
+from typing import Any
+
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from projects.models import Service, Workload
+from tests import factories as make
+from tests.cast import Cast
+from tests.web.conftest import SignIn
+from tests.web.workloads.workload_list.test_workload_list import serve
+
+
+def _added_engines(cast: Cast, count: int, *phases: str) -> tuple[Workload, list[Workload]]:
+    """Create a running service with one initial engine and added engines in these phases."""
+    row = make.workload(cast.vision, "chat", kind="service", phase="running", replicas=1)
+    service = Service.objects.create(workload=row, role="worker", initial_engines=1, next_number=count + 2)
+    serve(service, row, 1)
+    engines = []
+    for number in range(count):
+        phase = phases[number % len(phases)]
+        engine = make.workload(cast.vision, f"chat-e{number + 2}", kind="service", phase=phase, replicas=1)
+        serve(service, engine, number + 2)
+        engines.append(engine)
+    return row, engines
+
+
+def _listed(client: Any, query: str) -> list[str]:
+    text = client.get(f"/workloads{query}").content.decode()
+    return re.findall(r'<a class="plain-link" id="w-[^>]+>([^<]+)</a>', text)
+
+
+def test_added_engines_are_collapsed_below_their_service(cast: Cast, sign_in: SignIn) -> None:
+    service, _ = _added_engines(cast, 2, "running", "pending")
+    make.workload(cast.vision, "train", phase="running")
+    client = sign_in("dave")
+    assert _listed(client, "?sort=name") == ["chat", "train"]
+    assert "Show 2 added engines" in client.get("/workloads").content.decode()
+    assert _listed(client, f"?sort=name&open={service.pk}") == ["chat", "chat-e2", "chat-e3", "train"]
+    assert "4 workloads, including 2 added engines" in client.get("/workloads").content.decode()
+    opened = client.get(f"/workloads?open={service.pk}").content.decode()
+    assert "workloads, including" not in opened
+    assert "Hide added engines" in opened and opened.count('<tr class="nested">') == 2
+
+
+def test_tabs_count_added_engines_like_the_overview(cast: Cast, sign_in: SignIn) -> None:
+    _added_engines(cast, 3, "running", "pending", "running")
+    make.workload(cast.vision, "train", phase="running")
+    page = sign_in("dave").get("/workloads").content.decode()
+    tabs = {
+        word: " ".join(re.sub(r"<[^>]+>", "", text).split())
+        for word, text in re.findall(r'<a id="state-(\w+)"[^>]*>(.*?)</a>', page, re.DOTALL)
+    }
+    assert tabs == {
+        "live": "Live 5", "pending": "Pending 1", "running": "Running 4",
+        "suspended": "Suspended 0", "ended": "Ended 0", "failed": "Failed 0", "all": "All 5",
+    }  # fmt: skip
+    figures = sign_in("dave").get("/").content.decode()
+    assert "including 2 added engines" in figures and "including 1 added engine<" in figures
+
+
+def test_engine_is_listed_where_its_service_does_not_match_the_filters(cast: Cast, sign_in: SignIn) -> None:
+    _added_engines(cast, 2, "running", "pending")
+    client = sign_in("dave")
+    assert _listed(client, "?state=pending") == ["chat-e3"]
+    assert _listed(client, "?search=chat-e2") == ["chat-e2"]
+    assert _listed(client, "?state=running") == ["chat"]
+    assert "Show 1 added engine<" in client.get("/workloads?state=running").content.decode()
+
+
+def test_gpus_of_a_service_include_those_of_added_engines(cast: Cast, sign_in: SignIn) -> None:
+    _added_engines(cast, 3, "running", "pending", "completed")
+    Workload.objects.filter(phase="running").update(gpu_milli_now=1000)
+    text = sign_in("dave").get("/workloads?state=all").content.decode()
+    cell = text.partition('data-label="GPUs">')[2].partition("</td>")[0]
+    assert re.sub(r"<[^>]+>", "", cell).split()[:3] == ["2", "of", "3"]
+
+
+def test_statement_count_does_not_depend_on_the_number_of_engines(cast: Cast, sign_in: SignIn) -> None:
+    service, _ = _added_engines(cast, 1, "running")
+    client, counts = sign_in("dave"), []
+    engines = Service.objects.get(workload=service)
+    for number in range(20):
+        with CaptureQueriesContext(connection) as statements:
+            assert client.get(f"/workloads?open={service.pk}").status_code == 200
+        counts.append(len(statements))
+        serve(
+            engines, make.workload(cast.vision, f"more-{number}", kind="service", phase="running"), 9 + number
+        )
+    assert len(set(counts[1:])) == 1
