@@ -112,15 +112,17 @@ def test_edit_form_has_one_bar_with_both_actions_at_the_bottom(opened: Open, sce
 
 
 @pytest.mark.heavy
-def test_details_of_a_running_workload_fit_on_one_line(opened: Open) -> None:
+def test_gpus_and_utilization_share_a_line_above_the_time_of_submission(opened: Open) -> None:
+    box = "cells => cells.map(cell => cell.getBoundingClientRect())"
     with opened("ada", viewport=NARROW) as (page, faults):
         page.goto("/workloads")
-        facts = page.locator("tr", has=page.get_by_role("link", name="whisper-tune")).locator("td.fact")
-        assert facts.count() == 3
-        tops = facts.evaluate_all(
-            "cells => cells.map(cell => Math.round(cell.getBoundingClientRect().bottom))"
+        row = page.locator("tr", has=page.get_by_role("link", name="whisper-tune"))
+        gpus, utilization, submitted = row.locator("td.fact").evaluate_all(box)
+        assert gpus["top"] == utilization["top"] < submitted["top"]
+        assert gpus["height"] == submitted["height"], "no detail takes two lines"
+        expect(row.locator("td.fact").last).to_contain_text(
+            re.compile(r"submitted 1 h 4\d min ago\s*by hiro")
         )
-        assert len(set(tops)) == 1
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
         assert faults == []
 

@@ -1,12 +1,12 @@
 // A form and a document side by side: both are sent after each edit, and the server keeps them in sync.
 (() => {
   "use strict";
-  const PAUSE = 350;
+  const PAUSE = 350, RETRY = 2000;
   const form = document.getElementById("submit-form"), look = document.getElementById("look");
   const lines = document.querySelector(".editor-lines");
   if (!form || !look) return;
   const text = () => document.getElementById("document");
-  let edits = 0, timer = 0, sending = false;
+  let edits = 0, retried = 0, timer = 0, sending = false;
 
   function number() {
     const box = text(), faulty = new Set(box.dataset.faults.split(" "));
@@ -100,8 +100,16 @@
     if (event.target.type === "file" || event.target.name === "code-source") return; // these fields are not in the document
     edits += 1;
     number();
+    sendAfter(PAUSE);
+  });
+  function sendAfter(pause) {
     clearTimeout(timer);
-    timer = setTimeout(() => htmx.trigger(look, "berth:look"), PAUSE);
+    timer = setTimeout(() => htmx.trigger(look, "berth:look"), pause);
+  }
+  look.addEventListener("htmx:sendError", () => { // for example, the computer changes networks
+    if (retried === edits) return;
+    retried = edits;
+    sendAfter(RETRY);
   });
   form.addEventListener("submit", () => clearTimeout(timer));
   document.addEventListener("htmx:beforeRequest", (event) => {
@@ -173,4 +181,12 @@
   text().addEventListener("scroll", () => { lines.scrollTop = text().scrollTop; }, { passive: true });
   number();
   enableSave(isUnchanged());
+  // Fields may have been edited before this script ran.
+  function isEdited(field) {
+    if (field.matches("[type=checkbox], [type=radio]")) return field.checked !== field.defaultChecked;
+    const options = [...field.options ?? []];
+    if (options.some((option) => option.defaultSelected)) return options.some((option) => option.selected !== option.defaultSelected);
+    return field.matches("input, textarea") && field.value !== field.defaultValue;
+  }
+  for (const field of [...form.elements].filter(isEdited)) field.dispatchEvent(new Event("input", { bubbles: true }));
 })();
