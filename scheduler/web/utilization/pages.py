@@ -33,6 +33,7 @@ from scheduler.web.utilization.charts import (
     UtilizationChart,
     utilization_over_time,
 )
+from scheduler.web.utilization.pod_bars import PodBars, pod_bars
 
 LAST_KNOWN = timedelta(days=1)  # pages do not show older measurements
 # Column and smallest scale of each chart, as in `charts.LEAST`.
@@ -40,6 +41,7 @@ LAST_KNOWN = timedelta(days=1)  # pages do not show older measurements
 LEAST_SCALES: Mapping[str, tuple[str, int]] = {"cpu": ("cpu_milli", 100), "memory": ("memory_mib", 100)}
 FLAT_PART = 0.05
 FIRST_MEASUREMENT = timedelta(seconds=30)
+MEASURED_PHASES = (Phase.RUNNING, Phase.STOPPING)
 
 
 @signed_in
@@ -47,12 +49,7 @@ FIRST_MEASUREMENT = timedelta(seconds=30)
 def workload(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     workload = find_workload(request.actor, workload_id)
     if request.GET.get("part") == "strip":
-        now = timezone.now()
-        context = {
-            "strip": utilization_strip(workload, now),
-            "workload": workload,
-            "is_unmeasured": is_unmeasured(workload, now),
-        }
+        context = {"workload": workload, "is_refresh": True, **strip_context(workload, timezone.now())}
         return render(request, "scheduler/utilization/strip.html", context)
     return _render_panel(request, workload_utilization(workload, request.GET.get("span", ""), timezone.now()))
 
@@ -111,7 +108,7 @@ def _time_range_labels(workload: Workload) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class StripFigure:
-    """Current usage of one resource, with a chart of the last hour."""
+    """Current usage of one resource, with a chart of the last hour. `lowest` is the least used pod or GPU."""
 
     title: str
     used: str
@@ -119,6 +116,7 @@ class StripFigure:
     chart: UtilizationChart | None
     old_since: datetime | None  # time of the measurement if it is no longer current
     reason: str = ""  # reason why nothing was measured
+    lowest: tuple[str, str] | None = None  # its utilization and the name of its pod, or "" for the only pod
 
 
 def is_unmeasured(workload: Workload, now: datetime) -> bool:
@@ -127,11 +125,27 @@ def is_unmeasured(workload: Workload, now: datetime) -> bool:
     return is_new or workload.phase == Phase.STARTING
 
 
-def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
-    """Return the figures above the log of a running workload, or an empty list if nothing was measured."""
-    pods = summary.summarize_pods(
-        summary.running_allocations().filter(pod__workload=workload), now, LAST_KNOWN
-    )
+def strip_context(workload: Workload, now: datetime) -> dict[str, Any]:
+    """Return the figures above the log of a running workload and the bars of its pods.
+
+    The figures are empty if nothing was measured.
+    """
+    is_measured = workload.phase in MEASURED_PHASES
+    running = summary.running_allocations().filter(pod__workload=workload)
+    pods = summary.summarize_pods(running, now, LAST_KNOWN) if is_measured else []
+    bars = pod_bars(pods)
+    return {
+        "strip": _utilization_strip(workload, pods, bars, now),
+        "strip_begin": now - SPANS["1h"][1],
+        "strip_end": now,
+        "pod_bars": bars,
+        "is_unmeasured": is_unmeasured(workload, now),
+    }
+
+
+def _utilization_strip(
+    workload: Workload, pods: Sequence[summary.PodSummary], bars: PodBars | None, now: datetime
+) -> list[StripFigure]:
     use = summary.sum_utilization(pod.use for pod in pods)
     if not use.measured:
         return []
@@ -159,8 +173,11 @@ def utilization_strip(workload: Workload, now: datetime) -> list[StripFigure]:
         del charts[key]
     shown = [
         StripFigure(title, used, allocated, charts.get(key), old_since)
-        for key, title, used, allocated in (*_gpu_figures(use, _lowest_busy(pods)), *figures)
+        for key, title, used, allocated in (*_gpu_figures(use), *figures)
     ]
+    lowest = _lowest(pods, bars)
+    if lowest and len(shown) > len(figures):
+        shown[0] = replace(shown[0], allocated="average", lowest=lowest)
     if use.allocated_gpu_milli and len(shown) == len(figures):
         allocated, reason = f"of {format_gpus(use.allocated_gpu_milli)}", _unmeasured_reason(pods, now)
         shown.insert(0, StripFigure("GPU utilization and memory", "", allocated, None, None, reason))
@@ -181,13 +198,15 @@ def _is_flat_at_zero(key: str, points: Sequence[MeanUtilization]) -> bool:
     return bool(peak < FLAT_PART * scale)
 
 
-def _lowest_busy(pods: Iterable[summary.PodSummary]) -> int | None:
-    """Return the utilization of the least used GPU in thousandths, or None unless several were measured."""
+def _lowest(pods: Iterable[summary.PodSummary], bars: PodBars | None) -> tuple[str, str] | None:
+    """Return the utilization of the least used pod and its name, or that of a single pod's least used GPU."""
+    if bars is not None:
+        return f"{bars.lowest.busy_percent:.0f}%", bars.lowest.pod
     busy = [each.busy_milli for pod in pods for each in pod.devices if each.busy_milli is not None]
-    return min(busy) if len(busy) > 1 else None
+    return (f"{min(busy) / 10:.0f}%", "") if len(busy) > 1 else None
 
 
-def _gpu_figures(use: summary.Utilization, lowest: int | None) -> list[tuple[str, str, str, str]]:
+def _gpu_figures(use: summary.Utilization) -> list[tuple[str, str, str, str]]:
     """Return (key, title, used, allocated) for both GPU charts, or an empty list if neither was measured."""
     busy = "" if use.busy_percent is None else f"{use.busy_percent:.0f}%"
     used_memory_text = "" if use.gpu_memory_mib is None else memory(use.gpu_memory_mib)
@@ -195,14 +214,8 @@ def _gpu_figures(use: summary.Utilization, lowest: int | None) -> list[tuple[str
         return []
     of_memory = f"of {memory(use.allocated_gpu_memory_mib)}" if use.allocated_gpu_memory_mib else ""
     average = "average " if use.allocated_gpu_milli > MILLI else ""
-    lowest_text = "" if lowest is None else f"average, lowest {lowest / 10:.0f}%"
     return [
-        (
-            "gpu",
-            "GPU utilization",
-            busy,
-            f"{average}of {format_gpus(use.allocated_gpu_milli)}" if lowest is None else lowest_text,
-        ),
+        ("gpu", "GPU utilization", busy, f"{average}of {format_gpus(use.allocated_gpu_milli)}"),
         ("gpu-memory", "GPU memory", used_memory_text, of_memory),
     ]
 

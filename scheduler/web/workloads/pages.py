@@ -41,7 +41,7 @@ from scheduler.reports.log_errors import ERROR_PATTERN
 from scheduler.reports.queues.unknown_start import short_start_reason
 from scheduler.reports.visibility import viewer_for
 from scheduler.reports.what_if.smallest_change import NOT_PENDING, RenderedChange, find_smallest_change
-from scheduler.web.utilization.pages import is_unmeasured, utilization_strip, workload_utilization
+from scheduler.web.utilization.pages import strip_context, workload_utilization
 from scheduler.web.workloads import details
 from scheduler.web.workloads.change_link import (
     change_link,
@@ -61,7 +61,6 @@ from scheduler.web.workloads.timeline.entries import TimelineEntry, timeline
 Context = dict[str, Any]
 EVICTIONS_ON_OVERVIEW, EVENTS_ON_OVERVIEW = 5, 6
 PLACED = r"[\d,]+ pods? with .+ on .+\.$"  # matches messages about a placement, not about start progress
-MEASURED_PHASES = (Phase.RUNNING, Phase.STOPPING)
 STARTS_NOW = "The workload would start now"
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources"))
@@ -250,8 +249,7 @@ def _overview_context(request: Request, workload: Workload) -> Context:
         "failed_pod": failed_pod,
         "pods": pod_table(current, failed_pod),
         "earlier": pod_table(earlier),
-        "strip": utilization_strip(workload, now) if workload.phase in MEASURED_PHASES else (),
-        "is_unmeasured": is_unmeasured(workload, now),
+        **strip_context(workload, now),
         "log_runs": pods_by_run([*current, *earlier]),
         "error_pattern": ERROR_PATTERN,
         # A pending workload's last eviction is described at the top of the page.

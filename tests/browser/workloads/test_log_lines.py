@@ -123,6 +123,22 @@ def test_error_written_to_a_followed_log_is_counted(opened: Open, pods: list[Pod
         assert faults == []
 
 
+def test_head_of_a_running_workload_links_to_the_errors_in_its_log(
+    opened: Open, pods: list[Pod], home: Path
+) -> None:
+    write(home, pods[0], "step 1\n")
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}")
+        expect(page.locator("#log")).to_contain_text("step 1")
+        link = page.locator("#log-error-link a")
+        expect(link).to_be_hidden()
+        write(home, pods[0], "Traceback (most recent call last):\n  File a.py\nValueError: no data\n")
+        expect(link).to_have_text("1 error in the log")
+        link.click()
+        expect(page.locator("#log .hit")).to_have_text("ValueError: no data\n")
+        assert faults == []
+
+
 @pytest.mark.parametrize("tab", ["", "/logs"])
 def test_log_without_output_takes_one_line(opened: Open, pods: list[Pod], home: Path, tab: str) -> None:
     with opened("dave") as (page, faults):

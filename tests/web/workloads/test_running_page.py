@@ -1,4 +1,4 @@
-"""Tests for the cost of an eviction and the lowest GPU on the page of a running workload."""
+"""Tests for the cost of an eviction and the utilization by pod on the page of a running workload."""
 
 import re
 from datetime import timedelta
@@ -51,3 +51,34 @@ def test_card_without_a_change_leads_to_the_edit_page(
     workload.explanation = {"expected_start": make.ago(minutes=-30).isoformat()}
     workload.save()
     assert "Nothing to do: it starts by itself</h2>" in client.get(address).content.decode()
+
+
+def test_running_page_names_the_least_used_pod_and_shows_a_bar_for_each_pod(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    node = make.node(cast.pool, gpus=8)
+    row = make.workload(cast.vision, "gang", phase="running", run=1, started_at=make.ago(hours=1))
+    for index, busy in enumerate((80, 35, 90)):
+        make.used(make.place(row, node, [index], index=index), busy)
+    client = sign_in("dave")
+    for address in (f"/workloads/{row.pk}", f"/workloads/{row.pk}/utilization?part=strip"):
+        page = client.get(address).content.decode()
+        link = f"/workloads/{row.pk}/resources#use-worker-1"
+        assert f'lowest 35%: <a href="{link}">worker-1</a>' in page
+        bars = page.partition('class="card-body pod-bars"')[2].partition("</div>")[0]
+        assert re.findall(r">(worker-\d)</a>.*?(\d+)%", bars) == [
+            ("worker-0", "80"), ("worker-1", "35"), ("worker-2", "90"),
+        ]  # fmt: skip
+        assert bars.count("lowest") == 1
+    assert 'id="use-worker-1"' in client.get(f"/workloads/{row.pk}/resources").content.decode()
+
+
+def test_page_of_a_large_gang_shows_bars_of_the_least_used_pods(cast: Cast, sign_in: SignIn) -> None:
+    node = make.node(cast.pool, gpus=20, cpu_milli=40_000, memory_mib=100_000)
+    row = make.workload(cast.vision, "gang", phase="running", run=1, started_at=make.ago(hours=1))
+    for index in range(20):
+        make.used(make.place(row, node, [index], index=index), 50 + index)
+    page = sign_in("dave").get(f"/workloads/{row.pk}").content.decode()
+    assert "of the 16 least used of 20 pods" in page
+    bars = page.partition('class="card-body pod-bars"')[2].partition("</div>")[0]
+    assert [int(percent) for percent in re.findall(r"(\d+)%</span>", bars)] == list(range(50, 66))

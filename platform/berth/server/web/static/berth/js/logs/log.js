@@ -3,7 +3,7 @@
   "use strict";
   const PIECE = 65536, PIECE_MOST = 4 * PIECE, TAIL_MOST = 2 ** 20; // bytes to request, and maximum bytes of a response
   const MOST = 2_000_000, RETRY_MOST = 20000, POLL = 2000;
-  const { LogReader, cutCharacter, decode, errorCounter, errorsIn, fill, stamp, weigh } = window.berthLog;
+  const { LogReader, cutCharacter, decode, errorCounter, errorsIn, fill, linkErrors, stamp, weigh } = window.berthLog;
   const box = document.getElementById("log");
   if (!box) return;
   const body = box.querySelector("pre"), follow = document.getElementById("log-follow");
@@ -101,7 +101,9 @@
   }
 
   function countErrors() {
-    showCount(pod, errorsIn(body), Boolean(body.firstElementChild) && first() <= 0 && later.hidden);
+    const isWhole = Boolean(body.firstElementChild) && first() <= 0 && later.hidden;
+    showCount(pod, errorsIn(body), isWhole);
+    linkErrors(pod, body, isWhole);
   }
 
   // Times are shown for the whole log in one format, with the day unless the pod started today.
@@ -320,8 +322,14 @@
   /** Show the line that the URL names. Return whether there is one. */
   function openLink() {
     const target = new URLSearchParams(location.hash.slice(1)), offset = Number(target.get("at") ?? NaN), list = pods();
-    if (!(offset >= 0) || ![...(list?.options ?? [])].some((option) => option.value === target.get("pod"))) return false;
+    const findsErrors = target.has("errors") && search;
+    if (!(offset >= 0 || findsErrors) || ![...(list?.options ?? [])].some((option) => option.value === target.get("pod"))) return false;
     list.value = target.get("pod");
+    if (findsErrors) { // htmx responds to clicks once the page is complete
+      const find = () => document.getElementById("log-errors").click();
+      if (document.readyState === "complete") find(); else addEventListener("load", find, { once: true });
+      return false;
+    }
     go(offset, Number(target.get("line")));
     return true;
   }
@@ -380,6 +388,9 @@
       settle();
     } else if (list.value) newest();
   });
-  document.addEventListener("htmx:oobAfterSwap", (event) => { if (event.detail.target.id === "notices") showError(); });
+  document.addEventListener("htmx:oobAfterSwap", (event) => {
+    if (event.detail.target.id === "notices") showError();
+    if (event.detail.target.id === "head") countErrors();
+  });
   if (pods()?.value && !(search && openLink())) newest();
 })();

@@ -91,6 +91,16 @@
     }).length;
   }
 
+  /** Show in the page's head how many errors the shown part of the pod's log has, as a link to them. */
+  function linkErrors(pod, body, isWhole) {
+    const place = document.getElementById("log-error-link"), link = place?.firstElementChild;
+    if (!link) return;
+    const count = errorsIn(body), lines = body.querySelectorAll(".l").length;
+    place.hidden = !count;
+    link.textContent = `${count} error${count === 1 ? "" : "s"} in the ${isWhole ? "log" : `last ${lines.toLocaleString("en")} log lines`}`;
+    link.hash = `pod=${pod}&errors=on`;
+  }
+
   const COUNT_EVERY = 5000; // milliseconds between requests for the number of errors
 
   /** Return a function that shows on the button how many errors the pod's log has.
@@ -128,5 +138,5 @@
     };
   }
 
-  Object.assign(window.berthLog, { cutCharacter, decode, errorCounter, errorsIn, fill, stamp, weigh });
+  Object.assign(window.berthLog, { cutCharacter, decode, errorCounter, errorsIn, fill, linkErrors, stamp, weigh });
 })();

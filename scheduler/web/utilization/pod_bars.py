@@ -1,0 +1,35 @@
+"""Bars with the GPU utilization of each pod of a workload."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scheduler.reports.utilization.summary import PodSummary
+
+MAX_BARS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class PodBar:
+    pod: str
+    busy_percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class PodBars:
+    """Bars of the pods, in rank order, or of the least used pods if there are more than MAX_BARS.
+
+    `total` is the number of measured pods.
+    """
+
+    rows: Sequence[PodBar]
+    lowest: PodBar
+    total: int
+
+
+def pod_bars(pods: Sequence[PodSummary]) -> PodBars | None:
+    """Return the bars, or None unless the GPUs of several pods were measured."""
+    measured = [PodBar(pod.name, pod.use.busy_percent) for pod in pods if pod.use.busy_percent is not None]
+    if len(measured) < 2:
+        return None
+    by_use = sorted(measured, key=lambda bar: bar.busy_percent)
+    return PodBars(by_use[:MAX_BARS] if len(measured) > MAX_BARS else measured, by_use[0], len(measured))
