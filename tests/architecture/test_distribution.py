@@ -97,6 +97,23 @@ def test_folders_with_a_shared_setup_start_first() -> None:
     assert sorted(TESTS, key=starts_last) == [TESTS[0], TESTS[2], TESTS[1], TESTS[3], TESTS[4]]
 
 
+@pytest.mark.heavy
+def test_tests_that_stop_the_shared_installation_come_after_all_other_journeys() -> None:
+    paths = [f"tests/journeys/{path}" for path in ("test_up.py", "test_secrets.py", "sessions", "code")]
+    options = ("-q", "-p", "no:cacheprovider", "--collect-only", "-m", "heavy or not heavy")
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *paths],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    files = [line.partition("::")[0] for line in result.stdout.splitlines() if "::" in line]
+    first = files.index(paths[0])
+    assert set(files[first:]) == {paths[0]}
+    assert len({Path(file).parent.name for file in files[:first]}) == 3
+
+
 def test_tests_of_a_file_run_in_one_forked_process_with_its_own_directory(tmp_path: Path) -> None:
     result = run_tests(tmp_path, "-n", "2", one=PASSES, two=PASSES)
     assert result.returncode == 0, result.stdout

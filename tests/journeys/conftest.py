@@ -15,6 +15,16 @@ from tests.journeys.command import Terminal, sign_in
 from tests.journeys.installation import ROOT, Installation, InstallContext, empty_installation
 from tests.pools.ssh.sshd import SSHD, SshServer, ssh_server
 
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run test_up.py after all other journeys, whatever their order on the command line."""
+    places = [place for place, item in enumerate(items) if HERE in item.path.parents]
+    journeys = sorted((items[place] for place in places), key=lambda item: item.path == HERE / "test_up.py")
+    for place, item in zip(places, journeys, strict=True):
+        items[place] = item
+
 
 @pytest.fixture(scope="session")
 def prepared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
