@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from projects.models import Workload
+from scheduler.web.workloads.timeline.entries import MAX_EVENTS
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
@@ -147,8 +148,24 @@ def test_page_of_a_pending_workload_shows_its_last_eviction(cast: Cast, sign_in:
     assert text.index("<strong>Evicted ") < text.index("Pending reason")
     assert text.count(f'href="/evictions/{eviction.pk}"') == 1, "told once"
     caused = sign_in("dave").get(f"/workloads/{preemptor.pk}/timeline").content.decode()
-    assert "Evictions by this workload" in caused
-    assert "Evictions of this workload" not in caused
+    assert caused.count(f'href="/evictions/{eviction.pk}"') == 1, "listed in the timeline alone"
+    assert "Evicted another workload" in caused and "Evictions by this workload" not in caused
+
+
+@pytest.mark.heavy
+def test_evictions_that_the_timeline_omits_are_listed_below_it(cast: Cast, sign_in: SignIn) -> None:
+    victim = make.workload(cast.vision, "victim", phase="pending", run=1, preemptions=1)
+    preemptor = make.workload(cast.vision, "preemptor", phase="running", run=1)
+    eviction = make.eviction(victim, preemptor, cast.pool, kind="preempt", at=make.ago(hours=2))
+    for workload, title in (
+        (victim, "Evictions of this workload"),
+        (preemptor, "Evictions by this workload"),
+    ):
+        for minutes in range(MAX_EVENTS + 1):
+            make.event(workload, "message", "Checkpoint saved.", at=make.ago(minutes=minutes / 10))
+        text = sign_in("dave").get(f"/workloads/{workload.pk}/timeline").content.decode()
+        table = text.partition(f"{title}</h2>")[2].partition("</table>")[0]
+        assert f'href="/evictions/{eviction.pk}"' in table
 
 
 @pytest.mark.heavy
