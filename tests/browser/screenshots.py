@@ -192,6 +192,7 @@ def _scale_in(page: Page) -> None:
 
 
 def _search_log(page: Page) -> None:
+    page.locator("#log-view > summary").click()
     page.get_by_label("Timestamps").check()
     page.get_by_label("Search the log").fill("checkpoint")
     page.keyboard.press("Enter")

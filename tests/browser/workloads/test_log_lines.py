@@ -10,7 +10,7 @@ from pools.runtimes.shim.logs.logtimes import append_entries
 from projects.models import Pod
 from tests.browser.conftest import Open
 from tests.browser.driver.axe import accessibility_faults
-from tests.browser.workloads.test_logs import pods, write
+from tests.browser.workloads.test_logs import open_view, pods, write
 
 MINUTE = 60_000
 START = 1_767_225_600_000  # 2026-01-01, 00:00:00 UTC
@@ -39,17 +39,19 @@ def test_line_times_are_shown_on_request_and_the_choice_is_remembered(
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
         expect(page.locator("#log .l")).to_have_count(3)
         assert times(page) == ["", "", ""]
-        page.get_by_label("Timestamps ± 2 s").check()
+        open_view(page)
+        page.get_by_label("Timestamps").check()
         expect(page.locator("#log .l[data-time]")).to_have_count(3)
         assert [time[-5:] for time in times(page)] == ["01:00", "01:00", "02:00"]
         write_timed(home, pods[0], ("four\n", 3))
         expect(page.locator("#log .l[data-time]")).to_have_count(4)
         assert times(page)[-1].endswith("03:00")
         page.reload()
-        expect(page.get_by_label("Timestamps ± 2 s")).to_be_checked()
+        expect(page.get_by_label("Timestamps")).to_be_checked()
         expect(page.locator("#log .l[data-time]")).to_have_count(4)
         assert accessibility_faults(page) == []
-        page.get_by_label("Timestamps ± 2 s").uncheck()
+        open_view(page)
+        page.get_by_label("Timestamps").uncheck()
         expect(page.locator("#log.timed")).to_have_count(0)
         assert faults == []
 
@@ -58,7 +60,8 @@ def test_lines_without_a_known_time_show_no_time(opened: Open, pods: list[Pod], 
     write(home, pods[0], "from an earlier version\n")
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
-        page.get_by_label("Timestamps ± 2 s").check()
+        open_view(page)
+        page.get_by_label("Timestamps").check()
         expect(page.locator("#log .l[data-time='-']")).to_have_count(1)
         assert faults == []
 
@@ -71,7 +74,8 @@ def test_each_line_appears_once_if_timestamps_are_enabled_while_the_log_loads(
     with opened("dave") as (page, faults):
         page.route(re.compile("tail=500"), lambda route: held.append(route))  # noqa: PLW0108 - Playwright rejects built-in methods
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
-        page.get_by_label("Timestamps ± 2 s").check()
+        open_view(page)
+        page.get_by_label("Timestamps").check()
         while not held:
             page.wait_for_timeout(20)
         page.wait_for_timeout(500)  # a second reading of the log would begin and end now
@@ -91,7 +95,7 @@ def test_errors_are_counted_marked_and_shown_one_after_another(
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
         button = page.locator("#log-errors")
-        expect(button).to_have_text("Errors 2")
+        expect(button).to_have_text("Show 2 errors")
         expect(page.locator("#log .l.error")).to_have_text([re.compile("Traceback"), re.compile("CUDA")])
         button.click()
         expect(page.locator("#log-count")).to_contain_text("2 errors in")
@@ -111,15 +115,15 @@ def test_error_written_to_a_followed_log_is_counted(opened: Open, pods: list[Pod
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
         button = page.locator("#log-errors")
-        expect(button).to_have_text("Errors 0")
+        expect(button).to_have_text("Show 0 errors")
         expect(button).to_be_disabled()
         write(home, pods[0], "worker 3: Killed\n")
-        expect(button).to_have_text("Errors 1")
+        expect(button).to_have_text("Show 1 error")
         expect(button).to_be_enabled()
         expect(page.locator("#log .l.error")).to_have_text("worker 3: Killed\n")
         write(home, pods[0], "Traceback (most recent call last):\n  File a.py\nValueError: no data\n")
         expect(page.locator("#log .l.error")).to_have_count(3)
-        expect(button).to_have_text("Errors 2")
+        expect(button).to_have_text("Show 2 errors")
         assert faults == []
 
 
@@ -176,12 +180,17 @@ def test_log_toolbar_fits_on_phones(opened: Open, pods: list[Pod], home: Path, w
     with opened("dave") as (page, faults):
         page.set_viewport_size({"width": width, "height": 780})
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        expect(page.locator("#log-errors")).to_have_text("Show 1 error")
+        page.get_by_label("Search the log").fill("ERROR")
+        page.keyboard.press("Enter")
+        expect(page.locator("#log-place")).to_have_text("1 of 1")
+        height = page.locator("#log-card .log-head").evaluate("row => row.clientHeight")
+        assert height < 120, f"the tools take {height} pixels"
+        for tool, least in (("#log-pod", 70), ("#log-text", 70)):
+            assert page.locator(tool).evaluate("tool => tool.offsetWidth") > least
+        open_view(page)
         page.get_by_label("Timestamps").check()
-        for row, most in (("#log-card .log-head", 120), ("#log-search", 80)):
-            height = page.locator(row).evaluate("row => row.clientHeight")
-            assert height < most, f"{row} takes {height} pixels"
-        select = page.locator("#log-pod").evaluate("select => select.offsetWidth")
-        assert select > width - 80, "the pods have a line of their own"
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert faults == []
 
 

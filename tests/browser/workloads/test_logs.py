@@ -39,6 +39,11 @@ def write(home: Path, pod: Pod, text: str) -> None:
         log.write(text)
 
 
+def open_view(page: Page) -> None:
+    """Open the menu with the log's timestamps, wrapping, full screen and download."""
+    page.locator("#log-view > summary").click()
+
+
 def log_text(page: Page) -> str:
     return page.locator("#log pre").inner_text()
 
@@ -117,7 +122,7 @@ def test_log_search_covers_the_whole_log_and_shows_matches_in_context(
         expect(page.locator("#log .l mark")).to_have_text(["Loss is"])
         page.get_by_label("Search the log").press("Enter")
         expect(page.locator("#log-place")).to_have_text("1 of 2")
-        page.get_by_text("Show all").click()
+        page.locator(".log-all > summary").click()
         hits = page.locator(".log-hits li")
         expect(hits.first).to_contain_text(MARKUP)
         expect(hits.nth(1)).to_contain_text("line 1999 ")
@@ -130,6 +135,7 @@ def test_log_search_covers_the_whole_log_and_shows_matches_in_context(
         page.get_by_role("button", name="Load earlier output").click()
         expect(page.locator("#log pre")).to_contain_text("line 1800 of")
         assert page.evaluate(NUMBER_OF_HIT) == 2001, "lines keep their numbers"
+        open_view(page)
         with page.expect_download() as download:
             page.get_by_role("link", name="Download").click()
         assert download.value.suggested_filename == "diffusion-xl-worker-1-run1.log"
@@ -171,12 +177,13 @@ def test_log_fills_the_screen_until_escape_is_pressed(opened: Open, pods: list[P
     with opened("dave") as (page, faults):
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
         expect(page.locator("#log pre")).to_contain_text("first")
+        open_view(page)
         page.get_by_role("button", name="Full screen").click()
         box = page.locator("#log-card").bounding_box()
         assert box and (box["x"], box["y"], box["width"]) == (0, 0, 1440)
         assert accessibility_faults(page) == []
         page.keyboard.press("Escape")
-        expect(page.get_by_role("button", name="Full screen")).to_have_attribute("aria-pressed", "false")
+        expect(page.locator("#log-full")).to_have_attribute("aria-pressed", "false")
         assert faults == []
 
 

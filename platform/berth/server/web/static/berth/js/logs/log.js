@@ -285,6 +285,7 @@
   function fullScreen(on) {
     card.classList.toggle("full", on);
     document.getElementById("log-full").setAttribute("aria-pressed", String(on));
+    document.getElementById("log-view")?.removeAttribute("open");
   }
 
   function show(element) {

@@ -113,7 +113,7 @@
     let pod = "", shown = null, timer = null;
 
     function label(count, isExact) {
-      text.textContent = count === null ? "Errors" : `Errors ${count}${isExact ? "" : "+"}`;
+      text.textContent = count === null ? "errors" : `${count}${isExact ? "" : "+"} error${count === 1 && isExact ? "" : "s"}`;
       text.classList.toggle("bad", count > 0);
       button.disabled = count === 0 && isExact;
     }
