@@ -260,6 +260,14 @@ def lost_if_evicted(workload: Workload, now: datetime) -> int | None:
     return lost_gpu_seconds(workload.gpu_milli_now, workload.started_at, workload.last_checkpoint_at, now)
 
 
+def lost_in_failure(workload: Workload, placements: Sequence[PodPlacement]) -> int:
+    """Return the GPU-seconds of work that a failed run lost since its last checkpoint, or 0 if unknown."""
+    if workload.phase != Phase.FAILED or workload.started_at is None or workload.ended_at is None:
+        return 0
+    gpu_milli = sum(each.gpus for each in placements)
+    return lost_gpu_seconds(gpu_milli, workload.started_at, workload.last_checkpoint_at, workload.ended_at)
+
+
 def pod_placements(actor: Actor, workload: Workload) -> tuple[list[PodPlacement], list[PodPlacement]]:
     """Return the current run's pods and those of earlier runs, latest runs first."""
     result = list(

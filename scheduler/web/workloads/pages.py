@@ -261,6 +261,7 @@ def _overview_context(request: Request, workload: Workload) -> Context:
         "ran_for": _seconds_of_last_run(workload),
         "last_run": _last_run(workload, current, last_eviction),
         "lost_if_evicted": details.lost_if_evicted(workload, now),
+        "lost_work": details.lost_in_failure(workload, current),
         "gpu_hours": workload_gpu_hours(workload.pk, now),
         "cost": workload_cost(workload.pk, now),
         "idle": idle_since([workload.pk], now).get(workload.pk),

@@ -44,6 +44,21 @@ def test_page_of_a_failed_workload_begins_with_the_pod_that_failed_first(cast: C
     assert CARD in viewed and "Edit a copy" not in viewed
 
 
+def test_page_of_a_failed_workload_states_the_work_lost_since_its_last_checkpoint(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    workload = failed(cast, "Pod worker-0 ended with exit code 1.")
+    make.place(workload, make.node(cast.pool), [0], state="failed", ended_at=make.ago(), exit_code=1)
+    row, client = Workload.objects.filter(pk=workload.pk), sign_in("dave")
+    began, ended = make.ago(hours=3), make.ago(hours=1)
+    row.update(started_at=began, ended_at=ended)
+    page = client.get(f"/workloads/{workload.pk}").content.decode()
+    assert "2.0 GPU-h of work lost, no checkpoint recorded." in page
+    row.update(last_checkpoint_at=ended - timedelta(minutes=30))
+    page = client.get(f"/workloads/{workload.pk}").content.decode()
+    assert "30 GPU-min of work lost since the checkpoint of <time" in page
+
+
 def test_page_shows_the_workload_message_if_no_pod_failed(cast: Cast, sign_in: SignIn) -> None:
     workload = failed(cast, "The repository cannot be fetched: not found.")
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
@@ -69,7 +84,7 @@ def test_pod_that_failed_first_has_its_own_row_above_the_others(cast: Cast, sign
     assert table.count('data-label="Ended"') == table.count('data-style="event"') == 2, "times with seconds"
     assert "terminated" not in table
     type(node).objects.filter(pk=node.pk).update(state="ended", ended_at=make.ago())
-    assert "terminated</span>" in sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    assert "node since terminated</span>" in sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
 
 
 def test_page_states_the_cause_of_a_failure_by_a_signal_or_before_the_start(

@@ -135,8 +135,8 @@ def test_pod_details_show_limits_with_source_and_peak(
     limits = {"memory_mib": 512, "memory_source": "request", "cpu_milli": 1500, "cpu_source": "document"}
     Pod.objects.filter(pk=pod.pk).update(limits=limits, memory_peak_mib=310)
     text = sign_in("dave").get(f"/workloads/{pod.workload_id}").content.decode()
-    assert '512 MiB memory<span class="sub">as requested, peak 310 MiB</span>' in text
-    assert '1.5 CPU<span class="sub">as declared</span>' in text
+    assert '512 MiB memory <span class="sub">as requested, peak 310 MiB</span>' in text
+    assert '1.5 CPU <span class="sub">as declared</span>' in text
 
 
 def test_terminal_escapes_are_stripped() -> None:

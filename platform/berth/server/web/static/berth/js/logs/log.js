@@ -78,10 +78,10 @@
   function settle() {
     earlier.hidden = !body.firstElementChild || first() <= 0;
     later.hidden = complete || (follow.checked && !!pod) || !pod;
-    if (follow.checked) box.scrollTop = box.scrollHeight;
     box.classList.toggle("streaming", Boolean(pod) && !complete);
     box.classList.toggle("complete", complete);
     box.classList.toggle("no-output", !body.firstElementChild);
+    if (follow.checked) box.scrollTop = box.scrollHeight;
     follow.closest("label").hidden = !pod || pods()?.selectedOptions[0]?.dataset.ended !== undefined;
     showError();
     countErrors();
