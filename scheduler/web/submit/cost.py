@@ -27,9 +27,10 @@ def describe_cost(
     max_runtime: int | None,
     tasks: int = 1,
 ) -> str:
-    """Return sentences about the highest cost and the budgets, or "" if there are no prices and budgets.
+    """Return sentences about the cost and the budgets, or "" if there are no prices and budgets.
 
-    `gpus` is the highest number of GPUs of one task, and `max_runtime` is in seconds.
+    The cost of an elastic workload is a range, from its requested to its highest number of GPUs. `gpus` is
+    the highest number of GPUs of one task, and `max_runtime` is in seconds.
     """
     if not gpus:
         return ""
@@ -52,8 +53,14 @@ def _describe_price(
         if tasks == 1:
             yield f"Costs up to {money(highest * gpus)} {currency} per hour."
         return
-    total = gpus * tasks * max_runtime / HOUR
-    yield f"Costs up to {money(highest * total)} {currency} for {format_count(total, 'GPU-hour')}."
+    total, share = gpus * tasks * max_runtime / HOUR, min(prediction.workload["gpus"] / gpus, 1)
+    if share in (0, 1):
+        yield f"Costs up to {money(highest * total)} {currency} for {format_count(total, 'GPU-hour')}."
+        return
+    yield (
+        f"Costs {money(highest * total * share)} to {money(highest * total)} {currency} for "
+        f"{total * share:,.4g} to {format_count(total, 'GPU-hour')}, if it runs for the entire max runtime."
+    )
 
 
 def _describe_budgets(actor: Actor, prediction: Prediction, now: datetime) -> Iterator[str]:

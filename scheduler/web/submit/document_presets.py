@@ -35,7 +35,7 @@ roles:
     replicas: 1
     gpu: 1             # or a fraction of a device: 0.5
     cpu: 2
-    memory_mib: 4096
+    memory_mib: 4Gi
 """),
     "gang": ("Distributed training", "my-training", """\
 command: python train.py --epochs 10
@@ -44,7 +44,7 @@ roles:
     replicas: 2        # a gang: all start together
     gpu: 1
     cpu: 2
-    memory_mib: 4096
+    memory_mib: 4Gi
 restart_policy:
   kind: on_failure
   max_restarts: 2
@@ -55,12 +55,12 @@ roles:                 # started together or not at all
     replicas: 4
     gpu: 1
     cpu: 2
-    memory_mib: 4096
+    memory_mib: 4Gi
     command: python train.py
   - name: parameters
     replicas: 2
     cpu: 4
-    memory_mib: 8192
+    memory_mib: 8Gi
     command: python serve_parameters.py
 """),
     "elastic": ("Elastic training", "my-training", """\
@@ -75,19 +75,19 @@ roles:
     max: 8             # grows to this on free GPUs
     gpu: 1
     cpu: 2
-    memory_mib: 4096
+    memory_mib: 4Gi
 """),
     "interactive": ("Interactive session", "my-session", """\
 kind: interactive
 command: sleep 8h
-max_runtime: 28800  # seconds
-idle_timeout: 3600  # seconds without output or requests
+max_runtime: 8h
+idle_timeout: 1h     # without output or requests
 roles:
   - name: session
     replicas: 1
     gpu: 1
     cpu: 4
-    memory_mib: 16384
+    memory_mib: 16Gi
 """),
     "service": ("Inference service", "my-service", """\
 kind: service
@@ -98,7 +98,7 @@ roles:
     replicas: 1        # engines that always run
     gpu: 1
     cpu: 8
-    memory_mib: 32768
+    memory_mib: 32Gi
 service:
   model_name: my-model
   autoscaler:          # changes the number of engines

@@ -59,6 +59,14 @@ def test_queued_workload_is_offered_the_smallest_change(cast: Cast, dave: Client
     assert "role worker requested 2 GPUs instead of 4" in card and "Apply to the form" in card
 
 
+def test_cost_of_an_elastic_workload_is_a_range(cast: Cast, dave: Client) -> None:
+    NodePool.objects.update(price_per_gpu_hour=Decimal("2.50"))
+    text = "name: wide\nproject: vision\nkind: elastic\npools: [local]\ncommand: run\nmax_runtime: 8h\n"
+    text += "roles:\n- gpu: 1\n  min: 2\n  max: 8\n"
+    shown = dave.post("/submit/prediction", {"document": text}).content.decode()
+    assert "Costs 40.00 to 160.00 USD for 16 to 64 GPU-hours, if it runs for the entire max runtime." in shown
+
+
 @pytest.mark.parametrize(
     ("limits", "cost"),
     [

@@ -64,8 +64,8 @@ def test_unchanged_document_is_preserved_byte_for_byte() -> None:
         ("outputs", "results\nlogs/loss.csv", "# short\n",
          "# short\noutputs: [results, logs/loss.csv]\n"),
         ("roles[0].gpu", "0.5", "gpu: 1\n", "gpu: 0.5\n"),
-        ("roles[0].memory_mib", "4 GiB", "    gpu: 1\n", "    gpu: 1\n    memory_mib: 4096\n"),
-        ("roles[0].memory_mib", "512Mi", "    gpu: 1\n", "    gpu: 1\n    memory_mib: 512\n"),
+        ("roles[0].memory_mib", "4 GiB", "    gpu: 1\n", "    gpu: 1\n    memory_mib: 4Gi\n"),
+        ("roles[0].memory_mib", "512Mi", "    gpu: 1\n", "    gpu: 1\n    memory_mib: 512Mi\n"),
         ("roles[0].memory_mib", "4G", "    gpu: 1\n", "    gpu: 1\n    memory_mib: 4G\n"),
         ("roles[0].gpu_models", "A100, H100", "disk: fast}   # no field shows this\n",
          "disk: fast}   # no field shows this\n    gpu_models: [A100, H100]\n"),
@@ -73,7 +73,7 @@ def test_unchanged_document_is_preserved_byte_for_byte() -> None:
         ("kind", "elastic", "project: vision\n", "project: vision\nkind: elastic\n"),
         ("priority", "high", "project: vision\n", "project: vision\npriority: high\n"),
         ("preemptible", "false", "project: vision\n", "project: vision\npreemptible: false\n"),
-        ("max_runtime", "2h", "project: vision\n", "project: vision\nmax_runtime: 7200\n"),
+        ("max_runtime", "2h", "project: vision\n", "project: vision\nmax_runtime: 2h\n"),
         ("command", "python other.py", "command: python train.py   # short",
          "command: python other.py   # short"),
         ("command", "a\nb", "command: python train.py   # short", "command: |-  # short\n  a\n  b"),
@@ -187,7 +187,7 @@ def test_services_have_no_array_section_unless_the_document_has_an_array() -> No
 
 
 @pytest.mark.parametrize(
-    ("written", "shown"), [("4096", "4 GiB"), ("1500", "1500 MiB"), ("4Gi", "4Gi"), ("2097152", "2 TiB")]
+    ("written", "shown"), [("4096", "4 GiB"), ("1500", "1500 MiB"), ("4Gi", "4 GiB"), ("2097152", "2 TiB")]
 )
 def test_memory_has_a_unit_and_stays_as_written_until_it_is_changed(written: str, shown: str) -> None:
     text = TEXT.replace("    gpu: 1\n", f"    gpu: 1\n    memory_mib: {written}\n")

@@ -136,6 +136,8 @@ def format_memory(mib: int) -> str:
 
 
 def _format_memory(value: Any, written: str | None) -> str | None:
+    if isinstance(value, str) and (match := MEMORY_TEXT.fullmatch(value)):
+        return f"{match[1]} {match[2]}iB"
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         return _format_scalar(value, written)
     return format_memory(value)
@@ -153,14 +155,22 @@ def _parse_amount(text: str, _: Any) -> Any:
     return float(text) if DECIMAL.fullmatch(text) else text or ABSENT
 
 
-def _parse_seconds(text: str, _: Any) -> Any:
+def _parse_seconds(text: str, now: Any) -> Any:
+    """Parse a duration, as text with a unit unless it equals the current number of seconds."""
     match = DURATION.fullmatch(text.strip())
-    return int(match[1]) * SECONDS[match[2]] if match else _parse_amount(text, _)
+    if match is None:
+        return _parse_amount(text, now)
+    return (
+        now if now == int(match[1]) * SECONDS[match[2]] else f"{int(match[1])}{match[2].removesuffix('in')}"
+    )
 
 
-def _parse_memory(text: str, _: Any) -> Any:
+def _parse_memory(text: str, now: Any) -> Any:
+    """Parse an amount of memory, as text with a unit unless it equals the current number of MiB."""
     match = MEMORY_TEXT.fullmatch(text.strip())
-    return int(match[1]) * MIB[match[2]] if match else _parse_amount(text, _)
+    if match is None:
+        return _parse_amount(text, now)
+    return now if now == int(match[1]) * MIB[match[2]] else f"{int(match[1])}{match[2]}i"
 
 
 def _parse_command(text: str, now: Any) -> Any:
