@@ -76,7 +76,7 @@ class QuotaHold:
         if self.gang.has_pods:
             return None
         if self.fits_unused_quota():
-            nodes = self.board.cycle.backfill_hold
+            nodes = self.board.cycle.held_nodes()
             if nodes is None or nodes.name != self.gang.name:
                 return None
             return QuotaRelease(nodes.until, NOTHING)
