@@ -6,16 +6,16 @@ and prefers the nodes that will be free soonest.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from operator import sub
 
 from scheduler.engine.board.board import Board
-from scheduler.engine.board.eligible import exceeded_bound
+from scheduler.engine.board.eligible import exceeded_bound, first_pending
 from scheduler.engine.board.gang import Gang, PendingGroup, arrangements
-from scheduler.engine.board.ledger import fits_within, main_resource
+from scheduler.engine.board.ledger import QueueAccount, fits_within, main_resource
 from scheduler.engine.board.nodes import NodeHold
-from scheduler.engine.board.order import PendingOrder
+from scheduler.engine.board.order import GangKey, PendingOrder, gang_sort_key
 from scheduler.engine.board.run_ends import (
     has_waited_long_enough,
     known_end,
@@ -37,10 +37,11 @@ NOTHING = (0, 0, 0)
 def clear_hold(board: Board) -> None:
     cycle = board.cycle
     cycle.backfill_hold, cycle.find_hold, cycle.overdue, cycle.hold_searches = None, None, [], 0
+    cycle.hold_waits_for_project, cycle.considered_for_hold = False, set()
 
 
 def hold_nodes_for_first_pending(board: Board, groups: Iterable[PendingGroup]) -> None:
-    """Arrange for nodes to be held for the first eligible group in queue order. The search for nodes runs
+    """Arrange for nodes to be held for the first eligible group in `hold_order`. The search for nodes runs
     only once a decision depends on held nodes. In a fully allocated pool, this is rare.
     """
     overdue = [group for group in groups if has_waited_long_enough(board, group.gangs[group.at])]
@@ -50,33 +51,80 @@ def hold_nodes_for_first_pending(board: Board, groups: Iterable[PendingGroup]) -
         board.cycle.overdue = [*board.cycle.overdue, *overdue]
 
 
-def _find_first_hold(board: Board, overdue: Iterable[PendingGroup]) -> NodeHold | None:
-    order = PendingOrder(board, overdue)
-    for group, gang in order:
-        order.skip_group(group)
+def _find_first_hold(board: Board, overdue: Sequence[PendingGroup]) -> NodeHold | None:
+    for gang in hold_order(board, overdue):
         hold_nodes(board, gang)
         if board.cycle.backfill_hold is not None:
             break
     return board.cycle.backfill_hold
 
 
+def hold_order(board: Board, groups: Sequence[PendingGroup]) -> Iterator[Gang]:
+    """Yield each group's next gang in the order in which nodes are held for them: first those of each project
+    that wait only for nodes, then the others, each in queue order.
+    """
+    first: dict[QueueAccount, tuple[Gang, PendingGroup]] = {}
+    for group in groups:
+        gang = first_pending(board, group)
+        if gang is not None:
+            entry = gang, group
+            first[group.account] = min(first.get(group.account, entry), entry, key=_gang_sort_key)
+    preferred = {group for gang, group in first.values() if _waits_only_for_nodes(gang)}
+    for part in (preferred, [group for group in groups if group not in preferred]):
+        order = PendingOrder(board, part)
+        for group, gang in order:
+            order.skip_group(group)
+            yield gang
+
+
+def _gang_sort_key(entry: tuple[Gang, PendingGroup]) -> GangKey:
+    return gang_sort_key(entry[0])
+
+
 def hold_nodes(board: Board, gang: Gang) -> None:
     """Hold nodes for the gang if no nodes are held yet, the gang has waited long enough, and its request fits
     within its project's quota or fair share and into the pool. At most MAX_GANGS gangs are tried per cycle.
+
+    The first gang of a project takes the hold of another project's gang if it waits only for nodes and the
+    other also waits for workloads of its own project.
     """
     cycle = board.cycle
-    if (
-        cycle.held_nodes() is not None
-        or cycle.hold_searches >= MAX_GANGS
-        or not has_waited_long_enough(board, gang)
-    ):
+    is_first = gang.account not in cycle.considered_for_hold
+    cycle.considered_for_hold.add(gang.account)
+    if cycle.hold_searches >= MAX_GANGS or not has_waited_long_enough(board, gang):
         return
     if not fits_within(NOTHING, gang.account.deserved, gang.requested):
         return
+    current = cycle.held_nodes()
+    takes_over = is_first and cycle.hold_waits_for_project and _waits_only_for_nodes(gang)
+    if current is not None and not takes_over:
+        return
     key = gang.group.request_key if gang.group is not None else None
-    if permanent_obstacle(board, gang, key) is None:
-        cycle.hold_searches += 1
-        cycle.backfill_hold = _find_hold(board, gang)
+    if permanent_obstacle(board, gang, key) is not None:
+        return
+    cycle.hold_searches += 1
+    cycle.backfill_hold = None
+    hold = None if current is not None and _fits_now(board, gang) else _find_hold(board, gang)
+    cycle.backfill_hold = hold or current
+    if hold is not None:
+        cycle.hold_waits_for_project = not _waits_only_for_nodes(gang)
+
+
+def _waits_only_for_nodes(gang: Gang) -> bool:
+    """Return whether the gang's project would stay within its fair share if the gang started now or, if the
+    gang is non-preemptible, within its quota.
+    """
+    account = gang.account
+    if gang.non_preemptible:
+        return fits_within(account.non_preemptible, account.non_preemptible_quota, gang.requested)
+    return fits_within(account.allocated, account.deserved, gang.requested)
+
+
+def _fits_now(board: Board, gang: Gang) -> bool:
+    start = board.log_position()
+    fits = _place_gang(board, gang) is not None
+    board.rewind(start)
+    return fits
 
 
 def current_hold_or_pause(waited: int) -> tuple[int, bool]:

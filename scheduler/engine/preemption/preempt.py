@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from berth.core.wording.words import format_count
+from scheduler.engine.actions.backfill import hold_order
 from scheduler.engine.board.board import Board, Trial
 from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups, first_pending
 from scheduler.engine.board.gang import Arrangement, Gang, PendingGroup, arrangements, total_request
@@ -115,7 +116,7 @@ def _has_or_may_get_hold(board: Board, gang: Gang) -> bool:
     """Return whether nodes are held for the gang, or would be if a search were run now."""
     cycle = board.cycle
     if cycle.find_hold is not None:
-        return next(iter(PendingOrder(board, cycle.overdue)), (None, None))[1] is gang
+        return next(hold_order(board, cycle.overdue), None) is gang
     return cycle.backfill_hold is not None and cycle.backfill_hold.name == gang.name
 
 
