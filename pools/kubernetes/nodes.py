@@ -13,7 +13,7 @@ from pools.kubernetes.settings import KubernetesSettings
 from pools.providers.base import Shape, SharedMachine
 
 INSTALLATION_LABEL, POOL_LABEL = "berth.dev/installation", "berth.dev/pool"
-GONE_AFTER = timedelta(minutes=2)  # a node that is not ready for this long counts as gone
+GONE_AFTER = timedelta(minutes=2)  # a node that has not been ready for this long is treated as gone
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 ENDED = ("Succeeded", "Failed")
 Object = Mapping[str, Any]

@@ -79,7 +79,9 @@ def _report_for_state(pod: Object) -> PodReport:
 
 
 def awaits_code(pod: Object) -> bool:
-    """Return whether the init container is running and waits for the pod's code."""
+    """Return whether the init container is running, and so waiting for the pod's code, and the pod is not
+    being deleted.
+    """
     return (
         "running" in _code_container_state(pod.get("status") or {})
         and "deletionTimestamp" not in pod["metadata"]

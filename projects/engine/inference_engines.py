@@ -5,7 +5,7 @@ from enum import Enum
 
 from projects.engine.scaling import ENDED
 
-CONNECTION_ATTEMPTS = 5  # failed connections after which an unresponsive external engine is given up
+CONNECTION_ATTEMPTS = 5  # failed attempts after which Berth gives up on an inactive external engine
 SETTLE_SECONDS = 1.0  # seconds to wait for requests that the router sent just before it isolated the engine
 
 

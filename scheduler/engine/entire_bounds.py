@@ -30,10 +30,10 @@ class EntireBounds:
         blockers, tree = rejection.blockers, workload.tree
         key = id(blockers), id(tree)  # most workloads in a long queue share both
         if key not in self._results:
-            self._results[key] = blockers, tree, self._find_exceeded(tree, rejection)
+            self._results[key] = blockers, tree, self._find_exceeded_blocker(tree, rejection)
         return self._results[key][2]
 
-    def _find_exceeded(self, tree: Group | Role, rejection: Rejection) -> Blocker | None:
+    def _find_exceeded_blocker(self, tree: Group | Role, rejection: Rejection) -> Blocker | None:
         for blocker in rejection.blockers:
             for kind, bound in self._bounds(blocker, rejection.pool):
                 if _least_amount(tree, kind, self._largest_devices.get(rejection.pool, 0)) > bound:

@@ -289,7 +289,7 @@ def _fill_record(run: CycleRun, notes: Sequence[str]) -> Cycle:
     return record
 
 
-def write_next_reasons(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> bool:
+def write_reason_batch(run: CycleRun, context: SchedulerContext, memory: CycleMemory) -> bool:
     """Write a batch of the pending reasons that `record_newest_cycle` did not write.
 
     Return whether rows changed.

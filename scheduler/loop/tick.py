@@ -42,7 +42,7 @@ from scheduler.loop.cycle_record import (
     record_failure,
     record_newest_cycle,
     store_snapshot,
-    write_next_reasons,
+    write_reason_batch,
 )
 from scheduler.loop.decide import decide_pools
 from scheduler.loop.dispatch import ReportSummary, record_reports, start_pods, stop_pods
@@ -315,7 +315,7 @@ class Loop:
                     yield False
                 yield False
         while runs and memory.explanations.has_unwritten_changes:
-            yield self._record(lambda: write_next_reasons(runs[-1], context, memory))
+            yield self._record(lambda: write_reason_batch(runs[-1], context, memory))
         self._runs = self._runs[len(runs) :] or self._runs[-1:]
 
     def _record(self, step: Callable[[], bool]) -> bool:

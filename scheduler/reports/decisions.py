@@ -112,7 +112,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class DecidedCycle:
+class CycleDecisions:
     """Cycle with its visible decisions.
 
     `hidden` is the number of decisions that are hidden from the user, and `stale` lists each dropped bundle
@@ -215,7 +215,7 @@ def _workload_names_condition(test: str) -> str:
     return f"(exists(@.workload ? ({test})) || exists(@.steps[*].workload ? ({test})))"
 
 
-def render_cycles(actor: Actor, rows: Sequence[Cycle], filters: DecisionFilters) -> list[DecidedCycle]:
+def render_cycles(actor: Actor, rows: Sequence[Cycle], filters: DecisionFilters) -> list[CycleDecisions]:
     """Return the cycles with their matching decisions, redacting the names of hidden workloads."""
     redaction = _DecisionRedaction(actor)
     handles = {
@@ -236,7 +236,7 @@ def _render_cycle(
     submissions: Mapping[str, list[_SubmittedWorkload]],
     recorded_evictions: Mapping[tuple[int | None, str], RecordedEviction],
     departments: Collection[str],
-) -> DecidedCycle:
+) -> CycleDecisions:
     def named_workload(handle: str) -> NamedWorkload:
         project, _, name = handle.partition("/")
         if not redaction.can_see(handle, row.at):
@@ -251,7 +251,7 @@ def _render_cycle(
     chosen = [b for b in visible if _matches_filters(b, filters, redaction, row.at)]
     is_complete = redaction.projects is None and not filters
     stale = (row.plan or {}).get("stale", []) if is_complete else []
-    return DecidedCycle(
+    return CycleDecisions(
         row=row,
         decisions=[
             _render(

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 from uuid import UUID
 
-from scheduler.reports.decisions import DecidedCycle, Decision
+from scheduler.reports.decisions import CycleDecisions, Decision
 
 MIN_TASKS = 3  # with fewer tasks, each task has its own row
 
@@ -18,7 +18,7 @@ class DecisionRow:
     If `is_first`, the row also shows the cycle.
     """
 
-    cycle: DecidedCycle
+    cycle: CycleDecisions
     decision: Decision | None
     is_first: bool = True
 
@@ -38,7 +38,7 @@ class ArrayTasksRow:
         return self.tasks[-1]
 
 
-def decision_rows(cycles: Iterable[DecidedCycle]) -> list[DecisionRow | ArrayTasksRow]:
+def decision_rows(cycles: Iterable[CycleDecisions]) -> list[DecisionRow | ArrayTasksRow]:
     """Return the cycles' rows.
 
     Array tasks share a row if no other decision lies between theirs.
@@ -55,7 +55,7 @@ def decision_rows(cycles: Iterable[DecidedCycle]) -> list[DecisionRow | ArrayTas
     return rows
 
 
-def _single_rows(cycles: Iterable[DecidedCycle]) -> Iterable[DecisionRow]:
+def _single_rows(cycles: Iterable[CycleDecisions]) -> Iterable[DecisionRow]:
     for cycle in cycles:
         if not cycle.decisions:
             yield DecisionRow(cycle, None)

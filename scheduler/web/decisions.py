@@ -15,7 +15,7 @@ from projects.selectors import projects
 from scheduler.models import Cycle
 from scheduler.reports.decisions import (
     KIND_TITLES,
-    DecidedCycle,
+    CycleDecisions,
     DecisionFilters,
     decided_cycles,
     render_cycles,
@@ -96,7 +96,7 @@ def replay_cycle(request: Request, cycle_id: int) -> HttpResponse:
     return page(request, "scheduler/decisions/detail.html", context, inner="scheduler/decisions/replay.html")
 
 
-def _find_cycle(request: Request, cycle_id: int) -> DecidedCycle:
+def _find_cycle(request: Request, cycle_id: int) -> CycleDecisions:
     """Return the cycle. Raises Http404 if it does not exist or the user may see none of its decisions."""
     row = Cycle.objects.defer("snapshot").filter(pk=cycle_id).first()
     if row is None:

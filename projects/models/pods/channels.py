@@ -12,7 +12,7 @@ class OpenChannel(models.Model):
     while the channel is open.
     """
 
-    actor = models.CharField(max_length=150, help_text="User in the audit log.")
+    actor = models.CharField(max_length=150, help_text="User name to record in the audit log.")
     request_id = models.CharField(max_length=64, blank=True)
     workload = models.UUIDField(help_text="ID of the workload.")
     workload_name = models.CharField(max_length=200)

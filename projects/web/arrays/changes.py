@@ -62,7 +62,7 @@ class TasksForm(Form):
             self.fields["indexes"].required = True
 
     def clean_indexes(self) -> tuple[int, ...] | None:
-        """Return the indexes, or None for the usual tasks."""
+        """Return the indexes, or None for the action's default tasks."""
         text = self.cleaned_data["indexes"].strip()
         choice = self.cleaned_data.get("choice", OTHER)
         if choice == USUAL or not (text or choice):

@@ -10,7 +10,7 @@ from django.http import QueryDict
 from berth.server.web.lists.paging import SIZE, PageSlice
 from projects.models import Workload
 
-PREFIX = "parameter-"  # prefix of sort keys and of the query parameters that filter
+PREFIX = "parameter-"  # prefix of the sort keys and of the filters' query parameters
 
 COLUMNS_MAX, COLUMN_WIDTH = 4, 16  # maximum number of parameter columns, and of characters per value
 NAMES_MAX, VALUES_MAX = 4, 50  # maximum number of parameters that are filters, and of values per filter

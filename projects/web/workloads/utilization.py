@@ -39,7 +39,9 @@ def attach_utilization(rows: Sequence[Workload], columns: Iterable[str]) -> Sequ
 
 
 def common_last_measurement(rows: Iterable[Workload]) -> datetime | None:
-    """Return the time at which measurements stopped for several rows at once, or None if they did not."""
+    """Return the earliest time of the rows' last measurements, or None if fewer than two rows have one or the
+    times differ by more than SAME_TIME.
+    """
     ends = [end for row in rows if (end := cast("Any", row).measured_at) is not None]
     return min(ends) if len(ends) > 1 and max(ends) - min(ends) <= SAME_TIME else None
 

@@ -86,7 +86,9 @@ class NodeView:
         nodes.
         """
         if kind not in self._elsewhere:
-            leaving = sum(self._leaving_amount(i, kind) for i in self.usable) if self.nodes.leaving else 0
+            leaving = (
+                sum(self._amount_of_leaving_pods(i, kind) for i in self.usable) if self.nodes.leaving else 0
+            )
             cordoned = sum(
                 self.free_on(i, kind)
                 for i, node in enumerate(self.nodes.nodes)
@@ -131,7 +133,7 @@ class NodeView:
     def _is_matching_node(self, i: int) -> bool:
         return any(mask is None or mask[i] for mask in self._masks)
 
-    def _leaving_amount(self, i: int, kind: int) -> int:
+    def _amount_of_leaving_pods(self, i: int, kind: int) -> int:
         pods = self.nodes.leaving.get(i)
         if pods is None or self.units.by_requests:
             return 0

@@ -72,7 +72,7 @@ def explain(actor: Actor, workload: Workload, now: datetime | None = None) -> Ex
         waiting = explain_held_task(workload)
         message = waiting.message
         stored = {"blockers": [{"reason": workload.reason, "message": message, "numbers": waiting.numbers}]}
-    elif awaited := _awaited_message(actor, workload, stored):
+    elif awaited := _dependency_message(actor, workload, stored):
         message = awaited
         first, *others = stored["blockers"]
         stored = {**stored, "blockers": [{**first, "message": message}, *others]}
@@ -134,7 +134,7 @@ def expected_start_after(
     return awaited_ends(viewer, ends)
 
 
-def _awaited_message(actor: Actor, workload: Workload, stored: Mapping[str, Any]) -> str | None:
+def _dependency_message(actor: Actor, workload: Workload, stored: Mapping[str, Any]) -> str | None:
     """Return a current message about the workload's unmet dependencies, or None if there are none.
 
     The message includes the dependencies' states and queue positions.

@@ -15,7 +15,8 @@ from scheduler.engine.explain.headline import BOUNDED, headline
 from scheduler.engine.plan import Reason
 from scheduler.models import QueueStatus
 
-# Minimum time from the end of a restart delay to a start that waits for more than the delay.
+# A workload that is expected to start at least this long after its restart delay also waits for something
+# else.
 DELAY_MARGIN = timedelta(minutes=1)
 AWAITS_SHARE = "awaits_share"  # attribute that `load_awaited_shares` sets
 CAN_START = "Can start from "

@@ -50,7 +50,7 @@ def test_number_of_concurrent_starts_is_bounded(stage: Stage, recording: Recordi
     assert not recording.unfinished
 
 
-def test_next_starts_begin_between_two_ticks(
+def test_further_pod_starts_begin_between_ticks(
     stage: Stage, recording: RecordingRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fix_tick_size(stage, monkeypatch, 5)

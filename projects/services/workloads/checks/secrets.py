@@ -38,7 +38,7 @@ def pools_with_secrets(
     if listed:
         raise Invalid(listed)
     if not capable:
-        raise Invalid(list(_missing_problems(view, paths, project, available)))
+        raise Invalid(list(_missing_secret_problems(view, paths, project, available)))
     return capable
 
 
@@ -65,7 +65,7 @@ def _secret_paths(path: str, node: WorkloadSpec | GroupSpec) -> Iterator[tuple[S
         yield from _secret_paths(f"{prefix}groups[{index}]", group)
 
 
-def _missing_problems(
+def _missing_secret_problems(
     view: SubmissionView, paths: Mapping[str, str], project: Project, available: Mapping[str, set[str]]
 ) -> Iterator[Problem]:
     logins = view.registry_secret_names(project, available)

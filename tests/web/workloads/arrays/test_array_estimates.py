@@ -35,7 +35,7 @@ def test_array_page_estimates_the_remaining_time_from_completed_tasks(cast: Cast
     array = create_array(cast, max_running=4)
     path, client = f"/arrays/{array.pk}", sign_in("erin")
     idle = figure(client.get(path).content.decode(), "Mean task runtime")
-    assert idle.startswith("1 h about 5 h left once 4 tasks run")
+    assert idle.startswith("1 h about 5 h left once 4 tasks are running")
     page = client.get(path).content.decode()
     assert "Pending, 5% completed</span></h1>" in page
     assert "at most 4 tasks run at a time" in figure(page, "Pending")

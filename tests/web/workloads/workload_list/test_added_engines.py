@@ -61,7 +61,7 @@ def test_tabs_count_added_engines_like_the_overview(cast: Cast, sign_in: SignIn)
     assert "including 2 added engines" in figures and "including 1 added engine<" in figures
 
 
-def test_engine_is_listed_where_its_service_does_not_match_the_filters(cast: Cast, sign_in: SignIn) -> None:
+def test_engine_is_listed_if_its_service_does_not_match_the_filters(cast: Cast, sign_in: SignIn) -> None:
     _added_engines(cast, 2, "running", "pending")
     client = sign_in("dave")
     assert _listed(client, "?state=pending") == ["chat-e3"]

@@ -34,7 +34,7 @@ from projects.services.workloads import EDITABLE_PHASES, managed_workloads
 from projects.web.workloads.steps import bulk_steps, steps_for
 
 MIN_VERB_LETTERS = 3
-MIN_LAST_VERB_LETTERS = 4  # minimum number of letters of a verb that follows a name
+MIN_LAST_VERB_LETTERS = 4  # minimum length of a verb that follows a name
 VERBS = (
     "cancel", "clone", "copy", "delete", "edit", "log", "pause", "resubmit", "resume", "retry", "run",
     "suspend",
