@@ -89,9 +89,11 @@ def hold_nodes(board: Board, gang: Gang) -> None:
     other also waits for workloads of its own project.
     """
     cycle = board.cycle
+    if not has_waited_long_enough(board, gang):
+        return
     is_first = gang.account not in cycle.considered_for_hold
     cycle.considered_for_hold.add(gang.account)
-    if cycle.hold_searches >= MAX_GANGS or not has_waited_long_enough(board, gang):
+    if cycle.hold_searches >= MAX_GANGS:
         return
     if not fits_within(NOTHING, gang.account.deserved, gang.requested):
         return
