@@ -6,7 +6,7 @@ from datetime import datetime
 from django.conf import settings
 from django.db.models import Q
 
-from berth.core.wording.words import format_count, join_words
+from berth.core.wording.words import format_count, format_number, join_words
 from berth.server.web.numbers import money
 from pools.costs import current_price
 from pools.models import NodePool
@@ -59,7 +59,8 @@ def _describe_price(
         return
     yield (
         f"Costs {money(highest * total * share)} to {money(highest * total)} {currency} for "
-        f"{total * share:,.4g} to {format_count(total, 'GPU-hour')}, if it runs for the entire max runtime."
+        f"{format_number(total * share)} to {format_count(total, 'GPU-hour')}, "
+        "if it runs for the entire max runtime."
     )
 
 

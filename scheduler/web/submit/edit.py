@@ -16,6 +16,7 @@ from berth.core.merge_patch import apply_patch, find_patch, format_value_briefly
 from berth.core.problems import Problem
 from berth.core.spec import parse_workload
 from berth.core.spec.parsing.manifest import is_manifest
+from berth.core.values.amounts import MILLI
 from berth.core.values.durations import format_duration
 from berth.documents import read_document
 from berth.documents.ordered import dump_workload
@@ -66,20 +67,24 @@ class EditPage(PredictedOutcome):
 
     @property
     def effects(self) -> list[tuple[str, str, str]]:
-        """Names of values that the changes affect, with each value before and after. Times are in UTC."""
+        """Names of values that the changes affect, with each value before and after. Times are in UTC.
+
+        The start and the position of a workload that was not evaluated yet are omitted.
+        """
         seen, stored = self.prediction, self.workload.explanation or {}
         if seen is None or not self.changes or self.workload.phase != Phase.PENDING:
             return []
         start, _ = expected_start(self.workload, timezone.now())
         starts_now = seen.outcome in ("would_start", "would_evict")
-        position = stored.get("queue_position") or NO_VALUE
+        position = stored.get("queue_position")
         new_start = "now" if starts_now else _format_start(seen.expected_start)
         new_position = NO_VALUE if starts_now else seen.queue_position or NO_VALUE
-        rows = [
-            ("GPUs", thousandths(self.workload.gpu_milli_min), f"{seen.workload['gpus']:g}"),
-            ("Expected start", _format_start(start), new_start),
-            ("Queue position", str(position), str(new_position)),
-        ]
+        new_gpus = thousandths(round(seen.workload["gpus"] * MILLI))
+        rows = [("GPUs", thousandths(self.workload.gpu_milli_min), new_gpus)]
+        if start or position:
+            rows.append(("Expected start", _format_start(start), new_start))
+        if position:
+            rows.append(("Queue position", str(position), str(new_position)))
         return [row for row in rows if row[1] != row[2]]
 
 

@@ -29,8 +29,11 @@ class Verdict:
 
     @property
     def reason(self) -> str:
-        """Main reason as a sentence, or "" if some array tasks would start."""
-        return "" if self.decisive is None or self.queued else self.decisive.message
+        """Main reason as sentences, with its fact first, or "" if some array tasks would start."""
+        if self.decisive is None or self.queued:
+            return ""
+        fact = f"{self.decisive.fact}." if self.decisive.fact else ""
+        return f"{fact} {self.decisive.message}".strip()
 
 
 def build_verdict(prediction: Prediction, array: TasksPrediction | None = None) -> Verdict:

@@ -262,11 +262,22 @@ def lost_if_evicted(workload: Workload, now: datetime) -> int | None:
 
 
 def lost_in_failure(workload: Workload, placements: Sequence[PodPlacement]) -> int:
-    """Return the GPU-seconds of work that a failed run lost since its last checkpoint, or 0 if unknown."""
+    """Return the GPU-seconds of work that a failed run lost since its last checkpoint, or 0 if unknown.
+
+    Each pod counts only while it ran: pods of an elastic run can start later and end earlier than the run.
+    """
     if workload.phase != Phase.FAILED or workload.started_at is None or workload.ended_at is None:
         return 0
-    gpu_milli = sum(each.gpus for each in placements)
-    return lost_gpu_seconds(gpu_milli, workload.started_at, workload.last_checkpoint_at, workload.ended_at)
+    return sum(
+        lost_gpu_seconds(
+            each.gpus,
+            max(workload.started_at, each.pod.started_at),
+            workload.last_checkpoint_at,
+            min(workload.ended_at, each.pod.ended_at or workload.ended_at),
+        )
+        for each in placements
+        if each.pod.started_at is not None
+    )
 
 
 def pod_placements(actor: Actor, workload: Workload) -> tuple[list[PodPlacement], list[PodPlacement]]:

@@ -50,9 +50,8 @@ def test_prediction_is_updated_with_the_form_before_submission(opened: Open, sce
         answer = page.locator("#answer")
         expect(answer).to_contain_text("Project vision is limited to 16 GPUs: 12 allocated, 12 requested.")
         expect(answer).to_contain_text("Needs 12 GPUs, 4 are left of vision's limit (16)")
-        expect(
-            page.get_by_role("status").filter(has_text="Would be queued. Project vision is limited to")
-        ).to_be_attached()
+        spoken = "Would be queued. Needs 12 GPUs, 4 are left of vision's limit (16). Project vision is"
+        expect(page.get_by_role("status").filter(has_text=spoken)).to_be_attached()
         page.get_by_label("Replicas", exact=True).fill("1")
         page.get_by_label("GPUs per pod").fill("0.25")
         expect(page.get_by_role("heading", name="Would start immediately")).to_be_visible()

@@ -65,6 +65,9 @@ def test_cost_of_an_elastic_workload_is_a_range(cast: Cast, dave: Client) -> Non
     text += "roles:\n- gpu: 1\n  min: 2\n  max: 8\n"
     shown = dave.post("/submit/prediction", {"document": text}).content.decode()
     assert "Costs 40.00 to 160.00 USD for 16 to 64 GPU-hours, if it runs for the entire max runtime." in shown
+    text = text.replace("8h", "7d").replace("max: 8", "max: 128").replace("min: 2", "min: 64")
+    shown = dave.post("/submit/prediction", {"document": text}).content.decode()
+    assert "USD for 10752 to 21504 GPU-hours, if it runs" in shown
 
 
 @pytest.mark.parametrize(

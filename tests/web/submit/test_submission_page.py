@@ -157,6 +157,17 @@ def test_decisive_reason_is_shown_and_other_reasons_are_collapsed() -> None:
     assert [obstacle.message for obstacle in verdict.others] == ["2 GPUs missing."]
 
 
+def test_status_states_the_fact_of_a_verdict_before_its_message() -> None:
+    numbers = {"resource": "gpu", "requested": 6000, "free": 4000}
+    shortage = {"reason": "WaitingForCapacity", "message": "Needs 6 GPUs, 4 are free.", "numbers": numbers}
+    reclaim = {"reason": "NoReclaimableResources", "message": "No GPU can be reclaimed.", "numbers": {}}
+    reasons = [
+        build_verdict(Prediction("would_stay_pending", {}, blockers=blockers)).reason
+        for blockers in ([shortage], [shortage, reclaim])
+    ]
+    assert reasons == ["Needs 6 GPUs, 4 are free.", "Needs 6 GPUs, 4 are free. No GPU can be reclaimed."]
+
+
 def test_verdict_title_describes_the_effects_on_other_workloads() -> None:
     kinds = {"a": "shrink", "b": "reclaim", "c": "consolidate", "d": "preempt"}
     evictions = [{"victim": victim, "kind": kind} for victim, kind in kinds.items()]

@@ -47,16 +47,32 @@ def test_page_of_a_failed_workload_begins_with_the_pod_that_failed_first(cast: C
 def test_page_of_a_failed_workload_states_the_work_lost_since_its_last_checkpoint(
     cast: Cast, sign_in: SignIn
 ) -> None:
-    workload = failed(cast, "Pod worker-0 ended with exit code 1.")
+    workload, began, ended = failed(cast, "Pod worker-0 ended."), make.ago(hours=3), make.ago(hours=1)
+    workload.started_at, workload.ended_at = began, ended
     make.place(workload, make.node(cast.pool), [0], state="failed", ended_at=make.ago(), exit_code=1)
     row, client = Workload.objects.filter(pk=workload.pk), sign_in("dave")
-    began, ended = make.ago(hours=3), make.ago(hours=1)
-    row.update(started_at=began, ended_at=ended)
     page = client.get(f"/workloads/{workload.pk}").content.decode()
-    assert "2.0 GPU-h of work lost, no checkpoint recorded." in page
+    assert "2.0 GPU-h of work lost, no checkpoint in this run." in page
+    row.update(last_checkpoint_at=began - timedelta(hours=4))
+    page = client.get(f"/workloads/{workload.pk}").content.decode()
+    assert "2.0 GPU-h of work lost, no checkpoint in this run." in page, "it belongs to an earlier run"
     row.update(last_checkpoint_at=ended - timedelta(minutes=30))
     page = client.get(f"/workloads/{workload.pk}").content.decode()
     assert "30 GPU-min of work lost since the checkpoint of <time" in page
+
+
+def test_lost_work_counts_the_pods_of_an_elastic_run_only_while_they_ran(cast: Cast, sign_in: SignIn) -> None:
+    workload, began, ended = failed(cast, "Pod worker-0 ended."), make.ago(hours=2), make.ago(hours=1)
+    workload.started_at, workload.ended_at = began, ended
+    node = make.node(cast.pool, gpus=8)
+    for devices, from_minute, to_minute in (([0, 1], 0, 60), ([2, 3, 4, 5], 20, 22), ([6], None, 30)):
+        pod = make.place(workload, node, devices, state="failed", ended_at=ended, exit_code=1)
+        started = None if from_minute is None else began + timedelta(minutes=from_minute)
+        Pod.objects.filter(pk=pod.pk).update(
+            started_at=started, ended_at=began + timedelta(minutes=to_minute)
+        )
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    assert "2.1 GPU-h of work lost" in page, "2 GPUs for 1 h, 4 for 2 min, and 1 that never ran"
 
 
 def test_page_shows_the_workload_message_if_no_pod_failed(cast: Cast, sign_in: SignIn) -> None:

@@ -122,6 +122,27 @@ def test_edit_page_predicts_the_effect_of_the_changes(cast: Cast, dave: Client, 
     assert 'id="prediction-title">Would start after 1 node has booted' in without_script.content.decode()
 
 
+def test_effects_of_an_edit_omit_equal_gpus_and_a_position_that_is_not_known_yet(
+    cast: Cast, dave: Client
+) -> None:
+    document = {"name": "wide", "pools": [cast.pool.name], "command": "run", "priority": 50}
+    document["roles"] = [{"gpu": 8, "replicas": 250}]
+    wide = workloads.submit(actor=cast.dave, project=cast.vision, document=document)
+
+    def effects(replicas: int) -> str:
+        text = dave.get(address(wide)).context["text"].replace("priority: 50", "priority: 60")
+        edited = {"document": text.replace("replicas: 250", f"replicas: {replicas}")}
+        shown = dave.post(f"{address(wide)}/prediction", edited, headers=HTMX).content.decode()
+        assert 'id="prediction-title"' in shown
+        listed = shown.partition('class="effects">')[2].partition("</ul>")[0]
+        return " ".join(re.sub(r"<[^>]+>", " ", listed).split())
+
+    assert effects(250) == ""
+    assert effects(125) == "GPUs 2,000 → 1,000"
+    Workload.objects.filter(pk=wide.pk).update(explanation={"queue_position": 3})
+    assert effects(250).startswith("Queue position 3 → ")
+
+
 def test_smallest_change_is_offered_until_the_document_changes(
     cast: Cast, dave: Client, train: Workload
 ) -> None:
