@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from berth.core.wording.words import format_amount
+from scheduler.engine.entire_bounds import NON_PREEMPTIBLE_REASONS
 from scheduler.engine.explain.reasons import convert_units, free_phrase
 from scheduler.engine.plan import Numbers, Reason
 
@@ -11,8 +12,7 @@ BOUNDED: Mapping[str, str] = {
     Reason.WOULD_EXCEED_FAIR_SHARE: "fair share",
     Reason.PROJECT_LIMIT: "limit",
     Reason.DEPARTMENT_LIMIT: "limit",
-    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "quota",
-    Reason.DEPARTMENT_OVERSOLD: "quota",
+    **dict.fromkeys(NON_PREEMPTIBLE_REASONS, "quota"),
 }
 
 
@@ -34,7 +34,21 @@ def headline(blockers: Sequence[tuple[str, Numbers]]) -> str:
         following, shortage = blockers[1]
         if following == Reason.WAITING_FOR_CAPACITY and (fact := _shortage(shortage)):
             return fact
-    return _rest_of_bound(numbers, BOUNDED[reason])
+    name = bound_name(reason, numbers)
+    if reason in NON_PREEMPTIBLE_REASONS:  # the quota counts no other workloads
+        name += " for non-preemptible workloads"
+    return _rest_of_bound(numbers, name)
+
+
+def bound_name(reason: str, numbers: Numbers) -> str:
+    """Return the name of the bound that a reason concerns.
+
+    A queue may use the larger of its quota and its fair share. In an oversold pool, that is the quota.
+    """
+    share, quota = numbers.get("share"), numbers.get("quota")
+    if reason == Reason.WOULD_EXCEED_FAIR_SHARE and isinstance(share, int) and isinstance(quota, int):
+        return "quota" if quota > share else "fair share"
+    return BOUNDED[reason]
 
 
 def _shortage(numbers: Numbers) -> str:

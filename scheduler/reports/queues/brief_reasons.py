@@ -11,7 +11,8 @@ from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_amount, to_words
 from projects.models import Workload
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
-from scheduler.engine.explain.headline import BOUNDED, headline
+from scheduler.engine.entire_bounds import NON_PREEMPTIBLE_REASONS
+from scheduler.engine.explain.headline import BOUNDED, bound_name, headline
 from scheduler.engine.plan import Reason
 from scheduler.models import QueueStatus
 
@@ -66,7 +67,9 @@ def brief_reason(workload: Workload) -> str:
     resource, queue = str(numbers["resource"]), numbers["queue"]
     allocated, most = (_format_number(resource, numbers[key]) for key in ("allocated", "bound"))
     unit = " CPUs" if resource == "cpu" else ""
-    return f"{queue}: {allocated} of {BOUNDED[Reason(workload.reason)]}\N{NO-BREAK SPACE}{most}{unit}"
+    kind = " non-preemptible" if workload.reason in NON_PREEMPTIBLE_REASONS else ""
+    name = bound_name(workload.reason, numbers)
+    return f"{queue}: {allocated}{kind} of {name}\N{NO-BREAK SPACE}{most}{unit}"
 
 
 def waits_after_delay(workload: Workload) -> bool:

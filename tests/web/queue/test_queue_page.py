@@ -97,6 +97,11 @@ def test_short_pending_reason_begins_with_the_relevant_numbers(cast: Cast) -> No
     assert brief_reason(row) == "vision: 12 of fair share\N{NO-BREAK SPACE}11.5"
     numbers |= {"queue": "research", "resource": "cpu"}
     assert brief_reason(row) == "research: 12 of fair share\N{NO-BREAK SPACE}11.5 CPUs"
+    numbers |= {"share": 10_000, "quota": 11_500}
+    assert brief_reason(row) == "research: 12 of quota\N{NO-BREAK SPACE}11.5 CPUs"
+    numbers |= {"queue": "vision", "resource": "gpu"}
+    row.reason = blockers[0]["reason"] = "NonPreemptibleOverQuota"
+    assert brief_reason(row) == "vision: 12 non-preemptible of quota\N{NO-BREAK SPACE}11.5"
     row.reason = "Backoff"
     row.message = "Can start again at 2026-11-28 12:31:00 UTC, after 1 eviction."
     assert brief_reason(row) == "After 1 eviction, can start from 2026-11-28 12:31:00 UTC"

@@ -49,6 +49,14 @@ def test_expected_start_is_stated_once_with_its_assumptions(cast: Cast, sign_in:
     assert "The estimate holds if nothing new is queued ahead." in page
 
 
+@pytest.mark.parametrize(("run", "text"), [(0, "Start due"), (1, "Restart due")])
+def test_expected_start_in_the_past_is_due(cast: Cast, sign_in: SignIn, run: int, text: str) -> None:
+    explanation = {"queue_position": 1, "expected_start": make.ago(minutes=20).isoformat()}
+    workload = make.workload(cast.vision, "train", phase="pending", run=run, explanation=explanation)
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    assert f"<strong>{text} <time" in page and "by itself about" not in page
+
+
 def test_workloads_that_have_to_end_first_are_named_and_linked(cast: Cast, sign_in: SignIn) -> None:
     starts = timezone.now() + timedelta(hours=2)
     own = make.workload(cast.vision, "mine", phase="running", run=1)
