@@ -62,6 +62,14 @@ def test_platform_admins_see_the_latest_failures_of_all_users(cast: Cast, sign_i
     assert further.name == "2 more workloads" and len(rows) == 5
 
 
+def test_many_failures_with_one_name_hide_no_other_failure(cast: Cast, sign_in: SignIn) -> None:
+    for minute in range(30):
+        ended = make.ago(minutes=minute)
+        make.workload(cast.vision, "loop", phase="failed", ended_at=ended, by=cast.dave.user)
+    make.workload(cast.vision, "other", phase="failed", ended_at=make.ago(hours=10), by=cast.dave.user)
+    assert attention(sign_in("dave")) == [("Failed", "loop"), ("Failed", "other")]
+
+
 def test_failed_array_creates_only_one_attention_item(cast: Cast, sign_in: SignIn) -> None:
     array, ended = submit_array(cast, "grid", 12), make.ago(minutes=5)
     tasks = Workload.objects.filter(array=array)
@@ -84,7 +92,7 @@ def test_only_the_latest_of_several_failed_arrays_with_the_same_name_needs_atten
     cast: Cast, sign_in: SignIn
 ) -> None:
     paths = []
-    for name, minutes in (("other", 60), ("grid", 9), ("grid", 7), ("grid", 5), ("grid", 3)):
+    for name, minutes in (("other", 60), *(("grid", minutes) for minutes in range(12, 1, -1))):
         tasks = Workload.objects.filter(array=(array := submit_array(cast, name, 2)))
         tasks.update(phase="failed", reason="PodFailed", exit_code=1, ended_at=make.ago(minutes=minutes))
         WorkloadArray.objects.filter(pk=array.pk).update(state="failed", ended_at=make.ago(minutes=minutes))

@@ -39,6 +39,14 @@ def test_free_gpus_of_cordoned_nodes_are_counted_separately(
     assert "4 ready, 4 cordoned or draining" in overview
     assert "4 of them on cordoned or draining nodes" in overview
     assert "of 8, 4 of them on cordoned or draining nodes" in pool and "on ready nodes" not in pool
+    following = make.workload(cast.vision, "next", phase="reserved", pool=cast.pool)
+    node = running.pods.all()[0].node
+    Reservation.objects.create(
+        workload=following, role="worker", index=0, node=node, devices=[3], gpu_milli=1000
+    )
+    overview = sign_in("alice").get("/").content.decode()
+    text = re.sub(r"<[^>]+>", " ", overview.partition("GPUs free")[2].partition("</a>")[0])
+    assert "4 of them on cordoned or draining nodes , and 1 reserved" in " ".join(text.split())
 
 
 def test_gpus_over_quota_in_a_pool_without_a_quota_are_shown(

@@ -1,6 +1,5 @@
 """Items that need the user's attention, shown on the overview."""
 
-import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -129,10 +128,10 @@ def _failed_items(
     of_scope = Q(submitted_by=actor.user) if pools is None else Q(pools__overlap=[*pools])
     visible = workloads(actor).filter(of_scope)
     rows = visible.filter(phase=Phase.FAILED, superseded=False, ended_at__gte=now - RECENTLY)
-    latest: dict[tuple[int, str], Workload] = {}
-    for workload in rows.filter(array=None).order_by("-ended_at")[: OF_EACH_MAX * OF_EACH_MAX]:
-        latest.setdefault((workload.project_id, workload.name), workload)
-    items = [_failed_item(actor, workload) for workload in latest.values()]
+    single = rows.filter(array=None).order_by("project_id", "name", "-ended_at")
+    latest = single.distinct("project_id", "name").values("pk")
+    newest = visible.filter(pk__in=latest).order_by("-ended_at")[: OF_EACH_MAX + 1]
+    items = [_failed_item(actor, workload) for workload in newest]
     items += _failed_arrays(actor, rows.filter(array__isnull=False))
     items.sort(key=lambda item: item.at or now, reverse=True)
     listed = items[:OF_EACH_MAX]
@@ -167,22 +166,21 @@ def _failed_arrays(actor: Actor, tasks: QuerySet[Workload]) -> list[AttentionIte
 
     Of several arrays with the same name, only the latest is included.
     """
-    ends = tasks.order_by().values_list("array").annotate(at=Max("ended_at")).order_by("-at")
-    if not (latest := dict(ends[: OF_EACH_MAX * OF_EACH_MAX])):
+    ordered = tasks.order_by("project_id", "array__name", "-ended_at")
+    of_names = Workload.objects.filter(pk__in=ordered.distinct("project_id", "array__name").values("pk"))
+    ends = of_names.order_by("-ended_at").values_list("array_id", "ended_at")
+    if not (latest := dict(ends[: OF_EACH_MAX + 1])):
         return []
     rows = WorkloadArray.objects.select_related("project").in_bulk(latest)
-    newest: dict[tuple[int, str], uuid.UUID] = {}
-    for pk in (pk for pk in latest if pk in rows):
-        newest.setdefault((rows[pk].project_id, rows[pk].name), pk)
-    failures = failures_by_array(newest.values())
+    failures = failures_by_array(latest)
     return [
         AttentionItem(
             "Failed", "bad", _name_for(actor, rows[pk]), reverse("array", args=[pk]),
             f"{failure_sentence(failures[pk], rows[pk].task_count)}.", latest[pk], is_sentence=True,
             is_failed=rows[pk].state == ArrayState.FAILED,
         )
-        for pk in newest.values()
-        if pk in failures  # the failed tasks of other arrays have been retried
+        for pk in latest
+        if pk in rows and pk in failures  # otherwise, the array was deleted or its tasks retried just now
     ]  # fmt: skip
 
 
