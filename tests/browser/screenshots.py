@@ -212,7 +212,7 @@ def _predict(page: Page) -> None:
     page.locator("#document").fill(
         "# the night's run\nname: night-run\nproject: vision\npools: [train]\nkind: elastic\n"
         "command: torchrun train.py\nenv:\n  EPOCHS: '3'\nroles:\n  - name: worker\n    min: 8"
-        "        # a gang: starts with these\n    max: 16\n    gpu: 1\n    cpu: 2\n    memory_mib: 8Gi\n"
+        "        # a gang: starts with these\n    max: 16\n    gpu: 1\n    cpu: 2\n    memory_mib: 8192\n"
         "priority: high\nmax_runtime: 8h\nnotifications:\n  - {to: dave@example.org, on: [failed]}\n"
     )
     page.wait_for_selector("#fields >> text=Notification 1")

@@ -35,7 +35,7 @@ roles:
     replicas: 1
     gpu: 1             # or a fraction of a device: 0.5
     cpu: 2
-    memory_mib: 4Gi
+    memory_mib: 4096
 """),
     "gang": ("Distributed training", "my-training", """\
 command: python train.py --epochs 10
@@ -44,7 +44,7 @@ roles:
     replicas: 2        # a gang: all start together
     gpu: 1
     cpu: 2
-    memory_mib: 4Gi
+    memory_mib: 4096
 restart_policy:
   kind: on_failure
   max_restarts: 2
@@ -55,12 +55,12 @@ roles:                 # started together or not at all
     replicas: 4
     gpu: 1
     cpu: 2
-    memory_mib: 4Gi
+    memory_mib: 4096
     command: python train.py
   - name: parameters
     replicas: 2
     cpu: 4
-    memory_mib: 8Gi
+    memory_mib: 8192
     command: python serve_parameters.py
 """),
     "elastic": ("Elastic training", "my-training", """\
@@ -75,7 +75,7 @@ roles:
     max: 8             # grows to this on free GPUs
     gpu: 1
     cpu: 2
-    memory_mib: 4Gi
+    memory_mib: 4096
 """),
     "interactive": ("Interactive session", "my-session", """\
 kind: interactive
@@ -87,7 +87,7 @@ roles:
     replicas: 1
     gpu: 1
     cpu: 4
-    memory_mib: 16Gi
+    memory_mib: 16384
 """),
     "service": ("Inference service", "my-service", """\
 kind: service
@@ -98,7 +98,7 @@ roles:
     replicas: 1        # engines that always run
     gpu: 1
     cpu: 8
-    memory_mib: 32Gi
+    memory_mib: 32768
 service:
   model_name: my-model
   autoscaler:          # changes the number of engines

@@ -166,11 +166,9 @@ def _parse_seconds(text: str, now: Any) -> Any:
 
 
 def _parse_memory(text: str, now: Any) -> Any:
-    """Parse an amount of memory, as text with a unit unless it equals the current number of MiB."""
+    """Parse an amount of memory as MiB, the unit in the names of its keys."""
     match = MEMORY_TEXT.fullmatch(text.strip())
-    if match is None:
-        return _parse_amount(text, now)
-    return now if now == int(match[1]) * MIB[match[2]] else f"{int(match[1])}{match[2]}i"
+    return int(match[1]) * MIB[match[2]] if match else _parse_amount(text, now)
 
 
 def _parse_command(text: str, now: Any) -> Any:

@@ -50,18 +50,18 @@ def test_edit_page_shows_units_and_compares_them_with_stored_numbers(dave: Clien
     Workload.objects.filter(pk=train.pk).update(spec={**train.spec, "roles": [role]})
     opened = dave.get(address(train))
     text = opened.context["text"]
-    assert "max_runtime: 1h\n" in text and "memory_mib: 4Gi\n" in text
+    assert "max_runtime: 1h\n" in text and "memory_mib: 4096\n" in text
     assert "data-unchanged" in opened.content.decode()
     form = form_of(opened)
     same = dave.post(address(train), {**form, "step": "look"}, headers=HTMX).content.decode()
     assert "changes-title" not in same
-    form["document"] = text.replace("1h", "2h").replace("4Gi", "512Mi")
+    form["document"] = text.replace("1h", "2h").replace("memory_mib: 4096", "memory_mib: 6Gi")
     previewed = dave.post(address(train), {**form, "step": "look"}, headers=HTMX).content.decode()
     words = " ".join(re.sub(r"<[^>]+>", " ", previewed.partition('id="changes-title"')[2]).split())
-    assert "1h" in words and "2h" in words and "4 GiB" in words and "512 MiB" in words
+    assert "1h" in words and "2h" in words and "4 GiB" in words and "6 GiB" in words
     dave.post(address(train), {**form, "step": "save"})
     train.refresh_from_db()
-    assert (train.spec["max_runtime"], train.spec["roles"][0]["memory_mib"]) == (7200, 512)
+    assert (train.spec["max_runtime"], train.spec["roles"][0]["memory_mib"]) == (7200, 6144)
 
 
 def test_edit_page_previews_and_saves_changes(dave: Client, train: Workload) -> None:
