@@ -5,7 +5,8 @@ from typing import Any
 
 from berth.core.spec.values.quantities import expand_duration, parse_memory
 
-DURATIONS, AMOUNTS_OF_MEMORY = ("max_runtime",), ("memory_mib", "gpu_memory_mib")
+DURATIONS = ("max_runtime", "idle_timeout", "burst_after", "preemption_delay", "keep_failed_pod")
+AMOUNTS_OF_MEMORY = ("memory_mib", "gpu_memory_mib")
 UNITS_OF_TIME = (("d", 86_400), ("h", 3600), ("m", 60))
 
 

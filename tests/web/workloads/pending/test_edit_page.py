@@ -64,6 +64,19 @@ def test_edit_page_shows_units_and_compares_them_with_stored_numbers(dave: Clien
     assert (train.spec["max_runtime"], train.spec["roles"][0]["memory_mib"]) == (7200, 6144)
 
 
+def test_edit_page_shows_units_of_all_durations_and_stores_seconds(cast: Cast, dave: Client) -> None:
+    durations = {"idle_timeout": 3600, "preemption_delay": 120, "keep_failed_pod": 86_400}
+    document = {"name": "idler", "command": "run", "roles": [{"gpu": 1}], **durations}
+    idler = workloads.submit(actor=cast.dave, project=cast.vision, document=document)
+    opened = dave.get(address(idler))
+    text = opened.context["text"]
+    assert all(line in text for line in ("idle_timeout: 1h", "preemption_delay: 2m", "keep_failed_pod: 1d"))
+    assert "data-unchanged" in opened.content.decode()
+    dave.post(address(idler), {**form_of(opened), "document": text.replace("1h", "2h"), "step": "save"})
+    idler.refresh_from_db()
+    assert {key: idler.spec[key] for key in durations} == {**durations, "idle_timeout": 7200}
+
+
 def test_edit_page_previews_and_saves_changes(dave: Client, train: Workload) -> None:
     assert f'href="{address(train)}"' in dave.get(f"/workloads/{train.pk}").content.decode()
     opened = dave.get(address(train))
