@@ -281,7 +281,7 @@ def test_long_document_stays_in_the_window_beside_the_form(opened: Open) -> None
         expect(page.locator("#prediction-title")).to_be_visible()
         page.evaluate("scrollTo(0, 400)")
         card = page.locator("section:has(#doc-title)").bounding_box()
-        assert card and card["y"] + card["height"] <= 900 and card["height"] >= 280
+        assert card and card["y"] + card["height"] <= 900 and card["height"] >= 220
         page.locator("#document").press("Control+End")
         assert page.locator("#document").evaluate("box => box.scrollTop") > 0
         # The line numbers follow with the next scroll event.
@@ -289,6 +289,24 @@ def test_long_document_stays_in_the_window_beside_the_form(opened: Open) -> None
             "scrolled => document.querySelector('.editor-lines').scrollTop === scrolled",
             arg=page.locator("#document").evaluate("box => box.scrollTop"),
         )
+        assert faults == []
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("height", [600, 900])
+def test_verdict_and_document_of_an_edit_can_be_reached_at_the_end_of_the_page(
+    opened: Open, scene: Scene, height: int
+) -> None:
+    with opened("ada", viewport={"width": 1440, "height": height}) as (page, faults):
+        page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")
+        expect(page.locator("#smallest-change h2")).to_be_visible()
+        page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        head = page.locator("#submit-form > .page-head").bounding_box()
+        verdict = page.locator("#prediction-title").bounding_box()
+        assert head and verdict and verdict["y"] >= head["y"] + head["height"]
+        page.locator(".submit > .stack").first.evaluate("column => column.scrollTo(0, column.scrollHeight)")
+        card = page.locator("section:has(#doc-title)").bounding_box()
+        assert card and card["y"] + card["height"] <= height
         assert faults == []
 
 

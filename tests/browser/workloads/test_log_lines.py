@@ -191,6 +191,32 @@ def test_log_toolbar_fits_on_phones(opened: Open, pods: list[Pod], home: Path, w
         open_view(page)
         page.get_by_label("Timestamps").check()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        expect(page.get_by_label("Wrap lines")).not_to_be_checked()
+        expect(page.locator("#log pre")).to_have_css("white-space", "pre")
+        page.get_by_label("Wrap lines").check()
+        expect(page.locator("#log pre")).to_have_css("white-space", "pre-wrap")
+        assert faults == []
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 900), (390, 844)])
+def test_tab_logs_ends_with_the_window_and_only_the_log_scrolls(
+    opened: Open, pods: list[Pod], home: Path, width: int, height: int
+) -> None:
+    write(home, pods[0], "".join(f"line {number}\n" for number in range(200)))
+    with opened("dave") as (page, faults):
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        expect(page.locator("#log .l")).to_have_count(200)
+        assert page.evaluate("document.documentElement.scrollHeight") == height
+        assert page.locator("#tabs a").first.evaluate(
+            "tab => tab.parentElement.clientHeight >= tab.offsetHeight"
+        )
+        log = page.locator("#log").bounding_box()
+        assert log and log["height"] >= 300 and height - 40 <= log["y"] + log["height"] < height
+        assert page.locator("#log").evaluate(
+            "log => log.scrollTop + log.clientHeight >= log.scrollHeight - 2"
+        )
         assert faults == []
 
 

@@ -3,14 +3,14 @@
   "use strict";
   const PIECE = 65536, PIECE_MOST = 4 * PIECE, TAIL_MOST = 2 ** 20; // bytes to request, and maximum bytes of a response
   const MOST = 2_000_000, RETRY_MOST = 20000, POLL = 2000;
-  const { LogReader, cutCharacter, decode, errorCounter, errorsIn, fill, linkErrors, stamp, weigh } = window.berthLog;
+  const { LogReader, cutCharacter, decode, errorCounter, errorsIn, fill, linkErrors, stamp, weigh, wrapLines } = window.berthLog;
   const box = document.getElementById("log");
   if (!box) return;
   const body = box.querySelector("pre"), follow = document.getElementById("log-follow");
   const earlier = document.getElementById("log-earlier"), later = document.getElementById("log-later");
   const download = document.getElementById("log-download");
   const pods = () => document.getElementById("log-pod");
-  const matches = document.getElementById("log-matches"), wrap = document.getElementById("log-wrap");
+  const matches = document.getElementById("log-matches");
   const CONTEXT = 4096; // bytes to show before a match
   const ERROR = /error|exception|fatal|panic|killed|denied|not found|cannot|can't|failed/i, ERROR_LINES = 40;
   let pod = "", next = 0, complete = false, length = 0, turn = 0, isReading = false, socket = null, retry = 1000;
@@ -276,7 +276,7 @@
     fetchTimes();
     listen(turn);
   });
-  wrap?.addEventListener("change", () => box.classList.toggle("nowrap", !wrap.checked));
+  if (timestamps) wrapLines(box, timestamps);
 
   // Search: the server finds the matching lines, and the pane shows one of them after another.
   const card = document.getElementById("log-card"), search = document.getElementById("log-search");

@@ -138,5 +138,18 @@
     };
   }
 
-  Object.assign(window.berthLog, { cutCharacter, decode, errorCounter, errorsIn, fill, linkErrors, stamp, weigh });
+  /** Wrap the lines of a log as its menu says. On phones, lines with times scroll sideways until wrapping is requested. */
+  function wrapLines(box, timestamps) {
+    const wrap = document.getElementById("log-wrap");
+    const update = () => box.classList.toggle("nowrap", !wrap.checked);
+    const choose = () => {
+      if (matchMedia("(max-width: 40rem)").matches) wrap.checked = !timestamps.checked;
+      update();
+    };
+    wrap.addEventListener("change", update);
+    timestamps.addEventListener("change", choose);
+    choose();
+  }
+
+  Object.assign(window.berthLog, { cutCharacter, decode, errorCounter, errorsIn, fill, linkErrors, stamp, weigh, wrapLines });
 })();
