@@ -250,30 +250,35 @@ def _unmentioned_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def lost_if_evicted(workload: Workload, now: datetime) -> int | None:
+def lost_if_evicted(workload: Workload, placements: Sequence[PodPlacement], now: datetime) -> int | None:
     """Return the GPU-seconds of work that an eviction now would lose, or None if it cannot be evicted for
     another workload or holds no GPUs.
     """
     if workload.phase != Phase.RUNNING or not workload.preemptible or not workload.gpu_milli_now:
         return None
-    if workload.started_at is None:
-        return None
-    return lost_gpu_seconds(workload.gpu_milli_now, workload.started_at, workload.last_checkpoint_at, now)
+    return None if workload.started_at is None else _lost_work(workload, placements, now)
 
 
 def lost_in_failure(workload: Workload, placements: Sequence[PodPlacement]) -> int:
-    """Return the GPU-seconds of work that a failed run lost since its last checkpoint, or 0 if unknown.
+    """Return the GPU-seconds of work that a failed run lost since its last checkpoint, or 0 if unknown."""
+    if workload.phase != Phase.FAILED or workload.ended_at is None:
+        return 0
+    return _lost_work(workload, placements, workload.ended_at)
+
+
+def _lost_work(workload: Workload, placements: Sequence[PodPlacement], end: datetime) -> int:
+    """Return the GPU-seconds of work of the run's pods since the run's last checkpoint, or since its start.
 
     Each pod counts only while it ran: pods of an elastic run can start later and end earlier than the run.
     """
-    if workload.phase != Phase.FAILED or workload.started_at is None or workload.ended_at is None:
+    if workload.started_at is None:
         return 0
     return sum(
         lost_gpu_seconds(
             each.gpus,
             max(workload.started_at, each.pod.started_at),
             workload.last_checkpoint_at,
-            min(workload.ended_at, each.pod.ended_at or workload.ended_at),
+            min(end, each.pod.ended_at or end),
         )
         for each in placements
         if each.pod.started_at is not None

@@ -260,7 +260,7 @@ def _overview_context(request: Request, workload: Workload) -> Context:
         "last_eviction": last_eviction,
         "ran_for": _seconds_of_last_run(workload),
         "last_run": _last_run(workload, current, last_eviction),
-        "lost_if_evicted": details.lost_if_evicted(workload, now),
+        "lost_if_evicted": details.lost_if_evicted(workload, current, now),
         "lost_work": details.lost_in_failure(workload, current),
         "gpu_hours": workload_gpu_hours(workload.pk, now),
         "cost": workload_cost(workload.pk, now),

@@ -19,11 +19,12 @@ def _about(page: str) -> str:
 
 
 def test_running_page_shows_the_work_that_an_eviction_now_would_lose(cast: Cast, sign_in: SignIn) -> None:
-    node = make.node(cast.pool, gpus=3)
+    node = make.node(cast.pool, gpus=4)
     started = timezone.now() - timedelta(hours=3)
     facts: dict[str, str] = {}
     for name, preemptible, saved in (
-        ("saved", True, make.ago(minutes=30)), ("unsaved", True, None), ("fixed", False, None),
+        ("saved", True, make.ago(minutes=30)), ("unsaved", True, None), ("earlier", True, make.ago(hours=5)),
+        ("fixed", False, None),
     ):  # fmt: skip
         row = make.workload(
             cast.vision, name, phase="running", run=1, started_at=started, last_checkpoint_at=saved,
@@ -32,8 +33,22 @@ def test_running_page_shows_the_work_that_an_eviction_now_would_lose(cast: Cast,
         make.place(row, node, [len(facts)])
         facts[name] = _about(sign_in("dave").get(f"/workloads/{row.pk}").content.decode())
     assert "If evicted now 30 GPU-min of work lost" in facts["saved"]
-    assert "If evicted now 3.0 GPU-h of work lost (no checkpoint recorded)" in facts["unsaved"]
+    assert "If evicted now 3.0 GPU-h of work lost (no checkpoint in this run)" in facts["unsaved"]
+    assert "If evicted now 3.0 GPU-h of work lost (no checkpoint in this run)" in facts["earlier"]
     assert "If evicted now" not in facts["fixed"]
+
+
+def test_replicas_added_during_a_run_lose_only_their_own_work(cast: Cast, sign_in: SignIn) -> None:
+    row = make.workload(
+        cast.vision, "elastic", phase="running", run=1, started_at=make.ago(hours=3), preemptible=True
+    )
+    node = make.node(cast.pool, gpus=2)
+    make.place(row, node, [0])
+    added = make.place(row, node, [1], index=1)
+    added.started_at = make.ago(minutes=30)
+    added.save(update_fields=["started_at"])
+    facts = _about(sign_in("dave").get(f"/workloads/{row.pk}").content.decode())
+    assert "If evicted now 3.5 GPU-h of work lost" in facts
 
 
 def test_card_without_a_change_leads_to_the_edit_page(
