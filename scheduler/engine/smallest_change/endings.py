@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import BoardRole, Gang, arrangements
 from scheduler.engine.board.ledger import KINDS
+from scheduler.engine.entire_bounds import NON_PREEMPTIBLE_REASONS
 from scheduler.engine.smallest_change.change import Change, ChangeKind
-from scheduler.engine.smallest_change.pending_case import NON_PREEMPTIBLE_QUOTAS, PendingCase
+from scheduler.engine.smallest_change.pending_case import PendingCase
 from scheduler.engine.smallest_change.proposals import Proposals, single_proposal
 
 MAX_ENDINGS = 4  # maximum number of workloads whose end is tried
@@ -57,7 +58,7 @@ def _bound_shortfall(case: PendingCase) -> Shortfall:
             freed = _allocated_amounts(gang)[bound.kind] if bound.queue.name in queues else 0
             missing = max(0, bound.missing - freed)
             if not freed or (
-                bound.reason in NON_PREEMPTIBLE_QUOTAS and (missing or not gang.non_preemptible)
+                bound.reason in NON_PREEMPTIBLE_REASONS and (missing or not gang.non_preemptible)
             ):
                 return None
             left += missing

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from berth.core.values.priorities import HIGHEST, PREEMPTIBLE_BELOW
 from scheduler.engine.board.matching import HARD_TAINT_EFFECTS, meets_constraints, tolerates
+from scheduler.engine.entire_bounds import NON_PREEMPTIBLE_REASONS
 from scheduler.engine.model import Group, NodeState, Role
 from scheduler.engine.plan import Blocker, Reason
 from scheduler.engine.smallest_change.change import Change, ChangeKind, edit_role, require_integer
-from scheduler.engine.smallest_change.pending_case import NON_PREEMPTIBLE_QUOTAS, PendingCase
+from scheduler.engine.smallest_change.pending_case import PendingCase
 from scheduler.engine.smallest_change.proposals import (
     Proposals,
     raising_proposals,
@@ -43,7 +44,7 @@ def _change_that_ends_wait(blocker: Blocker) -> Change | None:
 
 
 def allow_preemption(case: PendingCase) -> Iterator[Proposals]:
-    if case.reasons & NON_PREEMPTIBLE_QUOTAS:
+    if case.reasons & NON_PREEMPTIBLE_REASONS:
         yield single_proposal(Change(ChangeKind.PREEMPTIBLE))
 
 

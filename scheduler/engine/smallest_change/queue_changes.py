@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from berth.core.values.amounts import RESOURCES
+from scheduler.engine.entire_bounds import NON_PREEMPTIBLE_REASONS
 from scheduler.engine.model import Entitlement, Queue
 from scheduler.engine.smallest_change.change import Change, ChangeKind
 from scheduler.engine.smallest_change.pending_case import (
     LIMITS,
-    NON_PREEMPTIBLE_QUOTAS,
     PendingCase,
 )
 from scheduler.engine.smallest_change.proposals import Proposals, raising_proposals
@@ -41,7 +41,7 @@ def _target_quotas(case: PendingCase, queue: Queue, kind: int) -> Iterator[int]:
         if (bound.queue.name, bound.kind) == (queue.name, kind) and not is_limit:
             yield bound.target
     requested = case.requested[RESOURCES[kind]]
-    if requested and (case.capacity_may_help or case.reasons & NON_PREEMPTIBLE_QUOTAS):
+    if requested and (case.capacity_may_help or case.reasons & NON_PREEMPTIBLE_REASONS):
         yield case.allocated(queue, kind) + requested
 
 

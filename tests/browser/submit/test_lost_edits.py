@@ -14,7 +14,7 @@ IN_DOCUMENT = re.compile("name: early-bird")
 def test_edits_made_before_the_script_has_loaded_are_applied_to_the_document(opened: Open) -> None:
     held: list[Route] = []
     with opened("dave") as (page, faults):
-        page.route("**/js/submit*.js", lambda route: held.append(route))  # noqa: PLW0108
+        page.route("**/js/submit*.js", lambda route: held.append(route))  # noqa: PLW0108 - Playwright rejects built-in methods
         page.goto("/submit", wait_until="commit")
         page.get_by_label("Name", exact=True).fill("early-bird")
         expect(page.locator("#document")).not_to_have_value(IN_DOCUMENT)

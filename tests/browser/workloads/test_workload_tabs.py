@@ -131,7 +131,7 @@ def test_edit_page_of_a_queued_workload_applies_its_smallest_change(opened: Open
     workload = scene.workloads["policy-sweep"]
     held: list[Route] = []
     with opened("ada") as (page, faults):
-        page.route("**/edit/prediction", lambda route: held.append(route))  # noqa: PLW0108
+        page.route("**/edit/prediction", lambda route: held.append(route))  # noqa: PLW0108 - Playwright rejects built-in methods
         page.goto(f"/workloads/{workload.pk}/edit")
         expect(page.get_by_text("No changes yet")).to_be_visible()
         card = page.get_by_role("region", name="Smallest change")
