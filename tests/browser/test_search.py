@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from projects.models import Workload
 from tests.browser.conftest import Open
@@ -40,6 +40,25 @@ def test_enter_pressed_before_the_search_result_arrives_opens_the_result(opened:
         page.keyboard.type("ablation-7")
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name="ablation-7")).to_be_visible()
+        assert not faults
+
+
+@pytest.mark.parametrize("press", ["click", "key"])
+def test_search_pressed_before_the_scripts_have_run_opens_once_they_have(opened: Open, press: str) -> None:
+    with opened("dave") as (page, faults):
+        held: list[Route] = []
+        page.route(re.compile(r"/htmx-2\.min"), lambda route: held.append(route))  # noqa: PLW0108 - Playwright needs a Python function
+        page.goto("/node-pools/train", wait_until="commit")
+        expect(page.get_by_role("heading", name="train", level=1)).to_be_visible()
+        dialog = page.get_by_role("dialog", name="Search")
+        if press == "click":
+            page.locator("[data-search]:visible").first.click()
+        else:
+            page.keyboard.press("Control+k")
+        expect(dialog).to_be_hidden()
+        (script,) = held
+        script.continue_()
+        expect(dialog.get_by_role("region", name="My workloads").get_by_role("link")).not_to_have_count(0)
         assert not faults
 
 
