@@ -108,7 +108,11 @@ def _time_range_labels(workload: Workload) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class StripFigure:
-    """Current usage of one resource, with a chart of the last hour. `lowest` is the least used pod or GPU."""
+    """Current usage of one resource, with a chart of the last hour.
+
+    `lowest` is the utilization of the least used pod or GPU, with the name of the pod, or "" for the only
+    pod, and the number of other pods that show the same utilization.
+    """
 
     title: str
     used: str
@@ -116,7 +120,7 @@ class StripFigure:
     chart: UtilizationChart | None
     old_since: datetime | None  # time of the measurement if it is no longer current
     reason: str = ""  # reason why nothing was measured
-    lowest: tuple[str, str] | None = None  # its utilization and the name of its pod, or "" for the only pod
+    lowest: tuple[str, str, int] | None = None
 
 
 def is_unmeasured(workload: Workload, now: datetime) -> bool:
@@ -198,12 +202,15 @@ def _is_flat_at_zero(key: str, points: Sequence[MeanUtilization]) -> bool:
     return bool(peak < FLAT_PART * scale)
 
 
-def _lowest(pods: Iterable[summary.PodSummary], bars: PodBars | None) -> tuple[str, str] | None:
-    """Return the utilization of the least used pod and its name, or that of a single pod's least used GPU."""
+def _lowest(pods: Iterable[summary.PodSummary], bars: PodBars | None) -> tuple[str, str, int] | None:
+    """Return the utilization of the least used pod, its name and the number of other pods with the same
+    utilization, or only the utilization of a single pod's least used GPU. Return None if all are equal.
+    """
     if bars is not None:
-        return f"{bars.lowest.busy_percent:.0f}%", bars.lowest.pod
+        lowest = f"{bars.lowest.shown_percent}%", bars.lowest.pod, bars.equally_low
+        return lowest if bars.has_lowest else None
     busy = [each.busy_milli for pod in pods for each in pod.devices if each.busy_milli is not None]
-    return (f"{min(busy) / 10:.0f}%", "") if len(busy) > 1 else None
+    return (f"{min(busy) / 10:.0f}%", "", 0) if len(busy) > 1 else None
 
 
 def _gpu_figures(use: summary.Utilization) -> list[tuple[str, str, str, str]]:

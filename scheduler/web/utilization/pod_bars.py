@@ -13,17 +13,28 @@ class PodBar:
     pod: str
     busy_percent: float
 
+    @property
+    def shown_percent(self) -> int:
+        return round(self.busy_percent)
+
 
 @dataclass(frozen=True, slots=True)
 class PodBars:
     """Bars of the pods, in rank order, or of the least used pods if there are more than MAX_BARS.
 
-    `total` is the number of measured pods.
+    `lowest` is the first of the least used pods, and `equally_low` is the number of other pods that show the
+    same percentage. `total` is the number of measured pods.
     """
 
     rows: Sequence[PodBar]
     lowest: PodBar
+    equally_low: int
     total: int
+
+    @property
+    def has_lowest(self) -> bool:
+        """Whether some pods are used less than others."""
+        return self.equally_low + 1 < self.total
 
 
 def pod_bars(pods: Sequence[PodSummary]) -> PodBars | None:
@@ -32,4 +43,6 @@ def pod_bars(pods: Sequence[PodSummary]) -> PodBars | None:
     if len(measured) < 2:
         return None
     by_use = sorted(measured, key=lambda bar: bar.busy_percent)
-    return PodBars(by_use[:MAX_BARS] if len(measured) > MAX_BARS else measured, by_use[0], len(measured))
+    lowest = by_use[0]
+    ties = sum(bar.shown_percent == lowest.shown_percent for bar in measured) - 1
+    return PodBars(by_use[:MAX_BARS] if len(measured) > MAX_BARS else measured, lowest, ties, len(measured))

@@ -1,13 +1,20 @@
 """Cause of a workload's failure: which pod failed, on which node, and after how long."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+from django.utils.text import Truncator
 
 from berth.server.web.numbers import duration
+from projects.actor import Actor
 from projects.engine.pod_sentences import pod_ending
-from projects.models import Phase, Pod, Workload
+from projects.models import Phase, Pod, PodState, Workload
+from projects.selectors import workloads
 from scheduler.web.workloads.details import PodPlacement
+
+MAX_FACT_LENGTH = 80
+MAX_NAMED, NEARBY = 3, timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,58 @@ def describe_failure(workload: Workload, placements: Iterable[PodPlacement]) -> 
     return Failure(
         f"{ending} on {pod.node.name}{_runtime_phrase(pod)}", _remaining_message(message, ending), pod
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OtherFailures:
+    """Other workloads with a pod that failed on the same node. `named` is the beginning of the list."""
+
+    node: str
+    total: int
+    named: Sequence[Workload]
+
+    @property
+    def unnamed(self) -> int:
+        return self.total - len(self.named)
+
+
+def other_failures(actor: Actor, failure: Failure | None) -> OtherFailures | None:
+    """Return the visible workloads that failed on the failed pod's node at most a day earlier or later, or
+    None if there are none. Several failures suggest that the node has a fault.
+    """
+    pod = failure.pod if failure is not None else None
+    if pod is None or pod.ended_at is None:
+        return None
+    rows = (
+        workloads(actor)
+        .filter(
+            phase=Phase.FAILED,
+            ended_at__range=(pod.ended_at - NEARBY, pod.ended_at + NEARBY),
+            pods__node=pod.node_id,
+            pods__state=PodState.FAILED,
+        )
+        .exclude(pk=pod.workload_id)
+        .order_by("-ended_at")
+        .distinct()
+    )
+    failures = list(rows)
+    return OtherFailures(pod.node.name, len(failures), failures[:MAX_NAMED]) if failures else None
+
+
+def failure_fact(workload: Workload) -> str:
+    """Return the cause of a failure in a few words for the head of the page, or "" if there is no failure."""
+    if workload.phase != Phase.FAILED:
+        return ""
+    if workload.exit_code is not None:
+        return f"exit code {workload.exit_code}"
+    return Truncator(workload.message.removesuffix(".")).chars(MAX_FACT_LENGTH)
+
+
+def last_pool(workload: Workload) -> str:
+    """Return the pool of an ended workload's last run, or "" if the workload never ran or has not ended."""
+    if workload.ended_at is None or not workload.run:
+        return ""
+    return workload.pods.filter(run=workload.run).values_list("node__pool__name", flat=True).first() or ""
 
 
 def _end_sort_key(pod: Pod) -> tuple[datetime, int]:

@@ -50,7 +50,13 @@ from scheduler.web.workloads.change_link import (
     split_effects,
 )
 from scheduler.web.workloads.code import role_commands
-from scheduler.web.workloads.failure import describe_failure, first_failed_pod
+from scheduler.web.workloads.failure import (
+    describe_failure,
+    failure_fact,
+    first_failed_pod,
+    last_pool,
+    other_failures,
+)
 from scheduler.web.workloads.log import pods_by_run
 from scheduler.web.workloads.metrics import load_metrics
 from scheduler.web.workloads.outputs import load_outputs
@@ -180,6 +186,8 @@ def _header_context(request: Request, workload: Workload, tab: str) -> Context:
         "is_resubmittable": _is_resubmittable(request.actor, workload),
         "is_editable": is_operator and is_editable(workload),
         "ports": _open_ports(request.actor, workload),
+        "last_pool": last_pool(workload),
+        "failure_fact": failure_fact(workload),
     }
 
 
@@ -192,7 +200,8 @@ def _pending_context(workload: Workload, tab: str) -> Context:
     """Return the pending reason, the message and the end of a restart delay, which the header of every tab
     shows.
 
-    The message is left out if the reason's title, the end of the delay or a card of the overview states it.
+    The message is left out if the reason's title, the end of the delay, a card of the overview or the fact
+    about a failure states it.
     """
     reasons = [each["reason"] for each in (workload.explanation or {}).get("blockers", [])]
     has_card = tab == "overview" and workload.phase in PENDING_PHASES and bool(reasons or workload.held)
@@ -200,7 +209,12 @@ def _pending_context(workload: Workload, tab: str) -> Context:
     is_backoff = workload.reason == Reason.BACKOFF
     is_unschedulable = workload.reason == UNSCHEDULABLE
     until = _active_backoff(workload, timezone.now())
-    is_stated = has_card or (is_pending and not is_unschedulable and bool(reasons)) or (until and is_backoff)
+    is_stated = (
+        has_card
+        or workload.phase == Phase.FAILED
+        or (is_pending and not is_unschedulable and bool(reasons))
+        or (until and is_backoff)
+    )
     return {
         "message": "" if is_stated else _shown_message(workload),
         "shows_reason": is_pending and not is_unschedulable,
@@ -238,14 +252,15 @@ def _queue_context(workload: Workload) -> Context | None:
 def _overview_context(request: Request, workload: Workload) -> Context:
     actor, now = request.actor, timezone.now()
     current, earlier = details.pod_placements(actor, workload)
-    failed_pod = first_failed_pod(workload, current)
+    failed_pod, failure = first_failed_pod(workload, current), describe_failure(workload, current)
     suffered = details.evictions_as_victim(actor, workload)
     caused = details.evictions_as_preemptor(actor, workload)
     last_eviction = suffered[0] if suffered and workload.phase in PENDING_PHASES else None
     return {
         "pending": details.pending_detail(actor, workload),
         "quota_warnings": current_quota_warnings(actor, workload) if workload.reason == UNSCHEDULABLE else (),
-        "failure": describe_failure(workload, current),
+        "failure": failure,
+        "other_failures": other_failures(actor, failure),
         "failed_pod": failed_pod,
         "pods": pod_table(current, failed_pod),
         "earlier": pod_table(earlier),

@@ -10,7 +10,7 @@ from pools.runtimes.shim.logs.logtimes import append_entries
 from projects.models import Pod
 from tests.browser.conftest import Open
 from tests.browser.driver.axe import accessibility_faults
-from tests.browser.workloads.test_logs import open_view, pods, write
+from tests.browser.workloads.test_logs import NUMBER_OF_HIT, open_view, pods, write
 
 MINUTE = 60_000
 START = 1_767_225_600_000  # 2026-01-01, 00:00:00 UTC
@@ -97,6 +97,7 @@ def test_errors_are_counted_marked_and_shown_one_after_another(
         button = page.locator("#log-errors")
         expect(button).to_have_text("Show 2 errors")
         expect(page.locator("#log .l.error")).to_have_text([re.compile("Traceback"), re.compile("CUDA")])
+        expect(page.locator("#log .l.trace")).to_have_text("  File a.py\n")
         button.click()
         expect(page.locator("#log-count")).to_contain_text("2 errors in")
         expect(page.locator("#log-place")).to_have_text("1 of 2")
@@ -137,9 +138,14 @@ def test_head_of_a_running_workload_links_to_the_errors_in_its_log(
         link = page.locator("#log-error-link a")
         expect(link).to_be_hidden()
         write(home, pods[0], "Traceback (most recent call last):\n  File a.py\nValueError: no data\n")
-        expect(link).to_have_text("1 error in the log")
+        expect(link).to_have_text("1 error at line 4")
+        expect(link).to_have_class("warn")
+        write(home, pods[0], "".join(f"step {number}\n" for number in range(2, 9)) + "Killed\n")
+        expect(link).to_have_text("2 errors, latest at line 12")
         link.click()
-        expect(page.locator("#log .hit")).to_have_text("ValueError: no data\n")
+        expect(page.locator("#log .hit")).to_have_text("Killed\n")
+        assert page.evaluate(NUMBER_OF_HIT) == 12
+        expect(link).to_have_text("2 errors, latest at line 12")
         assert faults == []
 
 

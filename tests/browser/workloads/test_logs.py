@@ -161,7 +161,12 @@ def test_failed_workload_shows_the_last_error_of_the_pod_that_failed_first(
         expect(page.locator("#log .error")).to_have_text("RuntimeError: no CUDA device\n")
         expect(page.get_by_label("Follow")).to_be_hidden()
         assert accessibility_faults(page) == []
-        page.get_by_role("link", name="Logs", exact=True).click()
+        facts = page.locator(".head-facts").inner_text()
+        page.get_by_role("link", name="Line 2 of worker-3").click()
+        expect(page.locator("#log .hit")).to_have_text("RuntimeError: no CUDA device\n")
+        expect(page.locator("#log-error-link")).to_have_text("1 error at line 2")
+        assert page.locator(".head-facts").inner_text() == facts, "the head is the same"
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
         expect(page.get_by_label("Pod and run")).to_have_value(str(pods[3].pk))
         expect(page.locator("#log pre")).to_contain_text("bye")
         page.goto("/")

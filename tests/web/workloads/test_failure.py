@@ -152,3 +152,42 @@ def test_workload_that_ended_at_once_ran_for_less_than_a_second(cast: Cast, sign
     assert facts.startswith("<dd>&lt; 1 s</dd>")
     rows = client.get("/workloads?state=failed&columns=state,runtime").content.decode()
     assert "&lt; 1 s" in rows and ">0 s" not in rows
+
+
+def test_page_names_other_visible_workloads_that_failed_on_the_same_node(cast: Cast, sign_in: SignIn) -> None:
+    node, other_node = (
+        make.node(cast.pool, name=name, gpus=8, cpu_milli=64_000, memory_mib=65_536)
+        for name in ("one", "two")
+    )
+    places = (
+        (cast.vision, "train", node, 1), (cast.vision, "same", node, 2), (cast.vision, "old", node, 30),
+        (cast.vision, "elsewhere", other_node, 2), (cast.ads, "hidden", node, 2),
+    )  # fmt: skip
+    rows = {}
+    for device, (project, name, place, hours) in enumerate(places):
+        ended = make.ago(hours=hours)
+        rows[name] = make.workload(
+            project, name, phase="failed", run=1, message="Pod worker-0 ended.", ended_at=ended
+        )
+        make.place(rows[name], place, [device], state="failed", ended_at=ended, exit_code=1)
+    page = sign_in("dave").get(f"/workloads/{rows['train'].pk}").content.decode()
+    note = page.partition('id="other-failures">')[2].partition("</p>")[0]
+    assert note == (
+        "1 other workload failed on one within a day: "
+        f'<a href="/workloads/{rows["same"].pk}">vision/same</a>.'
+    )
+    alone = sign_in("dave").get(f"/workloads/{rows['elsewhere'].pk}").content.decode()
+    assert 'id="other-failures"' not in alone
+
+
+def test_head_of_a_failed_workload_is_the_same_on_all_tabs(cast: Cast, sign_in: SignIn) -> None:
+    workload, client = failed(cast, "Pod worker-0 ended with exit code 1."), sign_in("dave")
+    make.place(workload, make.node(cast.pool), [0], state="failed", ended_at=make.ago(), exit_code=1)
+    Workload.objects.filter(pk=workload.pk).update(exit_code=1)
+    heads = set()
+    for tab in ("", "/metrics", "/timeline", "/spec"):
+        page = client.get(f"/workloads/{workload.pk}{tab}").content.decode()
+        head = page.partition('class="page-head"')[2].partition("</div>")[0]
+        heads.add(" ".join(re.sub(r"<[^>]+>", " ", head).split()))
+    [head] = heads
+    assert f"pool {cast.pool.name}" in head and head.endswith(") exit code 1")

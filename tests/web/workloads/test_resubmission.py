@@ -50,14 +50,14 @@ def test_document_that_is_no_longer_accepted_opens_the_form_with_its_errors(
     assert Workload.objects.count() == 1
 
 
-def test_resubmission_and_an_edited_copy_have_equal_weight_on_all_tabs_of_a_failed_workload(
+def test_resubmission_is_the_emphasized_action_on_all_tabs_of_an_ended_workload(
     cast: Cast, sign_in: SignIn
 ) -> None:
     workload, client = ended(cast), sign_in("dave")
     for tab in ("", "/timeline", "/spec"):
         page = client.get(f"/workloads/{workload.pk}{tab}").content.decode()
         primary = re.findall(r'<(?:a|button) class="button primary"[^>]*>([^<]+)<', page)
-        assert primary == [] and 'id="resubmit"' in page and 'id="copy"' in page, tab
+        assert primary == ["Resubmit"] and "button danger" not in page, tab
     completed = client.get(f"/workloads/{ended(cast, 'done', 'completed').pk}").content.decode()
     assert re.findall(r'<(?:a|button) class="button primary"[^>]*>([^<]+)<', completed) == ["Resubmit"]
 

@@ -88,6 +88,20 @@ def test_running_page_names_the_least_used_pod_and_shows_a_bar_for_each_pod(
     assert 'id="use-worker-1"' in client.get(f"/workloads/{row.pk}/resources").content.decode()
 
 
+def test_running_page_counts_the_other_pods_that_are_used_as_little(cast: Cast, sign_in: SignIn) -> None:
+    node = make.node(cast.pool, gpus=8, cpu_milli=64_000, memory_mib=65_536)
+    pages: list[str] = []
+    for name, uses in (("tied", (60, 60, 90)), ("equal", (60, 60))):
+        row = make.workload(cast.vision, name, phase="running", run=1, started_at=make.ago(hours=1))
+        for index, busy in enumerate(uses):
+            make.used(make.place(row, node, [3 * len(pages) + index], index=index), busy)
+        pages.append(sign_in("dave").get(f"/workloads/{row.pk}").content.decode())
+    tied, equal = pages
+    assert re.search(r"lowest 60%: <a [^>]*>worker-0</a> and 1 other</dd>", tied)
+    assert tied.count('<span class="tag">lowest</span>') == 2
+    assert "lowest 60%" not in equal and '<span class="tag">lowest</span>' not in equal
+
+
 def test_page_of_a_large_gang_shows_bars_of_the_least_used_pods(cast: Cast, sign_in: SignIn) -> None:
     node = make.node(cast.pool, gpus=20, cpu_milli=40_000, memory_mib=100_000)
     row = make.workload(cast.vision, "gang", phase="running", run=1, started_at=make.ago(hours=1))

@@ -3,7 +3,7 @@
   "use strict";
   const PIECE = 65536, PIECE_MOST = 4 * PIECE, TAIL_MOST = 2 ** 20; // bytes to request, and maximum bytes of a response
   const MOST = 2_000_000, RETRY_MOST = 20000, POLL = 2000;
-  const { LogReader, cutCharacter, decode, errorCounter, errorsIn, fill, linkErrors, stamp, weigh, wrapLines } = window.berthLog;
+  const { LogReader, cutCharacter, decode, errorCounter, errorsIn, fill, isOfTraceback, linkErrors, showFailure, stamp, weigh, wrapLines } = window.berthLog;
   const box = document.getElementById("log");
   if (!box) return;
   const body = box.querySelector("pre"), follow = document.getElementById("log-follow");
@@ -12,7 +12,6 @@
   const pods = () => document.getElementById("log-pod");
   const matches = document.getElementById("log-matches");
   const CONTEXT = 4096; // bytes to show before a match
-  const ERROR = /error|exception|fatal|panic|killed|denied|not found|cannot|can't|failed/i, ERROR_LINES = 40;
   let pod = "", next = 0, complete = false, length = 0, turn = 0, isReading = false, socket = null, retry = 1000;
   let reader = new LogReader();
   const errorLine = new RegExp(box.dataset.errors), showCount = errorCounter(document.getElementById("log-errors"));
@@ -27,6 +26,7 @@
   function draw(element, line) {
     fill(element, line, pattern);
     element.classList.toggle("error", errorLine.test(element.textContent.trimEnd()));
+    element.classList.toggle("trace", isOfTraceback(element));
   }
 
   /** Return a piece of output with new lines. */
@@ -37,8 +37,8 @@
       const element = document.createElement("span");
       element.className = "l";
       lines.set(element, each).set(each, element);
-      draw(element, each);
       span.append(element);
+      draw(element, each);
     }
     return span;
   }
@@ -88,22 +88,12 @@
     if (!body.firstElementChild) body.textContent = !pod ? body.textContent : complete ? "No output." : `No output yet${elapsed()}.`;
   }
 
-  /** Show the last line of a failed pod that names an error, also in red in the log, or else its last line. */
-  function showError() {
-    const target = document.getElementById("failure-line");
-    if (!target || target.dataset.pod !== pod || !complete) return;
-    const last = [...body.querySelectorAll(".l")].filter((each) => each.textContent.trim()).slice(-ERROR_LINES);
-    const element = last.findLast((each) => ERROR.test(each.textContent)) ?? last.at(-1);
-    if (!element) return;
-    if (ERROR.test(element.textContent)) element.classList.add("error");
-    target.textContent = element.textContent.trim().slice(0, 300);
-    target.parentElement.hidden = false;
-  }
+  const showError = () => { if (complete) showFailure(pod, body, line, offsetOf); };
 
   function countErrors() {
     const isWhole = Boolean(body.firstElementChild) && first() <= 0 && later.hidden;
     showCount(pod, errorsIn(body), isWhole);
-    linkErrors(pod, body, isWhole);
+    linkErrors(pod, body, line, offsetOf, isWhole);
   }
 
   // Times are shown for the whole log in one format, with the day unless the pod started today.

@@ -60,6 +60,12 @@
 
   const TRACEBACK = "Traceback (most recent", TRACEBACK_LINES = 200;
   const SCANNED_LINES = 20_000; // maximum number of lines read per count to find the ends of tracebacks
+  /** Return whether a line is an indented line of a traceback. */
+  const isOfTraceback = (element) => {
+    const before = element.previousElementSibling;
+    if (!before?.matches(".trace, .error") || element.matches(".error")) return false;
+    return /^(\[[^\]]*\]:? *)?\s+\S/.test(element.textContent) && (before.matches(".trace") || before.textContent.includes(TRACEBACK));
+  };
   const after = (element) => element.nextElementSibling ?? element.parentElement.nextElementSibling?.firstElementChild;
 
   /** Return whether the line that ends a traceback names an error, and how many lines were read.
@@ -77,28 +83,68 @@
     return [false, count];
   }
 
-  /** Return the number of errors that a log shows. A traceback and the error at its end are one.
+  /** Return the lines with the errors that a log shows. A traceback and the error at its end are one.
    *
    * After `SCANNED_LINES`, tracebacks and the errors at their ends count separately.
    */
-  function errorsIn(body) {
+  function errorLines(body) {
     let left = SCANNED_LINES;
     return [...body.querySelectorAll(".l.error")].filter((each) => {
       if (!left || !each.textContent.includes(TRACEBACK)) return true;
       const [isError, count] = endsWithError(each, Math.min(TRACEBACK_LINES, left));
       left -= count;
       return !isError;
-    }).length;
+    });
   }
 
-  /** Show in the page's head how many errors the shown part of the pod's log has, as a link to them. */
-  function linkErrors(pod, body, isWhole) {
+  const errorsIn = (body) => errorLines(body).length;
+
+  /** Return the number of a line, or 0 if it is unknown. `first` is the number of the first line that is shown. */
+  const numberOf = (body, element, first) => first && first + [...body.querySelectorAll(".l")].indexOf(element);
+
+  // The offset of a line is read from the server, so a link gets its target when it is used. Until then it leads to all errors.
+  const targets = new WeakMap();
+  function linkLine(link, pod, element, number, offsetOf) {
+    link.hash = `pod=${pod}&errors=on`;
+    targets.set(link, async () => `pod=${pod}&line=${number}&at=${await offsetOf(element)}`);
+  }
+  document.addEventListener("click", async (event) => {
+    const link = event.target.closest?.("a"), target = targets.get(link);
+    if (!target || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    link.hash = await target().catch(() => link.hash);
+    location.assign(link.href);
+  });
+
+  /** Show in the page's head how many errors the shown part of the pod's log has, as a link to the latest one. */
+  function linkErrors(pod, body, first, offsetOf, isWhole) {
     const place = document.getElementById("log-error-link"), link = place?.firstElementChild;
     if (!link) return;
-    const count = errorsIn(body), lines = body.querySelectorAll(".l").length;
-    place.hidden = !count;
-    link.textContent = `${count} error${count === 1 ? "" : "s"} in the ${isWhole ? "log" : `last ${lines.toLocaleString("en")} log lines`}`;
-    link.hash = `pod=${pod}&errors=on`;
+    const errors = errorLines(body), lines = body.querySelectorAll(".l").length;
+    place.hidden = !errors.length;
+    if (!errors.length) return;
+    const number = numberOf(body, errors.at(-1), first), amount = `${errors.length} error${errors.length === 1 ? "" : "s"}`;
+    const range = isWhole ? "log" : `last ${lines.toLocaleString("en")} log lines`;
+    link.textContent = !number ? `${amount} in the ${range}` : errors.length === 1 ? `${amount} at line ${number}` : `${amount}, latest at line ${number}`;
+    link.title = `${amount} in the ${range}`;
+    linkLine(link, pod, errors.at(-1), number, offsetOf);
+  }
+
+  const ERROR = /error|exception|fatal|panic|killed|denied|not found|cannot|can't|failed/i, ERROR_LINES = 40;
+
+  /** Show the last line of a failed pod that names an error, also in red in the log, or else its last line. */
+  function showFailure(pod, body, first, offsetOf) {
+    const target = document.getElementById("failure-line"), link = document.getElementById("failure-place");
+    if (!target || target.dataset.pod !== pod) return;
+    const last = [...body.querySelectorAll(".l")].filter((each) => each.textContent.trim()).slice(-ERROR_LINES);
+    const element = last.findLast((each) => ERROR.test(each.textContent)) ?? last.at(-1);
+    if (!element) return;
+    if (ERROR.test(element.textContent)) element.classList.add("error");
+    target.textContent = element.textContent.trim().slice(0, 300);
+    target.parentElement.hidden = false;
+    const number = numberOf(body, element, first);
+    link.textContent = number ? `Line ${number} of ${target.dataset.name}` : `Log of ${target.dataset.name}`;
+    linkLine(link, pod, element, number, offsetOf);
   }
 
   const COUNT_EVERY = 5000; // milliseconds between requests for the number of errors
@@ -151,5 +197,5 @@
     choose();
   }
 
-  Object.assign(window.berthLog, { cutCharacter, decode, errorCounter, errorsIn, fill, linkErrors, stamp, weigh, wrapLines });
+  Object.assign(window.berthLog, { cutCharacter, decode, errorCounter, errorsIn, fill, isOfTraceback, linkErrors, showFailure, stamp, weigh, wrapLines });
 })();
