@@ -33,7 +33,7 @@ from scheduler.models import Reservation
 from scheduler.reports.explanations.workload import expected_start_after
 from scheduler.reports.health import is_scheduler_running
 from scheduler.reports.pool_findings import format_node_names
-from scheduler.reports.queues.brief_reasons import load_awaited_shares
+from scheduler.reports.queues.pending_reason import load_awaited_shares
 from scheduler.reports.queues.pending_reasons import count_by_reason
 from scheduler.reports.queues.queue_list import (
     NO_POSITION,

@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from projects.models import Phase
-from scheduler.engine.explain.headline import BOUNDED
 from scheduler.engine.plan import Reason
-from scheduler.reports.queues.brief_reasons import brief_reason
+from scheduler.reports.queues.pending_reason import pending_reason
 from scheduler.reports.queues.queue_ordering import describe_order_difference, is_not_ready
 
 # (workload, expected start, whether the workload has been evaluated, phrase about its reserved nodes)
@@ -17,11 +16,11 @@ QueueEntry = tuple[Any, datetime | None, bool, str]
 
 
 RESERVED, QUEUED, NEW = "Reserved", "In queue order", "New"
-NOT_READY, RESTARTING = "Cannot start yet", "Waiting to restart"
+NOT_READY, RESTARTING = "Cannot start yet", "Restart delay"
 NOTES = {
     RESERVED: "next, on nodes already chosen",
     NOT_READY: "last in the queue until the reason no longer applies",
-    RESTARTING: "last in the queue until their restart delay ends",
+    RESTARTING: "last in the queue until the delay ends",
     NEW: "not evaluated yet",
 }
 
@@ -108,7 +107,7 @@ def describe_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
     """
     for row, *_ in entries:
         row.section, row.ahead_of, row.ahead_because = None, None, ""
-        row.is_reason_in_title, row.same_reason_as = False, ""
+        row.is_reason_in_title, row.has_same_reason = False, False
     if not in_order:
         return
     sections = [(title, [row for row, *_ in rows]) for title, rows in groupby(entries, _section_title)]
@@ -125,12 +124,10 @@ def describe_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
 
 
 def _mark_same_reasons(rows: Sequence[Any]) -> None:
-    """Store the name of the first of several consecutive rows of a project with the same pending reason."""
+    """Mark each row whose pending reason is the same as that of the row before it."""
     listed = [row for row in rows if not row.is_folded]
-    runs = groupby(listed, lambda row: (row.project_id, row.reason, brief_reason(row)))
-    for _, (first, *others) in ((key, tuple(run)) for key, run in runs if key[1] in BOUNDED):
-        for row in others:
-            row.same_reason_as = first.array.name if first.folded_tasks else first.name
+    for before, row in pairwise(listed):
+        row.has_same_reason = pending_reason(before) == pending_reason(row)
 
 
 def _section_title(entry: QueueEntry) -> str:

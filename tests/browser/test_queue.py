@@ -29,22 +29,24 @@ LAPTOP: ViewportSize = {"width": 1280, "height": 800}
 def test_explanations_open_next_to_their_buttons_and_all_columns_fit(
     opened: Open, scene: Scene, viewport: ViewportSize
 ) -> None:
-    numbers = {"resource": "gpu", "queue": "vision", "allocated": 12_000, "requested": 2000, "bound": 11_000}
     explanation = {
         "pool": "train",
         "queue_position": 1,
         "ordering": ORDERING,
-        "blockers": [{"reason": "WouldExceedFairShare", "numbers": numbers}],
+        "blockers": [{"reason": "WouldExceedFairShare", "message": "More.", "numbers": {}}],
         "expected_start_reason": "no declared runtime says when enough GPUs become free",
     }
     pending = scene.workloads["policy-sweep"]
     Workload.objects.filter(pk=pending.pk).update(
-        phase="pending", reason="WouldExceedFairShare", explanation=explanation
+        phase="pending",
+        reason="WouldExceedFairShare",
+        message="vision would have 14 of 11 GPUs.",
+        explanation=explanation,
     )
     with opened("ada", viewport=viewport) as (page, faults):
         open_settled(page, "/queue?pool=train")
         row = page.get_by_role("row").filter(has_text=pending.name)
-        expect(row).to_contain_text("vision: 12 of fair share\N{NO-BREAK SPACE}11")
+        expect(row).to_contain_text("vision would have 14 of 11 GPUs")
         assert page.locator(".table-wrap").evaluate(OVERFLOW) == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
         for button, words in (

@@ -12,9 +12,9 @@ RELATIVE_TIME = re.compile(r"\bsince:?\s*{% when [^ ]+ (?:\"(?:ago|lasting|forec
 
 
 def test_utc_time_inside_a_sentence_becomes_a_time_element() -> None:
-    html = local_times("Can start again at 2026-11-26 20:23:32 UTC, after <1> eviction.")
+    html = local_times("Restart delay until 2026-11-26 20:23:32 UTC, after <1> eviction.")
     assert html == (
-        'Can start again at <time datetime="2026-11-26T20:23:32+00:00" data-style="moment">'
+        'Restart delay until <time datetime="2026-11-26T20:23:32+00:00" data-style="moment">'
         "2026-11-26 20:23:32 UTC</time>, after &lt;1&gt; eviction."
     )
 

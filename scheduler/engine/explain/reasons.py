@@ -283,11 +283,11 @@ def _backoff_phrase(numbers: Numbers) -> str:
     if numbers.get("until") is None:
         return f"Cannot start yet: {numbers.get('why')}"
     if numbers.get("refusal"):
-        return f"Can start again at {_time_phrase(numbers)}, after {numbers['refusal']}"
+        return f"Restart delay until {_time_phrase(numbers)}, after {numbers['refusal']}"
     counts = (("preemptions", "eviction"), ("restarts", "failed run"))
     causes = [format_count(count, noun) for key, noun in counts if (count := _get_integer(numbers, key))]
     after = f", after {' and '.join(causes)}" if causes else ""
-    return f"Can start again at {_time_phrase(numbers)}{after}"
+    return f"Restart delay until {_time_phrase(numbers)}{after}"
 
 
 def _time_phrase(numbers: Numbers) -> str:

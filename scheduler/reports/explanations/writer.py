@@ -15,7 +15,7 @@ from projects.models import Phase, Workload
 from projects.services import announce
 from projects.services.arrays.progress import lock_task_arrays
 from projects.services.workloads.pending.unschedulable import REASON, report_unschedulable
-from scheduler.engine.explain.headline import headline
+from scheduler.engine.explain.reason_detail import reason_detail
 from scheduler.engine.explain.reasons import is_schedulable
 from scheduler.engine.forecast import Forecast
 from scheduler.engine.plan import Blocker, Reason, Rejection
@@ -180,12 +180,12 @@ def _build_row(pk: uuid.UUID, rejection: Rejection, expected: Forecast) -> NewRo
     reasons = [redact_blocker(blocker, rejection.workload) for blocker in rejection.blockers]
     first = reasons[0]
     reason = str(first.reason) if is_schedulable(rejection.blockers) else REASON
-    fact = headline([(each.reason, each.numbers) for each in reasons]) if reason != REASON else ""
+    detail = reason_detail([(each.reason, each.numbers) for each in reasons]) if reason != REASON else ""
     starts = expected.at
     return (
         pk,
         reason,
-        f"{fact}." if fact and not first.message.startswith(fact) else first.message,
+        f"{detail}." if detail and not first.message[1:].startswith(detail[1:]) else first.message,
         {
             "pool": rejection.pool,
             "queue_position": rejection.position,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from berth.core.wording.words import format_count
+from berth.core.wording.words import format_count, to_words
 from projects.services.workloads.prediction import Prediction, TasksPrediction
 from scheduler.engine.plan import Reason
 from scheduler.reports.evictions.predicted import MOVED, SCALED_DOWN
@@ -29,11 +29,10 @@ class Verdict:
 
     @property
     def reason(self) -> str:
-        """Main reason as sentences, with its fact first, or "" if some array tasks would start."""
+        """Main reason as sentences, or "" if some array tasks would start."""
         if self.decisive is None or self.queued:
             return ""
-        fact = f"{self.decisive.fact}." if self.decisive.fact else ""
-        return f"{fact} {self.decisive.message}".strip()
+        return f"{to_words(self.decisive.reason)}. {self.decisive.message}"
 
 
 def build_verdict(prediction: Prediction, array: TasksPrediction | None = None) -> Verdict:

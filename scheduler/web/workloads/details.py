@@ -10,27 +10,21 @@ from django.urls import reverse
 
 from berth.core.values.amounts import MILLI
 from berth.core.wording.blocker_numbers import format_numbers
-from berth.core.wording.words import format_count, to_words
+from berth.core.wording.words import format_count
 from berth.documents.ordered import dump_workload
 from berth.documents.units import write_units
 from berth.server.web.numbers import memory
 from projects.actor import Actor
 from projects.models import Phase, Pod, Workload, WorkloadArray
 from projects.selectors import pods
-from scheduler.engine.explain.headline import BOUNDED, headline
+from scheduler.engine.explain.reason_detail import BOUNDED, reason_detail
 from scheduler.engine.plan import Reason
 from scheduler.models import Allocation
 from scheduler.reports.evictions.rendering import RenderedEviction, render_with_links
 from scheduler.reports.evictions.rows import lost_gpu_seconds
 from scheduler.reports.explanations.awaited_ends import AwaitedEnd, ends_sentence
 from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation, explain
-from scheduler.reports.queues.brief_reasons import (
-    BACKOFF_END,
-    CAN_START,
-    COUNTED_BACKOFF,
-    awaited_after_delay,
-    waits_after_delay,
-)
+from scheduler.reports.queues.pending_reason import RESTART_DELAY, awaited_after_delay
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
 from scheduler.web.workloads.change_link import link_workloads
@@ -52,19 +46,17 @@ LIMIT_SOURCES = {"document": "as declared", "request": "as requested", "pool": "
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Pending reason. `fact` states it in one line, such as "Needs 6 GPUs, 1.25 are free", or is empty."""
+    """Pending reason with a message, and the numbers that the message does not mention."""
 
     reason: str
     message: str
     numbers: list[tuple[str, str]]
-    fact: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingDetail:
     """Pending reasons from the last cycle that evaluated the workload, and the states of its queues."""
 
-    title: str  # the fact or, after a restart delay, what the workload waits for; empty without reasons
     decisive: Obstacle | None  # the reason to address first
     others: list[Obstacle]
     after_delay: str  # sentence about the wait after the restart delay, or empty
@@ -107,10 +99,7 @@ def pending_detail(actor: Actor, workload: Workload) -> PendingDetail | None:
     queues = _with_trace_urls(actor, workload, explanation.queue)
     wait = _wait_after_delay(workload, queues[0])
     _mark_deciding_amount(queues, explanation.blockers)
-    awaited = awaited_after_delay(workload)
-    title = "" if decisive is None else decisive.fact or to_words(decisive.reason)
     return PendingDetail(
-        title=f"Waits {awaited}" if awaited else title,
         decisive=decisive,
         others=others,
         after_delay=wait,
@@ -143,18 +132,14 @@ def _wait_after_delay(workload: Workload, queue: dict[str, Any]) -> str:
     The scheduler does not evaluate the workload during the delay, so the reason is inferred from the
     project's queue. If the reason is the fair share, that amount is marked as decisive.
     """
-    if not waits_after_delay(workload):
-        return ""
+    awaited = awaited_after_delay(workload)
     share, requested = (queue["share"] or {}).get("gpu"), workload.gpu_milli_min / MILLI
     held = sum((queue[key] or {}).get("gpu") or 0 for key in ("allocated", "reserved"))
-    if share is None or held + requested <= share:
-        return "Then waits in the queue."
+    if not awaited or share is None or held + requested <= share:
+        return awaited and f"Then waits {awaited}."
     needed = held + requested
     queue["deciding"], queue["needed"] = "share", needed
-    return (
-        f"Then waits for fair share: with this workload, {queue['name']} would have "
-        f"{format_count(needed, 'GPU')} allocated ({held:g} now), more than its fair share ({share:g})."
-    )
+    return f"Then waits {awaited}: {queue['name']} would have {needed:g} of {format_count(share, 'GPU')}."
 
 
 def _mark_deciding_amount(queues: list[dict[str, Any]], blockers: Sequence[Mapping[str, Any]]) -> None:
@@ -191,32 +176,26 @@ def link_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[str, str]]
 
 
 def build_obstacles(blockers: Sequence[Mapping[str, Any]]) -> list[Obstacle]:
-    """Return the reasons. The first one has the fact that keeps the workload pending, if numbers state it."""
-    obstacles = [
-        Obstacle(
-            str(blocker["reason"]),
-            _name_restart_delay(str(blocker["message"])),
-            [] if BACKOFF_END.search(str(blocker["message"])) else _unmentioned_numbers(blocker),
-        )
-        for blocker in blockers
+    return [
+        Obstacle(str(each["reason"]), _message(blockers[index:]), _unmentioned_numbers(each))
+        for index, each in enumerate(blockers)
     ]
-    fact = headline([(str(each["reason"]), each.get("numbers") or {}) for each in blockers])
-    return [replace(each, fact="" if index else fact) for index, each in enumerate(obstacles)]
 
 
-def _name_restart_delay(message: str) -> str:
-    """Return the message of a restart delay with the delay's cause first, or any other message unchanged."""
-    counted = COUNTED_BACKOFF.match(message)
-    if counted is None:
-        return BACKOFF_END.sub(CAN_START, message)
-    return f"Restart delay after {counted['causes']}: until {counted['end']}."
+def _message(blockers: Sequence[Mapping[str, Any]]) -> str:
+    """Return the first blocker's message, which begins with the reason's detail if numbers state it."""
+    message = str(blockers[0]["message"]).removeprefix(RESTART_DELAY)
+    detail = reason_detail([(str(each["reason"]), each.get("numbers") or {}) for each in blockers])
+    if not detail or message[1:].startswith(detail[1:]):
+        return message[:1].upper() + message[1:]
+    return f"{detail}. {message.partition('. ')[2]}".strip()
 
 
 def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[Obstacle]]:
     """Return the decisive reason, or None, and the other reasons without NothingToReclaim.
 
     If the decisive reason says that only free capacity can be used, the shortage that follows becomes part of
-    it. A message that only repeats the fact is replaced by what can be reclaimed.
+    it, and so does what can be reclaimed if the decisive reason is a shortage.
     """
     others = [obstacle for obstacle in reasons[1:] if obstacle.reason != NOTHING_TO_RECLAIM]
     decisive = next(iter(reasons), None)
@@ -224,20 +203,22 @@ def split_obstacles(reasons: Sequence[Obstacle]) -> tuple[Obstacle | None, list[
         return None, others
     if others and others[0].reason in SHORTAGES and decisive.message.endswith(ONLY_FREE):
         shortage = others.pop(0)
-        is_stated = shortage.message == f"{decisive.fact}."
-        message = decisive.message if is_stated else f"{decisive.message} {shortage.message}"
+        free = shortage.message.partition(", ")[2].removesuffix(".")
+        message = decisive.message if free in decisive.message else f"{decisive.message} {shortage.message}"
         decisive = replace(decisive, message=message, numbers=[*decisive.numbers, *shortage.numbers])
-    elif decisive.message == f"{decisive.fact}.":
-        reclaimable = (obstacle.message for obstacle in reasons if obstacle.reason == NOTHING_TO_RECLAIM)
-        decisive = replace(decisive, message=next(reclaimable, ""))
+    elif decisive.reason == Reason.WAITING_FOR_CAPACITY:
+        reclaimable = [obstacle.message for obstacle in reasons if obstacle.reason == NOTHING_TO_RECLAIM]
+        decisive = replace(decisive, message=" ".join([decisive.message, *reclaimable]))
     return decisive, others
 
 
 def _unmentioned_numbers(blocker: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the nonzero numbers that the message does not mention.
+    """Return the nonzero numbers that the message does not mention. A restart delay has none.
 
-    Missing amounts follow from the fact. If the total does not suffice, its distribution does not matter.
+    Missing amounts follow from the message. If the total does not suffice, its distribution does not matter.
     """
+    if str(blocker["message"]).startswith(RESTART_DELAY):
+        return []
     in_message = set(re.findall(r"[\w.-]*\w", str(blocker["message"])))
     reason = blocker["reason"]
     implied = {"missing"} if reason in BOUNDED or reason == Reason.WAITING_FOR_CAPACITY else set()

@@ -197,28 +197,21 @@ def _is_resubmittable(actor: Actor, workload: Workload) -> bool:
 
 
 def _pending_context(workload: Workload, tab: str) -> Context:
-    """Return the pending reason, the message and the end of a restart delay, which the header of every tab
-    shows.
+    """Return what the header of a tab states about the pending reason, the message and a restart delay.
 
-    The message is left out if the reason's title, the end of the delay, a card of the overview or the fact
-    about a failure states it.
+    The message is left out if the pending reason, a card of the overview or the fact about a failure states
+    it, and so is the detail of the reason if a card of the overview states it.
     """
     reasons = [each["reason"] for each in (workload.explanation or {}).get("blockers", [])]
     has_card = tab == "overview" and workload.phase in PENDING_PHASES and bool(reasons or workload.held)
     is_pending = workload.phase == Phase.PENDING and bool(workload.reason)
-    is_backoff = workload.reason == Reason.BACKOFF
-    is_unschedulable = workload.reason == UNSCHEDULABLE
-    until = _active_backoff(workload, timezone.now())
-    is_stated = (
-        has_card
-        or workload.phase == Phase.FAILED
-        or (is_pending and not is_unschedulable and bool(reasons))
-        or (until and is_backoff)
-    )
+    shows_reason = is_pending and workload.reason != UNSCHEDULABLE
+    is_stated = has_card or shows_reason or workload.phase == Phase.FAILED
     return {
         "message": "" if is_stated else _shown_message(workload),
-        "shows_reason": is_pending and not is_unschedulable,
-        "not_before": until,
+        "shows_reason": shows_reason,
+        "shows_detail": not has_card or workload.reason == Reason.BACKOFF,
+        "not_before": _active_backoff(workload, timezone.now()),
     }
 
 

@@ -48,9 +48,9 @@ def test_prediction_is_updated_with_the_form_before_submission(opened: Open, sce
         page.get_by_label("Replicas", exact=True).fill("12")
         expect(page.get_by_role("heading", name="Would be queued")).to_be_visible()
         answer = page.locator("#answer")
-        expect(answer).to_contain_text("Project vision is limited to 16 GPUs: 12 allocated, 12 requested.")
-        expect(answer).to_contain_text("Needs 12 GPUs, 4 are left of vision's limit (16)")
-        spoken = "Would be queued. Needs 12 GPUs, 4 are left of vision's limit (16). Project vision is"
+        expect(answer).to_contain_text("Project limit")
+        expect(answer).to_contain_text("vision would have 24 of 16 GPUs.")
+        spoken = "Would be queued. Project limit. vision would have 24 of 16 GPUs."
         expect(page.get_by_role("status").filter(has_text=spoken)).to_be_attached()
         page.get_by_label("Replicas", exact=True).fill("1")
         page.get_by_label("GPUs per pod").fill("0.25")

@@ -64,10 +64,10 @@ def test_header_of_every_tab_shows_state_changes(opened: Open, scene: Scene) -> 
             Workload.objects.filter(pk=workload.pk).update(phase="pending", message="first", explanation=None)
             page.goto(f"/workloads/{workload.pk}{tab}")
             expect(page.locator(".live")).to_have_text("Connected")
-            expect(page.locator("#head")).to_contain_text("First")
+            expect(page.locator("#head")).to_contain_text(": first.")
             Workload.objects.filter(pk=workload.pk).update(message="second")
             page.evaluate("document.dispatchEvent(new CustomEvent('berth:done', {detail: {message: ''}}))")
-            expect(page.locator("#head")).to_contain_text("Second")
+            expect(page.locator("#head")).to_contain_text(": second.")
         assert faults == []
 
 

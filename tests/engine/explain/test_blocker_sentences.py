@@ -108,13 +108,13 @@ def test_sentence_counts_missing_nodes(count: int, nodes: str) -> None:
 
 
 @pytest.mark.parametrize(("numbers", "message"), [
-    ({"preemptions": 0, "restarts": 0, "until": 9}, "Can start again at 1970-01-01 00:00:09 UTC."),
+    ({"preemptions": 0, "restarts": 0, "until": 9}, "Restart delay until 1970-01-01 00:00:09 UTC."),
     ({"preemptions": 2, "restarts": 0, "until": 9},
-     "Can start again at 1970-01-01 00:00:09 UTC, after 2 evictions."),
+     "Restart delay until 1970-01-01 00:00:09 UTC, after 2 evictions."),
     ({"preemptions": 0, "restarts": 1, "until": 9},
-     "Can start again at 1970-01-01 00:00:09 UTC, after 1 failed run."),
+     "Restart delay until 1970-01-01 00:00:09 UTC, after 1 failed run."),
     ({"preemptions": 0, "restarts": 1, "until": 9, "refusal": "pod worker-0 could not be started: no disk"},
-     "Can start again at 1970-01-01 00:00:09 UTC, after pod worker-0 could not be started: no disk."),
+     "Restart delay until 1970-01-01 00:00:09 UTC, after pod worker-0 could not be started: no disk."),
     ({"why": "its previous pods have not stopped", "until": None},
      "Cannot start yet: its previous pods have not stopped."),
 ])  # fmt: skip

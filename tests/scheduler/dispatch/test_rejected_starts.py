@@ -48,7 +48,7 @@ def test_repeatedly_rejected_gang_frees_its_nodes_and_starts_after_a_backoff(sta
     workload.refresh_from_db()
     until = workload.backoff_until
     assert workload.message == (
-        f"Can start again at {until:%Y-%m-%d %H:%M:%S} UTC, after the pool's cluster rejected its pods: "
+        f"Restart delay until {until:%Y-%m-%d %H:%M:%S} UTC, after the pool's cluster rejected its pods: "
         f"{WEBHOOK}."
     )
     assert (workload.reason, workload.restarts, workload.preemptions) == ("Backoff", 0, 0)
@@ -171,7 +171,7 @@ def test_message_of_a_workload_requeued_after_failed_starts_states_the_reason(st
     assert stage.phase(workload) == Phase.PENDING
     until = present(workload.backoff_until)
     assert workload.message == (
-        f"Can start again at {until:%Y-%m-%d %H:%M:%S} UTC, after pod worker-0 could not be started: "
+        f"Restart delay until {until:%Y-%m-%d %H:%M:%S} UTC, after pod worker-0 could not be started: "
         f"{missing}."
     )
     stage.clock.advance(600)

@@ -78,10 +78,10 @@ def test_workloads_that_cannot_start_yet_are_in_a_separate_section(cast: Cast, s
     client = sign_in("alice")
     assert sections(client) == ["In queue order", "Cannot start yet"]
     Workload.objects.filter(name="fetches").delete()
-    assert sections(client) == ["In queue order", "Waiting to restart"]
+    assert sections(client) == ["In queue order", "Restart delay"]
     make.workload(cast.vision, "holds", phase=Phase.RESERVED, pools=["local"])
     make.workload(cast.vision, "fresh", pools=["local"])
-    assert sections(client) == ["Reserved", "In queue order", "Waiting to restart", "New"]
+    assert sections(client) == ["Reserved", "In queue order", "Restart delay", "New"]
     assert sections(client, "&sort=name") == []
     Workload.objects.exclude(name="queued").delete()
     assert sections(client) == []

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
@@ -15,7 +16,7 @@ from projects.models import Phase, Project, Workload, WorkloadArray
 from projects.services import arrays
 from scheduler.engine.board.ledger import QueueKey
 from scheduler.models import Reservation
-from scheduler.reports.queues.brief_reasons import brief_reason
+from scheduler.reports.queues.pending_reason import pending_reason
 from scheduler.reports.queues.queue_ordering import describe_queue_states
 from tests import factories as make
 from tests.cast import Cast, training
@@ -89,29 +90,29 @@ def test_queues_are_grouped_by_pool_in_queue_order(cast: Cast, sign_in: SignIn) 
     assert [row.name for row, *_ in context["rows"]] == expected[::-1]
 
 
-@pytest.mark.heavy
-def test_short_pending_reason_begins_with_the_relevant_numbers(cast: Cast) -> None:
-    numbers = {"resource": "gpu", "queue": "vision", "allocated": 12_000, "requested": 2000, "bound": 11_500}
-    blockers = [{"reason": "WouldExceedFairShare", "message": "long", "numbers": numbers}]
-    row = make.workload(cast.vision, "w", reason="WouldExceedFairShare", explanation={"blockers": blockers})
-    assert brief_reason(row) == "vision: 12 of fair share\N{NO-BREAK SPACE}11.5"
-    numbers |= {"queue": "research", "resource": "cpu"}
-    assert brief_reason(row) == "research: 12 of fair share\N{NO-BREAK SPACE}11.5 CPUs"
-    numbers |= {"share": 10_000, "quota": 11_500}
-    assert brief_reason(row) == "research: 12 of quota\N{NO-BREAK SPACE}11.5 CPUs"
-    numbers |= {"queue": "vision", "resource": "gpu"}
-    row.reason = blockers[0]["reason"] = "NonPreemptibleOverQuota"
-    assert brief_reason(row) == "vision: 12 non-preemptible of quota\N{NO-BREAK SPACE}11.5"
-    row.reason = "Backoff"
-    row.message = "Can start again at 2026-11-28 12:31:00 UTC, after 1 eviction."
-    assert brief_reason(row) == "After 1 eviction, can start from 2026-11-28 12:31:00 UTC"
-    row.message = "Can start again at 2026-11-28 12:31:00 UTC, after pod worker-0 could not be started: x."
-    assert (
-        brief_reason(row)
-        == "Can start from 2026-11-28 12:31:00 UTC, after pod worker-0 could not be started: x."
+def test_reason_has_a_label_and_a_detail(cast: Cast) -> None:
+    row = make.workload(
+        cast.vision, "w", reason="WouldExceedFairShare", message="vision would have 12 of 11 GPUs."
     )
-    row.message = "Can start again later."
-    assert brief_reason(row) == "Can start again later."
+    assert str(pending_reason(row)) == "Would exceed fair share: vision would have 12 of 11 GPUs"
+    row.reason, row.message = "WaitingForCapacity", "Needs 6 GPUs, 1.25 are free."
+    assert pending_reason(row) == ("Waiting for capacity", "needs 6 GPUs, 1.25 are free")
+    row.message = "Needs 6 GPUs. Needs more."
+    assert pending_reason(row).detail == "needs 6 GPUs. Needs more."
+    row.reason, row.message = "", ""
+    assert str(pending_reason(row)) == "Not evaluated yet"
+
+
+def test_detail_of_a_restart_delay_is_its_end_and_the_cause_of_a_refusal(cast: Cast) -> None:
+    row = make.workload(
+        cast.vision, "w", reason="Backoff", backoff_until=datetime(2026, 11, 28, 12, 31, tzinfo=UTC)
+    )
+    row.message = "Restart delay until 2026-11-28 12:31:00 UTC, after 1 eviction."
+    assert str(pending_reason(row)) == "Restart delay until 2026-11-28 12:31:00 UTC"
+    row.message = "Restart delay until 2026-11-28 12:31:00 UTC, after pod worker-0 could not be started: x."
+    assert pending_reason(row).detail.endswith("12:31:00 UTC; pod worker-0 could not be started: x")
+    row.backoff_until, row.message = None, "Cannot start yet: its previous pods have not stopped."
+    assert pending_reason(row) == ("Restart delay", "cannot start yet: its previous pods have not stopped")
 
 
 def test_every_pool_has_a_heading_with_its_queue_and_free_gpus(cast: Cast, sign_in: SignIn) -> None:
@@ -242,7 +243,7 @@ def test_users_can_filter_the_queue_by_their_own_workloads(cast: Cast, sign_in: 
     assert "Me (" not in sign_in("carol").get(ADDRESS).content.decode()
 
 
-def test_rows_with_the_same_pending_reason_state_it_once(cast: Cast, sign_in: SignIn) -> None:
+def test_row_with_the_reason_of_the_row_before_states_it_more_quietly(cast: Cast, sign_in: SignIn) -> None:
     starts = make.ago(hours=-1).isoformat()
     after = {
         "expected_start": starts,
@@ -251,25 +252,19 @@ def test_rows_with_the_same_pending_reason_state_it_once(cast: Cast, sign_in: Si
     for position, (name, project) in enumerate(
         (("first", cast.vision), ("second", cast.vision), ("other", cast.speech)), start=1
     ):
-        numbers = {
-            "resource": "gpu",
-            "queue": project.name,
-            "allocated": 4000,
-            "requested": 1000,
-            "bound": 4500,
-        }
-        blockers = [{"reason": "WouldExceedFairShare", "message": "long", "numbers": numbers}]
-        explanation = {"pool": "local", "queue_position": position, "blockers": blockers, **after}
+        message = f"{project.name} would have 5 of 4.5 GPUs."
+        explanation = {"pool": "local", "queue_position": position, **after}
         after = {"expected_start": starts, "expected_start_after": [["vision/ends", starts]]}
-        make.workload(project, name, reason="WouldExceedFairShare", explanation=explanation)
+        make.workload(project, name, reason="WouldExceedFairShare", message=message, explanation=explanation)
     page = sign_in("alice").get(ADDRESS).content.decode()
-    assert page.count("vision: 4 of fair share") == page.count("speech: 4 of fair share") == 1
-    assert page.count("same as first") == 1
+    detail = '<span class="sub">{} would have 5 of 4.5 GPUs</span>'
+    assert page.count(detail.format("vision")) == 2 and page.count(detail.format("speech")) == 1
+    assert page.count('<span class="soft">Would exceed fair share</span>') == 1
     assert page.count('after <span class="nowrap">vision/ends</span>') == 2
     assert page.count('after <span class="nowrap">ads/hidden</span>') == 1
     assert "ads/hidden" not in sign_in("dave").get(ADDRESS).content.decode()
     by_name = sign_in("alice").get(f"{ADDRESS}&sort=name").content.decode()
-    assert by_name.count("vision: 4 of fair share") == 2, "rows are not grouped in another order"
+    assert '<span class="soft">Would exceed' not in by_name, "rows are not compared in another order"
 
 
 def test_statement_count_does_not_depend_on_the_number_of_rows(cast: Cast, sign_in: SignIn) -> None:

@@ -152,12 +152,12 @@ def test_decisive_reason_is_shown_and_other_reasons_are_collapsed() -> None:
         Prediction("would_stay_pending", {}, blockers=[share, capacity, reclaim], queue_position=3)
     )
     assert (verdict.title, verdict.tone) == ("Would be queued", "warn")
-    assert (verdict.title, verdict.reason) == ("Would be queued", "Over its share.")
+    assert (verdict.title, verdict.reason) == ("Would be queued", "Would exceed fair share. Over its share.")
     assert verdict.decisive == Obstacle("WouldExceedFairShare", "Over its share.", [])
     assert [obstacle.message for obstacle in verdict.others] == ["2 GPUs missing."]
 
 
-def test_status_states_the_fact_of_a_verdict_before_its_message() -> None:
+def test_status_states_the_label_and_the_message_of_a_verdict() -> None:
     numbers = {"resource": "gpu", "requested": 6000, "free": 4000}
     shortage = {"reason": "WaitingForCapacity", "message": "Needs 6 GPUs, 4 are free.", "numbers": numbers}
     reclaim = {"reason": "NoReclaimableResources", "message": "No GPU can be reclaimed.", "numbers": {}}
@@ -165,7 +165,8 @@ def test_status_states_the_fact_of_a_verdict_before_its_message() -> None:
         build_verdict(Prediction("would_stay_pending", {}, blockers=blockers)).reason
         for blockers in ([shortage], [shortage, reclaim])
     ]
-    assert reasons == ["Needs 6 GPUs, 4 are free.", "Needs 6 GPUs, 4 are free. No GPU can be reclaimed."]
+    sentence = "Waiting for capacity. Needs 6 GPUs, 4 are free."
+    assert reasons == [sentence, f"{sentence} No GPU can be reclaimed."]
 
 
 def test_verdict_title_describes_the_effects_on_other_workloads() -> None:

@@ -103,7 +103,7 @@ def indefinite_article(digits: str) -> str:
     return "an" if digits.startswith("8") or digits in ("11", "18") else "a"
 
 
-SPECIAL_WORDS = {"Backoff": "Waiting to restart", "NonPreemptibleOverQuota": "Non-preemptible over quota"}
+SPECIAL_WORDS = {"Backoff": "Restart delay", "NonPreemptibleOverQuota": "Non-preemptible over quota"}
 
 
 def to_words(token: str) -> str:

@@ -10,7 +10,6 @@ from django.utils import timezone
 from projects.actor import Actor
 from projects.models import Event, Phase, Workload
 from projects.selectors import events
-from scheduler.engine.plan import Reason
 from scheduler.reports.evictions.rendering import KIND_TITLES, RenderedEviction
 from scheduler.reports.explanations.pending_history import (
     PendingReason,
@@ -19,7 +18,7 @@ from scheduler.reports.explanations.pending_history import (
     total_by_reason,
 )
 from scheduler.reports.explanations.workload import expected_start, expected_start_after
-from scheduler.reports.queues.brief_reasons import short_reason
+from scheduler.reports.queues.pending_reason import pending_reason
 from scheduler.reports.visibility import viewer_for
 from scheduler.web.workloads.details import link_ends
 from scheduler.web.workloads.edit_labels import with_field_labels
@@ -142,8 +141,8 @@ def timeline(
     complete = [_with_reasons(entry, history, now) for entry in _with_durations(entries)]
     evaluated_at = workload.explained_at if workload.reason and workload.phase in PENDING_PHASES else None
     if shows_still_pending and evaluated_at is not None:
-        is_delayed = workload.reason == Reason.BACKOFF and workload.backoff_until is not None
-        message = f"{short_reason(workload)}." if is_delayed else workload.message
+        is_pending = workload.phase == Phase.PENDING
+        message = f"{str(pending_reason(workload)).removesuffix('.')}." if is_pending else workload.message
         last = TimelineEntry(max(now, evaluated_at), STILL_PENDING, message, "", state="pending")
         complete.append(
             replace(

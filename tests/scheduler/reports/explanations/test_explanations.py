@@ -44,7 +44,7 @@ def test_remaining_backoff_is_current_without_new_writes(stage: Stage) -> None:
     workload.refresh_from_db()
     (blocker,) = explain(stage.cast.dave, workload, stage.clock.now()).blockers
     assert blocker["numbers"]["seconds"] == 60
-    assert blocker["message"] == f"Can start again at {until:%Y-%m-%d %H:%M:%S} UTC, after 1 eviction."
+    assert blocker["message"] == f"Restart delay until {until:%Y-%m-%d %H:%M:%S} UTC, after 1 eviction."
     assert workload.explained_at == written_at
 
 

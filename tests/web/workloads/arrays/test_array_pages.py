@@ -361,14 +361,14 @@ def test_array_page_explains_why_no_task_runs(sweep: WorkloadArray, sign_in: Sig
     page = client.get(address)
     notice = page.content.decode().partition("No task is running.")[2].partition("</p>")[0]
     words = " ".join(re.sub(r"<[^>]+>", " ", notice).split()).replace(" :", ":")
-    assert words.endswith("sweep-4: Project limit (1 GPU requested).")
+    assert words.endswith("Project limit: 1 GPU requested ( sweep-4 ).")
     assert f"Next start expected at {due:%Y-%m-%d %H:%M} UTC ." in words, "the earliest start of all tasks"
     tasks.filter(held=False, phase="pending").update(
         reason="Unschedulable", message="requests 64 GPUs, but nodes have 8.", explanation=None
     )
     notice = text(client, address).partition("No task is running.")[2].partition("</p>")[0]
     words = " ".join(re.sub(r"<[^>]+>", " ", notice).split()).replace(" :", ":")
-    assert words == "46 tasks can never start. sweep-4: Requests 64 GPUs, but nodes have 8."
+    assert words == "46 tasks can never start. Requests 64 GPUs, but nodes have 8 ( sweep-4 )."
     assert f'href="/workloads/{tasks.get(array_index=4).pk}"' in notice
 
 

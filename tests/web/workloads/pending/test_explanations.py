@@ -21,7 +21,7 @@ def test_backoff_is_shown_only_until_it_ends(minutes: int, shown: bool, cast: Ca
     until = timezone.now() + timedelta(minutes=minutes)
     workload = make.workload(cast.vision, "train", phase="pending", backoff_until=until)
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
-    assert ("Can start from <time" in page) is shown
+    assert ("Restart delay until <time" in page) is shown
 
 
 @pytest.mark.heavy
@@ -139,7 +139,7 @@ def test_page_shows_the_decisive_reason_before_other_reasons(cast: Cast, sign_in
 
 def test_header_of_each_tab_states_the_restart_delay_once(cast: Cast, sign_in: SignIn) -> None:
     until = timezone.now() + timedelta(minutes=5)
-    message = f"Can start again at {until:%Y-%m-%d %H:%M:%S} UTC, after 1 eviction."
+    message = f"Restart delay until {until:%Y-%m-%d %H:%M:%S} UTC, after 1 eviction."
     blockers = [{"reason": "Backoff", "message": message, "numbers": {}}]
     workload = make.workload(
         cast.vision, "train", phase="pending", reason="Backoff", message=message, backoff_until=until,
@@ -156,12 +156,12 @@ def test_header_of_each_tab_states_the_restart_delay_once(cast: Cast, sign_in: S
         ).strip()
 
     for tab in ("", "/timeline", "/spec"):
-        assert header(tab) == "Can start from TIME. Queue position 4 in pool local."
+        assert header(tab) == "Restart delay until TIME. Queue position 4 in pool local."
     blockers = [{**blockers[0], "reason": "ProjectLimit"}]
     workload.explanation = {"queue_position": 4, "pool": "local", "blockers": blockers}
     workload.reason, workload.message = "ProjectLimit", "A limit."
     workload.save()
-    expected = "Project limit. Queue position 4 in pool local. Can start from TIME (restart delay)."
+    expected = "Project limit: a limit. Queue position 4 in pool local. Restart delay until TIME."
     assert header("/spec") == expected
 
 

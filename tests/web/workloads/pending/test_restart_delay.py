@@ -12,7 +12,7 @@ from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn
 
-RESTART = "Can start again at 2026-11-29 18:49:00 UTC, after 1 eviction."
+RESTART = "Restart delay until 2026-11-29 18:49:00 UTC, after 1 eviction."
 
 
 def test_page_keeps_the_smallest_change_card_if_no_change_helps(
@@ -31,12 +31,12 @@ def test_page_keeps_the_smallest_change_card_if_no_change_helps(
         (
             4,
             60,
-            "vision would have 16 GPUs allocated (12 now), more than its fair share (11).",
+            "Then waits for fair share: vision would have 16 of 11 GPUs.",
         ),
         (
             1,
             60,
-            "vision would have 13 GPUs allocated (12 now), more than its fair share (11).",
+            "Then waits for fair share: vision would have 13 of 11 GPUs.",
         ),
         (4, 2, ""),
     ],
@@ -63,10 +63,8 @@ def test_restart_delay_names_what_the_workload_then_waits_for(
     needed = '<td class="num deciding" data-label="Fair share">'
     assert (needed in page and f"{12 + requested} needed" in page) is bool(expected)
     rows = client.get("/workloads").content.decode()
-    line = "Waits for fair share from" if expected else "Can start from"
-    for text in (rows, page, client.get(f"/workloads/{workload.pk}/timeline").content.decode()):
-        assert re.search(rf"{line} <time[^>]*>[^<]*</time>", text)
-    title = "Waits for fair share</h2>" if expected else "Waiting to restart</h2>"
-    assert title in page
-    queue = client.get("/queue").content.decode()
-    assert ("then waits for fair share" in queue) is bool(expected)
+    assert "Restart delay</h2>" in page
+    paths = (f"/workloads/{workload.pk}/timeline", "/queue")
+    for text in (rows, page, *(client.get(path).content.decode() for path in paths)):
+        assert re.search("Restart delay.*?until <time[^>]*>[^<]*</time>", text, re.IGNORECASE | re.DOTALL)
+        assert (", then waits for fair share" in text) is bool(expected)

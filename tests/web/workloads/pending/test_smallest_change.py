@@ -208,7 +208,7 @@ def test_page_states_once_when_a_workload_can_start_after_its_restart_delay(
     page = client.get(f"/workloads/{workload.pk}").content.decode()
     head = re.sub(r"<time datetime=\"([^\"]+)\"[^>]*>[^<]*</time>", r"\1", page[page.index('class="lead') :])
     assert ">Queue position 2</a> in pool <a" in head
-    assert f"Can start from {until.isoformat()} (restart delay).</span>" in head
+    assert f"Restart delay until {until.isoformat()}.</span>" in head
     assert f"Expected start: {start.isoformat()} ({start.isoformat()}).</span>" in head
     assert client.get(f"/workloads/{workload.pk}/smallest-change").content == b""
 

@@ -79,14 +79,14 @@ def test_workload_that_runs_without_a_start_event_shows_how_long_it_was_pending(
 
 
 def test_timeline_words_a_restart_delay_like_the_header(cast: Cast, sign_in: SignIn) -> None:
-    message = "Can start again at 2026-11-29 18:49:00 UTC, after 1 eviction."
+    message = "Restart delay until 2026-11-29 18:49:00 UTC, after 1 eviction."
     ours = make.workload(
         cast.vision, "ours", reason="Backoff", message=message, explained_at=make.ago(seconds=5),
         pending_reasons=make.reasons(("Backoff", 4)), backoff_until=make.ago(minutes=-1),
     )  # fmt: skip
     text = sign_in("erin").get(f"/workloads/{ours.pk}/timeline").content.decode()
-    assert "Can start from <time" in text and "Can start again" not in text
-    assert "Waiting to restart for 4 min" in text, "until now, the time that the entry shows"
+    assert "Restart delay until <time" in text
+    assert "Restart delay for 4 min" in text, "until now, the time that the entry shows"
 
 
 @pytest.mark.heavy
@@ -126,7 +126,10 @@ def test_timeline_of_a_pending_workload_shows_its_reason(cast: Cast, sign_in: Si
     )  # fmt: skip
     record_event(pending, "submitted", "Submitted by dave.", 10)
     first, _ = sign_in("dave").get(f"/workloads/{pending.pk}/timeline").context["timeline"].entries
-    assert (first.title, first.message) == ("Now pending", "vision holds its fair share.")
+    assert (first.title, first.message) == (
+        "Now pending",
+        "Would exceed fair share: vision holds its fair share.",
+    )
 
 
 def test_events_show_the_time_of_day_with_seconds(cast: Cast, sign_in: SignIn) -> None:

@@ -73,9 +73,9 @@ def test_pending_row_names_its_pools(pools: list[str], expected: str, cast: Cast
         (
             "WouldExceedFairShare",
             "Over fair share.",
-            "Would exceed fair share Position 3 · evicted 2 times",
+            "Would exceed fair share over fair share Position 3 · evicted 2 times",
         ),
-        ("Unschedulable", "requests 64 GPUs.", "Requests 64 GPUs."),
+        ("Unschedulable", "requests 64 GPUs.", "Requests 64 GPUs "),
     ],
 )
 def test_pending_row_has_a_reason_and_a_position(

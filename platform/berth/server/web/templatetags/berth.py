@@ -33,7 +33,7 @@ from projects.web.services.conditions import use_condition_titles
 from projects.web.workloads.filters import ALL_RUNNING
 from scheduler.reports.evictions.predicted import build_prediction_table
 from scheduler.reports.evictions.rendering import KIND_TITLES
-from scheduler.reports.queues.brief_reasons import brief_reason, load_awaited_shares, short_reason
+from scheduler.reports.queues.pending_reason import load_awaited_shares, pending_reason
 from scheduler.reports.queues.queue_ordering import describe_queue_states, group_sentences_by_queue
 from scheduler.reports.queues.unknown_start import short_start_reason
 
@@ -54,12 +54,11 @@ register.filter("seconds", numbers.seconds)
 register.filter("label", to_words)
 register.filter("tenths", numbers.as_percentage)
 register.filter("predicted_evictions", build_prediction_table)
-register.filter("brief_reason", brief_reason)
-register.filter("short_reason", short_reason)
+register.filter("pending_reason", pending_reason)
 register.filter("group_sentences_by_queue", group_sentences_by_queue)
 register.filter("describe_queue_states", describe_queue_states)
 register.filter("short_start_reason", short_start_reason)
-register.filter("full_stop", lambda sentence: f"{sentence.removesuffix('.')}.")
+register.filter("full_stop", lambda sentence: f"{str(sentence).removesuffix('.')}.")
 register.filter("without_stop", lambda text: text if ". " in text else text.removesuffix("."))
 register.filter("cron", describe_cron)
 register.filter("condition_titles", use_condition_titles)
@@ -124,7 +123,7 @@ def is_past(moment: datetime) -> bool:
 @register.filter
 def local_times(text: str) -> SafeString:
     """Render a sentence. Scripts convert the UTC times in the sentence to the reader's time zone."""
-    parts = enumerate(UTC_TIME.split(text or ""))
+    parts = enumerate(UTC_TIME.split(str(text or "")))
     return format_html_join(
         "", "{}", ((_local_time_element(part) if place % 2 else part,) for place, part in parts)
     )

@@ -1,0 +1,79 @@
+"""The numbers behind a pending reason, in one clause."""
+
+from collections.abc import Sequence
+
+from berth.core.values.amounts import MILLI
+from berth.core.wording.words import format_amount, format_count
+from scheduler.engine.entire_bounds import NON_PREEMPTIBLE_REASONS
+from scheduler.engine.explain.reasons import convert_units, free_phrase
+from scheduler.engine.plan import Numbers, Reason
+
+# Reasons that concern a bound of a queue.
+BOUNDED = frozenset(
+    (
+        Reason.WOULD_EXCEED_FAIR_SHARE,
+        Reason.PROJECT_LIMIT,
+        Reason.DEPARTMENT_LIMIT,
+        *NON_PREEMPTIBLE_REASONS,
+    )
+)
+
+
+def reason_detail(blockers: Sequence[tuple[str, Numbers]]) -> str:
+    """Return the numbers behind the first reason, or "" if they do not state it.
+
+    For example "needs 8 GPUs, 1.25 are free" or "vision would have 24 of 16 GPUs". Each blocker is a reason
+    with its numbers. A workload above its fair share may use free capacity, so what is free is added if it
+    is too little.
+    """
+    if not blockers:
+        return ""
+    reason, numbers = blockers[0]
+    if reason == Reason.WAITING_FOR_CAPACITY:
+        return _shortage(numbers)
+    if reason not in BOUNDED:
+        return ""
+    excess = _excess(reason, numbers)
+    if not excess or reason != Reason.WOULD_EXCEED_FAIR_SHARE or len(blockers) == 1:
+        return excess
+    following, shortage = blockers[1]
+    if following != Reason.WAITING_FOR_CAPACITY or not (needed := _shortage(shortage)):
+        return excess
+    is_same = shortage.get("resource") == numbers.get("resource")
+    return f"{excess}, {free_phrase(shortage, 'free')} free" if is_same else f"{excess}; {needed}"
+
+
+def _shortage(numbers: Numbers) -> str:
+    if numbers.get("resource") in ("pods", "replicas") or not _are_integers(numbers, "requested", "free"):
+        return ""
+    needed = format_amount(str(numbers.get("resource", "gpu")), int(numbers["requested"] or 0))
+    return f"needs {needed}, {free_phrase(numbers, 'free')} free"
+
+
+def _excess(reason: str, numbers: Numbers) -> str:
+    """Return what the queue would have, and the bound. A queue may use the larger of its quota and its fair
+    share, so the quota is named where it is the larger one.
+    """
+    if not _are_integers(numbers, "requested", "allocated", "bound") or "queue" not in numbers:
+        return ""
+    if "behind" in numbers:  # the message names the workload for which the rest is held
+        return ""
+    total = int(numbers["allocated"] or 0) + int(numbers["requested"] or 0)
+    bound = _bound(str(numbers.get("resource", "gpu")), int(numbers["bound"] or 0))
+    share, quota = numbers.get("share"), numbers.get("quota")
+    if reason == Reason.WOULD_EXCEED_FAIR_SHARE and isinstance(share, int) and isinstance(quota, int):
+        bound = f"its quota of {bound}" if quota > share else bound
+    entire = " for non-preemptible workloads" if reason in NON_PREEMPTIBLE_REASONS else ""
+    return f"{numbers['queue']} would have {convert_units('requested', total, numbers)} of {bound}{entire}"
+
+
+def _bound(resource: str, value: int) -> str:
+    return (
+        format_count(value / MILLI, resource.upper())
+        if resource in ("gpu", "cpu")
+        else format_amount(resource, value)
+    )
+
+
+def _are_integers(numbers: Numbers, *keys: str) -> bool:
+    return all(isinstance(numbers.get(key), int) for key in keys)

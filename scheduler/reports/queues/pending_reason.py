@@ -1,0 +1,103 @@
+"""Label and detail of a workload's pending reason, in the same words on all pages."""
+
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from django.utils.dateparse import parse_datetime
+
+from berth.core.wording.words import to_words
+from projects.models import Phase, Workload
+from scheduler.engine.plan import Reason
+from scheduler.models import QueueStatus
+
+# A workload that is expected to start at least this long after its restart delay also waits for something
+# else.
+DELAY_MARGIN = timedelta(minutes=1)
+AWAITS_SHARE = "awaits_share"  # attribute that `load_awaited_shares` sets
+RESTART_DELAY = "Restart delay "  # beginning of the message of a restart delay
+# A cause that is more than a number of evictions or failed runs.
+REFUSAL = re.compile(r"^Restart delay until [^,]+, after (?!\d+ )(?P<refusal>.+)$", re.DOTALL)
+
+
+class ReasonText(NamedTuple):
+    """Label of a reason, as in counts and filters, and a clause with the numbers behind it, or ""."""
+
+    label: str
+    detail: str
+
+    @property
+    def continuation(self) -> str:
+        """Return the detail as it follows the label in one line, such as ": needs 6 GPUs, none are free"."""
+        separator = " " if self.detail.startswith("until ") else ": "
+        return self.detail and separator + self.detail
+
+    def __str__(self) -> str:
+        return self.label + self.continuation
+
+
+def pending_reason(workload: Workload) -> ReasonText:
+    """Return why a workload is pending: "Would exceed fair share", "vision would have 12 of 11 GPUs".
+
+    The detail of a restart delay is its end, followed by what the workload waits for after that.
+    """
+    if workload.phase == Phase.RESERVED:
+        return ReasonText("Reserved", "")
+    label = to_words(workload.reason) or "Not evaluated yet"
+    if workload.reason != Reason.BACKOFF or workload.backoff_until is None:
+        return ReasonText(label, as_clause(workload.message))
+    detail = f"until {workload.backoff_until:%Y-%m-%d %H:%M:%S} UTC"
+    if awaited := awaited_after_delay(workload):
+        detail += f", then waits {awaited}"
+    if cause := REFUSAL.match(workload.message):
+        detail += f"; {cause['refusal'].removesuffix('.')}"
+    return ReasonText(label, detail)
+
+
+def as_clause(message: str) -> str:
+    """Return a message without its full stop and initial capital, unless it has several sentences."""
+    clause = message if ". " in message else message.removesuffix(".")
+    return clause if clause[1:2].isupper() else clause[:1].lower() + clause[1:]
+
+
+def load_awaited_shares(workloads: Sequence[Workload]) -> None:
+    """Set `awaits_share` on workloads that will stay pending after their restart delay: True if the minimum
+    request exceeds the rest of the project's fair share.
+
+    The scheduler does not evaluate these workloads during the delay, so the project's last queue status is
+    used.
+    """
+    delayed = [workload for workload in workloads if waits_after_delay(workload)]
+    if not delayed:
+        return
+    statuses = QueueStatus.objects.filter(project__in={workload.project_id for workload in delayed})
+    free = {
+        (project, pool): share[0] - allocated[0] - reserved[0]
+        for project, pool, share, allocated, reserved in statuses.values_list(
+            "project_id", "pool__name", "share", "allocated", "reserved"
+        )
+    }
+    for workload in delayed:
+        remaining = free.get((workload.project_id, (workload.explanation or {}).get("pool") or ""))
+        setattr(workload, AWAITS_SHARE, remaining is not None and workload.gpu_milli_min > remaining)
+
+
+def awaited_after_delay(workload: Workload) -> str:
+    """Return "for fair share" or "in the queue" if the workload is not expected to start when its restart
+    delay ends, and otherwise an empty string.
+    """
+    if not waits_after_delay(workload):
+        return ""
+    if not hasattr(workload, AWAITS_SHARE):
+        load_awaited_shares([workload])
+    return "for fair share" if getattr(workload, AWAITS_SHARE, False) else "in the queue"
+
+
+def waits_after_delay(workload: Workload) -> bool:
+    """Return whether the workload is expected to start later than its restart delay alone would allow."""
+    starts = parse_datetime((workload.explanation or {}).get("expected_start") or "")
+    until = workload.backoff_until
+    if workload.reason != Reason.BACKOFF or until is None or starts is None:
+        return False
+    return starts - until >= DELAY_MARGIN

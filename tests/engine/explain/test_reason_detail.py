@@ -1,0 +1,50 @@
+"""Tests for the numbers that the pages, the list and the messages of a pending workload state."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.engine.explain.reason_detail import reason_detail
+from scheduler.engine.plan import Reason
+
+BOUND = {"resource": "gpu", "queue": "vision", "allocated": 12_000, "requested": 6000, "bound": 16_000}
+FREE = {"resource": "gpu", "requested": 6000, "free": 1250, "missing": 4750}
+MEMORY = {"resource": "memory_mib", "requested": 6144, "free": 4096}
+
+
+@pytest.mark.parametrize(("blockers", "detail"), [
+    ([(Reason.WAITING_FOR_CAPACITY, FREE)], "needs 6 GPUs, 1.25 are free"),
+    ([(Reason.WAITING_FOR_CAPACITY, {**FREE, "free": 1000})], "needs 6 GPUs, 1 is free"),
+    ([(Reason.WAITING_FOR_CAPACITY, {**FREE, "free": 0})], "needs 6 GPUs, none are free"),
+    ([(Reason.WAITING_FOR_CAPACITY, {"resource": "gpu", "requested": 1000, "free": 0})],
+     "needs 1 GPU, none is free"),
+    ([(Reason.WAITING_FOR_CAPACITY, MEMORY)], "needs 6 GiB of memory, 4 GiB is free"),
+    ([(Reason.WAITING_FOR_CAPACITY, {**FREE, "resource": "pods"})], ""),
+    ([(Reason.WOULD_EXCEED_FAIR_SHARE, BOUND), (Reason.WAITING_FOR_CAPACITY, FREE)],
+     "vision would have 18 of 16 GPUs, 1.25 are free"),
+    ([(Reason.WOULD_EXCEED_FAIR_SHARE, BOUND), (Reason.WAITING_FOR_CAPACITY, MEMORY)],
+     "vision would have 18 of 16 GPUs; needs 6 GiB of memory, 4 GiB is free"),
+    ([(Reason.WOULD_EXCEED_FAIR_SHARE, BOUND), (Reason.FRAGMENTED, FREE)], "vision would have 18 of 16 GPUs"),
+    ([(Reason.WOULD_EXCEED_FAIR_SHARE, {**BOUND, "bound": 0, "allocated": 0})],
+     "vision would have 6 of 0 GPUs"),
+    ([(Reason.WOULD_EXCEED_FAIR_SHARE, {**BOUND, "resource": "cpu"})], "vision would have 18 of 16 CPUs"),
+    ([(Reason.PROJECT_LIMIT, BOUND), (Reason.WAITING_FOR_CAPACITY, FREE)], "vision would have 18 of 16 GPUs"),
+    ([(Reason.DEPARTMENT_LIMIT, {**BOUND, "resource": "memory_mib", "requested": 6144, "allocated": 12288,
+                                 "bound": 16384})],
+     "vision would have 18 GiB of 16 GiB of memory"),
+    ([(Reason.NON_PREEMPTIBLE_OVER_QUOTA, {**BOUND, "bound": 13_000})],
+     "vision would have 18 of 13 GPUs for non-preemptible workloads"),
+    ([(Reason.DEPARTMENT_OVERSOLD, BOUND)], "vision would have 18 of 16 GPUs for non-preemptible workloads"),
+    ([(Reason.WOULD_EXCEED_FAIR_SHARE, {**BOUND, "share": 14_000, "quota": 16_000})],
+     "vision would have 18 of its quota of 16 GPUs"),
+    ([(Reason.WOULD_EXCEED_FAIR_SHARE, {**BOUND, "share": 16_000, "quota": 8000})],
+     "vision would have 18 of 16 GPUs"),
+    ([(Reason.NON_PREEMPTIBLE_OVER_QUOTA, {**BOUND, "held": 3000, "behind": "vision/large"})], ""),
+    ([(Reason.PROJECT_LIMIT, {})], ""),
+    ([(Reason.SUSPENDED, {})], ""),
+    ([], ""),
+])  # fmt: skip
+def test_detail_states_the_numbers_behind_the_reason(
+    blockers: list[tuple[str, dict[str, Any]]], detail: str
+) -> None:
+    assert reason_detail(blockers) == detail
