@@ -1,6 +1,7 @@
 """Change the phases of workloads by compare-and-set, recording one event per change."""
 
 import uuid
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -108,8 +109,8 @@ def change_phases(
 ) -> list[PhaseTransition]:
     """Change the phases of several workloads. Return the transitions that were applied.
 
-    Workloads that are not in an expected phase are skipped. The number of queries does not depend on the
-    number of workloads.
+    Workloads that are not in an expected phase are skipped. Successive transitions of one workload have an
+    event each, but change its row once. The number of queries does not depend on the number of workloads.
     """
     with transaction.atomic(savepoint=False):
         changed = _update_rows(transitions, now)
@@ -133,15 +134,31 @@ def change_phases(
 
 def _update_rows(transitions: Sequence[PhaseTransition], now: datetime) -> set[Any]:
     changed: set[Any] = set()
+    successive: dict[uuid.UUID, list[PhaseTransition]] = defaultdict(list)
+    for transition in transitions:
+        successive[transition.workload.pk].append(transition)
     for ends_pending_reason in (False, True):
         changes = [
-            transition.change(now)
-            for transition in transitions
-            if transition.ends_pending_reason is ends_pending_reason
+            _merge([transition.change(now) for transition in steps])
+            for steps in successive.values()
+            if any(step.ends_pending_reason for step in steps) is ends_pending_reason
         ]
         expressions = {**NEXT_VALUES, **(CLOSED_REASON if ends_pending_reason else {})}
         changed |= change_rows(Workload, "phase", changes, expressions)
     return changed
+
+
+def _merge(changes: Sequence[RowChange]) -> RowChange:
+    """Merge successive changes of one row. A workload must not stop in between, because `NEXT_VALUES` reads
+    the stored phase.
+    """
+    first, *later = changes
+    if not later:
+        return first
+    assert all(change.columns["phase"] != Phase.STOPPING for change in changes[:-1]), "store the stop first"
+    return RowChange(
+        first.pk, first.expected, {name: value for each in changes for name, value in each.columns.items()}
+    )
 
 
 def delete_reservations(workloads: Sequence[uuid.UUID]) -> None:

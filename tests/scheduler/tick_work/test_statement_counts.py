@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from berth.core.spec.values.addresses import Channel
 from berth.db.loops.leader import TIMEOUT
 from pools.models import Node
-from projects.models import Phase, Pod, Subscription, Workload
+from projects.models import Delivery, Event, Phase, Pod, Subscription, Workload
 from scheduler.loop.dispatch.checkpoints import CHECK_INTERVAL
 from tests.harness.samples import sample
 from tests.scheduler.stage import Stage
@@ -66,6 +66,30 @@ def test_start_skips_queries_for_reservations_claims_and_arrays_if_there_are_non
     assert [sql for sql in statements if "projects_pod" in sql and "INSERT" in sql]
     unneeded = ('DELETE FROM "scheduler_reservation"', "scheduler_deviceclaim", "projects_workloadarray")
     assert [sql for sql in statements for name in unneeded if name in sql] == []
+
+
+def test_run_that_starts_and_ends_between_two_ticks_changes_its_row_once(stage: Stage) -> None:
+    stage.runtime.runs_immediately = False
+    workload = stage.submit("short", roles=ONE_CPU)
+    stage.tick()
+    (pod,) = stage.pods(workload)
+    stage.runtime.run(str(pod.pk))
+    stage.runtime.end(str(pod.pk), exit_code=0)
+    with CaptureQueriesContext(connection) as captured:
+        stage.loop.tick(TIMEOUT, reconcile=False)
+    changes = [
+        query["sql"]
+        for query in captured.captured_queries
+        if 'UPDATE "projects_workload"' in query["sql"] and '"phase" =' in query["sql"]
+    ]
+    assert len(changes) == 1
+    workload.refresh_from_db()
+    assert workload.phase == Phase.COMPLETED
+    assert workload.started_at is not None
+    kinds = Event.objects.filter(workload_id=workload.pk).order_by("pk").values_list("kind", flat=True)
+    assert [*kinds][-2:] == ["running", "completed"]
+    sent = Delivery.objects.filter(workload_id=workload.pk).order_by("pk").values_list("kind", flat=True)
+    assert [*dict.fromkeys(sent)] == ["started", "completed"]
 
 
 def end(stage: Stage, workloads: list[Workload], exit_code: int) -> None:

@@ -133,18 +133,33 @@ class Gang:
 def apply_gang_verdicts(
     workloads: Sequence[Workload], now: datetime, specs: SpecCache, evictions: Evictions = NO_EVICTIONS
 ) -> None:
-    """Evaluate the gangs of locked workloads, and change the phase of each gang that gets a verdict."""
+    """Evaluate the gangs of locked workloads, and change the phase of each gang that gets a verdict.
+
+    A gang that starts and ends in one evaluation changes its row once.
+    """
     gangs = load_gangs(workloads, specs, evictions)
     _stop_gangs([gang for gang in gangs if gang.workload.phase == Phase.STOPPING], now)
+    transitions: list[PhaseTransition] = []
     for _ in range(MAX_TRANSITIONS):
         verdicts = [
             (gang, step) for gang in gangs if (step := decide_verdict(build_gang_facts(gang))) is not None
         ]
         if not verdicts:
-            return
-        _apply_verdicts(verdicts, now)
+            break
+        transitions += _apply_verdicts(verdicts, now)
+        if stopping := [gang for gang, step in verdicts if step.to == Phase.STOPPING]:
+            _change_locked_rows(transitions, now)
+            transitions = []
+            store_increased_memory([(gang.workload.pk, step.retry) for gang, step in verdicts if step.retry])
+            _stop_gangs(stopping, now)
         # Gangs without a verdict and gangs that have ended no longer change.
         gangs = [gang for gang, _ in verdicts if gang.workload.phase in EVALUATED_PHASES]
+    _change_locked_rows(transitions, now)
+
+
+def _change_locked_rows(transitions: Sequence[PhaseTransition], now: datetime) -> None:
+    made = change_phases(transitions, actor=ACTOR, now=now) if transitions else []
+    assert len(made) == len(transitions), "a locked row cannot leave its phase"
 
 
 def _run_pods(workloads: Iterable[Workload]) -> dict[uuid.UUID, list[Pod]]:
@@ -244,23 +259,21 @@ def idle_role_names(parsed: ParsedSpec) -> frozenset[str]:
     return frozenset(role.name for role in roles if role.idle)
 
 
-def _apply_verdicts(verdicts: Sequence[tuple[Gang, Verdict]], now: datetime) -> None:
+def _apply_verdicts(verdicts: Sequence[tuple[Gang, Verdict]], now: datetime) -> list[PhaseTransition]:
+    """Apply the verdicts in memory. Return the transitions to store."""
     _mark_stale([(gang.workload, step) for gang, step in verdicts if not step.to], now)
     names = node_names(step.failure for _, step in verdicts if step.retry and step.retry.other_node)
     columns = {gang.workload.pk: _verdict_columns(step, gang, now, names) for gang, step in verdicts}
     transitions = [
         _verdict_transition(gang, step, columns[gang.workload.pk]) for gang, step in verdicts if step.to
     ]
-    made = change_phases(transitions, actor=ACTOR, now=now)
-    assert len(made) == len(transitions), "a locked row cannot leave its phase"
-    store_increased_memory([(gang.workload.pk, step.retry) for gang, step in verdicts if step.retry])
     for gang, step in verdicts:
         if step.to:
             gang.workload.phase, gang.workload.reason = step.to, step.reason
             gang.workload.message = step.message
         for name, value in columns[gang.workload.pk].items():
             setattr(gang.workload, name, value)
-    _stop_gangs([gang for gang, step in verdicts if step.to == Phase.STOPPING], now)
+    return transitions
 
 
 def _mark_stale(changes: Sequence[tuple[Workload, Verdict]], now: datetime) -> None:
