@@ -216,7 +216,7 @@ def _predict(page: Page) -> None:
         "priority: high\nmax_runtime: 8h\nnotifications:\n  - {to: dave@example.org, on: [failed]}\n"
     )
     page.wait_for_selector("#fields >> text=Notification 1")
-    page.wait_for_selector("#make-change")
+    page.wait_for_selector("#make-change", state="attached")
 
 
 def _new_template(page: Page) -> None:
@@ -252,7 +252,7 @@ STEPS: Mapping[str, tuple[Callable[[Page], None], ...]] = {
     "submit-faults": (_invalid_document,),
     "service-in": (_scale_in,),
     "workload-log": (_search_log,),
-    "workload-edit": (lambda page: page.wait_for_selector("#make-change"),),
+    "workload-edit": (lambda page: page.wait_for_selector("#make-change", state="attached"),),
     "workload-waiting": (_await_smallest_change,),
     "workload-evicted": (_await_smallest_change,),
 }

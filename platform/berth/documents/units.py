@@ -20,12 +20,17 @@ def write_units(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_units(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document with seconds and MiB instead of text with a unit. Invalid text is unchanged."""
-    converted = _convert_values(document, DURATIONS, expand_duration)
-    if isinstance(document.get("roles"), list):
-        converted["roles"] = [
-            _convert_values(role, AMOUNTS_OF_MEMORY, _memory_mib) if isinstance(role, Mapping) else role
-            for role in document["roles"]
-        ]
+    return _read_memory(_convert_values(document, DURATIONS, expand_duration))
+
+
+def _read_memory(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document, group, role or limit with MiB instead of text with a unit in all of its parts."""
+    converted = _convert_values(part, AMOUNTS_OF_MEMORY, _memory_mib)
+    for key in ("roles", "groups"):
+        if isinstance(part.get(key), list):
+            converted[key] = [_read_memory(each) if isinstance(each, Mapping) else each for each in part[key]]
+    if isinstance(part.get("limit"), Mapping):
+        converted["limit"] = _read_memory(part["limit"])
     return converted
 
 

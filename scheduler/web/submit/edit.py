@@ -32,8 +32,8 @@ from projects.services.workloads.prediction import Prediction, predict_edit
 from scheduler.reports.explanations.workload import expected_start
 from scheduler.web.submit.form.code import code_context
 from scheduler.web.submit.form.draft import Draft, apply_step, open_draft, read_draft
-from scheduler.web.submit.form.field_kinds import MEMORY, SECONDS_KIND, format_memory
-from scheduler.web.submit.form.fields import SCHEDULING_TITLE, WORKLOAD_TITLE, FormChoices, FormField
+from scheduler.web.submit.form.field_kinds import MEMORY, PAIRS, SECONDS_KIND, format_memory
+from scheduler.web.submit.form.fields import FormChoices, FormField
 from scheduler.web.submit.form.presentation import ShownForm, prepare_form
 from scheduler.web.submit.form_choices import choices_for
 from scheduler.web.submit.predicted_outcome import PredictedOutcome
@@ -211,8 +211,6 @@ def _render_page(request: Request, draft: Draft, edit_page: EditPage, *, status:
         read_only=FIXED_FIELDS,
         stored=edit_page.workload.spec if edit_page.workload.run else None,
     )
-    if edit_page.workload.phase == Phase.PENDING:
-        _put_workload_after_scheduling(shown)
     data = {**(draft.form_data or {}), "project": edit_page.workload.project.name}
     context = {
         "text": draft.text,
@@ -235,13 +233,6 @@ def _render_page(request: Request, draft: Draft, edit_page: EditPage, *, status:
     )
 
 
-def _put_workload_after_scheduling(shown: ShownForm) -> None:
-    """Move resources and scheduling to the top, because they decide when a pending workload starts."""
-    titles = [part.title for part in shown.parts]
-    if titles[:1] == [WORKLOAD_TITLE] and SCHEDULING_TITLE in titles:
-        shown.parts.insert(titles.index(SCHEDULING_TITLE), shown.parts.pop(0))
-
-
 @dataclass(frozen=True, slots=True)
 class ShownChange:
     """Changed value, with the label of its form field, or with its path in the document if it has
@@ -256,7 +247,12 @@ class ShownChange:
 
 def _describe_change(change: DocumentChange, shown: ShownForm) -> ShownChange:
     """Return the change for display, and mark its field in the form."""
-    label, field_shown = shown.labelled_fields.get(change.path, (change.path, None))
+    fields = shown.labelled_fields
+    label, field_shown = fields.get(change.path, (change.path, None))
+    parent, _, key = change.path.rpartition(".")
+    if field_shown is None and parent in fields and fields[parent][1].form_field.kind is PAIRS:
+        before, after = (format_value_briefly(value) for value in (change.before, change.after))
+        return ShownChange(f"{fields[parent][0]}, {key}", False, before, after)
     form_field = None if field_shown is None else field_shown.form_field
     before, after = (_format_value(value, form_field) for value in (change.before, change.after))
     if field_shown is not None:
@@ -273,6 +269,10 @@ def _format_value(value: Any, form_field: FormField | None) -> str:
         return format_duration(value)
     if form_field is not None and form_field.kind is MEMORY and isinstance(value, int):
         return format_memory(value)
+    if form_field is not None and form_field.kind is PAIRS and isinstance(value, dict):
+        return ", ".join(f"{key}={format_value_briefly(text)}" for key, text in value.items())
+    if form_field is not None and value is None and (default := dict(form_field.choices).get("")):
+        return default
     if form_field is not None and isinstance(value, str | int | bool):
         return dict(form_field.choices).get(str(value), format_value_briefly(value))
     return format_value_briefly(value)

@@ -6,8 +6,10 @@ from pools.runtimes.capabilities import runtime_capabilities
 from projects.access import Action, may, visible_nodes, visible_pools
 from projects.actor import Actor
 from projects.models import Membership
-from projects.selectors import departments, projects
+from projects.selectors import departments, projects, workloads
 from scheduler.web.submit.form.fields import FormChoices
+
+SEARCHED_WORKLOADS, MAX_IMAGES = 100, 10
 
 
 def choices_for(actor: Actor) -> FormChoices:
@@ -16,13 +18,23 @@ def choices_for(actor: Actor) -> FormChoices:
     models = set(named.values_list("gpu_model", flat=True))
     models |= {pool.gpu_model for pool in pools if pool.gpu_model}
     labels = dict.fromkeys(str(key) for pool in pools for key in pool.topology or ())
+    names = submittable_projects(actor)
+    runs_images = any(runtime_capabilities(pool.runtime).runs_images for pool in pools)
     return FormChoices(
-        projects=submittable_projects(actor),
+        projects=names,
         pools=[pool.name for pool in pools],
         models=sorted(models),
         labels=list(labels),
-        runs_images=any(runtime_capabilities(pool.runtime).runs_images for pool in pools),
+        images=_recent_images(actor, names) if runs_images else [],
+        runs_images=runs_images,
     )
+
+
+def _recent_images(actor: Actor, project_names: list[str]) -> list[str]:
+    """Return the images of the latest workloads in the projects, most recent first."""
+    latest = workloads(actor).filter(project__name__in=project_names).order_by("-submitted_at")
+    images = latest.values_list("spec__image", flat=True)[:SEARCHED_WORKLOADS]
+    return list(dict.fromkeys(image for image in images if image))[:MAX_IMAGES]
 
 
 def submittable_projects(actor: Actor) -> list[str]:

@@ -310,6 +310,42 @@ def test_verdict_and_document_of_an_edit_can_be_reached_at_the_end_of_the_page(
         assert faults == []
 
 
+@pytest.mark.heavy
+def test_on_phones_the_form_begins_in_the_first_screen_and_the_bar_states_the_verdict(
+    opened: Open, scene: Scene
+) -> None:
+    with opened("ada", viewport={"width": 390, "height": 844}, has_touch=True) as (page, faults):
+        page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")
+        change = page.locator("#smallest-change > summary")
+        expect(change).to_be_visible()
+        expect(page.locator("#make-change")).to_be_hidden()
+        expect(page.get_by_role("heading", name="Stays queued")).to_be_visible()
+        first = page.locator("#fields section").first.bounding_box()
+        bar, verdict = page.locator(".form-bar").bounding_box(), page.locator("#verdict").bounding_box()
+        assert first and bar and verdict
+        assert first["y"] < 844 / 2
+        assert page.locator("#verdict").inner_text() == "Stays queued."
+        assert verdict["y"] + verdict["height"] <= bar["y"] + 1
+        change.click()
+        expect(page.locator("#make-change")).to_be_visible()
+        page.locator("#document").fill(f"{page.locator('#document').input_value()}labels: {{a: b}}\n")
+        expect(page.get_by_text("Queue time unchanged")).to_be_visible()
+        assert accessibility_faults(page) == []
+        assert faults == []
+
+
+def test_lines_of_the_document_fade_where_they_continue(opened: Open) -> None:
+    with opened("dave", viewport=NARROW, has_touch=True) as (page, faults):
+        page.goto("/submit?kind=single")
+        colors = page.locator(".editor-colors")
+        document = page.locator("#document")
+        document.fill(f"name: short\n# {'long ' * 40}\n")
+        expect(colors).to_have_class(re.compile("overflows"))
+        document.evaluate("box => box.scrollTo(box.scrollWidth, 0)")
+        expect(colors).not_to_have_class(re.compile("overflows"))
+        assert faults == []
+
+
 @pytest.mark.parametrize("width", [390, 1024, 1440])
 def test_fields_fill_each_row_of_the_form(opened: Open, width: int) -> None:
     gaps = """grids => grids.filter(grid => grid.checkVisibility()).map(grid => {

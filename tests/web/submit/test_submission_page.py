@@ -287,6 +287,17 @@ def test_image_is_rejected_on_its_field_and_hidden_if_no_pool_supports_images(da
 ARRAY = "name: sweep\nproject: vision\ncommand: sleep 1\nroles: [{replicas: 1, gpu: 1}]\narray: {tasks: 2}\n"
 
 
+def test_form_offers_images_of_the_users_projects(cast: Cast, sign_in: SignIn) -> None:
+    cast.pool.runtime = "kubernetes"
+    cast.pool.save()
+    for project, image in ((cast.vision, "old:1"), (cast.vision, "new:2"), (cast.ads, "secret:3")):
+        make.workload(project, image[:3], spec={"name": image[:3], "image": image})
+    page = sign_in("dave").get("/submit").content.decode()
+    offered = page.partition('<datalist id="images">')[2].partition("</datalist>")[0]
+    assert re.findall(r'value="([^"]+)"', offered) == ["new:2", "old:1"]
+    assert 'list="images"' in page
+
+
 @pytest.mark.parametrize(
     ("text", "indexes"),
     [("3", [0, 1, 2]), ("0-2", [0, 1, 2]), ("1, 5,10-30:10", [1, 5, 10, 20, 30])],

@@ -106,6 +106,7 @@ class FormChoices:
     pools: Sequence[str] = ()
     models: Sequence[str] = ()
     labels: Sequence[str] = ()
+    images: Sequence[str] = ()  # container images used before
     runs_images: bool = False  # True if any pool runs container images
     for_template: bool = False  # True for a template, whose users set the name and project
     for_edit: bool = False  # True for a stored workload, which cannot become an array
@@ -150,6 +151,7 @@ def _workload_fields(
         ("image",),
         "Container image",
         hint=IMAGE_HINT,
+        suggestions="images",
         wide=True,
     )
     pulls = FormField(("image_pull_policy",), "Image pulls", field_kinds.CHOICE, choices=PULL_POLICIES)

@@ -144,6 +144,10 @@ class ShownPart:
         )
 
     @property
+    def is_notification(self) -> bool:
+        return self.remove.startswith("remove:notifications[")
+
+    @property
     def has_values(self) -> bool:
         """Whether the section is expanded by default, or any of its fields has a value or an error."""
         return self.expanded or any(
@@ -198,6 +202,10 @@ class ShownForm:
     def git(self) -> ShownPart | None:
         """Section for a Git repository, or None. The submission page shows the section in the code card."""
         return next((part for part in self.parts if part.title == GIT_TITLE), None)
+
+    @property
+    def notifications(self) -> list[ShownPart]:
+        return [part for part in self.parts if part.is_notification]
 
     @property
     def error_line_numbers(self) -> str:

@@ -64,6 +64,56 @@ def test_edit_page_shows_units_and_compares_them_with_stored_numbers(dave: Clien
     assert (train.spec["max_runtime"], train.spec["roles"][0]["memory_mib"]) == (7200, 6144)
 
 
+@pytest.mark.parametrize("unit", ["2Gi", "2048"])
+def test_amounts_of_memory_in_groups_and_limits_are_compared_in_mib(
+    cast: Cast, dave: Client, unit: str
+) -> None:
+    role = {"name": "worker", "gpu": 1, "memory_mib": 1024, "limit": {"memory_mib": 2048}}
+    document = {"name": "grouped", "command": "run", "groups": [{"name": "all", "roles": [role]}]}
+    grouped = workloads.submit(actor=cast.dave, project=cast.vision, document=document)
+    opened = dave.get(address(grouped))
+    text = opened.context["text"].replace("memory_mib: 1024", "memory_mib: 1Gi")
+    text = text.replace("memory_mib: 2048", f"memory_mib: {unit}")
+    look = {**form_of(opened), "document": text, "step": "look"}
+    assert "data-unchanged" in dave.post(address(grouped), look, headers=HTMX).content.decode()
+    look["document"] = text.replace("memory_mib: 1Gi", "memory_mib: 1536Mi")
+    changed = dave.post(address(grouped), look, headers=HTMX)
+    assert [change.path for change in changed.context["edit_page"].changes] == [
+        "groups[0].roles[0].memory_mib"
+    ]
+
+
+def test_changes_are_summarized_beside_the_button_that_saves_them(dave: Client, train: Workload) -> None:
+    Workload.objects.filter(pk=train.pk).update(spec={**train.spec, "labels": {"team": "a"}})
+    opened = dave.get(address(train))
+    place = 'id="change-summary">'
+    assert opened.content.decode().partition(place)[2].startswith("\n</span>")
+    form, text = form_of(opened), opened.context["text"]
+
+    def summary(document: str) -> str:
+        look = {**form, "document": document, "step": "look"}
+        answer = dave.post(address(train), look, headers=HTMX).content.decode()
+        part = answer.partition('id="change-summary" hx-swap-oob="innerHTML">')[2].partition("</a>")[0]
+        return " ".join(re.sub(r"<[^>]+>", " ", part).split())
+
+    changed = text.replace("priority: 50\n", "")
+    assert summary(changed) == "Priority 50 → Normal (50)"
+    changed = changed.replace("team: a", "team: b").replace("1h", "2h")
+    assert summary(changed) == "Labels, team a → b Max runtime 1h → 2h and 1 more"
+
+
+def test_edit_page_has_the_cards_of_the_submission_page_in_the_same_order(
+    dave: Client, train: Workload
+) -> None:
+    orders = []
+    for page in (dave.get(address(train)), dave.get("/submit?kind=train")):
+        form = page.content.decode().partition('id="fields"')[2].partition("</form>")[0]
+        orders.append([title for title in re.findall(r"<h2[^>]*>([^<]+)</h2>", form) if title != "Array"])
+    assert orders[0] == orders[1]
+    assert orders[0][:4] == ["Workload", "Code", "Resources", "Scheduling"]
+    assert orders[0][-1] == "Notifications"
+
+
 def test_edit_page_shows_units_of_all_durations_and_stores_seconds(cast: Cast, dave: Client) -> None:
     durations = {"idle_timeout": 3600, "preemption_delay": 120, "keep_failed_pod": 86_400}
     document = {"name": "idler", "command": "run", "roles": [{"gpu": 1}], **durations}

@@ -159,25 +159,18 @@
     event.preventDefault();
     showLine(Number(link.dataset.line));
   });
-  // On phones, the details of the verdict are folded until the user opens them.
-  const isNarrow = matchMedia("(max-width: 40rem)");
-  let isUnfolded = false;
+  // On phones, the details of the verdict and the smallest change are folded until the user opens them.
+  const isNarrow = matchMedia("(max-width: 40rem)"), FOLDED = ["verdict-details", "smallest-change"], opened = new Set();
   function foldDetails() {
-    const details = document.getElementById("verdict-details");
-    if (details && isNarrow.matches && !isUnfolded) details.open = false;
+    for (const id of FOLDED.filter((each) => isNarrow.matches && !opened.has(each))) document.getElementById(id)?.removeAttribute("open");
   }
   document.addEventListener("click", (event) => {
-    const details = event.target.closest?.("#verdict-details > summary")?.parentElement;
-    if (details) isUnfolded = !details.open;
+    const details = event.target.closest?.("summary")?.parentElement;
+    if (!FOLDED.includes(details?.id)) return;
+    if (details.open) opened.delete(details.id); else opened.add(details.id);
   });
   document.addEventListener("htmx:afterSwap", foldDetails);
   foldDetails();
-  // On phones, the verdict stays at the bottom while its card is out of sight.
-  const answer = document.getElementById("answer");
-  if (answer) {
-    new IntersectionObserver(([entry]) => document.getElementById("verdict")?.classList.toggle("in-sight", entry.isIntersecting), { rootMargin: "0px 0px -80px" })
-      .observe(answer);
-  }
   text().addEventListener("scroll", () => { lines.scrollTop = text().scrollTop; }, { passive: true });
   number();
   enableSave(isUnchanged());

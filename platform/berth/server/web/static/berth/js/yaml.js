@@ -69,6 +69,7 @@
     const move = () => {
       text.style.transform = `translate(${-box.scrollLeft}px, ${-box.scrollTop}px)`;
       layer.classList.toggle("continues", box.scrollTop + box.clientHeight < box.scrollHeight - 2);
+      layer.classList.toggle("overflows", box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
     };
     const paint = () => {
       text.replaceChildren(...coloured(box.value));
