@@ -4,7 +4,7 @@ At its declared end, a workload frees its GPUs, CPUs and memory, which pending w
 The estimate ignores later submissions and fragmentation.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from heapq import heapify, heappop, heappush
@@ -148,14 +148,14 @@ class _FutureCapacity:
             if missing > 0 and requested[kind]:
                 return Forecast(None, self._no_start_reason(kind, resource, missing))
         short = [kind for kind in range(3) if requested[kind] > self._free[kind]]
-        awaited: list[tuple[str, tuple[int, int, int], int]] = []
+        awaited: dict[str, tuple[Sums, int]] = {}  # amounts and end by workload
         while self._ends:
             fits = _fits_within(requested, self._free)
             if fits and self._ends[0][0] > earliest:
                 break
             end, freed, name = heappop(self._ends)
-            if not fits and any(freed[kind] for kind in short):
-                awaited.append((name, freed, end))
+            if any(freed[kind] for kind in short):
+                _add_amounts(awaited.setdefault(name, ([0, 0, 0], end))[0], freed)
             if end > self._now:
                 self._now, self._latest = end, {}
             self._latest[name] = end
@@ -170,7 +170,7 @@ class _FutureCapacity:
         return Forecast(at, ASSUMPTIONS, tuple(after.items()))
 
     def _necessary(
-        self, awaited: Sequence[tuple[str, tuple[int, int, int], int]], requested: tuple[int, int, int]
+        self, awaited: Mapping[str, tuple[Sums, int]], requested: tuple[int, int, int]
     ) -> dict[str, int]:
         """Return the names and ends of the workloads without whose resources the request would not fit.
 
@@ -179,7 +179,7 @@ class _FutureCapacity:
         """
         spare = list(self._free)
         result: dict[str, int] = {}
-        for name, freed, end in awaited:
+        for name, (freed, end) in awaited.items():
             rest = [has - amount for has, amount in zip(spare, freed, strict=True)]
             if _fits_within(requested, rest):
                 spare = rest

@@ -15,6 +15,8 @@ from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_GET
 
 from berth.core.values.amounts import MILLI
+from berth.core.wording.awaited import MAX_NAMED
+from berth.core.wording.words import join_words
 from berth.db.queries.known_names import unknown_word_problem
 from berth.server.web.lists.filters import describe_unknown
 from berth.server.web.lists.tables import Column, Listing, list_query, requested_csv, table_state
@@ -45,7 +47,7 @@ from scheduler.reports.queues.queue_list import (
     unschedulable_workloads,
 )
 from scheduler.reports.queues.queue_ordering import describe_queue_states
-from scheduler.reports.visibility import viewer_for
+from scheduler.reports.visibility import HIDDEN_WORKLOAD, viewer_for
 from scheduler.web.hidden_queue import (
     HiddenWorkloadsRow,
     add_placeholders,
@@ -56,6 +58,7 @@ from scheduler.web.hidden_queue import (
 )
 from scheduler.web.pools.capacity import capacity_by_pool
 from scheduler.web.queue_rows import QueueEntry, describe_order, fold_tasks
+from scheduler.web.workloads.change_link import link_names, workload_urls
 
 COLUMNS: tuple[Column[QueueEntry], ...] = (
     Column(
@@ -325,11 +328,15 @@ def _queue_entries(rows: list[Any]) -> list[QueueEntry]:
 
 
 def _load_awaited_ends(actor: Actor, entries: Sequence[QueueEntry]) -> None:
-    """Set the visible workload whose end each expected start waits for, or an empty string."""
+    """Set the workloads whose ends each expected start waits for, as text with links."""
     viewer = viewer_for(actor)
-    for row, starts, *_ in entries:
-        ends = expected_start_after(viewer, row.explanation or {}, starts)
-        row.starts_after = ends[-1].workload if ends and ends[-1].is_visible else ""
+    awaited = [
+        [end.workload for end in expected_start_after(viewer, row.explanation or {}, starts)][-MAX_NAMED:]
+        for row, starts, *_ in entries
+    ]
+    urls = workload_urls(actor, {name for names in awaited for name in names if name != HIDDEN_WORKLOAD})
+    for (row, *_), names in zip(entries, awaited, strict=True):
+        row.starts_after = link_names(join_words(list(dict.fromkeys(names))), urls)
 
 
 def _reserved_nodes(workloads: list[UUID]) -> dict[UUID, list[Node]]:

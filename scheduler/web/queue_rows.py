@@ -101,13 +101,13 @@ def _fold_key(row: Any) -> tuple[object, ...]:
 def describe_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
     """Set each row's section, and the reason why the row is ahead of a higher-priority workload.
 
-    A section is set only on its first row, and not at all if all rows are simply in queue order. A row whose
-    pending reason is in the title of its section is marked, and so is a row with the same pending reason as
-    the row before it. Rows that are not in queue order have neither sections nor reasons nor marks.
+    A section is set only on its first row, and not at all if all rows are simply in queue order. A row with
+    the same pending reason as the row before it is marked. Rows that are not in queue order have neither
+    sections nor reasons nor marks.
     """
     for row, *_ in entries:
         row.section, row.ahead_of, row.ahead_because = None, None, ""
-        row.is_reason_in_title, row.has_same_reason = False, False
+        row.has_same_reason = False
     if not in_order:
         return
     sections = [(title, [row for row, *_ in rows]) for title, rows in groupby(entries, _section_title)]
@@ -118,8 +118,6 @@ def describe_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
             is_restarting = title == NOT_READY and all(row.reason == Reason.BACKOFF for row in rows)
             shown = RESTARTING if is_restarting else title
             rows[0].section = QueueSection(shown, NOTES.get(shown, ""))
-            for row in rows:
-                row.is_reason_in_title = shown in (RESERVED, RESTARTING)
         _mark_same_reasons(rows)
 
 

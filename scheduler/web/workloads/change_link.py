@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
@@ -92,12 +92,21 @@ def link_to_quota_pool_or_node(actor: Actor, project: Project, change: Change) -
 
 def link_workloads(actor: Actor, sentence: str, handles: Sequence[str]) -> LinkedText:
     """Split a sentence at the named workloads. Return each part with its URL, or "" for other text."""
-    names = [handle.partition("/")[::2] for handle in handles if handle in sentence]
+    return link_names(sentence, workload_urls(actor, [handle for handle in handles if handle in sentence]))
+
+
+def workload_urls(actor: Actor, handles: Iterable[str]) -> Mapping[str, str]:
+    """Return the URLs of the named workloads that the user can see and that have not ended, by handle."""
+    names = [handle.partition("/")[::2] for handle in handles]
     if not names:
-        return [(sentence, "")] if sentence else []
+        return {}
     named = Q(*(Q(project__name=project, name=name) for project, name in names), _connector=Q.OR)
     rows = workloads(actor).filter(named, phase__in=LIVE_PHASES)
-    urls = {row.handle: reverse("workload", args=[row.pk]) for row in rows}
+    return {row.handle: reverse("workload", args=[row.pk]) for row in rows}
+
+
+def link_names(sentence: str, urls: Mapping[str, str]) -> LinkedText:
+    """Split a sentence at the names in `urls`. Return each part with its URL, or "" for other text."""
     longest_first = sorted(urls, key=len, reverse=True)
     pattern = "|".join(rf"(?<!\S){re.escape(handle)}(?![\w-])" for handle in longest_first)
     parts = re.split(f"({pattern})", sentence) if urls else [sentence]

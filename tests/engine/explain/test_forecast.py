@@ -55,6 +55,13 @@ def test_estimate_that_waits_only_for_the_backoff_names_no_workload() -> None:
     assert (estimates["p/a"].at, estimates["p/a"].after) == (NOON + 90, ())
 
 
+def test_estimate_at_the_end_of_a_gang_with_pods_to_spare_names_the_gang() -> None:
+    world = World(n0=8).department("d", None).project("p", "d", None).running("p/rest", "p", "n0 n0 n0 n0")
+    world.running("p/four", "p", "n0 n0 n0 n0", since=100, max_runtime=700)
+    estimate = expected_start(world.queued("p/a", "p", 2, backoff_until=NOON + 600))["p/a"]
+    assert (estimate.at, estimate.after) == (NOON + 600, (("p/four", NOON + 600),))
+
+
 def test_later_queued_workload_is_expected_to_start_after_earlier_workloads() -> None:
     world = full_cluster().queued("p/a", "p", 4, max_runtime=50).queued("p/b", "p", 3)
     assert {name: estimate.at for name, estimate in expected_start(world).items()} == {

@@ -31,7 +31,6 @@ def rows(client: Client, path: str = "/queue?pool=local") -> list[str]:
     """Return the position and the name of every row, and the titles of pools and sections."""
     body = client.get(path).content.decode().partition("</thead>")[2].partition("</table>")[0]
     result = []
-    body = re.sub(r'<span class="queue-of">[^<]*</span>', "", body)
     for row in re.findall(r"<tr[^>]*>(.*?)</tr>", body, re.DOTALL):
         position = re.search(r'<td class="num[^>]*>(?:<button[^>]*>|<span[^>]*>)?([^<]*)', row)
         name = re.search(r"<th[^>]*>(?:<a[^>]*>)?([^<]*)", row)

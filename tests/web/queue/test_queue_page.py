@@ -244,6 +244,7 @@ def test_users_can_filter_the_queue_by_their_own_workloads(cast: Cast, sign_in: 
 
 
 def test_row_with_the_reason_of_the_row_before_states_it_more_quietly(cast: Cast, sign_in: SignIn) -> None:
+    ends = make.workload(cast.vision, "ends", phase="running")
     starts = make.ago(hours=-1).isoformat()
     after = {
         "expected_start": starts,
@@ -260,9 +261,11 @@ def test_row_with_the_reason_of_the_row_before_states_it_more_quietly(cast: Cast
     detail = '<span class="sub">{} would have 5 of 4.5 GPUs</span>'
     assert page.count(detail.format("vision")) == 2 and page.count(detail.format("speech")) == 1
     assert page.count('<span class="soft">Would exceed fair share</span>') == 1
-    assert page.count('after <span class="nowrap">vision/ends</span>') == 2
-    assert page.count('after <span class="nowrap">ads/hidden</span>') == 1
-    assert "ads/hidden" not in sign_in("dave").get(ADDRESS).content.decode()
+    link = f'<a href="/workloads/{ends.pk}">vision/ends</a>'
+    assert page.count(f'<span class="sub">after {link}</span>') == 2
+    assert f'<span class="sub">after {link} and ads/hidden</span>' in page
+    hidden = sign_in("dave").get(ADDRESS).content.decode()
+    assert f"after {link} and a workload of another project</span>" in hidden and "ads/hidden" not in hidden
     by_name = sign_in("alice").get(f"{ADDRESS}&sort=name").content.decode()
     assert '<span class="soft">Would exceed' not in by_name, "rows are not compared in another order"
 
@@ -294,7 +297,7 @@ def test_workloads_in_the_reserved_phase_come_first_without_a_position(cast: Cas
     assert (row.name, expected, next_row.name) == ("waiting", ready_at, "first")
     assert reservation == "starts on local-3 once it has booted"
     text = sign_in("alice").get(ADDRESS).content.decode()
-    assert ">Starts on local-3 once it has booted<" in text
+    assert ">starts on local-3 once it has booted<" in text
     csv = streamed(sign_in("alice").get(f"{ADDRESS}&format=csv")).decode()
     assert [line.split(",")[:2] for line in csv.splitlines()[1:]] == [["", "waiting"], ["1", "first"]]
 
