@@ -7,7 +7,7 @@ from functools import cached_property
 
 from berth.core.values.amounts import RESOURCES
 from scheduler.engine.board.gang import leaf_roles
-from scheduler.engine.entire_bounds import NON_PREEMPTIBLE_REASONS
+from scheduler.engine.entire_bounds import LIMIT_REASONS, NON_PREEMPTIBLE_REASONS
 from scheduler.engine.forecast import minimum_request
 from scheduler.engine.layout.layout import Layout
 from scheduler.engine.model import Node, Pool, Queue, Role, Snapshot, Workload
@@ -17,8 +17,7 @@ from scheduler.engine.smallest_change.change import require_integer
 HELD_BACK = frozenset({
     Reason.MISCONFIGURED, Reason.SUSPENDED, Reason.DEPENDENCY_NOT_MET, Reason.FETCHING_CODE, Reason.BACKOFF,
 })  # fmt: skip
-LIMITS = frozenset({Reason.PROJECT_LIMIT, Reason.DEPARTMENT_LIMIT})
-BOUNDS = LIMITS | NON_PREEMPTIBLE_REASONS
+BOUNDS = LIMIT_REASONS | NON_PREEMPTIBLE_REASONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,10 @@
 from collections.abc import Iterator
 
 from berth.core.values.amounts import RESOURCES
-from scheduler.engine.entire_bounds import NON_PREEMPTIBLE_REASONS
+from scheduler.engine.entire_bounds import LIMIT_REASONS, NON_PREEMPTIBLE_REASONS
 from scheduler.engine.model import Entitlement, Queue
 from scheduler.engine.smallest_change.change import Change, ChangeKind
-from scheduler.engine.smallest_change.pending_case import (
-    LIMITS,
-    PendingCase,
-)
+from scheduler.engine.smallest_change.pending_case import PendingCase
 from scheduler.engine.smallest_change.proposals import Proposals, raising_proposals
 
 
@@ -17,7 +14,7 @@ def raise_limits(case: PendingCase) -> Iterator[Proposals]:
     """Propose higher limits, up to the amount that admits all of the queue's workloads."""
     for bound in case.exceeded_bounds:
         limit = _entitlement_in_pool(case, bound.queue).limit[bound.kind]
-        if bound.reason in LIMITS and limit is not None and limit < bound.target:
+        if bound.reason in LIMIT_REASONS and limit is not None and limit < bound.target:
             # Workloads that are ahead in the queue use a raised limit first.
             requested = case.queue_reports[bound.queue.name].requested[bound.kind]
             targets = [bound.target, max(bound.target, requested)]
@@ -37,7 +34,7 @@ def _target_quotas(case: PendingCase, queue: Queue, kind: int) -> Iterator[int]:
     """Yield the quotas that would remove an exceeded bound or bring the workload within quota."""
     may_borrow = _entitlement_in_pool(case, queue).over_quota
     for bound in case.exceeded_bounds:
-        is_limit = bound.reason in LIMITS and may_borrow
+        is_limit = bound.reason in LIMIT_REASONS and may_borrow
         if (bound.queue.name, bound.kind) == (queue.name, kind) and not is_limit:
             yield bound.target
     requested = case.requested[RESOURCES[kind]]
