@@ -7,6 +7,7 @@ from uuid import UUID
 
 from berth.core.wording.words import to_words
 from projects.models import InferenceEngine, Workload
+from projects.models.scaling import Origin
 from projects.models.workloads import ENDED_PHASES
 
 HEALTH_CHECK_FAILS = "health check fails"
@@ -75,11 +76,18 @@ def load_serving_statuses(workloads: Iterable[Workload]) -> dict[UUID, ServingSt
 
 
 def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> ServingStatus:
-    """Return the status of a service, based on its current inference engines."""
+    """Return the status of a service, based on its current inference engines.
+
+    Each engine counts once: as serving, or with the reason why it is not.
+    """
     if workload.phase in ENDED_PHASES:
         return ServingStatus(to_words(workload.phase), "", "", "The service has ended.")
     statuses = [engine_status(engine) for engine in engines]
-    causes = Counter(status.cause for status in statuses if status.cause)
+    causes = Counter(
+        f"{status.cause} (external)" if engine.origin == Origin.EXTERNAL else status.cause
+        for engine, status in zip(engines, statuses, strict=True)
+        if status.cause
+    )
     serving, total = len(statuses) - causes.total(), len(statuses)
     count = f"{serving} of {total}"
     if not total:
@@ -92,5 +100,5 @@ def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> Se
         return ServingStatus("Serving", "good", count)
     if serving:
         return ServingStatus("Partly serving", "warn", count, reasons)
-    failing = HEALTH_CHECK_FAILS in causes or workload.phase == "running"
+    failing = workload.phase == "running" or any(each.cause == HEALTH_CHECK_FAILS for each in statuses)
     return ServingStatus("Not serving", "bad" if failing else "warn", count, reasons)

@@ -60,7 +60,7 @@ def _describe_running_pods(running: Iterable[Workload]) -> dict[UUID, Activity]:
     )
     return {
         row["workload_id"]: Activity(
-            pods_on_nodes(row["count"], row["nodes"]), nodes=_join_node_names(row["nodes"])
+            pods_on_nodes(row["count"], row["nodes"]), nodes=join_node_names(row["nodes"])
         )
         for row in rows
     }
@@ -68,10 +68,10 @@ def _describe_running_pods(running: Iterable[Workload]) -> dict[UUID, Activity]:
 
 def pods_on_nodes(count: int, nodes: Sequence[str]) -> str:
     """Return text such as "4 pods on train-1". At most three nodes are named."""
-    return f"{format_count(count, 'pod')} on {_join_node_names(nodes)}"
+    return f"{format_count(count, 'pod')} on {join_node_names(nodes)}"
 
 
-def _join_node_names(nodes: Sequence[str]) -> str:
+def join_node_names(nodes: Sequence[str]) -> str:
     more = len(nodes) - NODES_MAX
     others = f" and {format_count(more, 'other node')}" if more > 0 else ""
     return ", ".join(nodes[:NODES_MAX]) + others
@@ -92,9 +92,8 @@ def _describe_serving(workloads: Mapping[UUID, Workload]) -> dict[UUID, Activity
 
 
 def _service_activity(workload: Workload, engines: Sequence[InferenceEngine]) -> Activity:
-    """Return the status of a service. The details count external engines, which hold none of its GPUs."""
+    """Return the status of a service. Serving external engines are counted: they hold none of its GPUs."""
     status = serving_status(workload, engines)
-    external = sum(engine.origin == Origin.EXTERNAL for engine in engines)
-    details = ", ".join(filter(None, (status.causes, f"{external} external" if external else "")))
-    tone = "" if status.tone == "good" else status.tone
-    return Activity(f"{status.count} engines serving", details, tone, status.title)
+    external = sum(engine.origin == Origin.EXTERNAL and not engine_status(engine).cause for engine in engines)
+    text = f"{status.count} engines serving" + (f" ({external} external)" if external else "")
+    return Activity(text, status.causes, "" if status.tone == "good" else status.tone, status.title)

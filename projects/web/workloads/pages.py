@@ -9,6 +9,7 @@ from typing import Any, cast
 from django.db.models import QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from berth.server.api.transport.streaming import csv_response
@@ -22,6 +23,7 @@ from projects.selectors import find_workload, projects
 from projects.services import workloads as service
 from projects.services.arrays import TaskCounts, failure_causes, failures_by_array
 from projects.web.arrays.progress import load_progress
+from projects.web.arrays.queued_tasks import load_queued_tasks
 from projects.web.workloads.activity import load_activity
 from projects.web.workloads.columns import (
     COLUMNS,
@@ -41,7 +43,9 @@ from projects.web.workloads.failed_pods import load_log_addresses
 from projects.web.workloads.filters import (
     PERIODS,
     SORTS,
+    WorkloadFilters,
     count_by_state,
+    failed_since,
     filter_workloads,
     one_row_per_array,
     parse_filters,
@@ -54,6 +58,7 @@ from projects.web.workloads.steps import BULK_STEPS, bulk_steps
 from projects.web.workloads.utilization import attach_utilization, common_last_measurement, was_measured
 
 CSV_CHUNK = 500
+FAILED_PERIOD, FAILED_MAX = "24h", 3  # recent failures that are named above the live workloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +146,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     progress = load_progress([row.array for row in row_slice.rows if row.array is not None])
     failed_arrays = [pk for pk, each in progress.items() if each.counts.failed]
     failures = failures_by_array(failed_arrays) if failed_arrays else {}
+    queued_tasks = load_queued_tasks([pk for pk, each in progress.items() if each.queued])
     replicas = load_replicas(row_slice.rows)
     columns = chosen_columns(request.GET)
     load_costs(row_slice.rows, columns)
@@ -157,6 +163,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     for row in row_slice.rows:
         cast("Any", row).replicas = replicas.get(row.pk)
         cast("Any", row).progress = row.array_id and progress[row.array_id]
+        cast("Any", row).queued_tasks = queued_tasks.get(row.array_id) if row.array_id else None
         cast("Any", row).failures = failure_causes(failures.get(row.array_id, ())) if row.array_id else ""
         cast("Any", row).activity = activity.get(row.pk, "")
         cast("Any", row).reservation = reservations.get(row.pk)
@@ -185,8 +192,13 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "slice": row_slice,
         "sort": row_slice.sort,
         "states": states,
-        "folded_engines": (folded := count_folded_engines(listed)),
-        "listed_count": len(listed) + folded,
+        "folded_engines": count_folded_engines(listed),
+        "listed_rows": len(listed),
+        "has_all_rows": not row_slice.previous and not row_slice.next,
+        "failed": _failed_recently(request.actor, filters) if filters.state == "live" else [],
+        "failed_period": FAILED_PERIOD,
+        # Narrow windows show the time of submission only to those who ask for it.
+        "has_submission_times": columns != DEFAULT_COLUMNS or "sort" in request.GET,
         "projects": projects(request.actor),
         "pools": visible_pools(request.actor).order_by("name"),
         "kinds": WorkloadKind.choices,
@@ -195,6 +207,18 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "unmeasured_since": common_last_measurement(row_slice.rows),
     }
     return page(request, "projects/workloads/list.html", context, inner="projects/workloads/rows.html")
+
+
+def _failed_recently(actor: Actor, filters: WorkloadFilters) -> list[Workload]:
+    """Return the latest workloads and arrays that match the other filters and have failed in the last day.
+
+    Failed workloads are not live, so the list shows them only in a note. There is one more than the note
+    names if there are others.
+    """
+    since = timezone.now() - PERIODS[FAILED_PERIOD][1]
+    rows = filter_workloads(actor, filters, any_state=True).filter(failed_since(since))
+    latest = one_row_per_array(rows).select_related("array").order_by("-ended_at", "pk")
+    return list(latest[: FAILED_MAX + 1])
 
 
 def _has_request_words(row: Any) -> bool:

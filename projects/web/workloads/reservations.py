@@ -9,18 +9,19 @@ from uuid import UUID
 
 from pools.models.node import PENDING
 from projects.models import Phase, Workload
-from projects.web.workloads.activity import pods_on_nodes
+from projects.web.workloads.activity import join_node_names, pods_on_nodes
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationStatus:
-    """Reserved pods with their nodes, the number of nodes that are booting, and the time when all of them
-    will be ready.
+    """Reserved pods and their nodes as text, the number of nodes that are booting, and the time when all of
+    them will be ready.
 
     `ready_at` is None if the time is unknown or no node is booting.
     """
 
     pods: str
+    nodes: str
     booting: int
     ready_at: datetime | None
 
@@ -43,4 +44,5 @@ def _describe_reservation(nodes: list[Any]) -> ReservationStatus:
     times = booting.values()
     ready_at = max(times) if times and all(times) else None
     names = sorted({node.name for node in nodes})
-    return ReservationStatus(pods_on_nodes(len(nodes), names), len(booting), ready_at)
+    pods = pods_on_nodes(len(nodes), names)
+    return ReservationStatus(pods, join_node_names(names), len(booting), ready_at)

@@ -15,7 +15,7 @@ from pools.models.node import ALIVE, PENDING
 from projects.access import visible_projects
 from projects.actor import Actor
 from projects.models import Pod, Workload
-from projects.queries.idle_gpus import MAX_MEASUREMENT_AGE
+from projects.queries.idle_gpus import MAX_MEASUREMENT_AGE, idle_since
 from scheduler.models import Allocation, Reservation
 from scheduler.reports.utilization.summary import DeviceMeasurements, devices_by_node
 
@@ -38,11 +38,13 @@ class DeviceMap:
     index: int
     holders: list[AllocatedPart] = field(default_factory=list)
     reserved_for: str = ""  # handle of the workload that the device is reserved for
-    reserved_hue: str = ""  # colour of that workload's project
+    reserved_id: str = ""  # its ID, or empty if the workload is hidden
+    reserved_hue: str = ""  # colour of its project
     reserved_milli: int = 0
     is_booting: bool = False  # True if the node is not ready yet
     bound_at: datetime | None = None  # time at which the latest holder was bound
     measured: DeviceMeasurements | None = None  # latest measurements of the device, if any
+    is_unused: bool = False  # True if its only workload has not used its GPUs for some time
     idle_below: int = 0  # an allocated device below this utilization (in thousandths) is idle
 
     @property
@@ -74,6 +76,12 @@ class DeviceMap:
         return workloads.pop() if len(workloads) == 1 else None
 
     @property
+    def workload_ids(self) -> str:
+        """IDs of the visible workloads on the device, or of the workload that it is reserved for."""
+        allocated = (str(holder.pod.workload_id) for holder in self.holders if holder.pod)
+        return " ".join(dict.fromkeys(allocated)) or self.reserved_id
+
+    @property
     def label(self) -> str:
         if not self.holders:
             states = ["booting"] if self.is_booting else []
@@ -83,7 +91,7 @@ class DeviceMap:
             f"{h.pod.workload.project.name}/{h.pod.name}" if h.pod else "another project"
             for h in self.holders
         )
-        return f"GPU {self.index}: {names}{', idle' if self.is_idle else ''}"
+        return f"GPU {self.index}: {names}{', idle' if self.is_idle or self.is_unused else ''}"
 
 
 @dataclass(slots=True)
@@ -152,6 +160,16 @@ def measured_node_maps(
     return maps
 
 
+def mark_unused_devices(maps: Iterable[NodeMap], now: datetime) -> int:
+    """Mark the devices of visible workloads with idle GPUs. Return the number of marked devices."""
+    devices = [device for node_map in maps for device in node_map.devices]
+    held = [(device, device.workload) for device in devices if device.holders]
+    idle = idle_since({workload.pk for _, workload in held if workload is not None}, now)
+    for device, workload in held:
+        device.is_unused = workload is not None and workload.pk in idle
+    return sum(device.is_unused for device in devices)
+
+
 def _unallocated_devices(node: Node) -> list[DeviceMap]:
     is_booting = node.state in PENDING
     return [DeviceMap(index, is_booting=is_booting) for index in range(node.gpus)]
@@ -208,6 +226,7 @@ def _add_reservations(maps: dict[int, NodeMap], visible: set[int]) -> None:
             if index < len(devices):
                 devices[index].reserved_milli += row.gpu_milli
                 devices[index].reserved_for = row.workload.handle if seen else "another project"
+                devices[index].reserved_id = str(row.workload_id) if seen else ""
                 devices[index].reserved_hue = (
                     project_hue(row.workload.project_id) if seen else OTHER_PROJECTS_HUE
                 )

@@ -28,11 +28,15 @@ Key = tuple[str, int]  # ("department" or "project", ID)
 
 @dataclass(frozen=True, slots=True)
 class PoolBar:
-    """Allocated and reserved GPUs of a queue in one pool, with a mark at the queue's quota there."""
+    """Allocated and reserved GPUs of a queue in one pool, with marks at its quota and fair share there.
+
+    `share` is None if it is unknown or if the queue requests nothing in the pool.
+    """
 
     pool: str
     held: int
     quota: int
+    share: int | None
     bar: Bar
 
     @property
@@ -51,7 +55,7 @@ class QuotaLine:
 
     owner: Tenant
     quotas: list[Quota] = field(default_factory=list)
-    share: int | None = None
+    share_by_pool: dict[int, int] = field(default_factory=dict)  # fair shares by pool ID, if known
     allocated: int = 0
     reserved: int = 0
     pending: int = 0
@@ -112,23 +116,35 @@ class QuotaLine:
             held, reserved = (
                 amounts.get(quota.pool.pk, 0) for amounts in (self.by_pool, self.reserved_by_pool)
             )
-            words = f"{thousandths(held)} of quota {thousandths(quota.gpu_milli)} in {quota.pool.name}"
+            share = self.share_by_pool.get(quota.pool.pk) or None
+            words = f"{thousandths(held)} of quota {thousandths(quota.gpu_milli)}"
+            words += f", fair share {thousandths(share)}" if share else ""
             bar = quota_bar(
                 allocated=held - reserved,
                 reserved=reserved,
                 quota=quota.gpu_milli,
-                share=None,
+                share=share,
                 requested=0,
                 scale=self.scale,
-                label=f"{self.owner}: {words}",
+                label=f"{self.owner}: {words} in {quota.pool.name}",
             )
-            bars.append(PoolBar(quota.pool.name, held, quota.gpu_milli, bar))
+            bars.append(PoolBar(quota.pool.name, held, quota.gpu_milli, share, bar))
         return sorted(bars, key=lambda each: (not each.is_over, each.pool))
+
+    @property
+    def overview_bars(self) -> list[Bar]:
+        """The bars of the row on the overview: one per pool, or one for all pools."""
+        return [each.bar for each in self.pool_bars] or [self.held_bar]
 
     @property
     def hue(self) -> str:
         """Colour of the project in device maps."""
         return project_hue(self.owner.pk)
+
+    @property
+    def share(self) -> int | None:
+        """Fair share in all shown pools, or None if it is unknown."""
+        return sum(self.share_by_pool.values()) if self.share_by_pool else None
 
     @property
     def held(self) -> int:
@@ -255,7 +271,7 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
         department.pk: QuotaLine(
             department,
             owned[("department", department.pk)],
-            shares.get(("department", department.pk)),
+            shares[("department", department.pk)],
             numbers_visible=department.pk in whole,
         )
         for department in departments(actor)
@@ -263,7 +279,7 @@ def quota_lines(actor: Actor, pools: Iterable[NodePool], place: PoolOrGroup | No
     lines: dict[Owner, QuotaLine] = {(pk, None): top for pk, top in tops.items()}
     for project in projects(actor).select_related(None):
         key = ("project", project.pk)
-        child = QuotaLine(project, owned[key], shares.get(key), pending=pending.get(project.pk, 0))
+        child = QuotaLine(project, owned[key], shares[key], pending=pending.get(project.pk, 0))
         lines[None, project.pk] = child
         top = tops[project.department_id]
         top.children.append(child)
@@ -293,11 +309,14 @@ def _quotas_by_owner(actor: Actor, which: Q) -> dict[Key, list[Quota]]:
     return result
 
 
-def _shares_by_owner(actor: Actor, pools: list[NodePool]) -> dict[Key, int]:
-    result: dict[Key, int] = defaultdict(int)
-    rows = queue_statuses(actor).filter(pool__in=pools).values_list("project_id", "department_id", "share")
-    for project, department, share in rows:
-        result[_owner_key(project, department)] += share[0]
+def _shares_by_owner(actor: Actor, pools: list[NodePool]) -> dict[Key, dict[int, int]]:
+    """Return the known fair shares in milli-GPU, keyed by owner and then by pool ID."""
+    result: dict[Key, dict[int, int]] = defaultdict(dict)
+    rows = queue_statuses(actor).filter(pool__in=pools)
+    for project, department, pool, share in rows.values_list(
+        "project_id", "department_id", "pool_id", "share"
+    ):
+        result[_owner_key(project, department)][pool] = share[0]
     return result
 
 

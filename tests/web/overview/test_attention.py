@@ -9,7 +9,15 @@ from django.test import Client
 from django.utils import timezone
 
 from pools.models import NodePool
-from projects.models import Budget, BudgetWarning, Delivery, Workload, WorkloadArray
+from projects.models import (
+    Budget,
+    BudgetWarning,
+    Delivery,
+    InferenceEngine,
+    Service,
+    Workload,
+    WorkloadArray,
+)
 from scheduler.models import UsageHour
 from tests import factories as make
 from tests.cast import Cast
@@ -38,7 +46,7 @@ def test_only_the_users_own_failed_and_unschedulable_workloads_need_attention(
     make.workload(cast.vision, "long-ago", phase="failed", ended_at=make.ago(hours=30), by=by)
     make.workload(cast.vision, "others", phase="failed", ended_at=make.ago(hours=1))
     make.workload(cast.vision, "too-large", reason="Unschedulable", pools=[cast.pool.name], by=by)
-    assert attention(sign_in("dave")) == [("Failed", "broken"), ("Unschedulable", "too-large")]
+    assert attention(sign_in("dave")) == [("Failed", "vision/broken"), ("Unschedulable", "vision/too-large")]
 
 
 def test_platform_admins_see_the_latest_failures_of_all_users(cast: Cast, sign_in: SignIn) -> None:
@@ -51,9 +59,9 @@ def test_platform_admins_see_the_latest_failures_of_all_users(cast: Cast, sign_i
     make.workload(cast.vision, "elsewhere", phase="failed", ended_at=make.ago(), by=by, pools=[spare.name])
     client = sign_in("alice")
     *_, further = items = client.get(f"/?pool={cast.pool.name}").context["attention"]
-    names = ["own", "vision/broken-2", "vision/broken-3", "2 more workloads"]
+    names = ["vision/own", "vision/broken-2", "vision/broken-3", "2 more workloads"]
     assert [item.name for item in items] == names
-    assert further.text == "failed in the last day."
+    assert further.text == "Failed in the last 24 hours."
     rows = client.get(further.path).context["slice"].rows
     assert {row.name for row in rows} == {"own", *(f"broken-{hours}" for hours in (5, 4, 3, 2))}
     assert attention(client)[0] == ("Failed", "vision/elsewhere")
@@ -67,7 +75,7 @@ def test_many_failures_with_one_name_hide_no_other_failure(cast: Cast, sign_in: 
         ended = make.ago(minutes=minute)
         make.workload(cast.vision, "loop", phase="failed", ended_at=ended, by=cast.dave.user)
     make.workload(cast.vision, "other", phase="failed", ended_at=make.ago(hours=10), by=cast.dave.user)
-    assert attention(sign_in("dave")) == [("Failed", "loop"), ("Failed", "other")]
+    assert attention(sign_in("dave")) == [("Failed", "vision/loop"), ("Failed", "vision/other")]
 
 
 def test_failed_array_creates_only_one_attention_item(cast: Cast, sign_in: SignIn) -> None:
@@ -76,14 +84,14 @@ def test_failed_array_creates_only_one_attention_item(cast: Cast, sign_in: SignI
     tasks.update(phase="failed", reason="PodFailed", exit_code=1, ended_at=ended)
     client = sign_in("dave")
     (item,) = client.get("/").context["attention"]
-    assert (item.name, item.path, item.at) == ("grid", f"/arrays/{array.pk}", ended)
+    assert (item.name, item.path, item.at) == ("vision/grid", f"/arrays/{array.pk}", ended)
     assert item.text == "12 of 12 tasks failed (exit code 1)."
     tasks.filter(array_index__lt=3).update(exit_code=137)
     tasks.filter(array_index=3).update(reason="OutOfMemory", exit_code=1)
     tasks.filter(array_index=4).update(phase="completed")
     make.workload(cast.vision, "later", phase="failed", ended_at=make.ago(), by=cast.dave.user)
     later, item = client.get("/").context["attention"]
-    assert later.name == "later"
+    assert later.name == "vision/later"
     assert item.text == "11 of 12 tasks failed (7 exit code 1, 3 SIGKILL, 1 other)."
     assert attention(sign_in("carol")) == []
 
@@ -105,8 +113,8 @@ def test_array_that_can_never_start_creates_only_one_attention_item(cast: Cast, 
     array = submit_array(cast, "big", 4)
     Workload.objects.filter(array=array).update(reason="Unschedulable", message="Each replica is too large.")
     (item,) = sign_in("dave").get("/").context["attention"]
-    assert (item.label, item.name, item.path) == ("Unschedulable", "big", f"/arrays/{array.pk}")
-    assert item.text == "can never start as specified. Each replica is too large."
+    assert (item.label, item.name, item.path) == ("Unschedulable", "vision/big", f"/arrays/{array.pk}")
+    assert item.text == "Can never start as specified. Each replica is too large."
 
 
 def test_platform_admins_see_errors_of_pools_budgets_and_deliveries(cast: Cast, sign_in: SignIn) -> None:
@@ -125,11 +133,13 @@ def test_platform_admins_see_errors_of_pools_budgets_and_deliveries(cast: Cast, 
         kind="failed", to="x", channel="webhook", content={}, state="failed", next_attempt_at=make.ago(),
         ended_at=make.ago(),
     )  # fmt: skip
-    _, budget_item, _ = items = sign_in("alice").get("/").context["attention"]
+    _, budget_item, delivery_item = items = sign_in("alice").get("/").context["attention"]
     assert [(item.label, item.name) for item in items] == [
-        ("Pool error", "local"), ("Over budget", "vision"), ("Not delivered", "1 notification"),
+        ("Pool error", "local"), ("Over budget", "vision"), ("Not delivered", "Notifications"),
     ]  # fmt: skip
-    assert budget_item.text == "has used 17 GPU-hours this month, 172% of its budget of 10."
+    assert budget_item.text == "17 GPU-hours used this month, 172% of the budget of 10."
+    assert budget_item.at == BudgetWarning.objects.get().at
+    assert delivery_item.text == "1 could not be delivered in the last 24 hours."
     assert attention(sign_in("dave")) == []
     assert "is failing" in sign_in("dave").get("/").content.decode()
 
@@ -143,7 +153,8 @@ def test_faults_come_before_warnings(cast: Cast, sign_in: SignIn) -> None:
     )  # fmt: skip
     lines = attention(sign_in("alice"))
     assert lines == [
-        ("Unschedulable", "1 pending workload"), ("Failed", "broken"), ("Not delivered", "1 notification"),
+        ("Unschedulable", "1 pending workload"), ("Failed", "vision/broken"),
+        ("Not delivered", "Notifications"),
     ]  # fmt: skip
 
 
@@ -164,7 +175,9 @@ def test_more_than_two_unschedulable_workloads_share_one_item(cast: Cast, sign_i
         make.workload(cast.vision, name, reason="Unschedulable", by=cast.dave.user, submitted_at=at)
         listed = attention(sign_in("dave"))
         if number == 1:
-            assert listed == [("Unschedulable", "too-large-0"), ("Unschedulable", "too-large-1")]
+            assert listed == [
+                ("Unschedulable", "vision/too-large-0"), ("Unschedulable", "vision/too-large-1"),
+            ]  # fmt: skip
     assert listed == [("Unschedulable", "3 pending workloads")]
 
 
@@ -190,7 +203,7 @@ def test_workloads_of_the_user_in_other_pools_do_not_hide_unschedulable_workload
     make.workload(cast.vision, "too-large", reason="Unschedulable", pools=[spare.name], by=by)
     make.workload(cast.vision, "others", reason="Unschedulable", pools=[cast.pool.name])
     lines = attention(sign_in("dave"), f"?pool={cast.pool.name}")
-    assert lines == [("Unschedulable", "too-large"), ("Unschedulable", "1 pending workload")]
+    assert lines == [("Unschedulable", "vision/too-large"), ("Unschedulable", "1 pending workload")]
 
 
 def test_idle_gpus_of_the_user_need_attention(
@@ -201,7 +214,7 @@ def test_idle_gpus_of_the_user_need_attention(
     monkeypatch.setattr(
         "berth.server.web.overview.attention.idle_since", lambda rows, now: dict.fromkeys(rows, since)
     )
-    assert attention(sign_in("dave")) == [("GPUs idle", "baseline")]
+    assert attention(sign_in("dave")) == [("GPUs idle", "vision/baseline")]
     assert attention(sign_in("carol")) == []
 
 
@@ -215,13 +228,13 @@ def test_platform_admins_see_idle_gpus_of_other_users_in_one_item(
     )
     client = sign_in("alice")
     (item,) = client.get("/").context["attention"]
-    assert (item.name, item.path) == ("baseline", f"/workloads/{running.pk}")
+    assert (item.name, item.path) == ("vision/baseline", f"/workloads/{running.pk}")
     make.workload(
         cast.vision, "second", phase="running", pool=running.pool, gpu_milli_now=1000, by=cast.carol.user
     )
     (item,) = client.get("/").context["attention"]
     assert (item.label, item.name) == ("GPUs idle", "2 workloads")
-    assert item.text == "hold 3 GPUs without using them."
+    assert item.text == "3 GPUs are allocated but not used."
     assert len(client.get(item.path).context["slice"].rows) == 2
 
 
@@ -231,11 +244,11 @@ def test_workload_larger_than_the_rest_of_the_fair_share_needs_attention(cast: C
     large = make.workload(cast.vision, "large", gpus=8, **pending)
     (item,) = sign_in("dave").get("/").context["attention"]
     assert (item.label, item.name, item.path) == (
-        "Exceeds fair share", "large", f"/workloads/{large.pk}/review-change",
+        "Exceeds fair share", "vision/large", f"/workloads/{large.pk}/review-change",
     )  # fmt: skip
     assert item.text == (
-        f"requests 8 GPUs, but vision has 5 GPUs left of its fair share in pool {cast.pool.name}. No start "
-        "is expected. A request of up to 5 GPUs would stay within the share."
+        f"Requests 8 GPUs, but vision has 5 GPUs left of its fair share in {cast.pool.name}. No start is "
+        "expected. A request of up to 5 GPUs would stay within the share."
     )
     Workload.objects.filter(pk=large.pk).update(explanation={"expected_start": make.ago().isoformat()})
     assert sign_in("dave").get("/").context["attention"] == [], "the workload starts without a change"
@@ -255,5 +268,51 @@ def test_array_whose_tasks_exceed_the_fair_share_is_linked(cast: Cast, sign_in: 
     columns = {"pools": [cast.pool.name], "since": make.ago(minutes=6)}
     Workload.objects.filter(array=array).update(gpu_milli_min=1000, **columns)
     (item,) = sign_in("dave").get("/").context["attention"]
-    assert (item.label, item.name, item.path) == ("Exceeds fair share", "grid", f"/arrays/{array.pk}")
-    assert item.text.startswith("requests 1 GPU per task, but vision has 0.5 GPUs left of its fair share")
+    assert (item.label, item.name, item.path) == ("Exceeds fair share", "vision/grid", f"/arrays/{array.pk}")
+    assert item.text.startswith("Requests 1 GPU per task, but vision has 0.5 GPUs left of its fair share")
+
+
+def test_failed_array_names_the_error_of_its_last_failed_task(cast: Cast, sign_in: SignIn) -> None:
+    array, node = submit_array(cast, "grid", 3), make.node(cast.pool)
+    for index, minutes in ((0, 9), (1, 5)):
+        task, ended = Workload.objects.get(array=array, array_index=index), make.ago(minutes=minutes)
+        pod = make.place(task, node, [index], state="failed", ended_at=ended)
+        Workload.objects.filter(pk=task.pk).update(phase="failed", ended_at=ended)
+    (item,) = sign_in("dave").get("/").context["attention"]
+    assert item.log == f"/workloads/{task.pk}/log?pod={pod.pk}&tail=40"
+
+
+def _engine(service: Service, number: int, state: str, **columns: Any) -> InferenceEngine:
+    now = timezone.now()
+    return InferenceEngine.objects.create(
+        **{
+            "service": service, "number": number, "state": state, "origin": "initial", "is_healthy": True,
+            "since": now, "created_at": now, "workload": service.workload,
+        }
+        | columns
+    )  # fmt: skip
+
+
+def test_service_whose_engines_cannot_serve_needs_attention(cast: Cast, sign_in: SignIn) -> None:
+    row = make.workload(
+        cast.vision, "chat", kind="service", phase="running", by=cast.dave.user, pool=cast.pool
+    )
+    service = Service.objects.create(workload=row, role="worker", initial_engines=1, next_number=3)
+    _engine(service, 0, "ACTIVE")
+    starting = _engine(service, 1, "HEALTH_CHECKING")
+    leaving = _engine(service, 2, "DRAINING", since=make.ago(hours=1))
+    people = [sign_in("dave"), sign_in("alice")]
+    assert [attention(client) for client in people] == [[], []], "one engine starts, and one is removed"
+    leaving.delete()
+    InferenceEngine.objects.filter(pk=starting.pk).update(since=(since := make.ago(minutes=20)))
+    external = _engine(service, 3, "CONNECTING", origin="external", connection_failures=2, workload=None)
+    for client in people:
+        (item,) = client.get("/").context["attention"]
+        assert (item.label, item.tone, item.name) == ("Partly serving", "warn", "vision/chat")
+        assert item.text == "1 of 3 engines serving, 1 health checking, 1 cannot be reached (external)."
+        assert (item.path, item.at) == (f"/services/{row.pk}", since)
+    assert attention(sign_in("carol")) == [], "another user has submitted the service"
+    InferenceEngine.objects.filter(pk=external.pk).update(ended_at=timezone.now(), state="REMOVED")
+    InferenceEngine.objects.filter(number=0).update(is_healthy=False)
+    (item,) = sign_in("dave").get("/").context["attention"]
+    assert (item.label, item.tone) == ("Not serving", "bad")

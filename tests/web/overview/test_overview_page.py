@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from berth.server.web.charts.bars import gpu_ticks, stacked_bar
+from berth.server.web.charts.bars import bar_scale, gpu_ticks, stacked_bar
 from berth.server.web.overview.page import ReasonCount, balance_columns, utilization_chart
 from pools.models import Node, NodePool
 from projects.models import Quota, Workload, WorkloadArray
@@ -128,7 +128,7 @@ def test_project_bars_and_their_legend_show_known_fair_shares(
     card = page.partition('id="queues-title"')[2].partition("</section>")[0]
     bar = card.partition(">vision</a>")[2].partition("</svg>")[0]
     (position,) = re.findall(r'<line class="share" x1="(\d+)"', bar)
-    assert int(position) == 1000 * 2000 // line.scale > 0, "the mark is at 2 GPUs"
+    assert int(position) == round(1000 * 2000 / line.scale) > 0, "the mark is at 2 GPUs"
     assert '<i class="share"></i>fair share' in card
 
 
@@ -298,12 +298,19 @@ def test_pools_with_many_devices_are_shown_as_bars(
 
 
 @pytest.mark.parametrize(
-    ("scale", "labels"),
-    [(0, []), (1000, ["0", "1"]), (5000, ["0", "2", "4"]), (20_000, ["0", "8", "16"])],
+    ("longest", "labels"),
+    [
+        (0, []),
+        (750, ["0", "1"]),
+        (4000, ["0", "1", "2", "3", "4", "5"]),
+        (16_000, ["0", "4", "8", "12", "16", "20"]),
+        (17_000, ["0", "8", "16", "24"]),
+    ],
 )
-def test_project_bars_have_few_axis_labels_in_whole_gpus(scale: int, labels: list[str]) -> None:
-    assert [each.text for each in gpu_ticks(scale)] == labels
-    assert all(0 <= each.position <= 100 for each in gpu_ticks(scale))
+def test_project_bars_have_few_axis_labels_in_whole_gpus(longest: int, labels: list[str]) -> None:
+    ticks = gpu_ticks(bar_scale(longest))
+    assert [each.text for each in ticks] == labels
+    assert [ticks[0].position, ticks[-1].position] == [0, 100] if ticks else not longest
 
 
 def test_utilization_chart_has_axis_labels_in_whole_gpus() -> None:
@@ -325,14 +332,53 @@ def test_overview_names_the_pool_in_which_a_project_is_over_quota(
     amount = next(part for part in text.split('<div class="queue">') if ">vision</a>" in part)
     held = Workload.objects.get(pk=running.pk).gpu_milli_now // 1000
     words = " ".join(re.sub(r"<[^>]+>", " ", amount).split())
-    assert f"{held} of quota 1 in {cast.pool.name} , 1 over 0 of quota 8 in other , 8 unused" in words
+    assert f"{held} of quota 1, fair share 2 in {cast.pool.name}, 1 over quota" in words
+    assert "0 of quota 8 in other, 8 unused" in words
     assert f"{held} of quota 9" in words and "over in total" not in words
     Quota.objects.filter(pool=other).update(gpu_milli=500)
     text = sign_in("alice").get("/").content.decode()
     assert "0.5 over in total" in text.partition(">vision</a>")[2].partition('<div class="queue')[0]
-    assert "fair share 2" in words, "queues over quota have a fair share too"
+    assert words.count("fair share") == 1, "fair shares in different pools are not added up"
+    assert len(re.findall(r'<line class="share"', amount)) == 1
     marks = re.findall(r'<line class="quota" x1="(\d+)"', amount)
-    assert [int(mark) for mark in marks] == [89, 711], "each bar has the mark of its pool's quota"
+    assert [int(mark) for mark in marks] == [83, 667], "each bar has the mark of its pool's quota"
+
+
+def test_free_gpus_are_split_by_pool(cast: Cast, sign_in: SignIn, running: Workload) -> None:
+    client = sign_in("alice")
+    assert figure(client, "GPUs free")[1].split() == ["2"], "there is only one pool"
+    spare = make.pool("spare")
+    assert figure(client, "GPUs free")[1].split() == ["2", "all", "in", cast.pool.name]
+    make.node(spare, gpus=8)
+    words = " ".join(figure(client, "GPUs free")[1].split())
+    assert words == f"10 8 in spare, 2 in {cast.pool.name}", "the largest pool comes first"
+    for number in range(3):
+        make.node(make.pool(f"small-{number}"), gpus=1)
+    words = " ".join(figure(client, "GPUs free")[1].split())
+    assert words == f"13 8 in spare, 2 in {cast.pool.name}, 1 in small-0, 2 in 2 other pools"
+
+
+def test_pending_reasons_are_ordered_by_their_gpus(cast: Cast, sign_in: SignIn) -> None:
+    for name, replicas, reason in (
+        ("a", 1, "OverQuota"), ("b", 1, "OverQuota"), ("c", 8, "WaitingForCapacity"), ("d", 4, "Backoff"),
+    ):  # fmt: skip
+        make.workload(cast.vision, name, replicas=replicas, reason=reason, pools=[cast.pool.name])
+    reasons = sign_in("dave").get("/").context["reasons"]
+    assert [each.reason for each in reasons] == ["WaitingForCapacity", "Backoff", "OverQuota"]
+
+
+def test_device_map_marks_idle_devices_and_those_of_the_same_workload(
+    cast: Cast, sign_in: SignIn, running: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = sign_in("dave").get("/").content.decode()
+    assert page.count(f'data-lit="{running.pk}"') == 2 and 'class="idle"' not in page
+    assert "data-lit" not in sign_in("grace").get("/").content.decode(), "the workload is hidden from grace"
+    monkeypatch.setattr(
+        "scheduler.web.pools.devices.idle_since", lambda rows, now: dict.fromkeys(rows, make.ago(hours=1))
+    )
+    page = sign_in("dave").get("/").content.decode()
+    assert page.count('<i class="idle"></i>') == 3, "two devices and the legend"
+    assert re.search(r'aria-label="GPU 0: [^"]+, idle"', page)
 
 
 def test_overview_shows_reserved_gpus_beside_allocated_gpus_of_the_same_pools(

@@ -22,7 +22,7 @@ def test_overview_shows_for_which_project_a_booting_node_is_reserved(cast: Cast,
     figure = re.sub(r"<[^>]+>", "", text.partition("GPUs allocated")[2].partition("</a>")[0])
     assert "4 ready, 4 booting (reserved)" in " ".join(figure.split())
     assert text.count(f'<rect class="hue-{cast.vision.pk % 14} reserved"') == 4
-    assert 'title="GPU 0: booting, reserved for vision/next"' in text
+    assert 'aria-label="GPU 0: booting, reserved for vision/next"' in text
     assert "booting, reserved for vision</span>" in text and "0 + 4 reserved</span>" in text
     legend = text.partition('id="map-title"')[2].partition('class="legend"')[2]
     assert f'class="hue-{cast.vision.pk % 14}"' in legend, "the colour of the reservation is explained"

@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from projects.models import InferenceEngine, PodState, Service
+from projects.models import InferenceEngine, PodState, Service, Workload
 from scheduler.models import Reservation
 from tests import factories as make
 from tests.cast import Cast
-from tests.web.conftest import SignIn
+from tests.web.conftest import SignIn, submit_array
 
 
 def list_row(sign_in: SignIn, name: str, query: str = "") -> str:
@@ -116,8 +116,46 @@ def test_reserved_row_names_its_node_and_what_the_workload_waits_for(
             workload=workload, role="worker", index=index, node=node, devices=[index], gpu_milli=1000
         )
     row = list_row(sign_in, "next")
-    assert re.search(rf"2 pods on {node.name} {expected}", row), row
+    assert re.search(rf"Reserved on {node.name} {expected}", row), row
     assert "Reserved:" not in row
+
+
+def test_array_row_shows_queue_positions_and_the_next_start(cast: Cast, sign_in: SignIn) -> None:
+    array, start = submit_array(cast, "sweep", 4), timezone.now() + timedelta(minutes=70)
+    tasks = Workload.objects.filter(array=array)
+    for index, position in ((0, 3), (1, 2)):
+        expected = start + timedelta(minutes=5 * index)
+        tasks.filter(array_index=index).update(
+            explanation={"queue_position": position, "pool": "local", "expected_start": expected.isoformat()}
+        )
+    tasks.filter(array_index__gt=1).update(held=True)
+    row = list_row(sign_in, "sweep")
+    assert f"0 of 4 completed Positions 2\N{EN DASH}3 · next start {start:%Y-%m-%d %H:%M} UTC" in row
+    tasks.filter(array_index=0).update(phase="running")
+    assert "completed Position 2 · next start" in list_row(sign_in, "sweep")
+    tasks.filter(array_index=1).update(held=True)
+    assert "Position" not in list_row(sign_in, "sweep"), "the other tasks wait for earlier ones"
+    tasks.update(held=False, explanation={"queue_position": 2, "pool": "local"})
+    tasks.filter(array_index=3).update(explanation={"queue_position": 7, "pool": "spare"})
+    assert "Position" not in list_row(sign_in, "sweep"), "the positions are in different queues"
+
+
+def test_live_list_names_the_workloads_that_have_failed_today(cast: Cast, sign_in: SignIn) -> None:
+    client = sign_in("dave")
+    make.workload(cast.vision, "runs", phase="running")
+    make.workload(cast.vision, "long-ago", phase="failed", ended_at=make.ago(hours=25))
+    assert "failed-note" not in client.get("/workloads").content.decode()
+    for hours in range(1, 6):
+        name, ended_at = f"broken-{hours}", make.ago(hours=hours)
+        make.workload(cast.vision, name, phase="failed", ended_at=ended_at, submitted_at=make.ago(hours=9))
+    page = client.get("/workloads?project=vision").content.decode()
+    note = page.partition("failed-note")[2].partition("</p>")[0]
+    assert re.findall(r">vision/([\w-]+)</a>", note) == ["broken-1", "broken-2", "broken-3"]
+    address = re.findall(r'<a href="([^"]+)">Show all</a>', note)[0].replace("&amp;", "&")
+    names = {row.name for row in client.get(f"/workloads{address}").context["slice"].rows}
+    assert names == {f"broken-{hours}" for hours in range(1, 6)}
+    for query in ("?project=speech", "?state=running", "?search=runs"):
+        assert "failed-note" not in client.get(f"/workloads{query}").content.decode()
 
 
 def test_service_row_counts_external_engines(cast: Cast, sign_in: SignIn) -> None:
@@ -130,9 +168,8 @@ def test_service_row_counts_external_engines(cast: Cast, sign_in: SignIn) -> Non
             service=service, number=number, origin=origin, state="ACTIVE", is_healthy=True,
             since=timezone.now(), created_at=timezone.now(), workload=server if origin == "initial" else None,
         )  # fmt: skip
-    assert "<span>2 of 2 engines serving</span>" in list_html(sign_in, "chat")
-    assert "1 external" in list_html(sign_in, "chat")
+    assert "<span>2 of 2 engines serving (1 external)</span>" in list_html(sign_in, "chat")
     InferenceEngine.objects.filter(number=1).update(state="WEIGHT_SYNCING")
     html = list_html(sign_in, "chat")
     assert '<span class="warn">1 of 2 engines serving</span>' in html
-    assert "1 weight syncing" in html and "1 external" in html
+    assert "1 weight syncing (external)" in html, "the numbers of engines add up to the total"

@@ -6,7 +6,7 @@ from berth.core.values.amounts import MILLI
 from berth.server.web.numbers import thousandths
 
 WIDTH = 1000
-TICKS_MAX = 4  # maximum number of intervals between the labels of an axis
+TICKS_MAX = 5  # maximum number of intervals between the labels of an axis
 BREAK = 20  # width of the gap and of the end piece of a bar that exceeds the scale
 
 
@@ -83,18 +83,31 @@ def quota_bar(
 
 
 def bar_scale(longest: int) -> int:
-    """Return a scale with room for pending GPUs to the right of the longest amount."""
-    return longest * 5 // 4
+    """Return a scale with room for pending GPUs to the right of the longest amount.
+
+    The scale is a multiple of the distance between labels, so that its end has a label.
+    """
+    needed = longest * 5 // 4
+    step = _tick_step(needed)
+    return -(-needed // step) * step
 
 
 def gpu_ticks(scale: int) -> list[AxisLabel]:
-    """Return up to five labels in whole GPUs for bars whose full width is `scale` milli-GPU."""
+    """Return up to six labels in whole GPUs for bars whose full width is `scale` milli-GPU."""
     if scale <= 0:
         return []
+    return [
+        AxisLabel(round(100 * at / scale, 2), thousandths(at))
+        for at in range(0, scale + 1, _tick_step(scale))
+    ]
+
+
+def _tick_step(scale: int) -> int:
+    """Return the distance between labels in milli-GPU: a whole number of GPUs."""
     step = MILLI
     while scale > TICKS_MAX * step:
         step *= 2
-    return [AxisLabel(round(100 * at / scale, 2), thousandths(at)) for at in range(0, scale + 1, step)]
+    return step
 
 
 def stacked_bar(amounts: list[tuple[int, str]], total: int, label: str) -> Bar:

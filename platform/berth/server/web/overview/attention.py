@@ -8,12 +8,16 @@ from itertools import islice
 from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 from django.urls import reverse
 
+from berth.core.values.amounts import MILLI
 from berth.core.wording.words import format_count, format_gpus
+from berth.server.web.overview.items import AttentionItem
+from berth.server.web.overview.service_items import degraded_services
 from pools.models import NodePool
 from projects.access import Action, may
 from projects.actor import Actor
 from projects.models import ArrayState, BudgetWarning, Delivery, Phase, Workload, WorkloadArray
 from projects.queries.idle_gpus import idle_since
+from projects.queries.services import services
 from projects.selectors import budgets, workload_count, workloads
 from projects.services.arrays import failure_sentence, failures_by_array
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
@@ -30,27 +34,6 @@ RECENTLY = timedelta(days=1)
 IDLE_MAX = 1000  # maximum number of other users' running workloads checked for idle GPUs
 SHORTFALLS_MAX = 5
 SHORTFALL_MIN = timedelta(minutes=5)  # pending time after which a queue below its fair share needs attention
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionItem:
-    """Item that needs attention: a line with a coloured label, a linked name and a description.
-
-    The description, `text`, completes a sentence that begins with the name. With `is_sentence`, it is a full
-    sentence. `at` is when the problem began or was noticed, if known. `log` is the address of the log that
-    names the error.
-    """
-
-    label: str
-    tone: str
-    name: str
-    path: str
-    text: str
-    at: datetime | None = None
-    is_sentence: bool = False
-    log: str = ""
-    workload: Workload | None = None  # failed workload, unless it is an array
-    is_failed: bool = False  # whether the list of failed workloads contains the workload or array
 
 
 def attention_items(
@@ -86,14 +69,18 @@ def attention_items(
     of_own = [
         *failed, *map(_unschedulable_item, impossible), *islice(_idle_items(own, now), OF_EACH_MAX),
     ]  # fmt: skip
+    checked = services(actor).filter(
+        Q(workload__pool__in=pools) if is_admin else Q(workload__submitted_by=actor.user)
+    )
+    degraded = list(islice(degraded_services(checked, now), OF_EACH_MAX))
     lasting = islice(_lasting_shortfalls(actor, shortfalls, now), SHORTFALLS_MAX)
     below_share = _items_below_share(actor, lasting)
     of_all = [*below_share, *_unlisted_unschedulable_items(unschedulable - listed, pool)]
-    items = [*of_own, *of_all]
+    items = [*of_own, *degraded, *of_all]
     if is_admin:
         of_platform = [*_pool_errors(pools, no_scheduler, now), *_exceeded_budgets(actor, now)]
         items = [
-            *of_platform, *of_all, *_failed_deliveries(now), *of_own,
+            *of_platform, *of_all, *degraded, *_failed_deliveries(now), *of_own,
             *_platform_idle_items(actor, pools, pool, now),
         ]  # fmt: skip
     return sorted(items, key=lambda item: item.tone != "bad")
@@ -131,55 +118,47 @@ def _failed_items(
     single = rows.filter(array=None).order_by("project_id", "name", "-ended_at")
     latest = single.distinct("project_id", "name").values("pk")
     newest = visible.filter(pk__in=latest).order_by("-ended_at")[: OF_EACH_MAX + 1]
-    items = [_failed_item(actor, workload) for workload in newest]
-    items += _failed_arrays(actor, rows.filter(array__isnull=False))
+    items = [*map(_failed_item, newest), *_failed_arrays(rows.filter(array__isnull=False))]
     items.sort(key=lambda item: item.at or now, reverse=True)
     listed = items[:OF_EACH_MAX]
-    logs = load_log_addresses(item.workload for item in listed if item.workload)
-    result = [replace(item, log=logs.get(item.workload.pk, "")) if item.workload else item for item in listed]
+    logs = load_log_addresses(item.failed for item in listed if item.failed)
+    result = [replace(item, log=logs.get(item.failed.pk, "")) if item.failed else item for item in listed]
     if len(items) > OF_EACH_MAX:
         total = visible.filter(failed_since(now - RECENTLY)).order_by().aggregate(n=workload_count())["n"]
         if further := total - sum(item.is_failed for item in listed):
             scope = "&mine=1" if pools is None else f"&pool={pool}" if pool else ""
             path = f"{reverse('workloads')}?state=failed&ended=24h{scope}"
             name = format_count(further, "more workload")
-            result.append(AttentionItem("Failed", "bad", name, path, "failed in the last day."))
+            result.append(AttentionItem("Failed", "bad", name, path, "Failed in the last 24 hours."))
     return result
 
 
-def _failed_item(actor: Actor, workload: Workload) -> AttentionItem:
+def _failed_item(workload: Workload) -> AttentionItem:
     return AttentionItem(
-        "Failed", "bad", _name_for(actor, workload), _workload_path(workload), workload.message,
-        workload.ended_at, is_sentence=True, workload=workload,
-        is_failed=True,
+        "Failed", "bad", workload.handle, _workload_path(workload), workload.message, workload.ended_at,
+        failed=workload, is_failed=True,
     )  # fmt: skip
 
 
-def _name_for(actor: Actor, row: Workload | WorkloadArray) -> str:
-    """Return the row's name, with its project if another user has submitted it."""
-    is_own = actor.user is not None and row.submitted_by_id == actor.user.pk
-    return row.name if is_own else f"{row.project.name}/{row.name}"
-
-
-def _failed_arrays(actor: Actor, tasks: QuerySet[Workload]) -> list[AttentionItem]:
+def _failed_arrays(tasks: QuerySet[Workload]) -> list[AttentionItem]:
     """Return an item for each array that contains one of the failed tasks.
 
     Of several arrays with the same name, only the latest is included.
     """
     ordered = tasks.order_by("project_id", "array__name", "-ended_at")
     of_names = Workload.objects.filter(pk__in=ordered.distinct("project_id", "array__name").values("pk"))
-    ends = of_names.order_by("-ended_at").values_list("array_id", "ended_at")
-    if not (latest := dict(ends[: OF_EACH_MAX + 1])):
+    last_tasks = of_names.order_by("-ended_at")[: OF_EACH_MAX + 1]
+    if not (latest := {task.array_id: task for task in last_tasks if task.array_id is not None}):
         return []
     rows = WorkloadArray.objects.select_related("project").in_bulk(latest)
     failures = failures_by_array(latest)
     return [
         AttentionItem(
-            "Failed", "bad", _name_for(actor, rows[pk]), reverse("array", args=[pk]),
-            f"{failure_sentence(failures[pk], rows[pk].task_count)}.", latest[pk], is_sentence=True,
+            "Failed", "bad", rows[pk].handle, reverse("array", args=[pk]),
+            f"{failure_sentence(failures[pk], rows[pk].task_count)}.", task.ended_at, failed=task,
             is_failed=rows[pk].state == ArrayState.FAILED,
         )
-        for pk in latest
+        for pk, task in latest.items()
         if pk in rows and pk in failures  # otherwise, the array was deleted or its tasks retried just now
     ]  # fmt: skip
 
@@ -189,19 +168,28 @@ def _select_unschedulable(own: Sequence[Workload]) -> Iterator[Workload]:
 
 
 def _unschedulable_item(workload: Workload) -> AttentionItem:
-    text = f"can never start as specified. {workload.message}"
+    text, since = f"Can never start as specified. {workload.message}", workload.pending_since
     if workload.array is not None:
         path = reverse("array", args=[workload.array.pk])
-        return AttentionItem("Unschedulable", "bad", workload.array.name, path, text)
-    return AttentionItem("Unschedulable", "bad", workload.name, _workload_path(workload), text)
+        return AttentionItem(
+            "Unschedulable", "bad", f"{workload.project.name}/{workload.array.name}", path, text, since
+        )
+    return AttentionItem("Unschedulable", "bad", workload.handle, _workload_path(workload), text, since)
 
 
 def _idle_items(own: Sequence[Workload], now: datetime) -> Iterator[AttentionItem]:
     running = {workload.pk: workload for workload in own if workload.phase == Phase.RUNNING}
     for pk, since in (idle_since(running, now) if running else {}).items():
         workload = running[pk]
-        text = f"holds {format_gpus(workload.gpu_milli_now)} without using them."
-        yield AttentionItem("GPUs idle", "warn", workload.name, _workload_path(workload), text, since)
+        yield AttentionItem(
+            "GPUs idle", "warn", workload.handle, _workload_path(workload),
+            _idle_sentence(workload.gpu_milli_now), since,
+        )  # fmt: skip
+
+
+def _idle_sentence(gpu_milli: int) -> str:
+    verb = "is" if gpu_milli == MILLI else "are"
+    return f"{format_gpus(gpu_milli)} {verb} allocated but not used."
 
 
 def _platform_idle_items(
@@ -215,15 +203,14 @@ def _platform_idle_items(
     since = idle_since(running, now) if running else {}
     if not since:
         return
-    gpus = format_gpus(sum(running[pk].gpu_milli_now for pk in since))
+    text = _idle_sentence(sum(running[pk].gpu_milli_now for pk in since))
     if len(since) == 1:
         ((pk, at),) = since.items()
-        text = f"holds {gpus} without using them."
-        yield AttentionItem("GPUs idle", "warn", running[pk].name, _workload_path(running[pk]), text, at)
+        yield AttentionItem("GPUs idle", "warn", running[pk].handle, _workload_path(running[pk]), text, at)
     else:
         path = f"{reverse('workloads')}?state=running&sort=-gpus{f'&pool={pool}' if pool else ''}"
-        text, at = f"hold {gpus} without using them.", min(since.values())
-        yield AttentionItem("GPUs idle", "warn", format_count(len(since), "workload"), path, text, at)
+        name = format_count(len(since), "workload")
+        yield AttentionItem("GPUs idle", "warn", name, path, text, min(since.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,12 +272,13 @@ def _items_below_share(
             yield from _too_large_for_share(actor, shortfall, pending.smallest)
             continue
         missing, share = format_gpus(shortfall.below_share), format_gpus(shortfall.share)
-        text = f"has {missing} less than its fair share of {share} in pool {shortfall.pool}."
+        text = f"{missing} below its fair share of {share} in {shortfall.pool}."
         if borrowers := shortfall.borrowers[:OF_EACH_MAX]:
             over = (f"{each.project} {format_gpus(each.over_quota)}" for each in borrowers)
             text += f" Over quota: {', '.join(over)}."
         path = f"{reverse('workloads')}?project={shortfall.project}&state=pending&pool={shortfall.pool}"
-        yield AttentionItem("Below fair share", "warn", shortfall.project, path, text)
+        since = pending.since if pending else None
+        yield AttentionItem("Below fair share", "warn", shortfall.project, path, text, since)
 
 
 def _exceeds_share(shortfall: Shortfall, pending: _PendingDemand) -> bool:
@@ -307,23 +295,27 @@ def _too_large_for_share(actor: Actor, shortfall: Shortfall, smallest: int) -> I
     workload = rows.select_related("array", "project").order_by("since", "pk").first()
     if workload is None or (workload.explanation or {}).get("expected_start"):
         return  # the workload has started in the meantime, or starts without a change
-    name, path, per_task = workload.name, _workload_path(workload), ""
+    name, path, per_task = workload.handle, _workload_path(workload), ""
     if workload.array is not None:
-        name, path, per_task = workload.array.name, reverse("array", args=[workload.array.pk]), " per task"
+        name, path, per_task = (
+            f"{workload.project.name}/{workload.array.name}",
+            reverse("array", args=[workload.array.pk]),
+            " per task",
+        )
     elif may(actor, Action.OPERATE, workload):
         path = reverse("review-change", args=[workload.pk])
     left, requested = format_gpus(shortfall.below_share), f"{format_gpus(smallest)}{per_task}"
     text = (
-        f"requests {requested}, but {shortfall.project} has {left} left of its fair share in pool "
+        f"Requests {requested}, but {shortfall.project} has {left} left of its fair share in "
         f"{shortfall.pool}. No start is expected. A request of up to {left} would stay within the share."
     )
-    yield AttentionItem("Exceeds fair share", "warn", name, path, text)
+    yield AttentionItem("Exceeds fair share", "warn", name, path, text, workload.pending_since)
 
 
 def _unlisted_unschedulable_items(count: int, pool: str) -> Iterator[AttentionItem]:
     if count > 0:
         path = f"{reverse('workloads')}?state=unschedulable{f'&pool={pool}' if pool else ''}"
-        text = "can never start as specified."
+        text = "Can never start as specified."
         yield AttentionItem("Unschedulable", "bad", format_count(count, "pending workload"), path, text)
 
 
@@ -332,7 +324,7 @@ def _pool_errors(pools: Iterable[NodePool], no_scheduler: bool, now: datetime) -
         for error in find_pool_errors(pool, now):
             if not (no_scheduler and error.name == RECONCILER):
                 path = reverse("node-pool", args=[pool.name])
-                yield AttentionItem("Pool error", "bad", pool.name, path, error.finding, is_sentence=True)
+                yield AttentionItem("Pool error", "bad", pool.name, path, error.finding)
 
 
 def _exceeded_budgets(actor: Actor, now: datetime) -> Iterator[AttentionItem]:
@@ -341,16 +333,18 @@ def _exceeded_budgets(actor: Actor, now: datetime) -> Iterator[AttentionItem]:
     Usage is computed only for budgets that have passed a threshold of 100% or more.
     """
     warnings = BudgetWarning.objects.filter(month=now.astimezone(UTC).date().replace(day=1), percent__gte=100)
-    suspects = budgets(actor).filter(pk__in=warnings.values("budget"))
+    exceeded_at = dict(warnings.order_by().values_list("budget").annotate(Min("at")))
+    suspects = budgets(actor).filter(pk__in=exceeded_at)
     for status in islice(budget_statuses(list(suspects), now), OF_EACH_MAX):
         if status.percent > FULL_PERCENT:
             text = (
-                f"has used {status.used:,.0f} GPU-hours this month, {status.percent:.0f}% of its budget of "
+                f"{status.used:,.0f} GPU-hours used this month, {status.percent:.0f}% of the budget of "
                 f"{status.budget.gpu_hours:,}."
             )
             yield AttentionItem(
-                "Over budget", "bad", status.budget.owner.name, f"{reverse('usage')}#budgets", text
-            )
+                "Over budget", "bad", status.budget.owner.name, f"{reverse('usage')}#budgets", text,
+                exceeded_at[status.budget.pk],
+            )  # fmt: skip
 
 
 def _failed_deliveries(now: datetime) -> Iterator[AttentionItem]:
@@ -359,10 +353,9 @@ def _failed_deliveries(now: datetime) -> Iterator[AttentionItem]:
     failed = Delivery.objects.filter(pk__in=latest, state=Delivery.State.FAILED, ended_at__gte=now - RECENTLY)
     totals = failed.order_by().aggregate(n=Count("pk"), at=Max("ended_at"))
     if totals["n"]:
-        name = format_count(totals["n"], "notification")
-        text = "could not be delivered in the last day."
+        text = f"{totals['n']:,} could not be delivered in the last 24 hours."
         yield AttentionItem(
-            "Not delivered", "warn", name, f"{reverse('notifications')}#log", text, totals["at"]
+            "Not delivered", "warn", "Notifications", f"{reverse('notifications')}#log", text, totals["at"]
         )
 
 

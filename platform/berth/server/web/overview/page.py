@@ -13,10 +13,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from berth.core.values.amounts import MILLI
-from berth.core.wording.words import format_gpus
+from berth.core.wording.words import format_count, format_gpus
 from berth.server.web.charts.bars import Bar, gpu_ticks, stacked_bar
 from berth.server.web.charts.columns import ColumnChart, stacked_columns
 from berth.server.web.lists.filters import describe_unknown
+from berth.server.web.numbers import thousandths
 from berth.server.web.overview.attention import attention_items
 from berth.server.web.overview.first_steps import first_steps
 from berth.server.web.overview.own_workloads import PENDING_PHASES, OwnWorkload, own_workloads
@@ -41,7 +42,7 @@ from scheduler.reports.selectors import evictions
 from scheduler.reports.utilization.over_time import MeanGpus, hourly_utilization, mean_gpus
 from scheduler.reports.visibility import viewer_for
 from scheduler.web.pools.capacity import Capacity, capacity_by_pool
-from scheduler.web.pools.devices import NodeMap, build_legend, pool_node_maps
+from scheduler.web.pools.devices import NodeMap, build_legend, mark_unused_devices, pool_node_maps
 from scheduler.web.quotas.queue_rows import QuotaLine, quota_lines
 
 COUNTED_STATES = ("running", "pending", "suspended")
@@ -51,6 +52,7 @@ HOURS = 24
 # With up to SHORT_HISTORY hours of data, the chart does not grow to fill its column.
 MIN_HISTORY, SHORT_HISTORY = 2, 3
 EVICTIONS_MAX, REASONS_MAX, DEVICES_MAX, PROJECTS_MAX = 6, 8, 512, 40
+FREE_POOLS_MAX = 3  # maximum number of pools whose free GPUs are listed individually
 # More candidates than shown, because several may be tasks of one array.
 LONGEST_MAX, LONGEST_CANDIDATES = 3, 20
 # Approximate heights in pixels of a card's header, a row, a department row and the chart's card.
@@ -96,7 +98,7 @@ def index(request: Request) -> HttpResponse:
     zone = reader_zone(request)
     reasons = reason_counts(actor, shown)
     queues = select_busiest(quota_lines(actor, shown))
-    bars = [line.held_bar for _, lines, _ in queues for line in lines]
+    bars = [bar for _, lines, _ in queues for line in lines for bar in line.overview_bars]
     recent = evictions(actor).filter(pool_id__in=[each.pk for each in shown])
     mine = own_workloads(actor, now)
     is_admin = may(actor, Action.ADMINISTER)
@@ -109,6 +111,7 @@ def index(request: Request) -> HttpResponse:
         "pool": pool,
         "unknown": describe_unknown(unknown_pool_problem(actor, name)),
         "capacity": capacity,
+        "free_by_pool": free_by_pool(shown, by_pool),
         "queues": queues,
         "bar_kinds": {part.kind for bar in bars for part in bar.parts},
         "has_share_marks": any(bar.share is not None for bar in bars),
@@ -118,6 +121,7 @@ def index(request: Request) -> HttpResponse:
         "reasons": reasons[:REASONS_MAX],
         "longest": longest,
         "maps": shown_maps,
+        "unused_devices": mark_unused_devices(shown_maps, now) if shown_maps else 0,
         "pool_bars": [] if shown_maps else [(each, by_pool[each.pk]) for each in shown],
         "legend": build_legend(maps) if small else [],
         "evicted": render_with_links(viewer_for(actor), recent[:EVICTIONS_MAX]),
@@ -163,6 +167,24 @@ def index(request: Request) -> HttpResponse:
         ),
     }
     return page(request, "web/overview/page.html", context, inner="web/overview/body.html")
+
+
+def free_by_pool(pools: Sequence[NodePool], capacities: Mapping[int, Capacity]) -> list[str]:
+    """Return where the free GPUs are, such as "1.25 in train" and "2 in local", largest pools first.
+
+    The list is empty if there is only one pool, or if no GPU is free.
+    """
+    if len(pools) < 2:
+        return []
+    largest_first = sorted(pools, key=lambda pool: -capacities[pool.pk].total)
+    free = [(pool.name, capacities[pool.pk].free) for pool in largest_first if capacities[pool.pk].free]
+    if len(free) == 1:
+        return [f"all in {free[0][0]}"]
+    parts = [f"{thousandths(milli)} in {name}" for name, milli in free[:FREE_POOLS_MAX]]
+    if others := free[FREE_POOLS_MAX:]:
+        milli = sum(each for _, each in others)
+        parts.append(f"{thousandths(milli)} in {format_count(len(others), 'other pool')}")
+    return parts
 
 
 def count_evictions(rows: QuerySet[Eviction]) -> Mapping[str, int]:
@@ -280,7 +302,7 @@ def count_by_state(actor: Actor, pools: Iterable[NodePool], now: datetime) -> di
 
 
 def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
-    """Return the pending reasons of workloads and of running arrays with pending tasks, most frequent first.
+    """Return the pending reasons of workloads and of running arrays with pending tasks, most GPUs first.
 
     Arrays whose pending tasks all wait for earlier tasks have no reason and come last.
     """
@@ -294,6 +316,7 @@ def reason_counts(actor: Actor, pools: Iterable[NodePool]) -> list[ReasonCount]:
         return ReasonCount(reason, count, milli, bar, is_held)
 
     reasons = [reason_count(reason, count) for reason, count in counts.by_reason]
+    reasons.sort(key=lambda each: -each.gpu_milli)  # those with as many GPUs stay sorted by workloads
     if counts.held_arrays:
         reasons.append(reason_count("", counts.held_arrays, is_held=True))
     return reasons

@@ -27,7 +27,7 @@
 
   document.addEventListener("pointermove", (event) => {
     const svg = event.target.closest?.("svg[data-points]"), chart = svg?.closest("[data-readout]");
-    for (const other of document.querySelectorAll(".readout.on")) if (other.parentElement !== chart) other.classList.remove("on");
+    for (const other of document.querySelectorAll(".readout.on")) if (other.parentElement !== chart && !other.parentElement.matches(".maps")) other.classList.remove("on");
     if (!chart) return;
     svg.readouts ??= JSON.parse(svg.dataset.points);
     const frame = svg.getBoundingClientRect(), begin = Number(svg.dataset.begin), end = Number(svg.dataset.end);

@@ -1,0 +1,26 @@
+"""Item of the overview's list of what needs attention."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from projects.models import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionItem:
+    """Item that needs attention, shown as a line with a coloured label, such as "vision/sweep: 2 GPUs idle.".
+
+    `name` links to `path`. It is the name of a project or pool, or PROJECT/NAME of a workload. `text` is a
+    sentence. `at` is when the problem began or was noticed, if known. `log` is the address of the log that
+    names the error.
+    """
+
+    label: str
+    tone: str
+    name: str
+    path: str
+    text: str
+    at: datetime | None = None
+    log: str = ""
+    failed: Workload | None = None  # failed workload, or the array's task that failed last
+    is_failed: bool = False  # whether the list of failed workloads contains the workload or array
