@@ -27,6 +27,7 @@ from scheduler.loop.decide import without_pools
 from scheduler.loop.observe.view import ClusterView, observe
 from scheduler.reports.visibility import HIDDEN_WORKLOAD, Viewer, project_of_handle
 from scheduler.reports.what_if.dry_run import add_unsaved_workload
+from scheduler.reports.what_if.fitting_replicas import describe_fit
 from scheduler.reports.what_if.slots import dry_run_slot
 from scheduler.reports.what_if.what_if_cache import SPEC_CACHE, shared_cache
 
@@ -50,6 +51,7 @@ class RenderedChange:
     moved_workloads: int = 0
     affected: tuple[str, ...] = ()  # visible workloads that the sentence may name, as `project/name`
     evicted: tuple[str, ...] = ()  # visible workloads that the change would evict, as `project/name`
+    fit: str = ""  # sentence that says why a smaller number of replicas fits, or empty
 
 
 def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | None = None) -> RenderedChange:
@@ -73,7 +75,7 @@ def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | Non
     if result is None:
         with dry_run_slot(workload.project):
             result = _results.put(view, workload.handle, _search_change(view, workload, view.snapshot))
-    return _render_change(result, workload, viewer)
+    return _render_change(result, workload, viewer, view.snapshot)
 
 
 def find_change_of_unsaved_workload(
@@ -91,7 +93,7 @@ def find_change_of_unsaved_workload(
         candidate, stored = add_unsaved_workload(view, workload, spec, at)
         snapshot = replace(view.snapshot, workloads=(*stored, candidate))
         result = _search_change(view, workload, snapshot)
-    return _render_change(result, workload, viewer)
+    return _render_change(result, workload, viewer, snapshot)
 
 
 def _all_pools_below_threshold(view: ClusterView, workload: Workload) -> bool:
@@ -156,7 +158,9 @@ def _is_same_state(before: Snapshot, now: Snapshot) -> bool:
     )
 
 
-def _render_change(result: SmallestChange, workload: Workload, viewer: Viewer) -> RenderedChange:
+def _render_change(
+    result: SmallestChange, workload: Workload, viewer: Viewer, snapshot: Snapshot
+) -> RenderedChange:
     def is_visible(handle: str) -> bool:
         return viewer.can_see_project_named(project_of_handle(handle))
 
@@ -172,6 +176,7 @@ def _render_change(result: SmallestChange, workload: Workload, viewer: Viewer) -
         scaled_down_workloads=len(effects.scaled_down),
         moved_workloads=len(effects.moved),
         evicted=tuple(filter(is_visible, effects.evicted)),
+        fit=describe_fit(result, snapshot, workload.handle),
         affected=tuple(filter(is_visible, (*effects.evicted, *effects.scaled_down, *effects.moved))),
     )
 

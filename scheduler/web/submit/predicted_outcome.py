@@ -13,6 +13,7 @@ from scheduler.engine.plan import Reason
 from scheduler.models import QueueStatus
 from scheduler.reports.explanations.awaited_ends import AwaitedEnd
 from scheduler.web.submit.cost import describe_cost
+from scheduler.web.submit.limit_wait import LimitWait, wait_for_limit
 from scheduler.web.submit.verdict import Verdict, build_verdict
 from scheduler.web.workloads.details import LIMIT_SOURCES, limit_lines, link_ends
 
@@ -36,6 +37,7 @@ class PredictedOutcome:
     start_after: Sequence[
         tuple[str, str]
     ] = ()  # clause about the workloads that have to end first, with links
+    limit_wait: LimitWait | None = None  # set if the project has to be below its limit first
 
     @property
     def verdict(self) -> Verdict | None:
@@ -109,6 +111,7 @@ class PredictedOutcome:
         gpus = max(count_max_gpus(spec), self.prediction.workload["gpus"])
         ends = [AwaitedEnd(**each) for each in self.prediction.expected_start_after]
         self.start_after = link_ends(actor, ends)
+        self.limit_wait = wait_for_limit(actor, self.prediction, timezone.now())
         self.cost = describe_cost(
             actor,
             self.prediction,

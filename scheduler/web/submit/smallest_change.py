@@ -77,6 +77,7 @@ def _render_card(request: Request, workload: Workload, text: str, answer: Render
     context = {
         "sentence": sentence,
         "effects": effects,
+        "fit": answer.fit,
         "losses": describe_losses(request.actor, workload.project, answer.evicted, timezone.now()),
         "note": note_about_admins(request.actor, workload.project, change),
         "link": link_to_quota_pool_or_node(request.actor, workload.project, change),

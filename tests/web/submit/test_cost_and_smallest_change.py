@@ -1,6 +1,7 @@
 """Tests of the predicted cost and the smallest change on the submission form."""
 
 import re
+from datetime import timedelta
 from decimal import Decimal
 from html import unescape
 
@@ -13,6 +14,7 @@ from projects.services.quotas import budgets
 from scheduler.models import UsageHour
 from tests import factories as make
 from tests.cast import Cast
+from tests.support.present import present
 from tests.web.conftest import SignIn
 from tests.web.submit.test_submission_page import refresh_form
 
@@ -57,6 +59,71 @@ def test_queued_workload_is_offered_the_smallest_change(cast: Cast, dave: Client
     assert "Would be queued" in prediction and 'hx-post="/submit/smallest-change"' in prediction
     card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
     assert "role worker requested 2 GPUs instead of 4" in card and "Apply to the form" in card
+
+
+def test_smallest_change_says_why_a_smaller_number_of_replicas_fits(cast: Cast, dave: Client) -> None:
+    node = make.node(cast.pool, gpus=8, cpu_milli=64_000, memory_mib=65_536)
+    make.quota(cast.research, cast.pool, 64)
+    make.quota(cast.vision, cast.pool, 64)
+    low = make.workload(
+        cast.vision,
+        "low",
+        phase="running",
+        run=1,
+        pool=cast.pool,
+        priority=10,
+        replicas=2,
+        started_at=make.ago(hours=1),
+    )
+    for index in range(2):
+        make.place(low, node, [index], index=index)
+    fixed = make.workload(
+        cast.vision,
+        "fixed",
+        phase="running",
+        run=1,
+        pool=cast.pool,
+        priority=200,
+        preemptible=False,
+        replicas=4,
+    )
+    for index in range(4):
+        make.place(fixed, node, [4 + index], index=index)
+    text = f"name: wide\nproject: vision\npools: [{cast.pool.name}]\ncommand: run\npriority: 50\n"
+    text += "roles:\n- {gpu: 1, replicas: 6}\n"
+    card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
+    assert "4 fit: 2 GPUs are free, and the eviction would free 2." in card
+    assert "vision/low" in card
+
+
+def test_prediction_says_before_which_time_the_project_stays_at_its_limit(cast: Cast, dave: Client) -> None:
+    node = make.node(cast.pool, gpus=8, cpu_milli=64_000, memory_mib=65_536)
+    make.quota(cast.research, cast.pool, 64)
+    make.quota(cast.vision, cast.pool, 4, limit_gpu_milli=4000)
+    rows = {}
+    for device, (name, hours) in enumerate((("first", 2), ("second", 3), ("third", 4), ("endless", None))):
+        rows[name] = make.workload(
+            cast.vision, name, phase="running", run=1, pool=cast.pool, priority=200, preemptible=False,
+            started_at=make.ago(hours=1), max_runtime=hours and hours * 3600,
+        )  # fmt: skip
+        make.place(rows[name], node, [device])
+
+    def predicted(gpus: int) -> str:
+        text = (
+            f"name: wide\nproject: vision\npools: [{cast.pool.name}]\ncommand: run\nroles:\n- gpu: {gpus}\n"
+        )
+        shown = dave.post("/submit/prediction", {"document": text}).content.decode()
+        return shown.partition('id="limit-wait">')[2].partition("</p>")[0]
+
+    end = present(rows["first"].started_at) + timedelta(hours=2)
+    assert f'datetime="{end:%Y-%m-%dT%H:%M}' in predicted(1)
+    first, second = (
+        f'<a href="/workloads/{rows[name].pk}">vision/{name}</a>' for name in ("first", "second")
+    )
+    assert f"when {first} ends and vision is below its limit." in predicted(1)
+    assert second not in predicted(1)
+    assert first in predicted(2) and second in predicted(2)
+    assert predicted(4) == "", "the fourth workload has no maximum runtime"
 
 
 def test_cost_of_an_elastic_workload_is_a_range(cast: Cast, dave: Client) -> None:

@@ -1,0 +1,59 @@
+"""Reason why a smaller number of replicas fits: free GPUs, and those of evicted workloads."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from berth.core.values.amounts import MILLI
+from berth.core.wording.words import format_gpus, format_number
+from scheduler.engine.forecast import minimum_request
+from scheduler.engine.model import NodeState, PodState, Snapshot, Workload
+from scheduler.engine.smallest_change.change import Change, ChangeKind, apply_change, require_integer
+from scheduler.engine.smallest_change.search import SmallestChange
+
+
+def describe_fit(result: SmallestChange, snapshot: Snapshot, name: str) -> str:
+    """Return a sentence such as "5 fit: 1.25 GPUs are free, and the eviction would free 4.", or "".
+
+    The result is "" unless the change lowers the number of replicas, and the GPUs of the workload's only pool
+    that are free or would be freed suffice for this number and for no more.
+    """
+    change, effects = result.change, result.effects
+    if change is None or change.kind is not ChangeKind.REQUEST_LOWERED or change.resource != "replicas":
+        return ""
+    by_name = {workload.name: workload for workload in snapshot.workloads}
+    if name not in by_name or len(by_name[name].pools) != 1 or effects.scaled_down or effects.moved:
+        return ""
+    [pool] = by_name[name].pools
+    nodes = {node.name for node in snapshot.nodes if node.pool == pool and node.state is NodeState.READY}
+    free = _free_gpus(snapshot, nodes)
+    freed = sum(_gpus_on(nodes, by_name[each]) for each in effects.evicted if each in by_name)
+    replicas = require_integer(change.after)
+    enough, too_many = (_requested_gpus(snapshot, name, change, replicas + more) for more in (0, 1))
+    if not enough <= free + freed < too_many:
+        return ""
+    verb, is_free = "fits" if replicas == 1 else "fit", "is free" if free == MILLI else "are free"
+    subject = "the eviction" if len(effects.evicted) == 1 else "the evictions"
+    clause = f", and {subject} would free {format_number(freed / MILLI)}" if freed else ""
+    return f"{replicas} {verb}: {format_gpus(free)} {is_free}{clause}."
+
+
+def _requested_gpus(snapshot: Snapshot, name: str, change: Change, replicas: int) -> int:
+    """Return the GPUs, in thousandths, that the workload would need with another number of replicas."""
+    edited = apply_change(snapshot, name, replace(change, after=replicas))
+    return minimum_request(next(each for each in edited.workloads if each.name == name).tree)[0]
+
+
+def _free_gpus(snapshot: Snapshot, nodes: Collection[str]) -> int:
+    """Return the GPUs of the nodes, in thousandths, that are neither allocated nor reserved."""
+    total = sum(node.usable_gpus for node in snapshot.nodes if node.name in nodes) * MILLI
+    reserved = sum(row.milli * len(row.devices) for row in snapshot.reservations if row.node in nodes)
+    return total - reserved - sum(_gpus_on(nodes, workload) for workload in snapshot.workloads)
+
+
+def _gpus_on(nodes: Collection[str], workload: Workload) -> int:
+    """Return the GPUs, in thousandths, that the workload's pods have on the nodes."""
+    return sum(
+        pod.milli * len(pod.devices)
+        for pod in workload.pods
+        if pod.node in nodes and pod.state is not PodState.COMPLETED
+    )

@@ -1,0 +1,69 @@
+"""Earliest start of a workload that waits until its project is below its limit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from projects.actor import Actor
+from projects.models import Workload
+from projects.models.workloads import LIVE_PHASES
+from projects.selectors import workloads
+from projects.services.workloads.prediction import Prediction
+from scheduler.engine.plan import Reason
+from scheduler.reports.explanations.awaited_ends import AwaitedEnd
+from scheduler.web.workloads.change_link import link_workloads
+from scheduler.web.workloads.details import link_ends
+
+
+@dataclass(frozen=True, slots=True)
+class LimitWait:
+    """Time before which the project is not expected to have room below its limit.
+
+    `after` is a clause about the workloads that have to end first, with links.
+    """
+
+    at: datetime
+    after: Sequence[tuple[str, str]]
+
+
+def wait_for_limit(actor: Actor, prediction: Prediction, now: datetime) -> LimitWait | None:
+    """Return when enough of the project's workloads reach their maximum runtimes for the predicted workload.
+
+    Return None if the project's limit of GPUs is not the main reason, if the workload allows several pools,
+    or if too few of the project's workloads have a maximum runtime.
+    """
+    pools, project = prediction.workload["pools"], prediction.workload["project"]
+    main = next(iter(prediction.blockers), None)
+    numbers = (main or {}).get("numbers") or {}
+    if main is None or main["reason"] != Reason.PROJECT_LIMIT or numbers.get("resource") != "gpu":
+        return None
+    if len(pools) != 1 or "behind" in numbers:
+        return None
+    missing = numbers["allocated"] + numbers["requested"] - numbers["bound"]
+    rows = workloads(actor).filter(
+        project__name=project,
+        pool__name=pools[0],
+        phase__in=LIVE_PHASES,
+        gpu_milli_now__gt=0,
+        started_at__isnull=False,
+        max_runtime__isnull=False,
+    )
+    ends = []
+    for end, row in sorted(((_runtime_end(row), row) for row in rows), key=lambda each: each[0]):
+        missing -= row.gpu_milli_now
+        ends.append(AwaitedEnd(row.handle, end))
+        if missing <= 0:
+            return LimitWait(end, _link_ends(actor, ends)) if end > now else None
+    return None
+
+
+def _link_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> Sequence[tuple[str, str]]:
+    """Return the clause about the ends. A single end has no time, because the sentence begins with it."""
+    if len(ends) > 1:
+        return link_ends(actor, ends)
+    return link_workloads(actor, f"when {ends[0].workload} ends", [ends[0].workload])
+
+
+def _runtime_end(workload: Workload) -> datetime:
+    assert workload.started_at is not None and workload.max_runtime is not None
+    return workload.started_at + timedelta(seconds=workload.max_runtime)
