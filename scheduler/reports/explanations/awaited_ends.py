@@ -1,6 +1,6 @@
 """Workloads whose ends the expected start of a pending workload depends on."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -38,6 +38,11 @@ def awaited_ends(viewer: Viewer, stored: Iterable[Sequence[str]]) -> list[Awaite
     ]
 
 
-def ends_sentence(ends: Sequence[AwaitedEnd]) -> str:
-    """Return a clause with times in UTC, such as "when ads/ctr-nightly (2026-11-30 05:58:00 UTC) ends"."""
-    return describe_ends([(each.workload, f"{each.end:%Y-%m-%d %H:%M:%S} UTC") for each in ends])
+def ends_sentence(ends: Sequence[AwaitedEnd], notes: Mapping[str, str]) -> str:
+    """Return a clause with times in UTC, such as "when ads/ctr-nightly (2026-11-30 05:58:00 UTC) ends".
+
+    A workload's note, if there is one, follows the time.
+    """
+    return describe_ends(
+        [(each.workload, f"{each.end:%Y-%m-%d %H:%M:%S} UTC{notes.get(each.workload, '')}") for each in ends]
+    )

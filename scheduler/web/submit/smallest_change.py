@@ -30,11 +30,10 @@ from scheduler.reports.what_if.smallest_change import (
 )
 from scheduler.web.submit.form.draft import DocumentEdits, apply_edits
 from scheduler.web.workloads.change_link import (
-    describe_losses,
+    change_and_effects,
     document_with_change,
     link_to_quota_pool_or_node,
     note_about_admins,
-    split_effects,
 )
 
 
@@ -73,12 +72,11 @@ def _render_card(request: Request, workload: Workload, text: str, answer: Render
     if change is None or change["kind"] == ChangeKind.BACKOFF_OVER:
         return HttpResponse()
     edits = _find_edits(text, workload, change)
-    sentence, effects = split_effects(request.actor, answer.sentence, answer.affected)
+    sentence, effects = change_and_effects(request.actor, workload.project, answer, timezone.now())
     context = {
         "sentence": sentence,
         "effects": effects,
         "fit": answer.fit,
-        "losses": describe_losses(request.actor, workload.project, answer.evicted, timezone.now()),
         "note": note_about_admins(request.actor, workload.project, change),
         "link": link_to_quota_pool_or_node(request.actor, workload.project, change),
         "step": f"set:{json.dumps(edits)}" if edits else "",

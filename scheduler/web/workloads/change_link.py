@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.urls import reverse
 
 from berth.core.merge_patch import find_patch
@@ -26,6 +26,7 @@ from projects.services.workloads import is_editable
 from scheduler.engine.smallest_change.change import ChangeKind
 from scheduler.engine.smallest_change.sentences import NAMED_MAX
 from scheduler.reports.evictions.rows import lost_gpu_seconds
+from scheduler.reports.what_if.smallest_change import RenderedChange
 
 QUEUE_KINDS = (ChangeKind.QUOTA_RAISED, ChangeKind.LIMIT_RAISED)
 POOL_KINDS = (ChangeKind.CONSOLIDATION_ENABLED, ChangeKind.MAX_MOVES_RAISED, ChangeKind.NODES_ADDED)
@@ -97,12 +98,16 @@ def link_workloads(actor: Actor, sentence: str, handles: Sequence[str]) -> Linke
 
 def workload_urls(actor: Actor, handles: Iterable[str]) -> Mapping[str, str]:
     """Return the URLs of the named workloads that the user can see and that have not ended, by handle."""
+    return {row.handle: reverse("workload", args=[row.pk]) for row in named_workloads(actor, handles)}
+
+
+def named_workloads(actor: Actor, handles: Iterable[str]) -> QuerySet[Workload]:
+    """Return the named workloads that the user can see and that have not ended."""
     names = [handle.partition("/")[::2] for handle in handles]
     if not names:
-        return {}
+        return workloads(actor).none()
     named = Q(*(Q(project__name=project, name=name) for project, name in names), _connector=Q.OR)
-    rows = workloads(actor).filter(named, phase__in=LIVE_PHASES)
-    return {row.handle: reverse("workload", args=[row.pk]) for row in rows}
+    return workloads(actor).filter(named, phase__in=LIVE_PHASES)
 
 
 def link_names(sentence: str, urls: Mapping[str, str]) -> LinkedText:
@@ -113,30 +118,44 @@ def link_names(sentence: str, urls: Mapping[str, str]) -> LinkedText:
     return [(part, urls.get(part, "")) for part in parts if part]
 
 
-def split_effects(actor: Actor, sentence: str, handles: Sequence[str]) -> tuple[LinkedText, LinkedText]:
-    """Split a sentence about a change, with links, into the change and its effects on other workloads."""
-    change, separator, effects = sentence.partition(EFFECTS)
-    effects = f"{EFFECTS.lstrip()}{effects}" if separator else ""
-    return link_workloads(actor, change, handles), link_workloads(actor, effects, handles)
+def change_and_effects(
+    actor: Actor, project: Project, answer: RenderedChange, now: datetime
+) -> tuple[LinkedText, LinkedText]:
+    """Return the sentence about a change and that about its effects on other workloads, with links."""
+    change, separator, effects = answer.sentence.partition(EFFECTS)
+    if separator:
+        losses = _losses_by_workload(actor, project, answer.evicted, now)
+        effects = _with_losses(f"{EFFECTS.lstrip()}{effects}", losses)
+    return link_workloads(actor, change, answer.affected), link_workloads(actor, effects, answer.affected)
 
 
-def describe_losses(actor: Actor, project: Project, handles: Sequence[str], now: datetime) -> str:
-    """Return sentences about the GPUs and the work that up to three evicted workloads would lose, or "".
+def _with_losses(effects: str, losses: Mapping[str, str]) -> str:
+    """Return the sentence about effects with what each evicted workload would lose."""
+    for name, loss in losses.items():
+        if effects == f"This would evict {name}.":
+            return f"Evicts {name}: {loss} lost."
+        effects = re.sub(rf"(?<!\S){re.escape(name)}(?![\w-])", f"{name} ({loss} lost)", effects)
+    return effects
+
+
+def _losses_by_workload(
+    actor: Actor, project: Project, handles: Sequence[str], now: datetime
+) -> Mapping[str, str]:
+    """Return the GPUs and the work that up to three evicted workloads would lose, by workload.
 
     Workloads of `project` are marked, because the user may prefer to keep them.
     """
-    names = [handle.partition("/")[::2] for handle in handles[:NAMED_MAX]]
-    if not names:
-        return ""
-    named = Q(*(Q(project__name=project, name=name) for project, name in names), _connector=Q.OR)
-    sentences = []
-    for row in workloads(actor).filter(named, phase__in=LIVE_PHASES, started_at__isnull=False):
+    result = {}
+    for row in named_workloads(actor, handles[:NAMED_MAX]).filter(started_at__isnull=False):
         assert row.started_at is not None, "the filter excludes workloads that have not started"
         seconds = lost_gpu_seconds(row.gpu_milli_now, row.started_at, row.last_checkpoint_at, now)
-        gpus, work = format_gpus(row.gpu_milli_now), format_gpu_time(seconds)
-        own = ", of the same project," if row.project_id == project.pk else ""
-        sentences.append(f"{row.handle}{own} would lose {gpus} and {work} of work.")
-    return " ".join(sorted(sentences))
+        own = "of the same project, " if row.project_id == project.pk else ""
+        gpus, work = (
+            text.replace(" ", "\N{NO-BREAK SPACE}")
+            for text in (format_gpus(row.gpu_milli_now), format_gpu_time(seconds))
+        )
+        result[row.handle] = f"{own}{gpus} and {work} of work"
+    return result
 
 
 def note_about_admins(actor: Actor, project: Project, change: Change) -> str:

@@ -7,15 +7,17 @@ from datetime import datetime
 from typing import Any
 
 from django.urls import reverse
+from django.utils import timezone
 
 from berth.core.values.amounts import MILLI
 from berth.core.wording.blocker_numbers import format_numbers
 from berth.core.wording.words import format_count
 from berth.documents.ordered import dump_workload
 from berth.documents.units import write_units
-from berth.server.web.numbers import memory
+from berth.server.web.numbers import elapsed, memory
 from projects.actor import Actor
 from projects.models import Phase, Pod, Workload, WorkloadArray
+from projects.queries.idle_gpus import idle_since
 from projects.selectors import pods
 from scheduler.engine.explain.reason_detail import BOUNDED, reason_detail
 from scheduler.engine.plan import Reason
@@ -27,7 +29,7 @@ from scheduler.reports.explanations.workload import PENDING_PHASES, Explanation,
 from scheduler.reports.queues.pending_reason import RESTART_DELAY, awaited_after_delay
 from scheduler.reports.selectors import evictions
 from scheduler.reports.visibility import viewer_for, visible_department_ids
-from scheduler.web.workloads.change_link import link_workloads
+from scheduler.web.workloads.change_link import link_names, named_workloads
 
 MAX_EVICTIONS, MAX_PODS = 20, 500
 ONLY_FREE = "Only free capacity can be used."
@@ -171,8 +173,17 @@ def _with_trace_urls(actor: Actor, workload: Workload, queues: Mapping[str, Any]
 
 
 def link_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> list[tuple[str, str]]:
-    """Return the clause about the workloads that an estimate waits for, split into texts with URLs or ""."""
-    return link_workloads(actor, ends_sentence(ends), [end.workload for end in ends if end.is_visible])
+    """Return the clause about the workloads that an estimate waits for, split into texts with URLs or "".
+
+    Workloads whose GPUs are idle are marked, because their owners may end them.
+    """
+    now, visible = timezone.now(), [end.workload for end in ends if end.is_visible]
+    rows = {row.handle: row.pk for row in named_workloads(actor, visible)}
+    idle = idle_since(rows.values(), now) if rows else {}
+    since = {name: (now - idle[pk]).total_seconds() for name, pk in rows.items() if pk in idle}
+    notes = {name: f", idle for {elapsed(seconds)}" for name, seconds in since.items()}
+    urls = {name: reverse("workload", args=[pk]) for name, pk in rows.items()}
+    return link_names(ends_sentence(ends, notes), urls)
 
 
 def build_obstacles(blockers: Sequence[Mapping[str, Any]]) -> list[Obstacle]:

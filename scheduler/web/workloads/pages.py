@@ -44,10 +44,9 @@ from scheduler.reports.what_if.smallest_change import NOT_PENDING, RenderedChang
 from scheduler.web.utilization.pages import strip_context, workload_utilization
 from scheduler.web.workloads import details
 from scheduler.web.workloads.change_link import (
+    change_and_effects,
     change_link,
-    describe_losses,
     note_about_admins,
-    split_effects,
 )
 from scheduler.web.workloads.code import role_commands
 from scheduler.web.workloads.failure import (
@@ -67,7 +66,6 @@ from scheduler.web.workloads.timeline.entries import TimelineEntry, timeline
 Context = dict[str, Any]
 EVICTIONS_ON_OVERVIEW, EVENTS_ON_OVERVIEW = 5, 6
 PLACED = r"[\d,]+ pods? with .+ on .+\.$"  # matches messages about a placement, not about start progress
-STARTS_NOW = "The workload would start now"
 PHASES_WITH_PODS = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 TABS_OF_RUNS = frozenset(("logs", "terminal", "metrics", "outputs", "resources"))
 
@@ -131,20 +129,19 @@ def smallest_change(request: Request, workload_id: uuid.UUID) -> HttpResponse:
         return render(request, "scheduler/workloads/next_cycle.html")
     link = change_link(request.actor, workload, change) if change else None
     note = note_about_admins(request.actor, workload.project, change) if change else ""
-    sentence, effects = split_effects(request.actor, answer.sentence, answer.affected)
     now = timezone.now()
+    sentence, effects = change_and_effects(request.actor, workload.project, answer, now)
     start, _ = expected_start(workload, now)
     context = {
         "workload": workload,
         "sentence": sentence,
-        "is_start": answer.sentence.startswith(STARTS_NOW),
         "effects": effects,
+        "evicts": bool(answer.evicted_workloads),
         "start": start if start is not None and start > now else None,
         "has_no_change": answer.outcome == Outcome.NO_CHANGE,
         "may_edit": may(request.actor, Action.OPERATE, workload) and is_editable(workload),
         "link": link,
         "note": note,
-        "losses": describe_losses(request.actor, workload.project, answer.evicted, now),
     }
     return render(request, "scheduler/workloads/smallest_change.html", context)
 

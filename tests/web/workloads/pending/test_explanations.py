@@ -67,9 +67,13 @@ def test_workloads_that_have_to_end_first_are_named_and_linked(cast: Cast, sign_
     page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
     text = re.sub(r"<time[^>]*>[^<]*</time>", "TIME", page)
     link = f'<a href="/workloads/{own.pk}">vision/mine</a>'
-    assert f", when a workload of another project (TIME) and {link} (TIME) end." in text
+    assert f"by itself</strong> when a workload of another project (TIME) and {link} (TIME) end." in text
     assert "ads/theirs" in sign_in("alice").get(f"/workloads/{workload.pk}").content.decode()
     assert "ads/theirs" not in page
+    pod = make.place(own, make.node(cast.pool), [0])
+    make.used(pod, 0, busy_at=make.ago(minutes=66))
+    text = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    assert f"{link} (<time" in text and "</time>, idle for 1 h 6 min) end." in text
 
 
 @pytest.mark.heavy
@@ -116,7 +120,7 @@ def test_reserved_workload_starts_when_its_own_nodes_have_booted(cast: Cast, sig
     page = client.get(f"/workloads/{workload.pk}").content.decode()
     assert "Project vision is 1 GPU above its fair share of 2 GPUs." in page
     starts = f'<time datetime="{present(node.ready_at).isoformat()}"'
-    assert f"Expected start: {starts}" in page and "boot time is unknown" not in page
+    assert f"Expected start: <strong>{starts}" in page and "boot time is unknown" not in page
     assert "The estimate holds if node boots has booted by then." in page
     assert f'pending since <time datetime="{workload.pending_since.isoformat()}"' in page
     assert '<h2 id="why-title">Reserved</h2>' in page and "Waiting for scale up" not in page

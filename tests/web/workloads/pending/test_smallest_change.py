@@ -89,16 +89,19 @@ def test_smallest_change_states_what_evicted_workloads_would_lose(
     )  # fmt: skip
     monkeypatch.setattr(pages, "find_smallest_change", lambda *_: answer)
     card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
-    loss = "vision/victim, of the same project, would lose 4 GPUs and 8.0 GPU-h of work."
-    assert loss in card and "without a change" not in card
+    link = f'<span class="warn">Evicts <a href="/workloads/{victim.pk}">vision/victim</a>'
+    amounts = "4\N{NO-BREAK SPACE}GPUs and 8.0\N{NO-BREAK SPACE}GPU-h of work lost."
+    loss = f"{link}: of the same project, {amounts}"
+    assert loss in card and "wait until" not in card
     assert 'class="button" id="make-change"' in card
     workload.explanation = {"expected_start": make.ago(minutes=-30).isoformat()}
     workload.save()
     card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
-    change, effects, later = re.split(r'<span class="warn">|</li><li>', card)
-    assert "Now, with a change:" in change and "would start now if it changed." in change
-    assert "This would evict" in effects and loss in effects
-    assert "Later, without a change:" in later and "No workload has to be evicted." in later
+    change, _, later = card.partition('<div class="step">')
+    assert "would start now if it changed." in change and loss in change
+    assert 'id="make-change"' in later and re.search(
+        "or wait until about <time.*, without an eviction", later
+    )
 
 
 @pytest.mark.parametrize(
@@ -209,7 +212,7 @@ def test_page_states_once_when_a_workload_can_start_after_its_restart_delay(
     head = re.sub(r"<time datetime=\"([^\"]+)\"[^>]*>[^<]*</time>", r"\1", page[page.index('class="lead') :])
     assert ">Queue position 2</a> in pool <a" in head
     assert f"Restart delay until {until.isoformat()}.</span>" in head
-    assert f"Expected start: {start.isoformat()} ({start.isoformat()}).</span>" in head
+    assert f"Expected start: <strong>{start.isoformat()} ({start.isoformat()})</strong>.</span>" in head
     assert client.get(f"/workloads/{workload.pk}/smallest-change").content == b""
 
 
