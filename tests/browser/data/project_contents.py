@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from django.utils import timezone
-
 from projects.models import Delivery
 from projects.services.notifications.subscriptions import subscribe
 from tests import factories as make
@@ -58,5 +56,5 @@ def create_notifications(scene: Any) -> None:
             attempts=1 if state == delivered else 8,
             next_attempt_at=at,
             last_error=error,
-            ended_at=timezone.now(),
+            ended_at=at,
         )

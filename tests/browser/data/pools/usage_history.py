@@ -56,7 +56,9 @@ def create_usage_history(scene: Any) -> None:
     for status in budget_statuses(list(Budget.objects.all()), timezone.now()):
         if status.percent > FULL_PERCENT:
             month = status.begin.date()
-            BudgetWarning.objects.create(budget=status.budget, month=month, percent=FULL_PERCENT)
+            BudgetWarning.objects.create(
+                budget=status.budget, month=month, percent=FULL_PERCENT, at=make.ago(hours=26)
+            )
 
 
 def _present_gpu_hours(hour: datetime, now: datetime) -> dict[tuple[str, datetime], float]:
