@@ -15,6 +15,8 @@ from django.views.decorators.http import require_GET
 
 from berth.core.errors import NotFound
 from berth.server.web.pages import Request, signed_in
+from projects import selectors
+from projects.models import Pod
 from projects.selectors import find_workload
 from scheduler.api.logs.pod_log import MAX_CHUNK_BYTES, PodLog, find_pod_log
 from scheduler.api.logs.search import format_cursor, parse_cursor
@@ -22,6 +24,7 @@ from scheduler.api.logs.timestamps import line_times
 from scheduler.reports.log_errors import search_errors
 from scheduler.reports.log_search import MAX_TEXT_LENGTH, LogMatches, MatchingLine, search_log
 from scheduler.reports.log_text import as_shown_in_terminal
+from scheduler.web.workloads.all_pods_search import MAX_PODS, search_all_pods
 from scheduler.web.workloads.details import PodPlacement, pod_placements
 from scheduler.web.workloads.failure import first_failed_pod
 
@@ -35,6 +38,7 @@ MAX_HITS, CONTEXT_LINES = 30, 2
 class SearchHit:
     """Line with a match, split into pieces. Each piece has a flag that is True for a match."""
 
+    pod: Pod
     line: MatchingLine
     before: tuple[str, ...]
     pieces: tuple[tuple[str, bool], ...]
@@ -101,7 +105,9 @@ def find_in_log(request: Request, workload_id: uuid.UUID) -> HttpResponse:
     context: dict[str, Any] = {
         "text": text, "ignore_case": fold, "workload": workload, "finds_errors": finds_errors,
     }  # fmt: skip
-    if text or finds_errors:
+    if text and request.GET.get("all_pods") == "on":
+        context |= _search_all_pods(request, workload_id, text, ignore_case=fold)
+    elif text or finds_errors:
         log = _find_log(request, workload_id)
         start = parse_cursor(request.GET.get("cursor", ""))
         if finds_errors:
@@ -115,12 +121,27 @@ def find_in_log(request: Request, workload_id: uuid.UUID) -> HttpResponse:
             )  # fmt: skip
         context |= {
             "log": log,
+            "pod_count": workload.pods.filter(run=log.pod.run).count(),
             "result": matches,
-            "hits": build_hits(matches, "" if finds_errors else text, fold),
+            "hits": build_hits(log.pod, matches, "" if finds_errors else text, fold),
             "more": start.offset > 0,
             "next": format_cursor(matches.resume_at),
         }
     return render(request, "scheduler/workloads/log_matches.html", context)
+
+
+def _search_all_pods(
+    request: Request, workload_id: uuid.UUID, text: str, *, ignore_case: bool
+) -> dict[str, Any]:
+    """Search the logs of all pods of the selected pod's run."""
+    log = _find_log(request, workload_id)
+    rows = selectors.pods(request.actor).filter(workload=workload_id, run=log.pod.run)
+    logs = [PodLog(pod, log.runtime) for pod in rows.order_by("rank", "role", "index")[:MAX_PODS]]
+    matches = search_all_pods(
+        logs, text, max_matches=MAX_HITS, context_lines=CONTEXT_LINES, ignore_case=ignore_case
+    )
+    hits = [hit for pod, each in matches.by_pod for hit in build_hits(pod, each, text, ignore_case)]
+    return {"log": log, "result": matches, "hits": hits, "all_pods": True, "pod_count": len(logs)}
 
 
 @signed_in
@@ -152,11 +173,12 @@ def pods_by_run(pods: list[PodPlacement]) -> list[tuple[int, list[PodPlacement]]
     return sorted(runs.items(), reverse=True)
 
 
-def build_hits(matches: LogMatches, text: str, ignore_case: bool) -> list[SearchHit]:
+def build_hits(pod: Pod, matches: LogMatches, text: str, ignore_case: bool) -> list[SearchHit]:
     """Return the matching lines as the page shows them. If no text is given, no part of a line is marked."""
     pattern = re.compile(f"({re.escape(text)})" if text else "($^)", re.IGNORECASE if ignore_case else 0)
     return [
         SearchHit(
+            pod,
             line,
             tuple(as_shown_in_terminal(context_line) for context_line in line.before),
             tuple(

@@ -179,6 +179,31 @@ def test_search_without_matches_removes_earlier_highlights(opened: Open, pods: l
         assert faults == []
 
 
+def test_search_of_all_pods_shows_the_log_of_the_pod_with_the_match(
+    opened: Open, pods: list[Pod], home: Path
+) -> None:
+    for pod, text in ((pods[0], "step 1\nloss is nan\n"), (pods[3], "step 1\nstep 2\nloss is nan\n")):
+        write(home, pod, text)
+    with opened("dave") as (page, faults):
+        page.goto(f"/workloads/{pods[0].workload_id}/logs")
+        page.get_by_label("Search the log").fill("nan")
+        page.keyboard.press("Enter")
+        expect(page.locator("#log-place")).to_have_text("1 of 1")
+        expect(page.locator(".log-all")).to_be_hidden()
+        page.get_by_role("button", name="Search all pods").click()
+        expect(page.locator("#log-place")).to_have_text("1 of 2, worker-0")
+        expect(page.locator(".log-all > summary")).to_be_visible()
+        page.get_by_role("button", name="Next match").click()
+        expect(page.locator("#log-place")).to_have_text("2 of 2, worker-3")
+        expect(page.get_by_label("Pod and run")).to_have_value(str(pods[3].pk))
+        expect(page.locator("#log .hit")).to_have_text("loss is nan\n")
+        assert page.evaluate(NUMBER_OF_HIT) == 3
+        assert accessibility_faults(page) == []
+        page.get_by_role("button", name="Search one pod").click()
+        expect(page.locator("#log-place")).to_have_text("1 of 1")
+        assert faults == []
+
+
 @pytest.mark.heavy
 @pytest.mark.parametrize("width", [360, 390])
 def test_log_toolbar_fits_on_phones(opened: Open, pods: list[Pod], home: Path, width: int) -> None:

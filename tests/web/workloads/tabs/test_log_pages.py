@@ -90,6 +90,25 @@ def test_matching_log_lines_are_escaped_and_shown_with_context(
     assert sign_in("grace").get(path(pod, "/search", text="a")).status_code == 404
 
 
+def test_logs_of_all_pods_of_a_run_are_searched_and_each_line_names_its_pod(
+    cast: Cast, sign_in: SignIn, runtime: FakeRuntime
+) -> None:
+    pod = start_pod(cast, runtime, b"one\nloss is nan\n")
+    node = make.node(cast.pool, gpus=2)
+    for index, text in ((1, b"fine\n"), (2, b"loss is nan\nloss is nan\n")):
+        other = make.place(pod.workload, node, [index - 1], index=index)
+        runtime.start(PodSpec(str(other.pk), other.name, "w", ("true",), {}, None, "i-0", (), 5))
+        runtime.write(str(other.pk), text)
+    client = sign_in("dave")
+    alone = client.get(path(pod, "/search", text="nan")).content.decode()
+    assert "1 matching line in worker-0, run 2:" in alone and "Search all pods" in alone
+    answer = client.get(path(pod, "/search", text="nan", all_pods="on")).content.decode()
+    assert "3 matching lines in 3 pods, run 2:" in answer and "Search one pod" in answer
+    named = re.findall(r'data-log-name="([^"]+)" aria-label="Show line (\d+)', answer)
+    assert named == [("worker-0", "2"), ("worker-2", "1"), ("worker-2", "2")]
+    assert sign_in("grace").get(path(pod, "/search", text="nan", all_pods="on")).status_code == 404
+
+
 @pytest.mark.heavy
 def test_log_matches_are_paginated(cast: Cast, sign_in: SignIn, runtime: FakeRuntime) -> None:
     pod = start_pod(cast, runtime, b"".join(b"hit %d\n" % n for n in range(70)))

@@ -253,6 +253,10 @@
     const at = event.target.closest?.("[data-log-at]"), step = event.target.closest?.("[data-log-step]");
     if (at) choose(hits().indexOf(at));
     if (step) choose(chosen + Number(step.dataset.logStep));
+    if (event.target.closest?.("[data-log-scope]")) {
+      search.elements.all_pods.checked = !search.elements.all_pods.checked;
+      search.requestSubmit();
+    }
     if (event.target.closest?.("#log-full")) fullScreen(!card.classList.contains("full"));
   });
   document.addEventListener("keydown", (event) => {
@@ -296,8 +300,9 @@
     if (!all.length) return;
     if (number >= all.length && more) return more.click(); // continue when the next matches have arrived
     chosen = (number + all.length) % all.length;
-    const { logAt, logLine } = all[chosen].dataset, offset = Number(logAt);
-    document.getElementById("log-place").textContent = `${chosen + 1} of ${matches.querySelector("[data-count]").dataset.count}`;
+    const { logAt, logLine, logPod, logName } = all[chosen].dataset, offset = Number(logAt);
+    document.getElementById("log-place").textContent = `${chosen + 1} of ${matches.querySelector("[data-count]").dataset.count}${logName ? `, ${logName}` : ""}`;
+    if (logPod) pods().value = logPod;
     go(offset, Number(logLine));
     link(offset, Number(logLine));
   }
