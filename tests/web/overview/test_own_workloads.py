@@ -4,8 +4,9 @@ import re
 
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-from projects.models import Workload, WorkloadArray
+from projects.models import InferenceEngine, Service, Workload, WorkloadArray
 from tests import factories as make
 from tests.cast import Cast
 from tests.web.conftest import SignIn, submit_array
@@ -51,6 +52,20 @@ def test_users_workloads_without_a_known_start_show_the_same_text_as_the_queue(
     assert "grid vision · 2 tasks Pending 2 pending position 3 starts when others end 1 GPU per task" in words
     assert "too-large vision Unschedulable Can never start 1 GPU requested" in words
     assert re.search(r"broken vision Failed \S.* 2 GPUs requested", words)
+
+
+def test_users_services_show_how_many_engines_serve(cast: Cast, sign_in: SignIn) -> None:
+    row = make.workload(cast.vision, "chat", kind="service", phase="running", by=cast.dave.user)
+    service = Service.objects.create(workload=row, role="worker", initial_engines=2, next_number=2)
+    for number, state in enumerate(("ACTIVE", "CREATING")):
+        InferenceEngine.objects.create(
+            service=service, number=number, origin="initial", state=state, is_healthy=True,
+            since=timezone.now(), created_at=timezone.now(), workload=row,
+        )  # fmt: skip
+    text = sign_in("dave").get("/").content.decode()
+    card = text.partition('aria-labelledby="mine-title"')[2].partition("</section>")[0]
+    words = " ".join(re.sub(r"<[^>]+>", " ", card).split())
+    assert "chat vision Partly serving 1 of 2 engines serving" in words
 
 
 def test_overview_statement_count_does_not_grow_with_arrays(cast: Cast, sign_in: SignIn) -> None:

@@ -10,11 +10,12 @@ from django.db.models.functions import Cast
 from django.utils.dateparse import parse_datetime
 
 from projects.actor import Actor
-from projects.models import ArrayState, Phase, Workload, WorkloadArray
+from projects.models import ArrayState, Phase, Workload, WorkloadArray, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, LIVE_PHASES
 from projects.selectors import arrays, workloads
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.arrays.progress import ArrayProgress, load_progress
+from projects.web.services.serving import ServingStatus, load_serving_statuses
 from projects.web.workloads.engine_rows import insert_inference_engine_rows, without_engines
 from projects.web.workloads.request_words import load_request_words
 
@@ -30,7 +31,8 @@ NO_FORECAST = (None, None, "")
 class OwnWorkload:
     """Workload or array on the overview. An array has the forecast of its first queued task.
 
-    `start_reason` explains why the expected start of a pending workload is unknown.
+    `start_reason` explains why the expected start of a pending workload is unknown. A running service has
+    the status of its engines.
     """
 
     workload: Workload | None
@@ -39,6 +41,7 @@ class OwnWorkload:
     start_reason: str = ""
     array: WorkloadArray | None = None
     progress: ArrayProgress | None = None
+    serving: ServingStatus | None = None
 
     @property
     def row(self) -> Workload | WorkloadArray:
@@ -77,7 +80,9 @@ def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
     shown = list(rows[:OWN_MAX])
     load_request_words(shown)
     insert_inference_engine_rows(shown, matching, "")
-    own = [OwnWorkload(row, *_stored_forecast(row)) for row in shown]
+    services = [row for row in shown if row.kind == WorkloadKind.SERVICE and row.phase == Phase.RUNNING]
+    serving = load_serving_statuses(services)
+    own = [OwnWorkload(row, *_stored_forecast(row), serving=serving.get(row.pk)) for row in shown]
     return sorted([*own, *_own_arrays(actor, now)], key=lambda each: each.sort_key)[:OWN_MAX]
 
 
