@@ -7,6 +7,7 @@ from itertools import zip_longest
 
 from django.utils import timezone
 
+from berth.core.values.amounts import MILLI
 from projects.actor import Actor
 from projects.models import Event, Phase, Workload
 from projects.selectors import events
@@ -26,9 +27,11 @@ from scheduler.web.workloads.timeline.periods import (
     STATES,
     Period,
     PeriodBar,
-    expected_period,
+    expected_periods,
+    find_lost_work,
     find_periods,
     period_bar,
+    summarize,
 )
 
 MAX_EVENTS = 100
@@ -99,12 +102,14 @@ class TimelineEntry:
 class Timeline:
     """Timeline entries, latest first. `more` is True if there are older events.
 
-    `periods` is a bar of the workload's states so far and of what is expected.
+    `periods` is a bar of the workload's states so far and of what is expected. `summary` states how often and
+    how long the workload ran and was pending, unless there are older events.
     """
 
     entries: tuple[TimelineEntry, ...]
     more: bool
     periods: PeriodBar | None = None
+    summary: str = ""
 
 
 def timeline(
@@ -124,7 +129,14 @@ def timeline(
     shown = rows[:MAX_EVENTS]
     unmatched = list(evictions)
     entries = [
-        _build_entry(row, workload, _take_matching_evictions(row, unmatched)) for row in reversed(shown)
+        entry
+        for row in reversed(shown)
+        for entry in _build_entries(
+            row,
+            workload,
+            _take_matching_evictions(row, unmatched),
+            shows_stopping=shows_still_pending,
+        )
     ]
     # Omit evictions before the first event only if earlier events are also omitted.
     since = shown[-1].at if len(rows) > MAX_EVENTS else None
@@ -143,11 +155,17 @@ def timeline(
     if shows_still_pending and evaluated_at is not None:
         is_pending = workload.phase == Phase.PENDING
         message = f"{str(pending_reason(workload)).removesuffix('.')}." if is_pending else workload.message
-        last = TimelineEntry(max(now, evaluated_at), STILL_PENDING, message, "", state="pending")
+        reasons = reasons_in_period(history, workload.since, None)
         complete.append(
-            replace(
-                last,
-                reasons=_summarize_reasons(reasons_in_period(history, workload.since, None), now),
+            TimelineEntry(
+                max(now, evaluated_at),
+                STILL_PENDING,
+                message,
+                "",
+                lasted=reasons[0].duration(now) if len(reasons) == 1 else None,
+                lasted_verb="so far",
+                reasons=_summarize_reasons(reasons, now) if len(reasons) > 1 else None,
+                state="pending",
             )
         )
     if not shows_still_pending:
@@ -157,14 +175,29 @@ def timeline(
     complete += _expected_entries(actor, workload, now)
     periods = find_periods(reversed(shown), workload, now)
     is_pending = workload.phase in PENDING_PHASES
-    expected = expected_period(workload, expected_start(workload, now)[0] if is_pending else None, now)
-    evicted = [entry.at for entry in complete if entry.state == EVICTION]
-    complete = _with_periods(complete, [*periods, *([expected] if expected else [])])
+    expected = expected_periods(workload, expected_start(workload, now)[0] if is_pending else None, now)
+    evicted = [entry for entry in complete if entry.state == EVICTION]
+    lost_work = find_lost_work(periods, [(entry.at, _seconds_lost(entry)) for entry in evicted])
+    complete = _with_periods(complete, [*periods, *expected])
     return Timeline(
         tuple(reversed(_without_repetitions(complete))),
         len(rows) > MAX_EVENTS,
-        period_bar(periods, expected, evicted, is_live=workload.ended_at is None),
+        period_bar(
+            periods,
+            expected,
+            [entry.at for entry in evicted],
+            lost_work,
+            workload.last_checkpoint_at,
+            is_live=workload.ended_at is None,
+        ),
+        "" if len(rows) > MAX_EVENTS else summarize(workload, periods),
     )
+
+
+def _seconds_lost(entry: TimelineEntry) -> float:
+    """Return how long the pods of an evicted workload had run since their last checkpoint."""
+    rows = [each.row for each in entry.evictions if each.row.entire_workload and each.row.gpu_milli]
+    return max((MILLI * row.lost_gpu_seconds / row.gpu_milli for row in rows), default=0.0)
 
 
 def _with_periods(entries: Iterable[TimelineEntry], periods: Sequence[Period]) -> list[TimelineEntry]:
@@ -203,6 +236,17 @@ def _expected_entries(actor: Actor, workload: Workload, now: datetime) -> list[T
         expected.append(TimelineEntry(end, "Reaches max runtime", "", FUTURE))
     expected.sort(key=lambda entry: (entry.at, entry.title))
     return [entry for entry in expected if entry.at > now]
+
+
+def _build_entries(
+    row: Event, workload: Workload, evictions: tuple[RenderedEviction, ...], *, shows_stopping: bool
+) -> list[TimelineEntry]:
+    """Return the entry of an event. If pods stop because of an eviction, a second entry says so."""
+    entry = _build_entry(row, workload, evictions)
+    if not shows_stopping or row.kind != Phase.STOPPING or entry.state != EVICTION:
+        return [entry]
+    title = PHASE_TITLES[Phase.STOPPING]
+    return [entry, TimelineEntry(row.at, title, "", "", state=STATES[Phase.STOPPING])]
 
 
 def _build_entry(row: Event, workload: Workload, evictions: tuple[RenderedEviction, ...]) -> TimelineEntry:
@@ -253,8 +297,10 @@ def _with_durations(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
                 lasted, verb = entry.at - since.at, "pending for"
             elif since.title == "Running" and entry.title not in STILL_RUNNING:
                 lasted, verb = entry.at - since.at, "ran for"
+            elif since.title == "Stopping":
+                lasted, verb = entry.at - since.at, "stopping for"
         complete.append(replace(entry, lasted=lasted, lasted_verb=verb))
-        if entry.title in ("Submitted", "Pending", "Running") or verb:
+        if entry.title in ("Submitted", "Pending", "Running", "Stopping") or verb:
             since = entry
     return complete
 

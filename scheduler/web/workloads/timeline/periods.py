@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from berth.core.wording.words import format_count
 from berth.server.web.charts.bars import WIDTH
 from berth.server.web.numbers import elapsed
 from projects.models import Event, Phase, Workload
@@ -24,10 +25,13 @@ MIN_WIDTH = 4  # of a period, so that short ones remain visible, in units of the
 
 @dataclass(frozen=True, slots=True)
 class Period:
+    """Period in one state. A restart delay that is left is an expected period of its own."""
+
     state: str
     begin: datetime
     end: datetime
     is_expected: bool = False
+    is_delay: bool = False
 
     @property
     def length(self) -> timedelta:
@@ -44,6 +48,7 @@ class PeriodPart:
     label: str
     key: int
     is_expected: bool
+    is_delay: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +58,16 @@ class PeriodBar:
     parts: tuple[PeriodPart, ...]
     now: int | None  # position of the present, or None if the workload has ended
     evictions: tuple[int, ...]  # positions
-    totals: tuple[tuple[str, timedelta], ...]  # time spent in each state so far
+    lost_work: tuple[tuple[int, int], ...]  # positions and widths of the work that evictions lost
+    checkpoint: int | None  # position of the last checkpoint
+    states: tuple[str, ...]  # states so far
     expected: str = ""  # state of the dashed part, or ""
+    end_title: str = ""  # what is expected at the end of the bar, or ""
     label: str = field(default="", kw_only=True)
+
+    @property
+    def has_delay(self) -> bool:
+        return any(part.is_delay for part in self.parts)
 
 
 def find_periods(rows: Iterable[Event], workload: Workload, now: datetime) -> list[Period]:
@@ -86,36 +98,78 @@ def find_periods(rows: Iterable[Event], workload: Workload, now: datetime) -> li
     return [period for period in periods if period.end > period.begin]
 
 
-def expected_period(workload: Workload, start: datetime | None, now: datetime) -> Period | None:
-    """Return the rest of the current state until the expected start or the end of the maximum runtime."""
-    if workload.phase in (Phase.PENDING, Phase.RESERVED) and start is not None and start > now:
-        return Period(STATES[workload.phase], now, start, is_expected=True)
+def expected_periods(workload: Workload, start: datetime | None, now: datetime) -> list[Period]:
+    """Return the rest of the current state until the expected start or the end of the maximum runtime.
+
+    The rest of a restart delay comes first.
+    """
+    if workload.phase in (Phase.PENDING, Phase.RESERVED):
+        state, until = STATES[workload.phase], workload.backoff_until
+        ends = [*([(until, True)] if until and workload.phase == Phase.PENDING else []), (start, False)]
+        periods, begin = list[Period](), now
+        for end, is_delay in ends:
+            if end is not None and end > begin:
+                periods.append(Period(state, begin, end, is_expected=True, is_delay=is_delay))
+                begin = end
+        return periods
     if workload.phase == Phase.RUNNING and workload.started_at is not None and workload.max_runtime:
         end = workload.started_at + timedelta(seconds=workload.max_runtime)
-        return Period("running", now, end, is_expected=True) if end > now else None
-    return None
+        return [Period("running", now, end, is_expected=True)] if end > now else []
+    return []
+
+
+def summarize(workload: Workload, periods: Iterable[Period]) -> str:
+    """Return the number of runs and evictions, and how long the workload ran and was pending so far."""
+    totals = dict.fromkeys(("running", "pending"), 0.0)
+    for period in periods:
+        if period.state in totals:
+            totals[period.state] += period.length.total_seconds()
+    parts = [format_count(workload.run, "run"), format_count(workload.preemptions, "eviction")]
+    parts += [
+        f"{elapsed(total - total % 60 if total > 60 else total)} {state}"
+        for state, total in totals.items()
+        if total
+    ]
+    return ", ".join(part for part in parts if not part.startswith("0 "))
+
+
+def find_lost_work(periods: Sequence[Period], evictions: Iterable[tuple[datetime, float]]) -> list[Period]:
+    """Return the end of each run whose work an eviction lost. An eviction is its time and the time lost."""
+    runs = [period for period in periods if period.state == "running"]
+    return [
+        Period("running", max(run.begin, at - timedelta(seconds=seconds)), run.end)
+        for at, seconds in evictions
+        for run in runs
+        if seconds and run.begin < at <= run.end
+    ]
 
 
 def period_bar(
-    periods: Sequence[Period], expected: Period | None, evictions: Iterable[datetime], *, is_live: bool
+    periods: Sequence[Period],
+    expected: Sequence[Period],
+    evictions: Iterable[datetime],
+    lost_work: Iterable[Period],
+    checkpoint: datetime | None,
+    *,
+    is_live: bool,
 ) -> PeriodBar | None:
     """Return the bar, or None if there are fewer than two periods to show."""
-    shown = [*periods, *([expected] if expected else [])]
+    shown = [*periods, *expected]
     if len(shown) < 2:
         return None
     begin, end = shown[0].begin, shown[-1].end
-    totals = {
-        state: sum((each.length for each in periods if each.state == state), timedelta()) for state in ORDER
-    }
-    spent = tuple((state, length) for state, length in totals.items() if length)
+    has_checkpoint = checkpoint is not None and begin <= checkpoint <= end
     return PeriodBar(
         begin,
         end,
         tuple(_part(each, begin, end, key) for key, each in enumerate(shown)),
         _position(periods[-1].end, begin, end) if is_live and periods else None,
         tuple(_position(at, begin, end) for at in evictions if begin <= at <= end),
-        spent,
-        expected.state if expected else "",
+        tuple((part.x, part.width) for part in (_part(each, begin, end, 0) for each in lost_work)),
+        _position(checkpoint, begin, end) if checkpoint is not None and has_checkpoint else None,
+        tuple(state for state in ORDER if any(each.state == state for each in periods)),
+        expected[-1].state if expected else "",
+        _end_title(expected[-1]) if expected else "",
         label=", ".join(_describe(each) for each in shown),
     )
 
@@ -123,12 +177,22 @@ def period_bar(
 def _part(period: Period, begin: datetime, end: datetime, key: int) -> PeriodPart:
     x = _position(period.begin, begin, end)
     width = max(MIN_WIDTH, _position(period.end, begin, end) - x)
-    return PeriodPart(x, width, period.state, _describe(period), key, period.is_expected)
+    return PeriodPart(x, width, period.state, _describe(period), key, period.is_expected, period.is_delay)
 
 
 def _describe(period: Period) -> str:
     rest = "another " if period.is_expected else ""
-    return f"{period.state} for {rest}{elapsed(period.length.total_seconds())}"
+    return f"{_title(period)} for {rest}{elapsed(period.length.total_seconds())}"
+
+
+def _title(period: Period) -> str:
+    return "restart delay" if period.is_delay else period.state
+
+
+def _end_title(period: Period) -> str:
+    if period.state == "running":
+        return "Reaches max runtime"
+    return "Restart delay ends" if period.is_delay else "Expected start about"
 
 
 def _position(at: datetime, begin: datetime, end: datetime) -> int:

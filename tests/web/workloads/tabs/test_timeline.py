@@ -1,5 +1,6 @@
 """Tests for a workload's timeline, from its submission to its end."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -49,6 +50,7 @@ def test_timeline_shows_starts_preemptions_and_durations(cast: Cast, sign_in: Si
         "Running",
         "Starting",
         "Pending",
+        "Stopping",
         "Preempted",
         "Running",
         "Starting",
@@ -60,7 +62,7 @@ def test_timeline_shows_starts_preemptions_and_durations(cast: Cast, sign_in: Si
         for entry in answer.context["timeline"].entries
         if entry.lasted is not None
     ]
-    assert lasted == [("pending for", 30), ("ran for", 29), ("pending for", 10)]
+    assert lasted == [("pending for", 30), ("stopping for", 0), ("ran for", 29), ("pending for", 10)]
     text = answer.content.decode()
     number = f'<span class="visually-hidden"> {eviction.pk}</span>'
     assert f'href="/evictions/{eviction.pk}">Show eviction{number}</a>' in text
@@ -85,8 +87,8 @@ def test_timeline_words_a_restart_delay_like_the_header(cast: Cast, sign_in: Sig
         pending_reasons=make.reasons(("Backoff", 4)), backoff_until=make.ago(minutes=-1),
     )  # fmt: skip
     text = sign_in("erin").get(f"/workloads/{ours.pk}/timeline").content.decode()
-    assert "Restart delay until <time" in text
-    assert "Restart delay for 4 min" in text, "until now, the time that the entry shows"
+    assert "Restart delay until <time" in text and "Restart delay for" not in text
+    assert re.search(r"<strong>Now pending</strong> <span class=\"faint\">for 4 min", text)
 
 
 @pytest.mark.heavy
@@ -225,6 +227,7 @@ def test_timeline_is_built_from_scheduler_events(transactional_db: None, sign_in
         "Running",
         "Starting",
         "Pending",
+        "Stopping",
         "Preempted",
         "Running",
         "Starting",
@@ -236,7 +239,7 @@ def test_timeline_is_built_from_scheduler_events(transactional_db: None, sign_in
 def test_timeline_shows_the_last_checkpoint_expected_events_and_periods(cast: Cast, sign_in: SignIn) -> None:
     start = timezone.now() + timedelta(minutes=40)
     ours = make.workload(
-        cast.vision, "ours", run=1, reason="Backoff", explained_at=make.ago(seconds=5),
+        cast.vision, "ours", run=1, preemptions=1, reason="Backoff", explained_at=make.ago(seconds=5),
         since=make.ago(minutes=10), last_checkpoint_at=make.ago(minutes=20),
         backoff_until=make.ago(minutes=-5), explanation={"expected_start": start.isoformat()},
     )  # fmt: skip
@@ -244,25 +247,37 @@ def test_timeline_shows_the_last_checkpoint_expected_events_and_periods(cast: Ca
     record_event(ours, "running", "All pods run.", 50)
     record_event(ours, "stopping", "Preempted for vision/theirs: lower priority", 11, reason="Preempted")
     record_event(ours, "pending", "Requeued after 1 eviction.", 10, reason="Preempted")
+    theirs = make.workload(cast.vision, "theirs", phase="running")
+    make.eviction(ours, theirs, cast.pool, at=make.ago(minutes=11), lost_gpu_seconds=9 * 60)
     client = sign_in("dave")
     assert titles(client, ours) == [
-        "Expected start", "Restart delay ends", "Now pending", "Pending", "Preempted", "Last checkpoint",
-        "Running", "Submitted",
+        "Expected start", "Restart delay ends", "Now pending", "Pending", "Stopping", "Preempted",
+        "Last checkpoint", "Running", "Submitted",
     ]  # fmt: skip
     page = client.get(f"/workloads/{ours.pk}/timeline")
     timeline = page.context["timeline"]
     bar = timeline.periods
     assert [(part.state, part.is_expected) for part in bar.parts] == [
         ("pending", False), ("running", False), ("stopping", False), ("pending", False), ("pending", True),
+        ("pending", True),
     ]  # fmt: skip
     assert [(part.x, part.width) for part in bar.parts] == [
-        (0, 100), (100, 390), (490, 10), (500, 100), (600, 400),
+        (0, 100), (100, 390), (490, 10), (500, 100), (600, 50), (650, 350),
     ]  # fmt: skip
-    totals = [(state, round(spent / timedelta(minutes=1))) for state, spent in bar.totals]
-    assert totals == [("pending", 20), ("running", 39), ("stopping", 1)]
-    assert (bar.now, bar.evictions) == (600, (490,))
+    assert [part.is_delay for part in bar.parts] == [False, False, False, False, True, False]
+    assert timeline.summary == "1 run, 1 eviction, 39 min running, 20 min pending"
+    assert (bar.now, bar.evictions, bar.checkpoint, bar.lost_work) == (600, (490,), 400, ((400, 90),))
+    assert re.search(r'class="period-end">Expected start about <time', page.content.decode())
     keys = {entry.title: entry.period for entry in timeline.entries if entry.period is not None}
-    assert keys == {"Submitted": 0, "Running": 1, "Preempted": 2, "Pending": 3, "Expected start": 4}
+    assert keys == {
+        "Submitted": 0,
+        "Running": 1,
+        "Preempted": 2,
+        "Stopping": 2,
+        "Pending": 3,
+        "Restart delay ends": 4,
+        "Expected start": 5,
+    }
     assert 'class="estimate">about <time' in page.content.decode()
     assert page.content.decode().count('<li class="future') == 2
     overview = client.get(f"/workloads/{ours.pk}").content.decode()

@@ -121,20 +121,20 @@ def is_past(moment: datetime) -> bool:
 
 
 @register.filter
-def local_times(text: str) -> SafeString:
+def local_times(text: str, style: str = "moment") -> SafeString:
     """Render a sentence. Scripts convert the UTC times in the sentence to the reader's time zone."""
     parts = enumerate(UTC_TIME.split(str(text or "")))
     return format_html_join(
-        "", "{}", ((_local_time_element(part) if place % 2 else part,) for place, part in parts)
+        "", "{}", ((_local_time_element(part, style) if place % 2 else part,) for place, part in parts)
     )
 
 
-def _local_time_element(text: str) -> SafeString:
+def _local_time_element(text: str, style: str) -> SafeString:
     try:
         moment = datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError:  # the date is not valid, for example 2026-02-31
         return format_html("{} UTC", text)
-    return format_html('<time datetime="{}" data-style="moment">{} UTC</time>', moment.isoformat(), text)
+    return format_html('<time datetime="{}" data-style="{}">{} UTC</time>', moment.isoformat(), style, text)
 
 
 @register.simple_tag
