@@ -1,6 +1,8 @@
 """Ranking of an array's tasks by a metric, with a chart of the best tasks."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from uuid import UUID
 
 from berth.server.web.charts.lines import LineChart, line_chart
 from projects.models import Metric, Workload, WorkloadArray
@@ -54,6 +56,13 @@ def load_ranking(array: WorkloadArray, name: str, goal: str) -> Ranking | None:
         tasks=[_build_ranked_task(row, chosen, place) for place, row in enumerate(rows)],
         more=ranked.count() - len(rows) if len(rows) == RANKED_MAX else 0,
     )  # fmt: skip
+
+
+def load_best_values(tasks: Collection[Workload], ranking: Ranking) -> dict[UUID, str]:
+    """Return the best value of the ranking's metric by task. Tasks without a finite value are omitted."""
+    rows = Metric.objects.filter(workload__in=[task.pk for task in tasks], name=ranking.name)
+    values = rows.values_list("workload_id", f"{ranking.goal}_value")
+    return {pk: f"{value:.6g}" for pk, value in values if value is not None}
 
 
 def _build_ranked_task(row: Metric, goal: Goal, place: int) -> RankedTask:

@@ -32,7 +32,7 @@ from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDU
 from projects.web.arrays.estimates import RuntimeEstimate, estimate_runtime
 from projects.web.arrays.failures import load_failures
 from projects.web.arrays.folding import FOLDED_MIN, fold_tasks
-from projects.web.arrays.metrics import load_ranking
+from projects.web.arrays.metrics import Ranking, load_best_values, load_ranking
 from projects.web.arrays.parameters import (
     PREFIX,
     matching_indexes,
@@ -46,9 +46,8 @@ from projects.web.workloads.columns import run_seconds
 from projects.web.workloads.filters import STATES
 from projects.web.workloads.steps import bulk_steps
 
-FIXED_COLUMNS = 7  # maximum columns of the task table, not counting those of parameters
+FIXED_COLUMNS = 8  # maximum columns of the task table, not counting those of parameters
 MAX_SQUARES = 1000  # maximum number of tasks that are shown as squares
-SQUARE_KINDS = ("completed", "running", "failed", "pending", "reserved", "held", "suspended", "cancelled")
 SORTS = {"index": "array_index", "state": "phase", "since": "since", "attempt": "attempt", "runs": "run"}
 CSV_COLUMNS = {
     "Task": "name", "Index": "array_index", "State": "phase", "Reason": "reason", "Status": "message",
@@ -64,7 +63,7 @@ class TaskSquare:
 
     pk: uuid.UUID
     index: int
-    kind: str  # one of `SQUARE_KINDS`; "held" if the task waits for earlier tasks
+    kind: str  # phase of the task, with one kind for running tasks; "held" if it waits for earlier tasks
     title: str
 
 
@@ -112,7 +111,7 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         return _as_csv(request, array, tasks, parameters)
     ranking = load_ranking(array, request.GET.get("metric", ""), request.GET.get("goal", ""))
     squares = _task_squares(array, all_tasks, parameters) if array.task_count <= MAX_SQUARES else []
-    table = _table_context(request, tasks, parameters)
+    table = _table_context(request, tasks, parameters, ranking)
     gpu_hours, cost = array_gpu_hours_and_cost(array.pk, timezone.now())
     estimate = estimate_runtime(array, progress)
     idle_reason = _idle_reason(all_tasks, progress) if array.state == ArrayState.ACTIVE else None
@@ -127,7 +126,6 @@ def detail(request: Request, array_id: uuid.UUID) -> HttpResponse | StreamingHtt
         else (),
         "filters": filters,
         "squares": _group_by_ten(squares),
-        "square_kinds": [kind for kind in SQUARE_KINDS if kind in {square.kind for square in squares}],
         "failures": load_failures(array) if progress.counts.failed else [],
         "waits_for": dependency_statuses(request.actor, array),
         "awaited_by": find_dependents(request.actor, array),
@@ -166,7 +164,9 @@ def _header_context(request: Request, array: WorkloadArray) -> dict[str, Any]:
     }
 
 
-def _table_context(request: Request, tasks: QuerySet[Workload], parameters: Parameters) -> dict[str, Any]:
+def _table_context(
+    request: Request, tasks: QuerySet[Workload], parameters: Parameters, ranking: Ranking | None
+) -> dict[str, Any]:
     """Return the template context for one page of the tasks, in the requested order."""
     columns = parameter_columns(parameters)
     show_all, cursor = request.GET.get("rows") == "all", request.GET.get("cursor", "")
@@ -178,9 +178,11 @@ def _table_context(request: Request, tasks: QuerySet[Workload], parameters: Para
         queued = tasks.filter(held=False) if held else tasks
         row_slice = load_slice(queued, SORTS, sort=sort, default="index", cursor=cursor)
     activity = load_activity(row_slice.rows)
+    best = load_best_values(row_slice.rows, ranking) if ranking is not None else {}
     for task in row_slice.rows:
         cast("Any", task).runtime = run_seconds(task)
         cast("Any", task).activity = activity.get(task.pk, "")
+        cast("Any", task).metric = best.get(task.pk, "")
     has_parameters = any(parameters.get(task.array_index or 0) for task in row_slice.rows)
     fold_tasks(row_slice.rows, fold=row_slice.sort == "index" and not show_all and not has_parameters)
     return {
@@ -194,6 +196,7 @@ def _table_context(request: Request, tasks: QuerySet[Workload], parameters: Para
         ],
         "parameter_columns": columns,
         "parameter_prefix": PREFIX,
+        "metric_column": ranking.name if ranking is not None and best else "",
         "column_count": FIXED_COLUMNS + len(columns),
         "has_runtimes": any(task.ended_at and task.started_at for task in row_slice.rows),
         "has_attempts": any(task.attempt > 1 for task in row_slice.rows),

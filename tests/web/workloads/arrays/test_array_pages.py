@@ -262,7 +262,7 @@ def test_cancelled_tasks_are_counted_and_listed_separately(sweep: WorkloadArray,
     Workload.objects.filter(array=sweep, array_index=7).update(phase="cancelled", ended_at=make.ago())
     client = sign_in("erin")
     page = text(client, f"/arrays/{sweep.pk}")
-    assert '<div class="label">Cancelled</div><div class="value">1</div>' in page
+    assert '?state=cancelled#tasks"><i class="cancelled"></i>1 cancelled</a>' in page
     assert 'Failed <span class="bad">2</span></a>' in page
     assert 'Cancelled <span class="faint">1</span></a>' in page
     listed = text(client, f"/arrays/{sweep.pk}", state="cancelled")

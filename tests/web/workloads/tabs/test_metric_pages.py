@@ -1,5 +1,7 @@
 """Tests for metrics on the workload page and the array page."""
 
+import re
+
 import pytest
 
 from projects.models import Workload
@@ -30,6 +32,19 @@ def test_metrics_tab_without_metrics_explains_how_to_report_metrics(cast: Cast, 
     workload = make.workload(cast.vision, "train")
     text = sign_in("dave").get(f"/workloads/{workload.pk}/metrics").content.decode()
     assert "No metrics yet" in text and "berth.report(step, loss=0.31)" in text
+
+
+def test_task_table_shows_the_best_value_of_the_ranked_metric(cast: Cast, sign_in: SignIn) -> None:
+    document = {**training("sweep", array={"tasks": 3}), "project": "vision"}
+    array = arrays.submit(actor=cast.dave, document=document).array
+    client, path = sign_in("dave"), f"/arrays/{array.pk}"
+    column = 'data-label="accuracy">'
+    assert column not in client.get(path, {"rows": "all"}).content.decode()
+    for task in Workload.objects.filter(array=array, array_index__lt=2):
+        make.metric(task, "accuracy", 0.25 * ((task.array_index or 0) + 1), 0.125)
+    for goal, values in (("min", ["0.125", "0.125"]), ("max", ["0.25", "0.5"])):
+        page = client.get(path, {"rows": "all", "goal": goal}).content.decode()
+        assert re.findall(rf"{column}([\d.]+)<", page) == values
 
 
 def test_array_page_ranks_tasks_and_names_the_best_task(cast: Cast, sign_in: SignIn) -> None:
