@@ -11,8 +11,11 @@ TICKS = 4
 
 @dataclass(frozen=True, slots=True)
 class Area:
+    """Area of a step chart. `edge` is the path of its upper edge."""
+
     kind: str
     path: str
+    edge: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,8 @@ def step_chart(
     for kind, numbers in stacked:
         above = [low + number for low, number in zip(below, numbers, strict=True)]
         if any(numbers):
-            areas.append(Area(kind, _outline(x_positions, above, below, top)))
+            outline = _outline(x_positions, above, below, top)
+            areas.append(Area(kind, outline, _line(x_positions, above, top)))
         below = above
     marks = tuple((_y(mark, top), mark) for mark in range(top, -1, -step))
     numbers_by_time = zip(times, *(numbers for _, numbers in stacked), line, strict=True)

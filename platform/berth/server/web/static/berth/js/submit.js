@@ -159,14 +159,14 @@
     event.preventDefault();
     showLine(Number(link.dataset.line));
   });
-  // On phones, the details of the verdict and the smallest change are folded until the user opens them.
-  const isNarrow = matchMedia("(max-width: 40rem)"), FOLDED = ["verdict-details", "smallest-change"], opened = new Set();
+  // In narrow windows, the details of the verdict and the smallest change are folded until the user opens them.
+  const FOLDED = { "verdict-details": matchMedia("(max-width: 40rem)"), "smallest-change": matchMedia("(max-width: 75rem)") }, opened = new Set();
   function foldDetails() {
-    for (const id of FOLDED.filter((each) => isNarrow.matches && !opened.has(each))) document.getElementById(id)?.removeAttribute("open");
+    for (const [id, isNarrow] of Object.entries(FOLDED)) if (isNarrow.matches && !opened.has(id)) document.getElementById(id)?.removeAttribute("open");
   }
   document.addEventListener("click", (event) => {
     const details = event.target.closest?.("summary")?.parentElement;
-    if (!FOLDED.includes(details?.id)) return;
+    if (!(details?.id in FOLDED)) return;
     if (details.open) opened.delete(details.id); else opened.add(details.id);
   });
   document.addEventListener("htmx:afterSwap", foldDetails);
