@@ -72,6 +72,8 @@ Result = TypeVar("Result")
 ReconcilePool = Callable[[NodePool, datetime, HeldLease, Mapping[int, LostWork]], bool]
 POD_TRIGGER = "pod"  # trigger of a tick caused only by pod reports
 SWEEP_EVERY = timedelta(seconds=60)
+# A full garbage collection visits all objects of all live workloads, and finds almost no garbage.
+COLLECT_EVERY = timedelta(minutes=10)
 CYCLES_PER_STEP = 50  # maximum number of earlier cycles that one step records
 CLEAN_UP_SECONDS = 0.005  # maximum time for sweeping pods in one clean-up round
 
@@ -87,6 +89,7 @@ class Loop:
     idle: IdleTracker = field(default_factory=IdleTracker)
     releases: NodeReleases = field(default_factory=NodeReleases)
     swept_at: datetime | None = None
+    collected_at: datetime | None = None
     checkpoints_at: datetime | None = None
     idle_rules_at: datetime | None = None
     _timer: CycleTimer = field(init=False)
@@ -250,7 +253,7 @@ class Loop:
         if self.swept_at is not None and now - self.swept_at < SWEEP_EVERY:
             return
         self.swept_at = now
-        if collect_deferred_garbage():
+        if self._is_collection_due(now) and collect_deferred_garbage():
             yield False
         began = time.monotonic()
         for note in self._run_steps_safely("sweep", sweep(now, self.context)):
@@ -268,6 +271,15 @@ class Loop:
         ):
             yield False
         self._run_safely("schedules", self._fence_step(sync_schedules))
+
+    def _is_collection_due(self, now: datetime) -> bool:
+        """Return whether ten minutes have passed, or no workload is live, so that a collection is fast."""
+        if self.collected_at is None:
+            self.collected_at = now
+        if not self.is_empty and now - self.collected_at < COLLECT_EVERY:
+            return False
+        self.collected_at = now
+        return True
 
     def _advance_arrays(self, now: datetime) -> bool:
         advanced = bool(self._run_safely("arrays", lambda: advance_arrays(now, self.context)))

@@ -2,6 +2,12 @@
 
 import subprocess
 import sys
+from datetime import timedelta
+
+import pytest
+
+from scheduler.loop import tick
+from tests.scheduler.stage import Stage
 
 SCRIPT = """
 import gc, weakref
@@ -76,3 +82,28 @@ def test_recent_collections_visit_each_object_once() -> None:
 def test_processes_without_deferred_collections_do_not_collect_on_request() -> None:
     script = "from berth.core.garbage import collect_deferred_garbage as run; assert not run()"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_all_objects_are_visited_every_ten_minutes_and_while_no_workload_is_live(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minutes, collections = list[int](), list[int]()
+
+    def collect() -> bool:
+        collections.append(len(minutes))
+        return False
+
+    monkeypatch.setattr(tick, "collect_deferred_garbage", collect)
+    workload = stage.submit("train")
+    for minute in range(25):
+        minutes.append(minute)
+        stage.tick()
+        stage.clock.advance(timedelta(minutes=1).total_seconds())
+    assert collections == [11, 21]
+    stage.finish(workload)
+    stage.tick(2)
+    collections.clear()
+    for _ in range(3):
+        stage.clock.advance(timedelta(minutes=1).total_seconds())
+        stage.tick()
+    assert len(collections) == 3
