@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.db.models import Q, QuerySet
@@ -129,32 +129,40 @@ def change_and_effects(
     return link_workloads(actor, change, answer.affected), link_workloads(actor, effects, answer.affected)
 
 
-def _with_losses(effects: str, losses: Mapping[str, str]) -> str:
-    """Return the sentence about effects with what each evicted workload would lose."""
+class _Loss(NamedTuple):
+    """Loss of an evicted workload. `is_own` is true if it belongs to the preemptor's project."""
+
+    amounts: str
+    is_own: bool
+
+
+def _with_losses(effects: str, losses: Mapping[str, _Loss]) -> str:
+    """Return the sentence about effects with what each evicted workload would lose.
+
+    Workloads of the preemptor's own project are marked, because the user may prefer to keep them.
+    """
     for name, loss in losses.items():
         if effects == f"This would evict {name}.":
-            return f"Evicts {name}: {loss} lost."
-        effects = re.sub(rf"(?<!\S){re.escape(name)}(?![\w-])", f"{name} ({loss} lost)", effects)
+            own = " from the same project" if loss.is_own else ""
+            return f"Evicts {name}{own}: {loss.amounts} lost."
+        own = "same project, " if loss.is_own else ""
+        effects = re.sub(rf"(?<!\S){re.escape(name)}(?![\w-])", f"{name} ({own}{loss.amounts} lost)", effects)
     return effects
 
 
 def _losses_by_workload(
     actor: Actor, project: Project, handles: Sequence[str], now: datetime
-) -> Mapping[str, str]:
-    """Return the GPUs and the work that up to three evicted workloads would lose, by workload.
-
-    Workloads of `project` are marked, because the user may prefer to keep them.
-    """
+) -> Mapping[str, _Loss]:
+    """Return the GPUs and the work that up to three evicted workloads would lose, by workload."""
     result = {}
     for row in named_workloads(actor, handles[:NAMED_MAX]).filter(started_at__isnull=False):
         assert row.started_at is not None, "the filter excludes workloads that have not started"
         seconds = lost_gpu_seconds(row.gpu_milli_now, row.started_at, row.last_checkpoint_at, now)
-        own = "of the same project, " if row.project_id == project.pk else ""
         gpus, work = (
             text.replace(" ", "\N{NO-BREAK SPACE}")
             for text in (format_gpus(row.gpu_milli_now), format_gpu_time(seconds))
         )
-        result[row.handle] = f"{own}{gpus} and {work} of work"
+        result[row.handle] = _Loss(f"{gpus} and {work} of work", row.project_id == project.pk)
     return result
 
 

@@ -91,7 +91,7 @@ def test_smallest_change_states_what_evicted_workloads_would_lose(
     card = sign_in("alice").get(f"/workloads/{workload.pk}/smallest-change").content.decode()
     link = f'<span class="warn">Evicts <a href="/workloads/{victim.pk}">vision/victim</a>'
     amounts = "4\N{NO-BREAK SPACE}GPUs and 8.0\N{NO-BREAK SPACE}GPU-h of work lost."
-    loss = f"{link}: of the same project, {amounts}"
+    loss = f"{link} from the same project: {amounts}"
     assert loss in card and "wait until" not in card
     assert 'class="button" id="make-change"' in card
     workload.explanation = {"expected_start": make.ago(minutes=-30).isoformat()}
