@@ -173,7 +173,7 @@ def find_groups(actor: Actor, words: list[str], url: str | None = None) -> Itera
     listed = list(named.order_by("match", LIVE_FIRST, "-submitted_at")[: MAX_OF_A_KIND + 1])
     matching_workloads = listed[:MAX_OF_A_KIND]
     wanted = without_kind(words, WORKLOAD)
-    # The list searches for one text, not for several words.
+    # The full list searches for a single text, so link to it only for one word.
     has_more = len(listed) > MAX_OF_A_KIND and len(wanted) == 1
     others = [whole_list_hit(actor, wanted[0])] if has_more else []
     yield HitGroup("Workloads", [*map(workload_hit, matching_workloads), *others], kind=WORKLOAD)
