@@ -211,9 +211,9 @@ class Bench:
 
     def list_again(self) -> dict[str, Any]:
         """Measure a mirror of all nodes and running pods in a new process."""
-        from pools.selectors import installation
+        from pools.selectors import installation_name
 
-        return measure_mirror(self.cluster.kubeconfig, installation())
+        return measure_mirror(self.cluster.kubeconfig, installation_name())
 
     def replace(self) -> dict[str, Any]:
         """End pods, and run the loop until pending workloads have replaced all of these pods."""

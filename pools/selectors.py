@@ -138,8 +138,8 @@ def overdue_drains(now: datetime) -> QuerySet[Node]:
     return draining.filter(due_at__lte=now).select_related("pool").order_by("pool__name", "-ordinal")
 
 
-def installation() -> str:
-    """Return this installation's name, which is configured or generated.
+def installation_name() -> str:
+    """Return the name of this installation. If none is configured, generate a name and store it.
 
     Providers use the name to recognize the installation's machines.
     """
@@ -150,7 +150,7 @@ def installation() -> str:
 
 def project_namespace(project: str) -> str:
     """Return the Kubernetes namespace for a project's pods."""
-    return namespace_name(installation(), project)
+    return namespace_name(installation_name(), project)
 
 
 def is_operational(pool: NodePool) -> bool:

@@ -151,4 +151,4 @@ class CodeFetcher(LeasedThread):
 
 
 def _reject_runtime_lookup(pool: NodePool) -> Runtime:
-    raise LookupError("code is fetched without a runtime")
+    raise LookupError("the thread that fetches code cannot look up runtimes")

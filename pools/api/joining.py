@@ -166,7 +166,7 @@ class JoinPool(MachineView):
             name=body.name, address=body.address, cpu_milli=to_thousandths(body.cpu),
             memory_mib=body.memory_mib, devices=body.devices, gpu_model=body.gpu_model,
             instance_id=body.instance_id, machine_id=body.machine_id,
-            inventory=_parse_inventory(body.inventory) or {},
+            inventory=_inventory_to_dict(body.inventory) or {},
         )  # fmt: skip
         secret = services.join(pool_name=name, token=body.token, measured=measured, at=timezone.now())
         return Response(JoinResponse(secret=secret))
@@ -184,7 +184,7 @@ class ReportMachine(MachineView):
         node = services.record_report(
             self.machine_secret(request.headers), at=timezone.now(), interruption=interruption,
             booted=_parse_booted(body.booted), started=_parse_started(body.started),
-            inventory=_parse_inventory(body.inventory),
+            inventory=_inventory_to_dict(body.inventory),
         )  # fmt: skip
         installed = body.inventory.agent_version if body.inventory else ""
         release = services.offered_release(node, installed)
@@ -227,7 +227,7 @@ def _parse_started(body: StartedBody | None) -> StartReport | None:
     return None if body is None else StartReport(body.instance, body.exit_code, body.seconds, body.output)
 
 
-def _parse_inventory(body: InventoryBody | None) -> dict[str, Any] | None:
+def _inventory_to_dict(body: InventoryBody | None) -> dict[str, Any] | None:
     return None if body is None else body.model_dump(mode="json")
 
 

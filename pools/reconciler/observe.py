@@ -37,7 +37,7 @@ def sync_nodes(pool: NodePool, context: PassContext) -> bool:
         nodes = load_pool_nodes(pool)
         instances = {instance.instance_id: instance for instance in listed}
         changes = [_sync_node(node, instances.get(node.instance_id), pool, context) for node in nodes]
-        ending, has_written = orphans.find_orphans_to_end(pool, nodes, listed, context)
+        ending, has_written = orphans.select_orphans_to_terminate(pool, nodes, listed, context)
         has_written |= long_drains.record_overdue_drains(pool, nodes, context)
         _record_tick(pool, context)
         has_written |= not ending and _clear_error_when_done(pool, nodes, context)

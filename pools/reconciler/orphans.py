@@ -19,10 +19,10 @@ BILLABLE_STATES = (
 GRACE = timedelta(seconds=60)
 
 
-def find_orphans_to_end(
+def select_orphans_to_terminate(
     pool: NodePool, nodes: Iterable[Node], listed: Iterable[Instance], context: PassContext
 ) -> tuple[list[str], bool]:
-    """Return the IDs of orphaned instances to terminate, and whether an event was written."""
+    """Record orphaned instances. Return the IDs of those to terminate, and whether an event was written."""
     instance_ids = _orphan_ids(pool, nodes, listed)
     if not instance_ids:
         return [], False

@@ -18,7 +18,7 @@ from projects.models import (
     ProjectSecret,
 )
 from projects.services import tenants
-from projects.web.quotas.min_runtimes import MIN_RUNTIMES, describe_min_runtime
+from projects.web.quotas.min_runtimes import MIN_RUNTIMES, set_min_runtime_help
 from projects.web.quotas.tenants import OVERRIDDEN_RANK
 
 
@@ -41,7 +41,7 @@ class TenantForm(forms.ModelForm):  # type: ignore[type-arg]
         owner = self.instance if self.instance.pk else None
         for name in MIN_RUNTIMES:
             if name in self.fields:
-                describe_min_runtime(self.fields[name], name, owner)
+                set_min_runtime_help(self.fields[name], name, owner)
 
 
 MIN_RUNTIME_FIELDS = ("Minimum runtimes", {"fields": tuple(MIN_RUNTIMES)})

@@ -110,7 +110,7 @@ def _probe_engine(engine: InferenceEngine, context: ProbeContext) -> Probe:
         return _probe_draining_engine(engine, context)
     adapter = context.adapter(engine)
     try:
-        adapter.health(engine.url)
+        adapter.check_health(engine.url)
     except ServingError as error:
         return Probe(healthy=False, error=str(error), unreachable=error.kind in NO_CONNECTION)
     version = None

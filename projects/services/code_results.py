@@ -46,7 +46,7 @@ def finish_fetch(fetch: CodeFetch, key: ReadKey, commit: FetchedCommit, now: dat
     pks = [workload.pk for workload in workloads]
     columns: dict[str, Any] = {"code": tree, "code_wait": "", "version": F("version") + 1}
     Workload.objects.filter(pk__in=pks).update(**columns)
-    message = _fetched_message(fetch, commit)
+    message = _fetch_summary(fetch, commit)
     data = {"url": fetch.section["url"], "commit": commit.commit}
     events.record_all(
         events.build(FETCHED_EVENT, workload, message, actor=ACTOR, data=data) for workload in workloads
@@ -138,7 +138,7 @@ def _record_secret_uses(fetch: CodeFetch, key: ReadKey, workloads: Sequence[Work
     SecretUse.objects.bulk_create(uses, ignore_conflicts=True)
 
 
-def _fetched_message(fetch: CodeFetch, commit: FetchedCommit) -> str:
+def _fetch_summary(fetch: CodeFetch, commit: FetchedCommit) -> str:
     message = (
         f"Fetched {format_count(len(commit.files), 'file')} of commit {commit.commit[:10]} from {fetch}."
     )

@@ -69,7 +69,7 @@ class EngineAdapter(Protocol):
         """
         ...
 
-    def health(self, engine: str) -> None:
+    def check_health(self, engine: str) -> None:
         """Raise ServingError if the inference engine cannot generate or does not respond in time."""
         ...
 

@@ -30,7 +30,7 @@ from projects.known_words import REASONS, RESERVED
 from projects.models import Phase, Workload
 from projects.selectors import workload_count
 from projects.web.workloads.filters import reason_condition
-from projects.web.workloads.request_words import load_request_words
+from projects.web.workloads.request_words import set_request_words
 from scheduler.models import Reservation
 from scheduler.reports.explanations.workload import expected_start_after
 from scheduler.reports.health import is_scheduler_running
@@ -57,7 +57,7 @@ from scheduler.web.hidden_queue import (
     position_before,
 )
 from scheduler.web.pools.capacity import capacity_by_pool
-from scheduler.web.queue_rows import QueueEntry, describe_order, fold_tasks
+from scheduler.web.queue_rows import QueueEntry, annotate_order, fold_tasks
 from scheduler.web.workloads.change_link import link_names, workload_urls
 
 COLUMNS: tuple[Column[QueueEntry], ...] = (
@@ -159,7 +159,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         unknown_word_problem("reason", filters["reason"], (*REASONS, RESERVED)),
     )
     entries = listing.rows if listing else []
-    load_request_words([row for row, *_ in entries])
+    set_request_words([row for row, *_ in entries])
     load_awaited_shares([row for row, *_ in entries])
     _load_awaited_ends(request.actor, entries)
     length = queue_length(pool) if pools else None
@@ -174,7 +174,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     groups: list[_PoolGroup] = _pool_groups(entries, pools) if is_grouped else [(None, entries)]
     for _, each in groups:
         fold_tasks(each, fold=not state["search"])
-        describe_order(each, in_order=is_in_order)
+        annotate_order(each, in_order=is_in_order)
     if listing and entries and is_in_order and not is_filtered:
         others = [each for each in pools if each.name not in choices.by_pool]
         groups = _with_hidden_workloads(request.actor, groups, listing, pool, others)
@@ -309,7 +309,7 @@ def _unschedulable_rows(actor: Actor, rows: QuerySet[Workload]) -> list[Any]:
     listed: list[Any] = list(shown.order_by("-pending_since", "pk")[: UNSCHEDULABLE_MAX + 1])
     arrays = {row.array_id for row in listed} - {None}
     counts = dict(rows.filter(array__in=arrays).order_by().values_list("array").annotate(Count("pk")))
-    load_request_words(listed)
+    set_request_words(listed)
     for row in listed:
         row.task_count = counts.get(row.array_id, 0)
         row.is_changeable = row.array_id is None and may(actor, Action.OPERATE, row)

@@ -98,7 +98,7 @@ def _fold_key(row: Any) -> tuple[object, ...]:
     return row.array_id, row.queue_pool, row.phase, row.reason, row.gpu_milli_min, row.queue_position is None
 
 
-def describe_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
+def annotate_order(entries: Sequence[QueueEntry], *, in_order: bool) -> None:
     """Set each row's section, and the reason why the row is ahead of a higher-priority workload.
 
     A section is set only on its first row, and not at all if all rows are simply in queue order. A row with

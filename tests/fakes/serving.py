@@ -109,7 +109,7 @@ class FakeEngines(Script):
 
     # --- the port
 
-    def health(self, engine: str) -> None:
+    def check_health(self, engine: str) -> None:
         fail = self.enter("health", engine)
         if not self._engine(engine).healthy:
             raise ServingError(ErrorKind.REJECTED, engine, "responded with 503: not healthy")

@@ -146,15 +146,15 @@ def error_kind(call: Callable[[], object]) -> ErrorKind:
 @pytest.mark.every_case
 def test_health_check_distinguishes_healthy_and_unhealthy_engines(stage: Stage) -> None:
     engine = stage.begin()
-    stage.adapter.health(engine)
+    stage.adapter.check_health(engine)
     stage.make_unhealthy(engine)
-    assert error_kind(lambda: stage.adapter.health(engine)) is ErrorKind.REJECTED
+    assert error_kind(lambda: stage.adapter.check_health(engine)) is ErrorKind.REJECTED
 
 
 def test_stopped_engine_is_reported_as_unreachable(stage: Stage) -> None:
     engine = stage.begin()
     stage.end(engine)
-    for call in (stage.adapter.health, stage.adapter.identity, stage.adapter.metrics):
+    for call in (stage.adapter.check_health, stage.adapter.identity, stage.adapter.metrics):
         assert error_kind(partial(call, engine)) is ErrorKind.UNREACHABLE
 
 

@@ -47,7 +47,7 @@ from pools.runtimes.base import Runtime
 from pools.runtimes.local import LocalRuntime
 from pools.runtimes.ray.local_nodes import LocalRayNodes
 from pools.runtimes.ray.runtime import RayRuntime
-from pools.selectors import installation, pending_instances, ray_nodes
+from pools.selectors import installation_name, pending_instances, ray_nodes
 from pools.services.access.kubernetes import KubernetesAccess
 from pools.services.access.slurm import slurm_server
 from pools.services.ssh.keys import PoolKeys
@@ -96,10 +96,10 @@ def _build_wiring(fakes: str) -> Wiring:
     home, clock = Path(settings.BERTH_HOME), SystemClock()
     local_provider = LocalProvider(home / "nodes", local_machine())
     static = StaticProvider(clock.now)
-    upkeep = SshMaintenance(clock.now, installation, TaskRunner())
+    upkeep = SshMaintenance(clock.now, installation_name, TaskRunner())
     raylets = with_environments(LocalRayNodes(local_provider, home / "raylets", secrets.for_cluster))
     plain = with_environments(local_provider)
-    clusters = Clusters(installation, now=clock.now)
+    clusters = Clusters(installation_name, now=clock.now)
     access = KubernetesAccess(clusters)
     kubernetes = KubernetesRuntime(home / "kubernetes", access.all_pools, _file_limits)
     clusters.set_callbacks(kubernetes.notify, kubernetes.record_deletion)
@@ -116,7 +116,7 @@ def _build_wiring(fakes: str) -> Wiring:
             NodePool.Provider.SLURM.value: lambda pool: SlurmProvider(
                 slurm_settings(pool.provider_settings),
                 slurm_client(pool, clock.now),
-                installation(),
+                installation_name(),
                 variables=pilot_shell_variables,
                 now=clock.now,
             ),
@@ -157,7 +157,7 @@ def aws_provider(settings_json: str) -> AwsProvider:
     """Return one provider for all pools with the same settings, because creating an SDK client is slow."""
     settings_of_pool = aws_settings(json.loads(settings_json))
     return AwsProvider(
-        settings_of_pool, Clients(settings_of_pool.region), installation(), user_data=user_data
+        settings_of_pool, Clients(settings_of_pool.region), installation_name(), user_data=user_data
     )
 
 

@@ -147,7 +147,7 @@ def program(request: HttpRequest) -> HttpResponse:
 
 def _encode_calls(pod: Pod, received: Sequence[int]) -> bytes:
     instructions = workers.instructions_for(pod)
-    leased = () if instructions.leave else workers.leased_calls(pod=pod, received=received)
+    leased = () if instructions.leave else workers.deliver_leased_calls(pod=pod, received=received)
     first: Frame = ({"leave": instructions.leave, "at_once": instructions.at_once}, b"")
     return pack_frames([first, *(_encode_call(call) for call in leased)])
 

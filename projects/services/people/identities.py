@@ -43,14 +43,14 @@ def user_for_claims(claims: Mapping[str, Any], *, issuer: str, name_claim: str, 
     user = (
         identity.user
         if identity is not None
-        else _first_sign_in(claims, issuer, subject, name_claim, may_create)
+        else _link_or_create_account(claims, issuer, subject, name_claim, may_create)
     )
     if not user.is_active:
         raise Forbidden(INACTIVE)
     return user
 
 
-def _first_sign_in(
+def _link_or_create_account(
     claims: Mapping[str, Any], issuer: str, subject: str, name_claim: str, may_create: bool
 ) -> User:
     """Link the account prepared for the email address, or create a new account."""

@@ -84,7 +84,7 @@ def add(*, session: Session, calls: Sequence[NewCall], now: datetime | None = No
         )  # fmt: skip
         for call in calls:
             if call.everywhere:
-                added.children[call.key] = _broadcast_calls(locked, call.key)
+                added.children[call.key] = _get_or_create_broadcast_calls(locked, call.key)
         locked.seen_at = at
         lease_pending(locked)
     return added
@@ -150,7 +150,7 @@ def _ended_calls_after(session: Session, after: int) -> list[EndedCall]:
     ]  # fmt: skip
 
 
-def _broadcast_calls(session: Session, key: uuid.UUID) -> list[BroadcastCall]:
+def _get_or_create_broadcast_calls(session: Session, key: uuid.UUID) -> list[BroadcastCall]:
     """Return a broadcast's child calls. Create one per ready worker unless they already exist."""
     parent = session.calls.get(key=key)
     rows = parent.children.filter(is_late=False).order_by("node")

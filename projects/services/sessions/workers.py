@@ -113,8 +113,13 @@ def record_heartbeat(*, pod: Pod, now: datetime | None = None) -> None:
     worker.seen_at, worker.state = at, SessionWorker.State.READY
 
 
-def leased_calls(*, pod: Pod, received: Collection[int], now: datetime | None = None) -> list[LeasedCall]:
-    """Return leased calls that the worker has not received, including calls whose response was lost."""
+def deliver_leased_calls(
+    *, pod: Pod, received: Collection[int], now: datetime | None = None
+) -> list[LeasedCall]:
+    """Return leased calls that the worker has not received, and mark them as delivered.
+
+    They include calls whose response was lost. Also records that the worker is alive.
+    """
     record_heartbeat(pod=pod, now=now)
     with transaction.atomic():
         rows = (

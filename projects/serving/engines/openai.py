@@ -18,7 +18,7 @@ class OpenAIEngines:
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
 
-    def health(self, engine: str) -> None:
+    def check_health(self, engine: str) -> None:
         """Check the health endpoint, or the list of models if the server has no health endpoint."""
         response = self.wire.get(engine, "/health", seconds=HEALTH_SECONDS)
         if response.status == HTTPStatus.NOT_FOUND:

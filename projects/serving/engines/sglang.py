@@ -28,7 +28,7 @@ class SGLangEngines:
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
 
-    def health(self, engine: str) -> None:
+    def check_health(self, engine: str) -> None:
         self.wire.get(engine, "/health_generate", seconds=HEALTH_SECONDS).raise_for_status()
 
     def identity(self, engine: str) -> Identity:

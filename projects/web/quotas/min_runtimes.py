@@ -16,7 +16,7 @@ MIN_RUNTIMES = {
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
-def describe_min_runtime(field: forms.Field, name: str, owner: Tenant | None) -> None:
+def set_min_runtime_help(field: forms.Field, name: str, owner: Tenant | None) -> None:
     """Set a field's help text, and show as its placeholder the value that an empty field inherits.
 
     `owner` is the department or project, or None if it does not exist yet.

@@ -16,7 +16,7 @@ from projects.models import Department
 from projects.models.tenants import Tenant
 from projects.selectors import find_department, find_owner
 from projects.services import tenants
-from projects.web.quotas.min_runtimes import MIN_RUNTIMES, describe_min_runtime
+from projects.web.quotas.min_runtimes import MIN_RUNTIMES, set_min_runtime_help
 
 OVERRIDDEN_RANK = "Used in pools whose quota has no rank of its own."
 
@@ -92,7 +92,7 @@ def change(request: Request, kind: str, name: str) -> HttpResponse:
     form_class = ChangeForm if is_department else ProjectForm
     form = form_class(request.POST or None, initial=initial, auto_id="tenant_%s")
     for field in MIN_RUNTIMES:
-        describe_min_runtime(form.fields[field], field, tenant)
+        set_min_runtime_help(form.fields[field], field, tenant)
     if request.method == "POST" and form.is_valid():
         changes = {key: value for key, value in form.cleaned_data.items() if value != initial[key]}
         with form_errors(form):

@@ -52,7 +52,7 @@ from projects.web.workloads.filters import (
     unknown_name_problems,
 )
 from projects.web.workloads.replicas import load_replicas
-from projects.web.workloads.request_words import NO_GPU, load_request_words
+from projects.web.workloads.request_words import NO_GPU, set_request_words
 from projects.web.workloads.reservations import load_reservations
 from projects.web.workloads.steps import BULK_STEPS, bulk_steps
 from projects.web.workloads.utilization import attach_utilization, common_last_measurement, was_measured
@@ -153,7 +153,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     load_array_costs(row_slice.rows, columns)
     load_runtimes(row_slice.rows)
     if "gpus" in columns:
-        load_request_words(row_slice.rows)
+        set_request_words(row_slice.rows)
     attach_utilization(row_slice.rows, columns)
     shows_status = "status" in columns
     activity = load_activity(row_slice.rows) if shows_status else {}

@@ -13,7 +13,7 @@ from projects.models import Workload, WorkloadRole
 NO_GPU = "no GPU"
 
 
-def load_request_words(rows: Iterable[Workload]) -> None:
+def set_request_words(rows: Iterable[Workload]) -> None:
     """Set `gpu_words` and `cpu_words` on each workload.
 
     Both are empty for requests for whole GPUs or GPU shares. `gpu_words` is "no GPU", or the requested GPU

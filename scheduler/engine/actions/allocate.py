@@ -10,7 +10,7 @@ from scheduler.engine.board.gang import Gang, PendingGroup, arrangements, total_
 from scheduler.engine.board.order import PendingOrder
 from scheduler.engine.board.quota_hold import hold_quotas
 from scheduler.engine.explain.shortage import explain_shortage
-from scheduler.engine.placement.find_room import find_room, may_use_held_nodes
+from scheduler.engine.placement.find_room import may_use_held_nodes, place_arrangement
 from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.plan import Kind, Numbers, Reason
 
@@ -111,7 +111,7 @@ def _explain_rejection(board: Board, gang: Gang) -> Rejection:
 def _place_gang(board: Board, gang: Gang) -> bool:
     return any(
         exceeded_bound(gang, total_request(arrangement), arrangement) is None
-        and find_room(board, gang, arrangement, horizon)
+        and place_arrangement(board, gang, arrangement, horizon)
         for horizon in _placement_horizons(board)
         for arrangement in arrangements(gang)
     )

@@ -23,7 +23,7 @@ from scheduler.engine.board.run_ends import (
     may_end,
 )
 from scheduler.engine.explain.feasible import permanent_obstacle
-from scheduler.engine.placement.find_room import find_room
+from scheduler.engine.placement.find_room import place_arrangement
 from scheduler.engine.placement.slots import Horizon
 
 # Length in seconds of the first hold without a known end. The length doubles with each later hold.
@@ -291,7 +291,7 @@ def _place_gang(board: Board, gang: Gang) -> frozenset[int] | None:
     """Place the gang and return its nodes, or None if it does not fit."""
     for arrangement in arrangements(gang):
         before = board.log_position()
-        if find_room(board, gang, arrangement, Horizon.LEAVING):
+        if place_arrangement(board, gang, arrangement, Horizon.LEAVING):
             return frozenset(move.node for move in board.moves_since(before))
     return None
 

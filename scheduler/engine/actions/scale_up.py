@@ -21,7 +21,7 @@ from scheduler.engine.board.gang import (
     total_request,
 )
 from scheduler.engine.board.ledger import fits_within
-from scheduler.engine.placement.find_room import find_room, may_use_held_nodes
+from scheduler.engine.placement.find_room import may_use_held_nodes, place_arrangement
 from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.plan import Kind
 
@@ -130,7 +130,7 @@ def _try_step(board: Board, step: ScaleUpStep) -> bool:
         for horizon in (Horizon.NOW, Horizon.LEAVING):
             if horizon is Horizon.LEAVING and not board.nodes.leaving:
                 continue
-            if find_room(board, step.gang, step.arrangement, horizon):
+            if place_arrangement(board, step.gang, step.arrangement, horizon):
                 trial.accept(Kind.GROW)
                 break
     return trial.kind is not None

@@ -17,7 +17,7 @@ from scheduler.engine.board.gang import (
 from scheduler.engine.board.ledger import CPU, GPU, KINDS
 from scheduler.engine.board.nodes import Nodes
 from scheduler.engine.model import NodeState, Pod
-from scheduler.engine.placement.find_room import find_room
+from scheduler.engine.placement.find_room import place_arrangement
 from scheduler.engine.placement.overcommit import may_overcommit
 from scheduler.engine.placement.slots import Horizon
 
@@ -250,7 +250,7 @@ def fits_now(board: Board, gang: Gang) -> bool:
     """
     start = board.log_position()
     fits = any(
-        find_room(board, gang, arrangement, horizon)
+        place_arrangement(board, gang, arrangement, horizon)
         for horizon in (Horizon.LEAVING, Horizon.BOOTING)
         for arrangement in arrangements(gang)
     )
@@ -261,7 +261,7 @@ def fits_now(board: Board, gang: Gang) -> bool:
 def fits_without_topology(board: Board, gang: Gang, arrangement: Arrangement) -> bool:
     """Return whether the replicas fit if topology constraints are ignored."""
     start = board.log_position()
-    fits = find_room(
+    fits = place_arrangement(
         board, gang, tuple(ReplicaRequest(need.part, need.count) for need in arrangement), Horizon.LEAVING
     )
     board.rewind(start)

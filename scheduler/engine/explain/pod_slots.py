@@ -6,7 +6,7 @@ from scheduler.engine.board.ledger import NO_BOUND
 from scheduler.engine.placement.find_room import (
     available_nodes,
     difficulty_key,
-    find_room,
+    place_arrangement,
     place_as_many_as_fit,
 )
 from scheduler.engine.placement.slots import Horizon
@@ -39,7 +39,7 @@ def pod_slot_obstacle(board: Board, gang: Gang, arrangement: Arrangement) -> tup
 
 def _fits_without_limits(board: Board, gang: Gang, arrangement: Arrangement) -> bool:
     start = board.log_position()
-    fits = find_room(board, gang, arrangement, Horizon.LEAVING)
+    fits = place_arrangement(board, gang, arrangement, Horizon.LEAVING)
     board.rewind(start)
     return fits
 

@@ -13,7 +13,7 @@ from scheduler.engine.placement.slots import Horizon, interchangeable_slots, pic
 MAX_DOMAINS = 256  # maximum number of domains tried per gang
 
 
-def find_room(
+def place_arrangement(
     board: Board,
     gang: Gang,
     arrangement: Arrangement,

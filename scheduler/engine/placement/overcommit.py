@@ -7,7 +7,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.eligible import exceeded_bound, find_pending_groups
 from scheduler.engine.board.gang import Gang, arrangements
 from scheduler.engine.board.order import PendingOrder
-from scheduler.engine.placement.find_room import find_room
+from scheduler.engine.placement.find_room import place_arrangement
 from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.plan import Kind
 
@@ -43,7 +43,9 @@ def may_overcommit(gang: Gang) -> bool:
 
 def _place_by_requests(board: Board, gang: Gang) -> bool:
     with ignoring_limits(gang):
-        return any(find_room(board, gang, arrangement, Horizon.NOW) for arrangement in arrangements(gang))
+        return any(
+            place_arrangement(board, gang, arrangement, Horizon.NOW) for arrangement in arrangements(gang)
+        )
 
 
 @contextmanager

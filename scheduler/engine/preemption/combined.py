@@ -7,7 +7,7 @@ sets that would not.
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement
 from scheduler.engine.board.ledger import QueueAccount, main_resource
-from scheduler.engine.placement.find_room import find_room
+from scheduler.engine.placement.find_room import place_arrangement
 from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.preemption.outcome import EvictionOutcome, resolve_outcome
 from scheduler.engine.preemption.policies.base import PreemptionPolicy
@@ -102,7 +102,7 @@ def _place_after_evictions(
     Return None if that fails.
     """
     board, gang = selection.board, selection.policy.gang
-    if not find_room(board, gang, arrangement, Horizon.LEAVING):
+    if not place_arrangement(board, gang, arrangement, Horizon.LEAVING):
         return None
     return resolve_outcome(selection, start, arrangement)
 

@@ -8,7 +8,7 @@ from scheduler.engine.board.gang import Arrangement, Gang
 from scheduler.engine.board.ledger import GPU, KINDS
 from scheduler.engine.board.nodes import Slot
 from scheduler.engine.board.steps import Move
-from scheduler.engine.placement.find_room import find_room
+from scheduler.engine.placement.find_room import place_arrangement
 from scheduler.engine.placement.slots import Horizon
 from scheduler.engine.preemption.restore import Moved, VictimRestorer, group_victims, restore_in_place
 from scheduler.engine.preemption.victims.selection import VictimSelection
@@ -112,7 +112,7 @@ def _place_without_moves(
     """Try to place the preemptor without moving any pods, and return whether it was placed."""
     board, start = selection.board, selection.board.log_position()
     _remove_evicted(board, outcome)
-    if find_room(board, selection.policy.gang, arrangement, Horizon.LEAVING):
+    if place_arrangement(board, selection.policy.gang, arrangement, Horizon.LEAVING):
         outcome.moved = []
         return True
     board.rewind(start)

@@ -8,7 +8,7 @@ from berth.core.values.amounts import MILLI
 from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import Arrangement, Gang, smallest_request, total_request
 from scheduler.engine.board.ledger import KINDS, QueueAccount
-from scheduler.engine.placement.find_room import available_nodes, difficulty_key, find_room
+from scheduler.engine.placement.find_room import available_nodes, difficulty_key, place_arrangement
 from scheduler.engine.placement.slots import Horizon, interchangeable_slots
 from scheduler.engine.preemption.bounds import largest_victim
 from scheduler.engine.preemption.exact_repack import place_exactly
@@ -78,7 +78,7 @@ def propose_victims(
             board.begin_attempt()
             selection = VictimSelection(board, policy)
             all_selected = all(selection.select(victim) for victim in victims)
-            if all_selected and find_room(board, policy.gang, arrangement, Horizon.LEAVING, domain):
+            if all_selected and place_arrangement(board, policy.gang, arrangement, Horizon.LEAVING, domain):
                 yield selection
             board.rewind(start)
     selection = VictimSelection(board, policy)
@@ -100,7 +100,7 @@ def _placeable_selections(
         if (
             select_all(selection, victims)
             and make_room_under_limits(selection, arrangement)
-            and find_room(board, policy.gang, arrangement, Horizon.LEAVING)
+            and place_arrangement(board, policy.gang, arrangement, Horizon.LEAVING)
         ):
             yield selection
         board.rewind(start)
@@ -316,7 +316,7 @@ def _propose_by_prefix(selection: VictimSelection, arrangement: Arrangement) -> 
             else _select_in_order(selection, goal, ordered_victims)
         )
         start = board.log_position()
-        if find_room(board, gang, arrangement, Horizon.LEAVING):
+        if place_arrangement(board, gang, arrangement, Horizon.LEAVING):
             yield
             board.rewind(start)
         goal *= 2

@@ -7,7 +7,7 @@ from scheduler.engine.board.board import Board
 from scheduler.engine.board.gang import BoardRole, Gang, ReplicaRequest, enclosing_scopes
 from scheduler.engine.board.nodes import Slot
 from scheduler.engine.model import Pod
-from scheduler.engine.placement.find_room import available_nodes, find_room, may_use_held_nodes
+from scheduler.engine.placement.find_room import available_nodes, may_use_held_nodes, place_arrangement
 from scheduler.engine.placement.slots import Horizon, pick_slot
 from scheduler.engine.preemption.victims.selection import VictimSelection
 from scheduler.engine.preemption.victims.units import PlacedPod, Victim
@@ -135,7 +135,7 @@ def _place_together(board: Board, gang: Gang, pods: Sequence[PlacedPod]) -> list
     )
     start = board.log_position()
     horizons = _placement_horizons(board, (pod for _, pod in pods))
-    if not any(find_room(board, gang, arrangement, horizon) for horizon in horizons):
+    if not any(place_arrangement(board, gang, arrangement, horizon) for horizon in horizons):
         return None
     slots: dict[BoardRole, list[Slot]] = {}
     for move in board.moves_since(start):

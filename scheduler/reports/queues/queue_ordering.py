@@ -58,20 +58,20 @@ def describe_order_difference(first: Sequence[str], second: Sequence[str]) -> st
     Both arguments are sentences of stored queue keys, and the first workload comes first. The result is empty
     for workloads of one project, and if the sentences name no queue.
     """
-    pair = _first_different_keys(first, second)
+    pair = _first_differing_queues(first, second)
     return _describe_first_difference(*pair) if pair else ""
 
 
-def state_order_difference(first: Sequence[str], second: Sequence[str]) -> str:
+def order_difference_clause(first: Sequence[str], second: Sequence[str]) -> str:
     """Return the text of `describe_order_difference` with a verb: "is within quota, unlike vision"."""
     text = describe_order_difference(first, second)
     word = text.partition(" ")[0]
     return f"{VERBS.get(word, 'is ')}{text}" if text else ""
 
 
-def different_queues(first: Sequence[str], second: Sequence[str]) -> tuple[str, str] | None:
+def differing_queues(first: Sequence[str], second: Sequence[str]) -> tuple[str, str] | None:
     """Return the names of the sibling queues whose keys put the first workload before the second, or None."""
-    pair = _first_different_keys(first, second)
+    pair = _first_differing_queues(first, second)
     return pair[:2] if pair else None
 
 
@@ -83,10 +83,13 @@ def is_not_ready(ordering: Sequence[str]) -> bool:
     return next(iter(ordering), "").startswith(WORKLOAD_START)
 
 
-def _first_different_keys(
+def _first_differing_queues(
     first: Sequence[str], second: Sequence[str]
 ) -> tuple[str, str, Sequence[str], Sequence[str]] | None:
-    """Return the first queues of both keys that differ: their names, then their sentences."""
+    """Return the first pair of queues that differ between the keys, or None if there is none.
+
+    The pair is returned as (name, other name, sentences, other sentences).
+    """
     queues, other_queues = group_sentences_by_queue(first), group_sentences_by_queue(second)
     for (name, key), (other, other_key) in zip(queues, other_queues, strict=False):
         if name and other and name != other:

@@ -6,9 +6,9 @@ from scheduler.engine.plan import Rejection
 from scheduler.reports.queues.queue_ordering import (
     SUBMITTED_START,
     WORKLOAD_START,
-    different_queues,
+    differing_queues,
     is_not_ready,
-    state_order_difference,
+    order_difference_clause,
 )
 from scheduler.reports.visibility import Viewer, project_of_handle
 
@@ -34,11 +34,11 @@ def explain_position(rejection: Rejection, rejections: Iterable[Rejection], view
     project = project_of_handle(ahead.workload)
     if project == project_of_handle(rejection.workload):
         return _explain_order_in_project(ahead, rejection)
-    queues = different_queues(ahead.key, rejection.key)
+    queues = differing_queues(ahead.key, rejection.key)
     if queues is None:
         return "workloads that can start are ahead" if is_not_ready(rejection.key) else ""
     name = queues[0] if viewer.can_see_project_named(project) else "another project"
-    return f"{name} is ahead because it {state_order_difference(ahead.key, rejection.key)}"
+    return f"{name} is ahead because it {order_difference_clause(ahead.key, rejection.key)}"
 
 
 def _explain_order_in_project(ahead: Rejection, rejection: Rejection) -> str:

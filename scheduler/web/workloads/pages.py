@@ -29,7 +29,7 @@ from projects.services.workloads import current_quota_warnings, is_editable, por
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE
 from projects.web.workloads.filters import ALL_RUNNING
 from projects.web.workloads.replicas import load_replicas
-from projects.web.workloads.request_words import load_request_words
+from projects.web.workloads.request_words import set_request_words
 from projects.web.workloads.steps import steps_for
 from scheduler.engine.plan import Reason
 from scheduler.engine.smallest_change.change import ChangeKind
@@ -172,7 +172,7 @@ def _has_contents(tab: str, workload: Workload, *, is_operator: bool) -> bool:
 
 def _header_context(request: Request, workload: Workload, tab: str) -> Context:
     is_operator = may(request.actor, Action.OPERATE, workload)
-    load_request_words([workload])
+    set_request_words([workload])
     return {
         "workload": workload,
         **_pending_context(workload, tab),

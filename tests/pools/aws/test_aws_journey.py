@@ -71,7 +71,7 @@ def joined(place: Ec2Account, node: Node) -> str:
     assert token is not None
     instance = ec2.describe_instances(InstanceIds=[node.instance_id])["Reservations"][0]["Instances"][0]
     tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
-    assert tags["berth:installation"] == selectors.installation()
+    assert tags["berth:installation"] == selectors.installation_name()
     report = MachineReport(
         "ip-10-9-9-9", "10.9.9.9", 48_000, 180_000, ("GPU-x", "GPU-y"), "L40S", node.instance_id
     )
@@ -79,8 +79,8 @@ def joined(place: Ec2Account, node: Node) -> str:
 
 
 def test_generated_installation_name_is_stable_and_can_be_configured(settings: Any) -> None:
-    first = selectors.installation()
+    first = selectors.installation_name()
     assert first
-    assert selectors.installation() == first
+    assert selectors.installation_name() == first
     settings.BERTH_INSTALLATION = "staging"
-    assert selectors.installation() == "staging"
+    assert selectors.installation_name() == "staging"

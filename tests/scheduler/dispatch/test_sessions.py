@@ -47,7 +47,7 @@ class SessionPlay:
 
     def take(self, node: int, having: tuple[int, ...] = ()) -> dict[bytes, int]:
         pod = next(pod for pod in self.pods if pod.rank == node)
-        orders = session_workers.leased_calls(pod=pod, received=having, now=self.stage.clock.now())
+        orders = session_workers.deliver_leased_calls(pod=pod, received=having, now=self.stage.clock.now())
         return {order.payload: order.number for order in orders}
 
     def accept_results(

@@ -105,8 +105,8 @@ def build_table(
         if column.brief is not None
     }
     sizes = [
-        ColumnSize(_widest_cell(column, [row[at] for row in rows]),
-             _widest_cell(column, briefs[at]) if at in briefs else None, column.optional, column.flexible)
+        ColumnSize(_column_width(column, [row[at] for row in rows]),
+             _column_width(column, briefs[at]) if at in briefs else None, column.optional, column.flexible)
         for at, column in enumerate(shown)
     ]  # fmt: skip
     fitted = fit_columns(sizes, width)
@@ -125,7 +125,7 @@ def build_table(
     return table
 
 
-def _widest_cell(column: Column, cells: Sequence["Text"]) -> int:
+def _column_width(column: Column, cells: Sequence["Text"]) -> int:
     return max([len(column.title), *(cell.cell_len for cell in cells)])
 
 

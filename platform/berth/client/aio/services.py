@@ -95,7 +95,7 @@ class AsyncServices(AsyncResource):
         path = _path(service, "scale_out", request_id, "cancel")
         return await self._post(ScaleRequest, path)
 
-    async def cancel_all(
+    async def cancel_scale_outs(
         self, service: str, *, status: str | None = None, dry_run: bool = False
     ) -> ScaleOutCancellation:
         body = {"dry_run": dry_run, "status_filter": status}

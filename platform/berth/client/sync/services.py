@@ -94,7 +94,7 @@ class Services(Resource):
         path = _path(service, "scale_out", request_id, "cancel")
         return self._post(ScaleRequest, path)
 
-    def cancel_all(
+    def cancel_scale_outs(
         self, service: str, *, status: str | None = None, dry_run: bool = False
     ) -> ScaleOutCancellation:
         body = {"dry_run": dry_run, "status_filter": status}

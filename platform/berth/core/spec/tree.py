@@ -79,7 +79,7 @@ def _build_group(name: str, spec: WorkloadSpec | GroupSpec, document: WorkloadSp
 
 
 def _build_role(role: RoleSpec, document: WorkloadSpec) -> RoleShape:
-    gpu, devices = _split_devices(role)
+    gpu, devices = _device_request(role)
     cpu, memory = to_thousandths(role.cpu), role.memory_mib
     limit = role.limit
     return RoleShape(
@@ -104,7 +104,7 @@ def _build_role(role: RoleSpec, document: WorkloadSpec) -> RoleShape:
     )
 
 
-def _split_devices(role: RoleSpec) -> tuple[int, int]:
+def _device_request(role: RoleSpec) -> tuple[int, int]:
     """Return the thousandths requested on each device, and the number of devices."""
     if role.gpu_memory_mib is not None:
         return 0, role.gpu_devices or 1

@@ -124,12 +124,12 @@ def client_address(request: HttpRequest) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One password attempt, counted as a failure until `succeeded` is called."""
+    """One password attempt, counted as a failure until `record_success` is called."""
 
     budget: Budget
     counters: tuple[Counter, ...]
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         for counter in self.counters:
             counter.subtract()
 
@@ -146,9 +146,9 @@ def password_attempt(request: HttpRequest, name: str, failure: type[Exception]) 
     except failure:
         raise
     except BaseException:
-        attempt.succeeded()
+        attempt.record_success()
         raise
-    attempt.succeeded()
+    attempt.record_success()
 
 
 def count_attempt(request: HttpRequest, name: str) -> Attempt:

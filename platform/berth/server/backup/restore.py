@@ -61,9 +61,9 @@ def restore_backup(source: Path, *, force: bool = False) -> RestoreResult:
             _reject_other_version(backup.manifest)
             with database.connect() as connection:
                 connection.autocommit = True
-                _reject_other_clients(connection)
+                _require_no_other_clients(connection)
                 if not force:
-                    _reject_nonempty_database(connection)
+                    _require_empty_database(connection)
             _restore(database, backup)
             written, differing = put_keys(settings.BERTH_HOME, backup.keys(), missing)
             has_same_key = (
@@ -110,8 +110,11 @@ def _read_running_migrations() -> Migrations:
     return tuple(sorted(MigrationLoader(None, ignore_no_migrations=True).disk_migrations))
 
 
-def _reject_other_clients(connection: Any) -> None:
-    """Raise BackupError if other clients stay connected, because they would keep outdated data."""
+def _require_no_other_clients(connection: Any) -> None:
+    """Wait until other clients have disconnected, because they would keep outdated data.
+
+    Raises BackupError if a client stays connected.
+    """
     deadline = time.monotonic() + DISCONNECT_SECONDS
     while others := connection.execute(
         "SELECT DISTINCT coalesce(nullif(application_name, ''), usename, '?') FROM pg_stat_activity"
@@ -126,7 +129,7 @@ def _reject_other_clients(connection: Any) -> None:
         time.sleep(0.2)
 
 
-def _reject_nonempty_database(connection: Any) -> None:
+def _require_empty_database(connection: Any) -> None:
     (tables,) = connection.execute(
         "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p', 'v', 'm')"

@@ -189,7 +189,7 @@ def cancel(
                 lambda _: print(printable(f"{cancelled_request.request_id} is {cancelled_request.status}")),
             )
             return
-        cancelled = client.services.cancel_all(name, status=status, dry_run=dry_run)
+        cancelled = client.services.cancel_scale_outs(name, status=status, dry_run=dry_run)
     show_one(cancelled, output, lambda _: _print_cancelled(cancelled))
 
 

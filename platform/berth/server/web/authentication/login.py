@@ -50,7 +50,7 @@ class SignIn(LoginView):
             return self._respond_rejected(error)
         response = super().post(request, *args, **kwargs)
         if is_form_accepted(response):
-            attempt.succeeded()
+            attempt.record_success()
         return response
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:

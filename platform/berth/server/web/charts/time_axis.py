@@ -32,7 +32,7 @@ def time_labels(begin: datetime, end: datetime, zone: tzinfo) -> list[TimeLabel]
     step = next((each for each in STEPS if seconds / each <= MAX_LABELS), STEPS[-1])
     labels = [
         TimeLabel(round(100 * (at - begin).total_seconds() / seconds, 2), _label_text(at.astimezone(zone)))
-        for at in _round_times(begin.astimezone(zone), end, step)
+        for at in _tick_times(begin.astimezone(zone), end, step)
     ]
     return [label for label in labels if 4 <= label.position <= 96]
 
@@ -47,7 +47,7 @@ def column_labels(starts: Sequence[datetime], zone: tzinfo) -> list[TimeLabel]:
     ]
 
 
-def _round_times(begin: datetime, end: datetime, step: int) -> Iterator[datetime]:
+def _tick_times(begin: datetime, end: datetime, step: int) -> Iterator[datetime]:
     """Yield the multiples of `step` since local midnight, taking daylight saving changes into account."""
     local = begin.replace(tzinfo=None)
     midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)

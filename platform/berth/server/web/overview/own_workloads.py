@@ -17,7 +17,7 @@ from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDU
 from projects.web.arrays.progress import ArrayProgress, load_progress
 from projects.web.services.serving import ServingStatus, load_serving_statuses
 from projects.web.workloads.engine_rows import insert_inference_engine_rows, without_engines
-from projects.web.workloads.request_words import load_request_words
+from projects.web.workloads.request_words import set_request_words
 
 PENDING_PHASES = (Phase.PENDING, Phase.RESERVED)
 QUEUE_POSITION = Cast(KT("explanation__queue_position"), IntegerField())
@@ -78,7 +78,7 @@ def own_workloads(actor: Actor, now: datetime) -> list[OwnWorkload]:
         "-submitted_at",
     )
     shown = list(rows[:OWN_MAX])
-    load_request_words(shown)
+    set_request_words(shown)
     insert_inference_engine_rows(shown, matching, "")
     services = [row for row in shown if row.kind == WorkloadKind.SERVICE and row.phase == Phase.RUNNING]
     serving = load_serving_statuses(services)
