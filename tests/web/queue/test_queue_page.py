@@ -115,6 +115,15 @@ def test_detail_of_a_restart_delay_is_its_end_and_the_cause_of_a_refusal(cast: C
     assert pending_reason(row) == ("Restart delay", "cannot start yet: its previous pods have not stopped")
 
 
+def test_queue_escapes_the_message_of_a_workload_once(cast: Cast, sign_in: SignIn) -> None:
+    explanation = {"pool": "local", "queue_position": 1}
+    message = "The cluster's quota `a & b` allows <4> GPUs."
+    make.workload(cast.vision, "w", reason="ClusterQuota", message=message, explanation=explanation)
+    page = sign_in("alice").get("/queue?pool=local").content.decode()
+    detail = "the cluster&#x27;s quota `a &amp; b` allows &lt;4&gt; GPUs"
+    assert f'<span class="sub">{detail}</span>' in page
+
+
 def test_every_pool_has_a_heading_with_its_queue_and_free_gpus(cast: Cast, sign_in: SignIn) -> None:
     spare = make.pool("spare")
     make.node(spare, gpus=4)
