@@ -1,6 +1,6 @@
 """Reason why a smaller number of replicas fits: free GPUs, and those of evicted workloads."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from berth.core.values.amounts import MILLI
@@ -11,17 +11,22 @@ from scheduler.engine.smallest_change.change import Change, ChangeKind, apply_ch
 from scheduler.engine.smallest_change.search import SmallestChange
 
 
-def describe_fit(result: SmallestChange, snapshot: Snapshot, name: str) -> str:
+def describe_fit(
+    result: SmallestChange, snapshot: Snapshot, name: str, is_visible: Callable[[str], bool]
+) -> str:
     """Return a sentence such as "5 fit: 1.25 GPUs are free, and the eviction would free 4.", or "".
 
     The result is "" unless the change lowers the number of replicas, and the GPUs of the workload's only pool
-    that are free or would be freed suffice for this number and for no more.
+    that are free or would be freed suffice for this number and for no more. It is also "" if the change would
+    evict a workload that is hidden from the user, because the sentence would reveal its number of GPUs.
     """
     change, effects = result.change, result.effects
     if change is None or change.kind is not ChangeKind.REQUEST_LOWERED or change.resource != "replicas":
         return ""
     by_name = {workload.name: workload for workload in snapshot.workloads}
     if name not in by_name or len(by_name[name].pools) != 1 or effects.scaled_down or effects.moved:
+        return ""
+    if not all(map(is_visible, effects.evicted)):
         return ""
     [pool] = by_name[name].pools
     nodes = {node.name for node in snapshot.nodes if node.pool == pool and node.state is NodeState.READY}

@@ -176,7 +176,7 @@ def _render_change(
         scaled_down_workloads=len(effects.scaled_down),
         moved_workloads=len(effects.moved),
         evicted=tuple(filter(is_visible, effects.evicted)),
-        fit=describe_fit(result, snapshot, workload.handle),
+        fit=describe_fit(result, snapshot, workload.handle, is_visible),
         affected=tuple(filter(is_visible, (*effects.evicted, *effects.scaled_down, *effects.moved))),
     )
 

@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from pools.models import NodePool
+from projects.models import Project
 from projects.services.quotas import budgets
 from scheduler.models import UsageHour
 from tests import factories as make
@@ -61,39 +62,48 @@ def test_queued_workload_is_offered_the_smallest_change(cast: Cast, dave: Client
     assert "role worker requested 2 GPUs instead of 4" in card and "Apply to the form" in card
 
 
-def test_smallest_change_says_why_a_smaller_number_of_replicas_fits(cast: Cast, dave: Client) -> None:
+def _six_replicas_beside_a_victim(cast: Cast, project: Project) -> str:
+    """Fill a node with a preemptible workload of the project, two free GPUs and a non-preemptible workload.
+
+    Return a document with six replicas, two more than fit.
+    """
     node = make.node(cast.pool, gpus=8, cpu_milli=64_000, memory_mib=65_536)
     make.quota(cast.research, cast.pool, 64)
     make.quota(cast.vision, cast.pool, 64)
+    make.quota(cast.product, cast.pool, 0)
+    make.quota(cast.ads, cast.pool, 0)
     low = make.workload(
-        cast.vision,
-        "low",
-        phase="running",
-        run=1,
-        pool=cast.pool,
-        priority=10,
-        replicas=2,
+        project, "low", phase="running", run=1, pool=cast.pool, priority=10, replicas=2,
         started_at=make.ago(hours=1),
-    )
+    )  # fmt: skip
+    fixed = make.workload(
+        cast.vision, "fixed", phase="running", run=1, pool=cast.pool, priority=200, preemptible=False,
+        replicas=4,
+    )  # fmt: skip
     for index in range(2):
         make.place(low, node, [index], index=index)
-    fixed = make.workload(
-        cast.vision,
-        "fixed",
-        phase="running",
-        run=1,
-        pool=cast.pool,
-        priority=200,
-        preemptible=False,
-        replicas=4,
-    )
     for index in range(4):
         make.place(fixed, node, [4 + index], index=index)
     text = f"name: wide\nproject: vision\npools: [{cast.pool.name}]\ncommand: run\npriority: 50\n"
-    text += "roles:\n- {gpu: 1, replicas: 6}\n"
+    return text + "roles:\n- {gpu: 1, replicas: 6}\n"
+
+
+def test_smallest_change_says_why_a_smaller_number_of_replicas_fits(cast: Cast, dave: Client) -> None:
+    text = _six_replicas_beside_a_victim(cast, cast.vision)
     card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
     assert "4 fit: 2 GPUs are free, and the eviction would free 2." in card
     assert "vision/low" in card
+
+
+def test_smallest_change_does_not_reveal_the_gpus_of_a_hidden_victim(
+    cast: Cast, sign_in: SignIn, dave: Client
+) -> None:
+    text = _six_replicas_beside_a_victim(cast, cast.ads)
+    card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
+    assert "a workload of another project" in card
+    assert " fit: " not in card and "would free" not in card
+    card = sign_in("alice").post("/submit/smallest-change", {"document": text}).content.decode()
+    assert "4 fit: 2 GPUs are free, and the eviction would free 2." in card
 
 
 def test_prediction_says_before_which_time_the_project_stays_at_its_limit(cast: Cast, dave: Client) -> None:
