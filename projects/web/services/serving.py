@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from berth.core.wording.words import to_words
@@ -30,6 +31,7 @@ class ServingStatus:
     tone: str
     count: str  # number of serving engines, such as "1 of 2", or empty if the service has ended
     causes: str = ""
+    since: datetime | None = None  # since when engines do not serve; None if all serve, or if unknown
 
     @property
     def text(self) -> str:
@@ -98,7 +100,19 @@ def serving_status(workload: Workload, engines: Sequence[InferenceEngine]) -> Se
         reasons = ", ".join(f"{number} {cause}" for cause, number in causes.items())
     if total and serving == total:
         return ServingStatus("Serving", "good", count)
+    since = _not_serving_since(engines)
     if serving:
-        return ServingStatus("Partly serving", "warn", count, reasons)
+        return ServingStatus("Partly serving", "warn", count, reasons, since)
     failing = workload.phase == "running" or any(each.cause == HEALTH_CHECK_FAILS for each in statuses)
-    return ServingStatus("Not serving", "bad" if failing else "warn", count, reasons)
+    return ServingStatus("Not serving", "bad" if failing else "warn", count, reasons, since)
+
+
+def _not_serving_since(engines: Iterable[InferenceEngine]) -> datetime | None:
+    """Return the earliest state change of the engines that are not serving, or None if it is unknown.
+
+    An active engine keeps its state while its health check fails, so the time of the failure is unknown.
+    """
+    idle = [engine for engine in engines if engine_status(engine).cause]
+    if any(engine.state == "ACTIVE" for engine in idle):
+        return None
+    return min((engine.since for engine in idle), default=None)

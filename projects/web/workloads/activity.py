@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from django.contrib.postgres.aggregates import ArrayAgg
@@ -25,6 +26,7 @@ class Activity:
     detail: str = ""
     tone: str = ""
     state: str = ""  # title of a service's status, which is shown in place of its phase
+    since: datetime | None = None  # start of this state, or None if unknown
     nodes: str = ""  # node names, unless the workload is a service or an inference engine
 
     @property
@@ -96,4 +98,5 @@ def _service_activity(workload: Workload, engines: Sequence[InferenceEngine]) ->
     status = serving_status(workload, engines)
     external = sum(engine.origin == Origin.EXTERNAL and not engine_status(engine).cause for engine in engines)
     text = f"{status.count} engines serving" + (f" ({external} external)" if external else "")
-    return Activity(text, status.causes, "" if status.tone == "good" else status.tone, status.title)
+    tone = "" if status.tone == "good" else status.tone
+    return Activity(text, status.causes, tone, status.title, status.since)

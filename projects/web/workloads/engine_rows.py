@@ -2,7 +2,7 @@
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -34,10 +34,9 @@ def without_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
     return rows.exclude(pk__in=engines.values("workload"))
 
 
-def count_folded_engines(listed: Iterable[Workload]) -> int:
-    """Return how many added engines of the listed services match the filters and have no row of their own."""
-    groups = [group for row in listed if (group := cast("Any", row).engine_group) is not None]
-    return sum(group.count - min(group.count, OPEN_MAX) * group.is_open for group in groups)
+def only_engines(rows: QuerySet[Workload]) -> QuerySet[Workload]:
+    """Return those of the rows that are added engines."""
+    return rows.filter(pk__in=_added_engines().values("workload"))
 
 
 def insert_inference_engine_rows(

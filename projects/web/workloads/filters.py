@@ -11,6 +11,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from berth.core.problems import Problem
+from berth.core.wording.words import format_count
 from berth.db.queries.known_names import NameColumn, unknown_word_problem
 from projects.actor import Actor
 from projects.known_names import unknown_pool_problem, unknown_project_problem
@@ -19,6 +20,7 @@ from projects.models import ArrayState, Phase, Workload, WorkloadKind
 from projects.models.workloads import ENDED_PHASES, HAS_LABELS, LIVE_PHASES
 from projects.selectors import id_condition, workload_count, workloads
 from projects.services.workloads.pending.unschedulable import REASON as UNSCHEDULABLE_REASON
+from projects.web.workloads.engine_rows import only_engines
 
 ALL_RUNNING = r"^((\d+) of \2 pods running\.|All required pods are running\.)$"
 STATES: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -165,15 +167,24 @@ def one_row_per_array(rows: QuerySet[Workload]) -> QuerySet[Workload]:
 
 @dataclass(frozen=True, slots=True)
 class StateCount:
-    """Number of workloads in one state, including added inference engines.
+    """Number of workloads in one state, and the number of added inference engines in this state.
 
-    `reserved` is the number of workloads with reserved resources, which count as pending.
+    `count` does not include the engines, in any state, so that the counts of the states add up, and so do
+    those of the engines. `reserved` is the number of workloads and engines with reserved resources, which
+    count as pending.
     """
 
     state: str
     title: str
     count: int
     reserved: int = 0
+    engines: int = 0
+
+    @property
+    def phrase(self) -> str:
+        """Text such as "15 workloads and 3 added engines"."""
+        engines = f" and {format_count(self.engines, 'added engine')}" if self.engines else ""
+        return format_count(self.count, "workload") + engines
 
 
 def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[StateCount]:
@@ -195,8 +206,15 @@ def count_by_state(actor: Actor, filters: WorkloadFilters) -> list[StateCount]:
     reserved = workload_count(state_condition("pending") & Q(phase=Phase.RESERVED))
     rows = filter_workloads(actor, filters, any_state=True).order_by()
     by_state = rows.aggregate(**counts, reserved=reserved)
+    engines = only_engines(rows).aggregate(**counts)
     return [
-        StateCount(word, title, by_state[word], by_state["reserved"] if word == "pending" else 0)
+        StateCount(
+            word,
+            title,
+            by_state[word] - engines[word],
+            by_state["reserved"] if word == "pending" else 0,
+            engines[word],
+        )
         for word, title in titles.items()
         if word in (*STATES, Phase.FAILED) or by_state[word] or filters.state == word
     ]

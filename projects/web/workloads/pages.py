@@ -35,7 +35,6 @@ from projects.web.workloads.columns import (
     load_runtimes,
 )
 from projects.web.workloads.engine_rows import (
-    count_folded_engines,
     insert_inference_engine_rows,
     without_engines,
 )
@@ -177,7 +176,7 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
     if not any(row.array.ended_at if row.array else row.ended_at for row in row_slice.rows):
         with_values.discard("runtime")
     states = count_by_state(request.actor, filters)
-    has_any = any(each.count for each in states)
+    has_any = any(each.count or each.engines for each in states)
     context = {
         "filters": filters,
         "unknown": "" if row_slice.rows else describe_unknown(*unknown_name_problems(request.actor, filters)),
@@ -192,9 +191,6 @@ def index(request: Request) -> HttpResponse | StreamingHttpResponse:
         "slice": row_slice,
         "sort": row_slice.sort,
         "states": states,
-        "folded_engines": count_folded_engines(listed),
-        "listed_rows": len(listed),
-        "has_all_rows": not row_slice.previous and not row_slice.next,
         "failed": _failed_recently(request.actor, filters) if filters.state == "live" else [],
         "failed_period": FAILED_PERIOD,
         # Narrow windows show the time of submission only to those who ask for it.

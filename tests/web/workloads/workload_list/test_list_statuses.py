@@ -174,3 +174,23 @@ def test_service_row_counts_external_engines(cast: Cast, sign_in: SignIn) -> Non
     html = list_html(sign_in, "chat")
     assert '<span class="warn">1 of 2 engines serving</span>' in html
     assert "1 weight syncing (external)" in html, "the numbers of engines add up to the total"
+
+
+def test_partly_serving_service_shows_since_when_an_engine_does_not_serve(
+    cast: Cast, sign_in: SignIn
+) -> None:
+    hours = make.ago(hours=5)
+    server = make.workload(cast.vision, "chat", kind="service", phase="running", since=hours)
+    service = Service.objects.create(workload=server, role="worker", initial_engines=1, next_number=2)
+    for number in range(2):
+        InferenceEngine.objects.create(
+            service=service, number=number, origin="initial", state="ACTIVE", is_healthy=True,
+            since=hours, created_at=hours, workload=server,
+        )  # fmt: skip
+    engine = InferenceEngine.objects.filter(number=1)
+    engine.update(state="CONNECTING", connection_failures=2, since=(since := make.ago(minutes=2)))
+    state = '<span class="chip warn">Partly serving</span><span class="sub">'
+    assert f'{state}<time datetime="{since.isoformat()}"' in list_html(sign_in, "chat")
+    engine.update(state="ACTIVE", is_healthy=False, since=hours)
+    html = list_html(sign_in, "chat")
+    assert f"{state}running <time" in html, "the time of the failed check is unknown"

@@ -26,12 +26,12 @@ def degraded_services(services: QuerySet[Service], now: datetime) -> Iterator[At
         by_service[engine.service_id].append(engine)
     for service in rows:
         own = by_service[service.pk]
-        if hindered := [engine.since for engine in own if _is_hindered(engine, now)]:
+        if any(_is_hindered(engine, now) for engine in own):
             status = serving_status(service.workload, own)
             yield AttentionItem(
                 status.title, status.tone, service.workload.handle,
                 reverse("service", args=[service.workload_id]),
-                f"{status.count} engines serving, {status.causes}.", min(hindered),
+                f"{status.count} engines serving, {status.causes}.", status.since,
             )  # fmt: skip
 
 
