@@ -158,6 +158,7 @@ def _header_context(request: Request, array: WorkloadArray) -> dict[str, Any]:
     changes = _possible_changes(request, array, progress.counts)
     return {
         "array": array,
+        "task": workloads(request.actor).filter(array=array).order_by("array_index", "-attempt").first(),
         "progress": progress,
         "changes": changes,
         "offers_retry": "retry" in changes and progress.counts.failed > 0,

@@ -100,6 +100,28 @@ class ArrayProgress:
         return [{"count": count, "word": word} for word, count in parts.items() if count]
 
     @property
+    def legend(self) -> list[dict[str, Any]]:
+        """Completed tasks and nonzero counts in the order of the bar, then the tasks on its empty part.
+
+        Each entry has the class of its colour, its words, and the tab with its tasks.
+        """
+        counts = self.counts
+        parts = (
+            ("completed", counts.completed, "completed", "completed"),
+            ("failed", counts.failed, "failed", "failed"),
+            ("cancelled", counts.cancelled, "cancelled", "cancelled"),
+            ("running", self.running, "running", "running"),
+            ("pending", self.queued, "pending", "pending"),
+            ("held", counts.held, "waiting for earlier tasks", "pending"),
+            ("suspended", counts.suspended, "suspended", "suspended"),
+        )
+        return [
+            {"kind": kind, "count": count, "words": words, "tab": tab if count else ""}
+            for kind, count, words, tab in parts
+            if count or kind == "completed"
+        ]
+
+    @property
     def summary(self) -> str:
         """Nonzero counts as text, such as `2 running, 95 waiting, 1 failed`. Failed tasks come last."""
         return ", ".join(f"{part['count']:,} {part['word']}" for part in self.summary_parts)

@@ -258,11 +258,27 @@ def test_ended_array_is_deleted_after_confirmation(sweep: WorkloadArray, sign_in
     assert not WorkloadArray.objects.exists() and not Workload.objects.exists()
 
 
+def test_array_head_states_pool_priority_and_max_runtime(sweep: WorkloadArray, sign_in: SignIn) -> None:
+    Workload.objects.filter(array=sweep).update(pools=["local", "spare"], max_runtime=3600)
+    WorkloadArray.objects.filter(pk=sweep.pk).update(priority=40)
+    page = text(sign_in("erin"), f"/arrays/{sweep.pk}")
+    facts = page.partition('class="head-facts"')[2].partition("</p>")[0]
+    words = re.sub(r"<[^>]+>", " ", facts)
+    assert re.search(
+        r"pools\s+local\s+or\s+spare\s+priority 40, preemptible\s+max runtime 1 h per task", words
+    )
+    assert 'href="/node-pools/spare"' in facts
+
+
 def test_cancelled_tasks_are_counted_and_listed_separately(sweep: WorkloadArray, sign_in: SignIn) -> None:
     Workload.objects.filter(array=sweep, array_index=7).update(phase="cancelled", ended_at=make.ago())
     client = sign_in("erin")
     page = text(client, f"/arrays/{sweep.pk}")
     assert '?state=cancelled#tasks"><i class="cancelled"></i>1 cancelled</a>' in page
+    legend = page.partition('class="legend tasks-legend">')[2].partition("</div>")[0]
+    kinds = re.findall(r'<i class="(\w+)">', legend)
+    order = ("completed", "failed", "cancelled", "running", "pending", "held")
+    assert kinds == [kind for kind in order if kind in kinds] and {"failed", "cancelled"} < set(kinds)
     assert 'Failed <span class="bad">2</span></a>' in page
     assert 'Cancelled <span class="faint">1</span></a>' in page
     listed = text(client, f"/arrays/{sweep.pk}", state="cancelled")
