@@ -67,6 +67,11 @@ class PodTable:
         return sum(len(row.placements) for row in self.rows)
 
     @property
+    def is_ended(self) -> bool:
+        """Whether all pods have ended, so that the time of their last change is their end."""
+        return all(each.pod.ended_at is not None for row in self.rows for each in row.placements)
+
+    @property
     def has_gpus(self) -> bool:
         return any(row.gpus or row.devices for row in self.rows)
 

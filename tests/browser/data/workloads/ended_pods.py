@@ -52,7 +52,7 @@ def create_ended_events(scene: Any) -> None:
 def _create_evicted_pods(scene: Any) -> None:
     """Create the pods of the evicted workload's run, with their allocations."""
     workload, node = scene.workloads["detr-long"], Node.objects.get(name="train-2")
-    ended = make.ago(minutes=12)
+    ended = present(workload.since)  # the pods stopped a minute after the eviction
     for index in range(4):
         pod = Pod.objects.create(
             workload=workload, role="worker", index=index, rank=index, run=workload.run, node=node,

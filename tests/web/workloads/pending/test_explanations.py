@@ -184,6 +184,21 @@ def test_expanded_queue_order_has_a_row_per_queue(cast: Cast, sign_in: SignIn) -
     assert text.count("Waiting for resources") == 1, "the reason stands in one place"
 
 
+def test_queue_order_during_a_restart_delay_names_its_end(cast: Cast, sign_in: SignIn) -> None:
+    until = timezone.now() + timedelta(minutes=5)
+    blockers = [{"reason": "Backoff", "message": "Restart delay.", "numbers": {}}]
+    workload = make.workload(
+        cast.vision, "train", phase="pending", reason="Backoff", backoff_until=until, priority=40,
+        explanation={"queue_position": 4, "ordering": ["priority 40"], "blockers": blockers},
+    )  # fmt: skip
+    page = sign_in("dave").get(f"/workloads/{workload.pk}").content.decode()
+    summary = page.partition('<details id="ordering-key">')[2].partition("</summary>")[0]
+    words = " ".join(re.sub(r"<[^>]+>", "", summary).split())
+    assert words.startswith(
+        f"Queue order: last until the restart delay ends at {until:%Y-%m-%d %H:%M} UTC, then priority 40"
+    )
+
+
 def test_queue_order_without_a_quota_comparison_begins_with_the_priority(cast: Cast, sign_in: SignIn) -> None:
     blockers = [{"reason": "WaitingForResources", "message": "2 GPUs are missing.", "numbers": {}}]
     explanation = {"queue_position": 1, "ordering": ["rank 1"], "blockers": blockers}
