@@ -1,11 +1,11 @@
-"""Earliest start of a workload that waits until its project is below its limit."""
+"""Expected start of a workload that waits until its project is below its limit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from projects.actor import Actor
-from projects.models import Workload
+from projects.models import Phase, Workload
 from projects.models.workloads import LIVE_PHASES
 from projects.selectors import workloads
 from projects.services.workloads.prediction import Prediction
@@ -17,7 +17,7 @@ from scheduler.web.workloads.details import link_ends
 
 @dataclass(frozen=True, slots=True)
 class LimitWait:
-    """Time before which the project is not expected to have room below its limit.
+    """Time at which the project is expected to have room below its limit.
 
     `after` is a clause about the workloads that have to end first, with links.
     """
@@ -30,24 +30,24 @@ def wait_for_limit(actor: Actor, prediction: Prediction, now: datetime) -> Limit
     """Return when enough of the project's workloads reach their maximum runtimes for the predicted workload.
 
     Return None if the project's limit of GPUs is not the main reason, if the workload allows several pools,
-    or if too few of the project's workloads have a maximum runtime.
+    if the pool has a quota group, because workloads in its other pools count towards the limit as well, if
+    some of the project's workloads are stopping, because they end at an unknown time, or if too few of them
+    have a maximum runtime.
     """
     pools, project = prediction.workload["pools"], prediction.workload["project"]
     main = next(iter(prediction.blockers), None)
     numbers = (main or {}).get("numbers") or {}
     if main is None or main["reason"] != Reason.PROJECT_LIMIT or numbers.get("resource") != "gpu":
         return None
-    if len(pools) != 1 or "behind" in numbers:
+    if len(pools) != 1 or "behind" in numbers or "group" in numbers:
         return None
     missing = numbers["allocated"] + numbers["requested"] - numbers["bound"]
-    rows = workloads(actor).filter(
-        project__name=project,
-        pool__name=pools[0],
-        phase__in=LIVE_PHASES,
-        gpu_milli_now__gt=0,
-        started_at__isnull=False,
-        max_runtime__isnull=False,
+    allocated = workloads(actor).filter(
+        project__name=project, pool__name=pools[0], phase__in=LIVE_PHASES, gpu_milli_now__gt=0
     )
+    if allocated.filter(phase=Phase.STOPPING).exists():
+        return None
+    rows = allocated.filter(started_at__isnull=False, max_runtime__isnull=False)
     ends = []
     for end, row in sorted(((_runtime_end(row), row) for row in rows), key=lambda each: each[0]):
         missing -= row.gpu_milli_now

@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from pools.models import NodePool
-from projects.models import Project
+from pools.models import NodePool, QuotaGroup
+from projects.models import Project, Quota, Workload
 from projects.services.quotas import budgets
 from scheduler.models import UsageHour
 from tests import factories as make
@@ -106,7 +106,15 @@ def test_smallest_change_does_not_reveal_the_gpus_of_a_hidden_victim(
     assert "4 fit: 2 GPUs are free, and the eviction would free 2." in card
 
 
-def test_prediction_says_before_which_time_the_project_stays_at_its_limit(cast: Cast, dave: Client) -> None:
+def predict_limit_wait(client: Client, pool: str, gpus: int) -> str:
+    """Return the sentence that says when the project is expected to be below its limit, or ""."""
+    text = f"name: wide\nproject: vision\npools: [{pool}]\ncommand: run\nroles:\n- gpu: {gpus}\n"
+    shown = client.post("/submit/prediction", {"document": text}).content.decode()
+    assert "limit" in shown
+    return shown.partition('id="limit-wait">')[2].partition("</p>")[0]
+
+
+def test_prediction_says_when_the_project_is_expected_to_be_below_its_limit(cast: Cast, dave: Client) -> None:
     node = make.node(cast.pool, gpus=8, cpu_milli=64_000, memory_mib=65_536)
     make.quota(cast.research, cast.pool, 64)
     make.quota(cast.vision, cast.pool, 4, limit_gpu_milli=4000)
@@ -119,14 +127,11 @@ def test_prediction_says_before_which_time_the_project_stays_at_its_limit(cast: 
         make.place(rows[name], node, [device])
 
     def predicted(gpus: int) -> str:
-        text = (
-            f"name: wide\nproject: vision\npools: [{cast.pool.name}]\ncommand: run\nroles:\n- gpu: {gpus}\n"
-        )
-        shown = dave.post("/submit/prediction", {"document": text}).content.decode()
-        return shown.partition('id="limit-wait">')[2].partition("</p>")[0]
+        return predict_limit_wait(dave, cast.pool.name, gpus)
 
     end = present(rows["first"].started_at) + timedelta(hours=2)
     assert f'datetime="{end:%Y-%m-%dT%H:%M}' in predicted(1)
+    assert "Expected from about" in predicted(1)
     first, second = (
         f'<a href="/workloads/{rows[name].pk}">vision/{name}</a>' for name in ("first", "second")
     )
@@ -134,6 +139,24 @@ def test_prediction_says_before_which_time_the_project_stays_at_its_limit(cast: 
     assert second not in predicted(1)
     assert first in predicted(2) and second in predicted(2)
     assert predicted(4) == "", "the fourth workload has no maximum runtime"
+    Workload.objects.filter(pk=rows["third"].pk).update(phase="stopping", next_phase="cancelled")
+    assert predicted(1) == "", "the third workload ends at an unknown time"
+
+
+def test_prediction_states_no_time_for_the_limit_of_a_quota_group(cast: Cast, dave: Client) -> None:
+    other = make.pool("other", gpus=8)
+    group = QuotaGroup.objects.create(name="all")
+    NodePool.objects.update(quota_group=group)
+    for pool in (cast.pool, other):
+        make.quota(cast.research, pool, 64)
+    Quota.objects.create(project=cast.vision, group=group, gpu_milli=2000, limit_gpu_milli=2000)
+    for pool, hours in ((other, 2), (cast.pool, 10)):
+        row = make.workload(
+            cast.vision, f"ends-in-{hours}-h", phase="running", run=1, pool=pool, pools=[pool.name],
+            priority=200, preemptible=False, started_at=make.ago(), max_runtime=hours * 3600,
+        )  # fmt: skip
+        make.place(row, make.node(pool, gpus=8, cpu_milli=64_000, memory_mib=65_536), [0])
+    assert predict_limit_wait(dave, cast.pool.name, 1) == "", "the workload in the other pool ends first"
 
 
 def test_cost_of_an_elastic_workload_is_a_range(cast: Cast, dave: Client) -> None:
