@@ -14,8 +14,9 @@ from pools.runtimes.enclosure.levels import pod_uid
 from pools.runtimes.ray.cluster import RayNode
 from pools.runtimes.ray.runtime import RayRuntime
 from pools.services import drain_node, interrupt_node, terminate_node
-from projects.models import Phase, Workload
+from projects.models import Phase, PodState, Workload
 from projects.services.workloads import control
+from scheduler.loop.dispatch.reports import record_reports
 from scheduler.models import DeviceClaim, Eviction
 from scheduler.reports.explanations.workload import explain
 from tests.scheduler.stage import Stage
@@ -374,3 +375,23 @@ def test_start_of_a_run_that_ends_between_two_ticks_is_recorded(stage: Stage) ->
     stage.tick(2)
     assert stage.phase(workload) == Phase.FAILED
     assert (workload.started_at, workload.first_started_at) == (started_at, started_at)
+
+
+def test_grace_period_begins_if_a_gang_starts_and_is_stale_in_one_evaluation(stage: Stage) -> None:
+    stage.runtime.runs_immediately = False
+    groups = [
+        {"name": "actors", "roles": [{"name": "actor", "replicas": 1, "gpu": 1}]},
+        {"name": "learners", "roles": [{"name": "learner", "replicas": 2, "gpu": 1}]},
+    ]
+    workload = stage.submit("grouped", roles=None, need=1, groups=groups)
+    stage.tick()
+    pods = {(pod.role, pod.index): pod for pod in stage.pods(workload)}
+    lost_pod = pods.pop(("learner", 1))
+    lost_pod.state, lost_pod.ended_at = PodState.LOST, stage.clock.now()
+    lost_pod.save()
+    for pod in pods.values():
+        stage.runtime.run(str(pod.pk))
+    now = stage.clock.now()
+    record_reports(now, stage.loop.context)
+    assert stage.phase(workload) == Phase.RUNNING
+    assert workload.stale_since == now

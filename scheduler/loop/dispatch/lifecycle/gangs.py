@@ -146,6 +146,9 @@ def apply_gang_verdicts(
         ]
         if not verdicts:
             break
+        if not all(step.to for _, step in verdicts):  # such a verdict writes to the row at once
+            _change_locked_rows(transitions, now)
+            transitions = []
         transitions += _apply_verdicts(verdicts, now)
         if stopping := [gang for gang, step in verdicts if step.to == Phase.STOPPING]:
             _change_locked_rows(transitions, now)
