@@ -14,11 +14,11 @@ from scheduler.engine.smallest_change.search import SmallestChange
 def describe_fit(
     result: SmallestChange, snapshot: Snapshot, name: str, is_visible: Callable[[str], bool]
 ) -> str:
-    """Return a sentence such as "5 fit: 1.25 GPUs are free, and the eviction would free 4.", or "".
+    """Return a clause such as "1.25 GPUs are free, and the eviction would free 4", or "".
 
     The result is "" unless the change lowers the number of replicas, and the GPUs of the workload's only pool
     that are free or would be freed suffice for this number and for no more. It is also "" if the change would
-    evict a workload that is hidden from the user, because the sentence would reveal its number of GPUs.
+    evict a workload that is hidden from the user, because the clause would reveal its number of GPUs.
     """
     change, effects = result.change, result.effects
     if change is None or change.kind is not ChangeKind.REQUEST_LOWERED or change.resource != "replicas":
@@ -36,10 +36,10 @@ def describe_fit(
     enough, too_many = (_requested_gpus(snapshot, name, change, replicas + more) for more in (0, 1))
     if not enough <= free + freed < too_many:
         return ""
-    verb, is_free = "fits" if replicas == 1 else "fit", "is free" if free == MILLI else "are free"
+    is_free = "is free" if free == MILLI else "are free"
     subject = "the eviction" if len(effects.evicted) == 1 else "the evictions"
     clause = f", and {subject} would free {format_number(freed / MILLI)}" if freed else ""
-    return f"{replicas} {verb}: {format_gpus(free)} {is_free}{clause}."
+    return f"{format_gpus(free)} {is_free}{clause}"
 
 
 def _requested_gpus(snapshot: Snapshot, name: str, change: Change, replicas: int) -> int:

@@ -51,7 +51,7 @@ class RenderedChange:
     moved_workloads: int = 0
     affected: tuple[str, ...] = ()  # visible workloads that the sentence may name, as `project/name`
     evicted: tuple[str, ...] = ()  # visible workloads that the change would evict, as `project/name`
-    fit: str = ""  # sentence that says why a smaller number of replicas fits, or empty
+    fit: str = ""  # clause that says why a smaller number of replicas fits, or empty
 
 
 def find_smallest_change(workload: Workload, viewer: Viewer, now: datetime | None = None) -> RenderedChange:

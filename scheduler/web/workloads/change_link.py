@@ -129,6 +129,14 @@ def change_and_effects(
     return link_workloads(actor, change, answer.affected), link_workloads(actor, effects, answer.affected)
 
 
+def add_fit(sentence: LinkedText, fit: str) -> LinkedText:
+    """Return the sentence about a change with the reason why it suffices, in parentheses before its end."""
+    if not fit:
+        return sentence
+    *parts, (last, url) = sentence
+    return [*parts, (f"{last.removesuffix('.')} ({fit}).", url)]
+
+
 class _Loss(NamedTuple):
     """Loss of an evicted workload. `is_own` is true if it belongs to the preemptor's project."""
 

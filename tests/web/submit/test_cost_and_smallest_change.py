@@ -91,7 +91,7 @@ def _six_replicas_beside_a_victim(cast: Cast, project: Project) -> str:
 def test_smallest_change_says_why_a_smaller_number_of_replicas_fits(cast: Cast, dave: Client) -> None:
     text = _six_replicas_beside_a_victim(cast, cast.vision)
     card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
-    assert "4 fit: 2 GPUs are free, and the eviction would free 2." in card
+    assert "instead of 6 (2 GPUs are free, and the eviction would free 2)." in card
     assert "vision/low" in card
 
 
@@ -101,9 +101,9 @@ def test_smallest_change_does_not_reveal_the_gpus_of_a_hidden_victim(
     text = _six_replicas_beside_a_victim(cast, cast.ads)
     card = dave.post("/submit/smallest-change", {"document": text}).content.decode()
     assert "a workload of another project" in card
-    assert " fit: " not in card and "would free" not in card
+    assert "instead of 6." in card and "would free" not in card
     card = sign_in("alice").post("/submit/smallest-change", {"document": text}).content.decode()
-    assert "4 fit: 2 GPUs are free, and the eviction would free 2." in card
+    assert "instead of 6 (2 GPUs are free, and the eviction would free 2)." in card
 
 
 def predict_limit_wait(client: Client, pool: str, gpus: int) -> str:
