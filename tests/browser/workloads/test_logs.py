@@ -164,7 +164,7 @@ def test_failed_workload_shows_the_last_error_of_the_pod_that_failed_first(
         facts = page.locator(".head-facts").inner_text()
         page.get_by_role("link", name="Line 2 of worker-3").click()
         expect(page.locator("#log .hit")).to_have_text("RuntimeError: no CUDA device\n")
-        expect(page.locator("#log-error-link")).to_have_text("1 error at line 2")
+        expect(page.locator("#log-error-link")).to_have_count(0)
         assert page.locator(".head-facts").inner_text() == facts, "the head is the same"
         page.goto(f"/workloads/{pods[0].workload_id}/logs")
         expect(page.get_by_label("Pod and run")).to_have_value(str(pods[3].pk))

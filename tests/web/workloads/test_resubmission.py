@@ -58,6 +58,8 @@ def test_resubmission_is_the_emphasized_action_on_all_tabs_of_an_ended_workload(
         page = client.get(f"/workloads/{workload.pk}{tab}").content.decode()
         primary = re.findall(r'<(?:a|button) class="button primary"[^>]*>([^<]+)<', page)
         assert primary == ["Resubmit"] and "button danger" not in page, tab
+    admin = sign_in("alice").get(f"/workloads/{workload.pk}").content.decode()
+    assert re.findall(r'<a class="button danger" id="([^"]*)"', admin) == ["step-delete"]
     completed = client.get(f"/workloads/{ended(cast, 'done', 'completed').pk}").content.decode()
     assert re.findall(r'<(?:a|button) class="button primary"[^>]*>([^<]+)<', completed) == ["Resubmit"]
 
