@@ -19,11 +19,15 @@ MAX_NAMED, NEARBY = 3, timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Cause of a workload's failure. `pod` is None if no pod failed."""
+    """Cause of a workload's failure. `pod` is None if no pod failed.
+
+    `runtime` is a phrase such as " after 5 s".
+    """
 
     title: str
     detail: str
     pod: Pod | None
+    runtime: str = ""
 
 
 def first_failed_pod(workload: Workload, placements: Iterable[PodPlacement]) -> Pod | None:
@@ -45,9 +49,7 @@ def describe_failure(workload: Workload, placements: Iterable[PodPlacement]) -> 
     if pod is None:
         return Failure(message.removesuffix(".") or "The workload failed", "", None)
     ending = pod_ending(pod.role, pod.index, pod.exit_code, pod.signal)
-    return Failure(
-        f"{ending} on {pod.node.name}{_runtime_phrase(pod)}", _remaining_message(message, ending), pod
-    )
+    return Failure(ending, _remaining_message(message, ending), pod, _runtime_phrase(pod))
 
 
 @dataclass(frozen=True, slots=True)
