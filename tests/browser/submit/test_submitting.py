@@ -292,6 +292,33 @@ def test_long_document_stays_in_the_window_beside_the_form(opened: Open) -> None
         assert faults == []
 
 
+@pytest.mark.parametrize("width", [1024, 1440])
+def test_document_can_be_enlarged_with_the_keyboard_while_the_verdict_stays(
+    opened: Open, scene: Scene, width: int
+) -> None:
+    with opened("ada", viewport={"width": width, "height": 900}) as (page, faults):
+        page.goto(f"/workloads/{scene.workloads['policy-sweep'].pk}/edit")
+        change, details = page.locator("#smallest-change"), page.locator("#verdict-details")
+        expect(change).to_be_visible()
+        document = page.locator("#document")
+        document.fill(document.input_value() + "# comment\n" * 20)
+        expect(page.get_by_role("heading", name="Stays queued")).to_be_visible()
+        before = document.evaluate("box => box.clientHeight")
+        page.get_by_role("button", name="Enlarge document").press("Enter")
+        expect(document).to_be_focused()
+        expect(details).to_be_hidden()
+        expect(change).to_be_hidden()
+        expect(page.get_by_role("heading", name="Stays queued")).to_be_visible()
+        assert document.evaluate("box => box.clientHeight") > before + 150
+        assert accessibility_faults(page) == []
+        document.press("Shift+Tab")
+        page.keyboard.press("Enter")
+        expect(details).to_be_visible()
+        expect(change).to_be_visible()
+        expect(page.get_by_role("button", name="Enlarge document")).to_be_focused()
+        assert faults == []
+
+
 @pytest.mark.heavy
 @pytest.mark.parametrize("height", [600, 900])
 def test_verdict_and_document_of_an_edit_can_be_reached_at_the_end_of_the_page(

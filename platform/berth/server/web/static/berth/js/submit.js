@@ -171,6 +171,16 @@
   });
   document.addEventListener("htmx:afterSwap", foldDetails);
   foldDetails();
+  // The document gets the height of the prediction's details, until the button is used again.
+  const enlarge = document.getElementById("enlarge");
+  enlarge?.addEventListener("click", () => {
+    const isEnlarged = enlarge.closest(".stack").classList.toggle("enlarged");
+    const [label, noun] = enlarge.querySelectorAll("span");
+    enlarge.dataset.label ??= label.textContent;
+    label.textContent = isEnlarged ? enlarge.dataset.enlargedLabel : enlarge.dataset.label;
+    noun.hidden = isEnlarged;
+    if (isEnlarged) text().focus();
+  });
   text().addEventListener("scroll", () => { lines.scrollTop = text().scrollTop; }, { passive: true });
   number();
   enableSave(isUnchanged());
