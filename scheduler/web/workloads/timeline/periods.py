@@ -1,7 +1,7 @@
 """Periods of a workload's life on a bar: its states so far, its evictions, and what is expected."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from berth.core.wording.words import format_count
@@ -9,6 +9,7 @@ from berth.server.web.charts.bars import WIDTH
 from berth.server.web.numbers import elapsed
 from projects.models import Event, Phase, Workload
 from projects.models.workloads import ENDED_PHASES
+from scheduler.web.workloads.timeline.marks import PeriodMark, arrange_marks
 
 STATES = {
     "submitted": "pending",
@@ -21,11 +22,12 @@ STATES = {
 }
 ORDER = ("pending", "reserved", "starting", "running", "stopping", "suspended")
 MIN_WIDTH = 4  # of a period, so that short ones remain visible, in units of the bar
+LEGEND_MIN = 2  # minimum width of a period that the legend explains, in units of the bar
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """Period in one state. A restart delay that is left is an expected period of its own."""
+    """Period in one state. A restart delay is a period of its own, and its rest is an expected one."""
 
     state: str
     begin: datetime
@@ -60,7 +62,8 @@ class PeriodBar:
     evictions: tuple[int, ...]  # positions
     lost_work: tuple[tuple[int, int], ...]  # positions and widths of the work that evictions lost
     checkpoint: int | None  # position of the last checkpoint
-    states: tuple[str, ...]  # states so far
+    marks: tuple[PeriodMark, ...]  # labels of the last checkpoint, the last eviction and the present
+    states: tuple[str, ...]  # states so far that are wide enough to be seen, except for restart delays
     expected: str = ""  # state of the dashed part, or ""
     end_title: str = ""  # what is expected at the end of the bar, or ""
     label: str = field(default="", kw_only=True)
@@ -95,7 +98,17 @@ def find_periods(rows: Iterable[Event], workload: Workload, now: datetime) -> li
         current = (state, since)
     if current is not None and state is not None:
         periods.append(Period(current[0], current[1], max(now, current[1])))
-    return [period for period in periods if period.end > period.begin]
+    return _split_delay([period for period in periods if period.end > period.begin], workload)
+
+
+def _split_delay(periods: list[Period], workload: Workload) -> list[Period]:
+    """Make the restart delay a period of its own, if the workload is pending since an eviction or failure."""
+    until = workload.backoff_until
+    if until is None or workload.phase != Phase.PENDING or not periods or periods[-1].begin >= until:
+        return periods
+    *earlier, last = periods
+    delay = replace(last, end=min(until, last.end), is_delay=True)
+    return [*earlier, delay, *([replace(last, begin=until)] if until < last.end else [])]
 
 
 def expected_periods(workload: Workload, start: datetime | None, now: datetime) -> list[Period]:
@@ -120,17 +133,21 @@ def expected_periods(workload: Workload, start: datetime | None, now: datetime) 
 
 def summarize(workload: Workload, periods: Iterable[Period]) -> str:
     """Return the number of runs and evictions, and how long the workload ran and was pending so far."""
-    totals = dict.fromkeys(("running", "pending"), 0.0)
+    totals, delay = dict.fromkeys(("running", "pending"), 0.0), 0.0
     for period in periods:
         if period.state in totals:
             totals[period.state] += period.length.total_seconds()
+        if period.is_delay:
+            delay += period.length.total_seconds()
     parts = [format_count(workload.run, "run"), format_count(workload.preemptions, "eviction")]
-    parts += [
-        f"{elapsed(total - total % 60 if total > 60 else total)} {state}"
-        for state, total in totals.items()
-        if total
-    ]
+    parts += [f"{_whole_minutes(total)} {state}" for state, total in totals.items() if total]
+    if delay:
+        parts.append(f"including {_whole_minutes(delay)} of restart delay")
     return ", ".join(part for part in parts if not part.startswith("0 "))
+
+
+def _whole_minutes(seconds: float) -> str:
+    return elapsed(seconds - seconds % 60 if seconds > 60 else seconds)
 
 
 def find_lost_work(periods: Sequence[Period], evictions: Iterable[tuple[datetime, float]]) -> list[Period]:
@@ -158,19 +175,31 @@ def period_bar(
     if len(shown) < 2:
         return None
     begin, end = shown[0].begin, shown[-1].end
-    has_checkpoint = checkpoint is not None and begin <= checkpoint <= end
+    visible = [at for at in evictions if begin <= at <= end]
+    saved = checkpoint if checkpoint is not None and begin <= checkpoint <= end else None
+    now = periods[-1].end if is_live and periods else None
+    marks = (("last checkpoint", saved), ("evicted", max(visible, default=None)), ("now", now))
     return PeriodBar(
         begin,
         end,
         tuple(_part(each, begin, end, key) for key, each in enumerate(shown)),
-        _position(periods[-1].end, begin, end) if is_live and periods else None,
-        tuple(_position(at, begin, end) for at in evictions if begin <= at <= end),
+        None if now is None else _position(now, begin, end),
+        tuple(_position(at, begin, end) for at in visible),
         tuple((part.x, part.width) for part in (_part(each, begin, end, 0) for each in lost_work)),
-        _position(checkpoint, begin, end) if checkpoint is not None and has_checkpoint else None,
-        tuple(state for state in ORDER if any(each.state == state for each in periods)),
+        None if saved is None else _position(saved, begin, end),
+        arrange_marks([(text, at) for text, at in marks if at is not None], begin, end),
+        tuple(state for state in ORDER if _is_visible(state, periods, begin, end)),
         expected[-1].state if expected else "",
         _end_title(expected[-1]) if expected else "",
         label=", ".join(_describe(each) for each in shown),
+    )
+
+
+def _is_visible(state: str, periods: Iterable[Period], begin: datetime, end: datetime) -> bool:
+    return any(
+        _position(each.end, begin, end) - _position(each.begin, begin, end) >= LEGEND_MIN
+        for each in periods
+        if each.state == state and not each.is_delay
     )
 
 

@@ -264,8 +264,12 @@ def test_timeline_shows_the_last_checkpoint_expected_events_and_periods(cast: Ca
     assert [(part.x, part.width) for part in bar.parts] == [
         (0, 100), (100, 390), (490, 10), (500, 100), (600, 50), (650, 350),
     ]  # fmt: skip
-    assert [part.is_delay for part in bar.parts] == [False, False, False, False, True, False]
-    assert timeline.summary == "1 run, 1 eviction, 39 min running, 20 min pending"
+    assert [part.is_delay for part in bar.parts] == [False, False, False, True, True, False]
+    including = "including 10 min of restart delay"
+    assert timeline.summary == f"1 run, 1 eviction, 39 min running, 20 min pending, {including}"
+    assert [(mark.text, round(mark.x), mark.y) for mark in bar.marks] == [
+        ("last checkpoint", 40, 0), ("evicted", 49, 16), ("now", 60, 32),
+    ]  # fmt: skip
     assert (bar.now, bar.evictions, bar.checkpoint, bar.lost_work) == (600, (490,), 400, ((400, 90),))
     assert re.search(r'class="period-end">Expected start about <time', page.content.decode())
     keys = {entry.title: entry.period for entry in timeline.entries if entry.period is not None}

@@ -36,6 +36,7 @@ from scheduler.reports.evictions.rendering import KIND_TITLES
 from scheduler.reports.queues.pending_reason import load_awaited_shares, pending_reason
 from scheduler.reports.queues.queue_ordering import describe_queue_states, group_sentences_by_queue
 from scheduler.reports.queues.unknown_start import short_start_reason
+from scheduler.web.workloads.timeline.marks import ROW_HEIGHT, PeriodMark
 
 register = template.Library()
 register.filter("gpus", numbers.thousandths)
@@ -191,6 +192,17 @@ def may_submit(context: Context) -> bool:
 def time_axis(context: Context, begin: datetime, end: datetime) -> dict[str, Any]:
     """Render the labels of a time axis in the reader's time zone."""
     return {"labels": time_labels(begin, end, reader_zone(context["request"]))}
+
+
+@register.inclusion_tag("scheduler/workloads/period_marks.html", takes_context=True)
+def period_marks(
+    context: Context, marks: Sequence[PeriodMark], begin: datetime, end: datetime
+) -> dict[str, Any]:
+    """Render labels with times in the reader's time zone, and with dates if the bar is longer than a day."""
+    style = "%H:%M" if end - begin <= timedelta(days=1) else "%-d %b %H:%M"
+    zone = reader_zone(context["request"])
+    labels = [(mark, f"{mark.at.astimezone(zone):{style}}") for mark in marks]
+    return {"marks": labels, "height": ROW_HEIGHT * len(labels)}
 
 
 @register.filter
