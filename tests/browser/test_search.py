@@ -62,6 +62,26 @@ def test_search_pressed_before_the_scripts_have_run_opens_once_they_have(opened:
         assert not faults
 
 
+def test_form_works_before_the_scripts_have_run(opened: Open) -> None:
+    with opened("dave") as (page, faults):
+        held: list[Route] = []
+        page.route(re.compile(r"/htmx-2\.min"), lambda route: held.append(route))  # noqa: PLW0108 - as above
+        page.goto("/submit", wait_until="commit")
+        pool = page.get_by_label("train", exact=True)
+        expect(pool).to_be_visible()
+        was_checked = pool.is_checked()
+        pool.click()
+        expect(pool).to_be_checked(checked=not was_checked)
+        details = page.locator("#submit-form details:has(> summary:visible)").first
+        expect(details).not_to_have_attribute("open", "")
+        details.locator("> summary").click()
+        expect(details).to_have_attribute("open", "")
+        (script,) = held
+        script.continue_()
+        expect(pool).to_be_checked(checked=not was_checked)
+        assert not faults
+
+
 def test_search_without_results_links_to_the_list_of_workloads(opened: Open) -> None:
     with opened("dave") as (page, faults):
         page.goto("/node-pools/train")

@@ -1,12 +1,12 @@
-// People can be faster than the deferred scripts: keep their last press of a control that needs scripts,
-// and repeat it when the scripts have run.
+// People can be faster than the deferred scripts: keep their last click on a button that needs scripts, or their
+// last Ctrl-K, and repeat it when the scripts have run. Links, forms and fields work without scripts.
 (() => {
   "use strict";
-  const needsScripts = "button[type=button]:not([popovertarget]), [hx-get], [hx-post], [data-search]";
+  const needsScripts = "button[type=button]:not([popovertarget])";
   let repeat = null;
 
   function keepClick(event) {
-    const control = event.target.closest?.(needsScripts);
+    const control = event.button === 0 && event.target.closest?.(needsScripts);
     if (!control) return;
     event.preventDefault();
     event.stopImmediatePropagation();
