@@ -4,15 +4,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, Value
+
 from projects.actor import Actor
-from projects.models import Phase, Workload
+from projects.models import Phase
 from projects.models.workloads import LIVE_PHASES
 from projects.selectors import workloads
 from projects.services.workloads.prediction import Prediction
 from scheduler.engine.plan import Reason
-from scheduler.reports.explanations.awaited_ends import AwaitedEnd
+from scheduler.reports.explanations.awaited_ends import MAX_AWAITED, AwaitedEnd
 from scheduler.web.workloads.change_link import link_workloads
 from scheduler.web.workloads.details import link_ends
+
+ENDS_MAX = 100  # maximum number of workloads whose ends are added up
+RUNTIME_END = ExpressionWrapper(
+    F("started_at")
+    + ExpressionWrapper(F("max_runtime") * Value(timedelta(seconds=1)), output_field=DurationField()),
+    output_field=DateTimeField(),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +40,8 @@ def wait_for_limit(actor: Actor, prediction: Prediction, now: datetime) -> Limit
 
     Return None if the project's limit of GPUs is not the main reason, if the workload allows several pools,
     if the pool has a quota group, because workloads in its other pools count towards the limit as well, if
-    some of the project's workloads are stopping, because they end at an unknown time, or if too few of them
-    have a maximum runtime.
+    some of the project's workloads are stopping, because they end at an unknown time, or if the first
+    ENDS_MAX workloads to reach their maximum runtimes do not free enough.
     """
     pools, project = prediction.workload["pools"], prediction.workload["project"]
     main = next(iter(prediction.blockers), None)
@@ -47,11 +56,12 @@ def wait_for_limit(actor: Actor, prediction: Prediction, now: datetime) -> Limit
     )
     if allocated.filter(phase=Phase.STOPPING).exists():
         return None
-    rows = allocated.filter(started_at__isnull=False, max_runtime__isnull=False)
+    ending = allocated.filter(started_at__isnull=False, max_runtime__isnull=False).annotate(end=RUNTIME_END)
+    rows = ending.order_by("end", "pk").values_list("name", "gpu_milli_now", "end")
     ends = []
-    for end, row in sorted(((_runtime_end(row), row) for row in rows), key=lambda each: each[0]):
-        missing -= row.gpu_milli_now
-        ends.append(AwaitedEnd(row.handle, end))
+    for name, gpu_milli, end in rows[:ENDS_MAX]:
+        missing -= gpu_milli
+        ends.append(AwaitedEnd(f"{project}/{name}", end))
         if missing <= 0:
             return LimitWait(end, _link_ends(actor, ends)) if end > now else None
     return None
@@ -60,10 +70,5 @@ def wait_for_limit(actor: Actor, prediction: Prediction, now: datetime) -> Limit
 def _link_ends(actor: Actor, ends: Sequence[AwaitedEnd]) -> Sequence[tuple[str, str]]:
     """Return the clause about the ends. A single end has no time, because the sentence begins with it."""
     if len(ends) > 1:
-        return link_ends(actor, ends)
+        return link_ends(actor, ends[-MAX_AWAITED:])
     return link_workloads(actor, f"when {ends[0].workload} ends", [ends[0].workload])
-
-
-def _runtime_end(workload: Workload) -> datetime:
-    assert workload.started_at is not None and workload.max_runtime is not None
-    return workload.started_at + timedelta(seconds=workload.max_runtime)

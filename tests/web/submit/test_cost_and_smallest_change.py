@@ -6,7 +6,9 @@ from decimal import Decimal
 from html import unescape
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from pools.models import NodePool, QuotaGroup
@@ -141,6 +143,24 @@ def test_prediction_says_when_the_project_is_expected_to_be_below_its_limit(cast
     assert predicted(4) == "", "the fourth workload has no maximum runtime"
     Workload.objects.filter(pk=rows["third"].pk).update(phase="stopping", next_phase="cancelled")
     assert predicted(1) == "", "the third workload ends at an unknown time"
+
+
+def test_prediction_reads_only_the_ends_of_the_workloads_that_count_towards_the_limit(
+    cast: Cast, dave: Client
+) -> None:
+    node = make.node(cast.pool, gpus=8, cpu_milli=64_000, memory_mib=65_536)
+    make.quota(cast.research, cast.pool, 64)
+    make.quota(cast.vision, cast.pool, 1, limit_gpu_milli=1000)
+    row = make.workload(
+        cast.vision, "first", phase="running", run=1, pool=cast.pool, priority=200, preemptible=False,
+        started_at=make.ago(), max_runtime=3600,
+    )  # fmt: skip
+    make.place(row, node, [0])
+    with CaptureQueriesContext(connection) as queries:
+        assert "vision/first" in predict_limit_wait(dave, cast.pool.name, 1)
+    [sql] = [each["sql"] for each in queries if 'AS "end"' in each["sql"]]
+    assert '"spec"' not in sql and '"explanation"' not in sql
+    assert "LIMIT 100" in sql
 
 
 def test_prediction_states_no_time_for_the_limit_of_a_quota_group(cast: Cast, dave: Client) -> None:
